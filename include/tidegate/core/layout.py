@@ -1,0 +1,107 @@
+"""Names under a pipeline's directory of the lake (docs/format.md), and back.
+
+All paths are relative to `<lake>/<pipeline>/`, with forward slashes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tidegate.core import canonical
+
+LOG = "_tidegate/log/"
+STAGING = "_tidegate/staging/"
+DATA = "data/"
+
+_LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes; a topic may have 249
+_DATA_FILE = re.compile(
+    r"data/topic=(?P<topic>[^/]+)/window_date=(?P<date>\d{4}-\d\d-\d\d)/"
+    r"[^/]+-(?P<partition>\d{5,})-(?P<first>\d{19})-(?P<last>\d{19})-(?P<plan>[0-9a-f]{16})"
+    r"(?:-(?P<k>\d+))?\.parquet"
+)
+
+
+def entry(n: int) -> str:
+    return f"{LOG}{n:020d}.json"
+
+
+def plan(plan_id: str) -> str:
+    return f"_tidegate/plans/{plan_id}.json"
+
+
+def note(plan_id: str) -> str:
+    """What was seen when the plan was frozen (watermarks, time, run): not part of the plan."""
+    return f"_tidegate/plans/{plan_id}.note.json"
+
+
+def run_key(dag_id: str, run_id: str, work: str = "") -> str:
+    """Return the name of a run's frozen plans; `work` tells two plans of one run apart."""
+    return canonical.digest(canonical.encode([dag_id, run_id, work]))
+
+
+def generations(key: str) -> str:
+    return f"_tidegate/runs/{key}/"
+
+
+def generation(key: str, number: int) -> str:
+    return f"{generations(key)}{number}.json"
+
+
+def chunk(plan_id: str, number: int) -> str:
+    return f"{STAGING}{plan_id}/{number}/"
+
+
+def attempt(plan_id: str, number: int, name: str) -> str:
+    return f"{chunk(plan_id, number)}{name}/"
+
+
+def manifest(plan_id: str, number: int, name: str) -> str:
+    return f"_tidegate/manifests/{plan_id}-{number}-{name}.json"
+
+
+def placed(n: int) -> str:
+    return f"_tidegate/placed/{n:020d}"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of the lake by its name: offsets `first` to `last`, both inclusive."""
+
+    topic: str
+    window_date: str
+    partition: int
+    first: int
+    last: int
+    plan_id: str
+    k: int = 0
+
+    @property
+    def path(self) -> str:
+        # Kafka allows no "~" in a topic, so a shortened name can meet no other.
+        short = self.topic
+        if len(short) > _LONGEST_TOPIC_IN_A_NAME:
+            tail = canonical.digest(self.topic.encode())[:16]
+            short = f"{self.topic[: _LONGEST_TOPIC_IN_A_NAME - 17]}~{tail}"
+        k = f"-{self.k}" if self.k else ""
+        return (
+            f"{DATA}topic={self.topic}/window_date={self.window_date}/"
+            f"{short}-{self.partition:05d}-{self.first:019d}-{self.last:019d}-{self.plan_id}{k}"
+            ".parquet"
+        )
+
+    @classmethod
+    def parse(cls, path: str) -> DataFile:
+        """Read a name that `path` made; ValueError for any other."""
+        match = _DATA_FILE.fullmatch(path)
+        if match is None:
+            raise ValueError(f"not a data file of the lake: {path}")
+        return cls(
+            topic=match["topic"],
+            window_date=match["date"],
+            partition=int(match["partition"]),
+            first=int(match["first"]),
+            last=int(match["last"]),
+            plan_id=match["plan"],
+            k=int(match["k"] or 0),
+        )

@@ -1,0 +1,359 @@
+"""The ledger's entries, what they add up to, and which ones may be added.
+
+Entries are numbered from 1, each created if absent and never changed. `Fold` is their sum; `judge`
+says what would come of one more. Both are pure: `tidegate.lake.ledger` does the reading and the
+writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from tidegate.core.intervals import NOTHING, Intervals
+from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.planning import Progress
+
+FORMAT = 1
+
+
+# Entries
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where partitions of a topic begin for this pipeline."""
+
+    kind: ClassVar[str] = "origin"
+    topic: str
+    topic_id: str
+    partitions: Mapping[int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "topic_id": self.topic_id,
+            "partitions": {str(p): offset for p, offset in self.partitions.items()},
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Origin:
+        partitions = {int(p): offset for p, offset in form["partitions"].items()}
+        return cls(form["topic"], form["topic_id"], partitions)
+
+
+class Account(NamedTuple):
+    """`end - start = rows + invisible`: invisible are control records, aborted or compacted ones."""
+
+    start: int
+    end: int
+    rows: int
+    invisible: int
+
+
+class Reference(NamedTuple):
+    """An object of the lake and the SHA-256 of its bytes."""
+
+    path: str
+    sha256: str
+
+    def to_json(self) -> dict[str, str]:
+        return self._asdict()
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A sealed attempt's files become part of the lake; `manifest` lists them."""
+
+    kind: ClassVar[str] = "commit"
+    lane: str
+    plan_id: str
+    plan_sha256: str
+    chunk: int
+    attempt: str
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+    accounts: Mapping[str, Mapping[int, Account]]
+    manifest: Reference
+
+    @property
+    def ranges(self) -> Iterator[tuple[str, OffsetRange]]:
+        """Pairs of topic id and range."""
+        for topic, partitions in self.accounts.items():
+            for partition, account in partitions.items():
+                yield (
+                    self.topic_ids[topic],
+                    OffsetRange(topic, partition, account.start, account.end),
+                )
+
+    @property
+    def rows(self) -> int:
+        return sum(a.rows for partitions in self.accounts.values() for a in partitions.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "lane": self.lane,
+            "plan": {"id": self.plan_id, "sha256": self.plan_sha256},
+            "chunk": self.chunk,
+            "attempt": self.attempt,
+            "cluster_id": self.cluster_id,
+            "topics": {
+                topic: {
+                    "topic_id": self.topic_ids[topic],
+                    "ranges": {str(p): list(account) for p, account in partitions.items()},
+                }
+                for topic, partitions in self.accounts.items()
+            },
+            "manifest": self.manifest.to_json(),
+            "replaces": [],
+            "receipts": [],
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Commit:
+        return cls(
+            lane=form["lane"],
+            plan_id=form["plan"]["id"],
+            plan_sha256=form["plan"]["sha256"],
+            chunk=form["chunk"],
+            attempt=form["attempt"],
+            cluster_id=form["cluster_id"],
+            topic_ids={topic: each["topic_id"] for topic, each in form["topics"].items()},
+            accounts={
+                topic: {int(p): Account(*numbers) for p, numbers in each["ranges"].items()}
+                for topic, each in form["topics"].items()
+            },
+            manifest=Reference(**form["manifest"]),
+        )
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Offsets given up on purpose, with the reason and who said so."""
+
+    kind: ClassVar[str] = "gap"
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    reason: str
+    by: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Gap:
+        return cls(**{name: form[name] for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Abandon:
+    """An attempt that may never be committed, so that its files can be collected."""
+
+    kind: ClassVar[str] = "abandon"
+    plan_id: str
+    chunk: int
+    attempt: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"plan": self.plan_id, "chunk": self.chunk, "attempt": self.attempt}
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Abandon:
+        return cls(form["plan"], form["chunk"], form["attempt"])
+
+
+Entry = Origin | Commit | Gap | Abandon
+KINDS: Mapping[str, type[Origin] | type[Commit] | type[Gap] | type[Abandon]] = {
+    each.kind: each for each in (Origin, Commit, Gap, Abandon)
+}
+
+
+# The fold
+
+
+@dataclass
+class Fold:
+    """The sum of entries 1 to `n`. Coverage is kept per (topic id, partition)."""
+
+    n: int = 0
+    digest: str = ""  # of entry n; empty before the first
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, dict[int, int]] = field(default_factory=dict)
+    covered: dict[tuple[str, int], Intervals] = field(default_factory=dict)
+    skipped: dict[tuple[str, int], Intervals] = field(default_factory=dict)
+    live: dict[int, Commit] = field(default_factory=dict)
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)  # (plan, chunk) → n
+    abandoned: set[tuple[str, int, str]] = field(default_factory=set)
+    gaps: list[Gap] = field(default_factory=list)
+    cluster_id: str | None = None
+
+    def apply(self, entry: Entry, digest: str) -> None:
+        """Add the entry numbered `n + 1`, whose bytes have this digest."""
+        self.n += 1
+        self.digest = digest
+        match entry:
+            case Origin():
+                self.topic_ids[entry.topic] = entry.topic_id
+                self.origins.setdefault(entry.topic_id, {}).update(entry.partitions)
+            case Commit():
+                self.live[self.n] = entry
+                self.committed[entry.plan_id, entry.chunk] = self.n
+                self.cluster_id = entry.cluster_id
+                for topic_id, r in entry.ranges:
+                    key = topic_id, r.partition
+                    covered = self.covered.get(key, NOTHING)
+                    self.covered[key] = covered.add(r.start, r.end)
+                    if key in self.skipped:  # covered beats skipped
+                        taken = Intervals.of([(r.start, r.end)])
+                        self.skipped[key] = self.skipped[key].subtract(taken)
+            case Gap():
+                self.gaps.append(entry)
+                key = entry.topic_id, entry.partition
+                self.skipped[key] = self.skipped.get(key, NOTHING).add(entry.start, entry.end)
+            case Abandon():
+                self.abandoned.add((entry.plan_id, entry.chunk, entry.attempt))
+
+    def progress(self, topic_id: str, partition: int) -> Progress:
+        """Return one partition's outcome so far; KeyError where it has no origin."""
+        key = topic_id, partition
+        return Progress(
+            self.origins[topic_id][partition],
+            self.covered.get(key, NOTHING),
+            self.skipped.get(key, NOTHING),
+        )
+
+    def cursors(self, topic: str) -> dict[int, int]:
+        """Return the first unseen offset per partition with an origin."""
+        topic_id = self.topic_ids[topic]
+        return {p: self.progress(topic_id, p).cursor for p in sorted(self.origins[topic_id])}
+
+    def covered_part(self, window: Window, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
+        """Return the parts of a window that some live commit holds already."""
+        return [
+            OffsetRange(r.topic, r.partition, start, end)
+            for r in window
+            for start, end in self.covered.get((topic_ids[r.topic], r.partition), NOTHING).within(
+                r.start, r.end
+            )
+        ]
+
+    def commits_over(self, window: Window, topic_ids: Mapping[str, str]) -> tuple[int, ...]:
+        """Return the live commits that hold any offset of a window."""
+        wanted = {(topic_ids[r.topic], r.partition): r for r in window}
+        return tuple(
+            n
+            for n, commit in self.live.items()
+            if any(
+                (w := wanted.get((topic_id, r.partition))) and r.start < w.end and w.start < r.end
+                for topic_id, r in commit.ranges
+            )
+        )
+
+
+# The judging
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The entry may be created as number `n + 1`."""
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """The chunk is committed as entry `n`: finalise that entry's files."""
+
+    n: int
+
+
+@dataclass(frozen=True)
+class CoveredBy:
+    """Every offset is in the lake already, by these commits: nothing to do."""
+
+    commits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PartlyCovered:
+    """Others have committed a part: the run needs the next generation of its plan."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Someone else's entry says it already, perhaps otherwise: look again."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The attempt was abandoned, or is committed and cannot be."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class CutTo:
+    """Only these parts of the gap are unseen; none: nothing to record."""
+
+    gaps: tuple[Gap, ...]
+
+
+Verdict = Accepted | Adopt | CoveredBy | PartlyCovered | Lost | Refused | CutTo
+
+
+def judge(fold: Fold, entry: Entry) -> Verdict:
+    """Say what comes of adding `entry` after the entries in `fold` (docs/design.md, the table)."""
+    match entry:
+        case Origin():
+            known = fold.origins.get(entry.topic_id, {})
+            return Lost() if known.keys() & entry.partitions.keys() else Accepted()
+        case Commit():
+            return _judge_commit(fold, entry)
+        case Gap():
+            key = entry.topic_id, entry.partition
+            unseen = (
+                fold.covered.get(key, NOTHING)
+                .missing(entry.start, entry.end)
+                .subtract(fold.skipped.get(key, NOTHING))
+            )
+            if unseen.spans == ((entry.start, entry.end),):
+                return Accepted()
+            return CutTo(
+                tuple(
+                    Gap(
+                        entry.topic,
+                        entry.topic_id,
+                        entry.partition,
+                        start,
+                        end,
+                        entry.reason,
+                        entry.by,
+                    )
+                    for start, end in unseen
+                )
+            )
+        case Abandon():
+            n = fold.committed.get((entry.plan_id, entry.chunk))
+            if n is not None and fold.live[n].attempt == entry.attempt:
+                return Refused(f"attempt {entry.attempt} is committed as #{n}")
+            given_up = (entry.plan_id, entry.chunk, entry.attempt) in fold.abandoned
+            return Lost() if given_up else Accepted()
+
+
+def _judge_commit(fold: Fold, commit: Commit) -> Verdict:
+    n = fold.committed.get((commit.plan_id, commit.chunk))
+    if n is not None:
+        return Adopt(n)
+    if (commit.plan_id, commit.chunk, commit.attempt) in fold.abandoned:
+        return Refused(f"attempt {commit.attempt} was abandoned")
+    window = tuple(r for _, r in commit.ranges)
+    covered = fold.covered_part(window, commit.topic_ids)
+    if not covered:
+        return Accepted()
+    if sum(map(len, covered)) == sum(map(len, window)):
+        return CoveredBy(fold.commits_over(window, commit.topic_ids))
+    return PartlyCovered(tuple(covered))

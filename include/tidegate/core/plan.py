@@ -1,0 +1,120 @@
+"""The plan: the frozen description of a run's work, named by the digest of its own bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tidegate.core import canonical
+from tidegate.core.offsets import Window, window_from_json, window_to_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A partition that a plan could not take, and why; `numbers` are what was seen."""
+
+    topic: str
+    partition: int | None
+    reason: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "reason": self.reason,
+            **self.numbers,
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> LeftOut:
+        fixed = {"topic", "partition", "reason"}
+        numbers = {k: v for k, v in form.items() if k not in fixed}
+        return cls(form["topic"], form["partition"], form["reason"], numbers)
+
+    def __str__(self) -> str:
+        where = self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+        numbers = ", ".join(f"{k} {v}" for k, v in self.numbers.items())
+        return f"{where}: {self.reason}" + (f" ({numbers})" if numbers else "")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run's work. No run id, no clock and no watermarks: the same work has the same id.
+
+    `topics` maps a topic to its topic id; `chunks` are staged, sealed and committed one by one, in
+    any order; `bytes` holds the settings that decide the bytes of the files.
+    """
+
+    pipeline: str
+    kind: str
+    lane: str
+    window_date: str
+    cluster_id: str
+    isolation: str
+    topics: Mapping[str, str]
+    chunks: tuple[Window, ...]
+    destination: str
+    bytes: Mapping[str, Any]
+    left_out: tuple[LeftOut, ...] = ()
+    replay: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "pipeline": self.pipeline,
+            "kind": self.kind,
+            "lane": self.lane,
+            "window_date": self.window_date,
+            "cluster_id": self.cluster_id,
+            "isolation": self.isolation,
+            "topics": dict(self.topics),
+            "chunks": [window_to_json(window) for window in self.chunks],
+            "left_out": [each.to_json() for each in self.left_out],
+            "destination": self.destination,
+            "bytes": dict(self.bytes),
+            "replay": None if self.replay is None else dict(self.replay),
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Plan:
+        if form.get("format") != FORMAT:
+            raise ValueError(f"a plan of format {form.get('format')!r}; this is format {FORMAT}")
+        return cls(
+            pipeline=form["pipeline"],
+            kind=form["kind"],
+            lane=form["lane"],
+            window_date=form["window_date"],
+            cluster_id=form["cluster_id"],
+            isolation=form["isolation"],
+            topics=dict(form["topics"]),
+            chunks=tuple(window_from_json(window) for window in form["chunks"]),
+            left_out=tuple(LeftOut.from_json(each) for each in form["left_out"]),
+            destination=form["destination"],
+            bytes=dict(form["bytes"]),
+            replay=form["replay"],
+        )
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The canonical bytes."""
+        return canonical.encode(self.to_json())
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of the canonical bytes, 64 hex digits."""
+        return canonical.digest(self.encoded)
+
+    @property
+    def id(self) -> str:
+        """The first 16 hex digits of the digest."""
+        return self.sha256[:16]
+
+    @property
+    def records(self) -> int:
+        """Offsets planned over all chunks; an upper bound of the rows."""
+        return sum(len(r) for window in self.chunks for r in window)

@@ -1,0 +1,129 @@
+"""What a live run takes, and how it is cut into chunks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidegate.core.intervals import NOTHING, Intervals
+from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.plan import LeftOut
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """What the broker has of one partition now.
+
+    `end` is the last stable offset under read_committed, else the high watermark.
+    """
+
+    start: int
+    end: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the ledger says of one partition: its origin and the offsets with an outcome."""
+
+    origin: int
+    covered: Intervals = NOTHING
+    skipped: Intervals = NOTHING
+
+    @property
+    def cursor(self) -> int:
+        """The first unseen offset at or after the origin."""
+        at, before = self.origin, -1
+        while at != before:
+            before = at
+            at = self.skipped.first_missing(self.covered.first_missing(at))
+        return at
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A partition's share of a run: at most one range, one gap to record, one reason to stop."""
+
+    range: OffsetRange | None = None
+    gap: OffsetRange | None = None
+    left_out: LeftOut | None = None
+
+
+def decide_live(
+    topic: str, partition: int, progress: Progress, marks: Watermarks, *, on_expired: str
+) -> Decision:
+    """Take `[cursor, min(end, next covered start))`; expired offsets go by policy.
+
+    Expired means: the broker's log starts after the cursor. `fail` leaves the partition out;
+    `skip` records the gap and goes on at the log start.
+    """
+    cursor = progress.cursor
+    if marks.high < cursor:
+        return Decision(
+            left_out=LeftOut(topic, partition, "truncated", {"cursor": cursor, "end": marks.high})
+        )
+    gap = None
+    if marks.start > cursor:
+        if on_expired == "fail":
+            return Decision(
+                left_out=LeftOut(topic, partition, "expired", {"start": cursor, "end": marks.start})
+            )
+        next_covered = progress.covered.next_start(cursor)
+        gap_end = marks.start if next_covered is None else min(marks.start, next_covered)
+        gap = OffsetRange(topic, partition, cursor, gap_end)
+        cursor = Progress(
+            progress.origin, progress.covered, progress.skipped.add(gap.start, gap.end)
+        ).cursor
+    next_covered = progress.covered.next_start(cursor)
+    end = marks.end if next_covered is None else min(marks.end, next_covered)
+    if cursor >= end:
+        return Decision(gap=gap)
+    return Decision(range=OffsetRange(topic, partition, cursor, end), gap=gap)
+
+
+def chunked(ranges: Iterable[OffsetRange], max_records: int) -> tuple[Window, ...]:
+    """Cut ranges into windows of at most `max_records` offsets, shared fairly.
+
+    In each window small partitions go whole and big ones share what is left. With less than one
+    record each, those that got nothing come first in the next window, so none starves.
+    """
+    if max_records < 1:
+        raise ValueError(f"max_records must be at least 1, not {max_records}")
+    waiting = deque(r for r in sorted(ranges) if len(r))
+    windows: list[Window] = []
+    while waiting:
+        turn = list(waiting)[:max_records]
+        shares = _fair_shares([len(r) for r in turn], max_records)
+        window = []
+        for r, share in zip(turn, shares, strict=True):
+            waiting.popleft()
+            cut = r.start + share
+            window.append(OffsetRange(r.topic, r.partition, r.start, cut))
+            if cut < r.end:
+                waiting.append(OffsetRange(r.topic, r.partition, cut, r.end))
+        windows.append(tuple(sorted(window)))
+    return tuple(windows)
+
+
+def _fair_shares(wants: list[int], budget: int) -> list[int]:
+    """Share `budget` (at least one each) so that no want is cut while a bigger one gets more."""
+    shares = [0] * len(wants)
+    left = len(wants)
+    for i in sorted(range(len(wants)), key=wants.__getitem__):
+        shares[i] = min(wants[i], budget // left)
+        budget -= shares[i]
+        left -= 1
+    return shares
+
+
+def new_origins(first_sight: Mapping[int, int], known: Mapping[int, int] | None) -> dict[int, int]:
+    """Return the origins to record for partitions that have none.
+
+    The first sight of a topic (`known` is None) follows the pipeline's `start`, given as
+    `first_sight`; a partition that appears later begins at 0, wherever its log starts, so that
+    what expired unseen goes by policy and is never silently missed.
+    """
+    if known is None:
+        return dict(first_sight)
+    return {p: 0 for p in first_sight if p not in known}

@@ -1,0 +1,1 @@
+"""The embedded stack for one machine: real servers from jars and wheels, and sample data."""
