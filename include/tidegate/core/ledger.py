@@ -44,7 +44,7 @@ class Origin:
 
 
 class Account(NamedTuple):
-    """`end - start = rows + invisible`: invisible are control records, aborted or compacted ones."""
+    """`end - start = rows + invisible` (control records, aborted or compacted ones)."""
 
     start: int
     end: int
@@ -241,6 +241,10 @@ class Fold:
             )
         ]
 
+    def covers(self, window: Window, topic_ids: Mapping[str, str]) -> bool:
+        """Say whether every offset of a window is in some live commit."""
+        return sum(map(len, self.covered_part(window, topic_ids))) == sum(map(len, window))
+
     def commits_over(self, window: Window, topic_ids: Mapping[str, str]) -> tuple[int, ...]:
         """Return the live commits that hold any offset of a window."""
         wanted = {(topic_ids[r.topic], r.partition): r for r in window}
@@ -354,6 +358,6 @@ def _judge_commit(fold: Fold, commit: Commit) -> Verdict:
     covered = fold.covered_part(window, commit.topic_ids)
     if not covered:
         return Accepted()
-    if sum(map(len, covered)) == sum(map(len, window)):
+    if fold.covers(window, commit.topic_ids):
         return CoveredBy(fold.commits_over(window, commit.topic_ids))
     return PartlyCovered(tuple(covered))

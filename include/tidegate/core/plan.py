@@ -47,7 +47,7 @@ class Plan:
     """A run's work. No run id, no clock and no watermarks: the same work has the same id.
 
     `topics` maps a topic to its topic id; `chunks` are staged, sealed and committed one by one, in
-    any order; `bytes` holds the settings that decide the bytes of the files.
+    any order; `byte_settings` are the settings that decide the bytes of the files.
     """
 
     pipeline: str
@@ -59,7 +59,7 @@ class Plan:
     topics: Mapping[str, str]
     chunks: tuple[Window, ...]
     destination: str
-    bytes: Mapping[str, Any]
+    byte_settings: Mapping[str, Any]
     left_out: tuple[LeftOut, ...] = ()
     replay: Mapping[str, Any] | None = None
 
@@ -76,7 +76,7 @@ class Plan:
             "chunks": [window_to_json(window) for window in self.chunks],
             "left_out": [each.to_json() for each in self.left_out],
             "destination": self.destination,
-            "bytes": dict(self.bytes),
+            "bytes": dict(self.byte_settings),
             "replay": None if self.replay is None else dict(self.replay),
         }
 
@@ -95,7 +95,7 @@ class Plan:
             chunks=tuple(window_from_json(window) for window in form["chunks"]),
             left_out=tuple(LeftOut.from_json(each) for each in form["left_out"]),
             destination=form["destination"],
-            bytes=dict(form["bytes"]),
+            byte_settings=dict(form["bytes"]),
             replay=form["replay"],
         )
 

@@ -117,7 +117,9 @@ def _fair_shares(wants: list[int], budget: int) -> list[int]:
     return shares
 
 
-def new_origins(first_sight: Mapping[int, int], known: Mapping[int, int] | None) -> dict[int, int]:
+def new_origins(
+    partitions: Iterable[int], known: Mapping[int, int] | None, first_sight: Mapping[int, int]
+) -> dict[int, int]:
     """Return the origins to record for partitions that have none.
 
     The first sight of a topic (`known` is None) follows the pipeline's `start`, given as
@@ -125,5 +127,5 @@ def new_origins(first_sight: Mapping[int, int], known: Mapping[int, int] | None)
     what expired unseen goes by policy and is never silently missed.
     """
     if known is None:
-        return dict(first_sight)
-    return {p: 0 for p in first_sight if p not in known}
+        return {p: first_sight[p] for p in partitions}
+    return {p: 0 for p in partitions if p not in known}

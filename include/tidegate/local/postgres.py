@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -78,10 +79,10 @@ def start(home: Path) -> Postgres:
         return postgres
     data = home / "postgres" / "data"
     stop(home)
-    _end_leftovers(data)
     if not data.exists():
         _initialise(data)
-    settings = {**_SETTINGS, "unix_socket_directories": f'"{_socket_dir(home, create=True)}"'}
+    socket_dir = _make_socket_dir(home)
+    settings = {**_SETTINGS, "unix_socket_directories": str(socket_dir)}
     process = processes.start(
         NAME,
         [
@@ -93,7 +94,7 @@ def start(home: Path) -> Postgres:
         home=home,
         env=_environment(),
     )
-    postgres = Postgres(_socket_dir(home), process.pid)
+    postgres = Postgres(socket_dir, process.pid)
     deadline = time.monotonic() + 30  # replaying the log of a crash takes a moment
     while not _ready(postgres.socket_dir):
         if processes.find(NAME, home=home) is None or time.monotonic() > deadline:
@@ -119,13 +120,10 @@ def stop(home: Path) -> bool:
     """End the server of `home` without waiting for its clients; tell whether there was one."""
     process = processes.find(NAME, home=home)
     if process is not None:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGINT)  # "fast"; TERM would wait for every client
+        processes.send(process, signal.SIGINT)  # "fast"; TERM would wait for every client
     stopped = processes.stop(NAME, home=home)
-    link = home / "postgres" / "socket"
-    if link.is_symlink():
-        shutil.rmtree(link.readlink(), ignore_errors=True)
-        link.unlink()
+    _end_leftovers(home / "postgres" / "data")
+    shutil.rmtree(_socket_dir(home), ignore_errors=True)
     return stopped
 
 
@@ -162,7 +160,8 @@ def _run(argv: list[str], prefix: tuple[str, ...] = ()) -> subprocess.CompletedP
 
 
 def _ready(socket_dir: Path) -> bool:
-    return _run(["pg_isready", "-q", "-p", "5432", "-h", str(socket_dir)]).returncode == 0
+    where = ["-h", str(socket_dir), "-p", "5432", "-U", "postgres", "-d", "postgres"]
+    return _run(["pg_isready", "-q", *where]).returncode == 0
 
 
 # Postgres refuses to run as root. Two ways to be someone else without opening up any directory;
@@ -215,19 +214,25 @@ def _initialise(data: Path) -> None:
     raise PostgresFailed(f"initdb failed: {complaints[-1]}")
 
 
-def _socket_dir(home: Path, *, create: bool = False) -> Path:
-    """Return the private directory of the socket: below `home`, or in /tmp where that is too long.
+def _socket_dir(home: Path) -> Path:
+    place = home / "postgres" / "socket"
+    return place.readlink() if place.is_symlink() else place
 
-    The one in /tmp has a random name, so that nobody can take it first; a link remembers it.
+
+def _make_socket_dir(home: Path) -> Path:
+    """Make the private directory of the socket below `home`, or in /tmp where that cannot be.
+
+    It cannot where the path is too long, or holds a comma, which parts lists of hosts, or the
+    like. The one in /tmp has a random name, so that nobody takes it first; a link remembers it.
     """
     place = home / "postgres" / "socket"
-    if create and not place.is_dir():
-        place.unlink(missing_ok=True)
-        if len(os.fsencode(place / ".s.PGSQL.5432")) <= _LONGEST_SOCKET:
-            place.mkdir(mode=0o700, parents=True)
-        else:
-            place.symlink_to(tempfile.mkdtemp(prefix="tidegate-", dir="/tmp"))
-    return place.readlink() if place.is_symlink() else place
+    place.unlink(missing_ok=True)
+    plain = re.fullmatch(r"[\w./-]+", str(place), re.ASCII)
+    if plain and len(str(place / ".s.PGSQL.5432")) <= _LONGEST_SOCKET:
+        place.mkdir(mode=0o700)
+    else:
+        place.symlink_to(tempfile.mkdtemp(prefix="tidegate-", dir="/tmp"))
+    return _socket_dir(home)
 
 
 def _end_leftovers(data: Path) -> None:

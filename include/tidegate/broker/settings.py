@@ -1,0 +1,111 @@
+"""A Kafka connection, by the names that Airflow's own Kafka provider uses, rendered for clients."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.errors import ConfigurationError
+
+# Connection name → kafka-python's name. What is not listed here is refused, not passed on:
+# a client option can run code (login modules, interceptors).
+_PYTHON_NAMES = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "request.timeout.ms": "request_timeout_ms",
+}
+_TOLERATED = {"group.id", "auto.offset.reset", "enable.auto.commit"}  # of no meaning here
+_INTEGERS = {"request.timeout.ms"}
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+@dataclass(frozen=True)
+class KafkaSettings:
+    """One connection. `repr` shows no values: they may be secrets."""
+
+    connection: str
+    extra: Mapping[str, Any] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        complaints = []
+        if not self.extra.get("bootstrap.servers"):
+            complaints.append("bootstrap.servers: missing")
+        complaints += [
+            f"{key}: not a setting that Tidegate passes on; known: {', '.join(_PYTHON_NAMES)}"
+            for key in sorted(self.extra.keys() - _PYTHON_NAMES.keys() - _TOLERATED)
+        ]
+        mechanism = self.extra.get("sasl.mechanism")
+        if mechanism is not None and mechanism not in _LOGIN_MODULES:
+            complaints.append(f"sasl.mechanism: {mechanism!r} is not one of {list(_LOGIN_MODULES)}")
+        if complaints:
+            listed = "\n".join(f"  - {each}" for each in complaints)
+            raise ConfigurationError(f"Kafka connection {self.connection!r}:\n{listed}")
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return str(self.extra["bootstrap.servers"])
+
+    def for_python(self) -> dict[str, Any]:
+        """Return the arguments of a kafka-python client."""
+        return {
+            name: int(self.extra[key]) if key in _INTEGERS else str(self.extra[key])
+            for key, name in _PYTHON_NAMES.items()
+            if key in self.extra
+        }
+
+    def for_spark(self) -> dict[str, str]:
+        """Return the `kafka.*` options of Spark's source; they hold the secrets."""
+        extra = {key: str(value) for key, value in self.extra.items()}
+        options = {"kafka.bootstrap.servers": extra["bootstrap.servers"]}
+        for key in ("security.protocol", "sasl.mechanism", "request.timeout.ms"):
+            if key in extra:
+                options[f"kafka.{key}"] = extra[key]
+        if "sasl.mechanism" in extra:
+            module = _LOGIN_MODULES[extra["sasl.mechanism"]]
+            username = _jaas_quoted(extra.get("sasl.username", ""))
+            password = _jaas_quoted(extra.get("sasl.password", ""))
+            options["kafka.sasl.jaas.config"] = (
+                f"{module} required username={username} password={password};"
+            )
+        if "ssl.ca.location" in extra:
+            options["kafka.ssl.truststore.type"] = "PEM"
+            options["kafka.ssl.truststore.location"] = extra["ssl.ca.location"]
+        return options
+
+
+def _jaas_quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def from_environment(connection: str, environ: Mapping[str, str] = os.environ) -> KafkaSettings:
+    """Read `AIRFLOW_CONN_<ID>` in its JSON form, as Airflow itself would."""
+    name = f"AIRFLOW_CONN_{connection.upper()}"
+    text = environ.get(name)
+    if text is None:
+        raise ConfigurationError(
+            f"Kafka connection {connection!r} is not defined: set {name} to "
+            '\'{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}\''
+        )
+    try:
+        extra = json.loads(text)["extra"]
+        if isinstance(extra, str):
+            extra = json.loads(extra)
+    except (ValueError, KeyError, TypeError):
+        raise ConfigurationError(f"{name} is not a connection in JSON form with an extra") from None
+    return KafkaSettings(connection, extra)

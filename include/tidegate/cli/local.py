@@ -1,0 +1,80 @@
+"""`tidegate local`: Kafka, Postgres and Airflow on this machine."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tidegate.local import airflow, stack
+
+app = typer.Typer(help="Kafka, Postgres and Airflow on this machine.", no_args_is_help=True)
+
+Json = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout, progress on stderr.")
+]
+
+
+@app.command()
+def up(*, as_json: Json = False) -> None:
+    """Start what does not run yet, and wait until all of it is healthy."""
+    home = stack.default_home()
+    stack.up(home, say=_say)
+    state = stack.status(home)
+    if as_json:
+        _print_json(state)
+        return
+    login = f"{airflow.USER} / {airflow.password(home)}"
+    for what, value in {"Airflow": state["airflow"], "Login": login, **_places(state)}.items():
+        Console().print(f"[bold]{what:8}[/] {escape(value)}", soft_wrap=True)
+
+
+@app.command()
+def down(*, as_json: Json = False) -> None:
+    """End what `up` started, running tasks and their Spark included. The data stays."""
+    home = stack.default_home()
+    ended = stack.down(home, say=_say)
+    if as_json:
+        _print_json({"format": 1, "home": str(home), "ended": ended})
+    else:
+        Console().print(
+            "the stack is down; its data stays in" if ended else "nothing ran in",
+            escape(str(home)),
+            soft_wrap=True,
+        )
+
+
+@app.command()
+def status(*, as_json: Json = False) -> None:
+    """Tell what runs, and where."""
+    state = stack.status(stack.default_home())
+    if as_json:
+        _print_json(state)
+        return
+    table = Table("", "state", "pid", "log", box=None, pad_edge=False)
+    for name, service in state["services"].items():
+        mood = "[red]down" if service["pid"] is None else "[yellow]not healthy"
+        if service["healthy"]:
+            mood = "[green]healthy"
+        table.add_row(name, mood, str(service["pid"] or ""), escape(service["log"]))
+    console = Console()
+    console.print(table, soft_wrap=True)
+    if state["airflow"]:
+        for what, value in {"Airflow": state["airflow"], **_places(state)}.items():
+            console.print(f"[bold]{what:8}[/] {escape(value)}", soft_wrap=True)
+
+
+def _places(state: dict[str, Any]) -> dict[str, str]:
+    return {key.capitalize(): state[key] for key in ("kafka", "lake", "logs")}
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    typer.echo(json.dumps(document, indent=2))
+
+
+def _say(line: str) -> None:
+    Console(stderr=True).print(escape(line), highlight=True, soft_wrap=True)

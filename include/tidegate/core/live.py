@@ -1,0 +1,73 @@
+"""What a live run would take, from the ledger and what the broker has: decided, not done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidegate.core.ledger import Fold, Gap, Origin
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import LeftOut
+from tidegate.core.planning import Progress, Watermarks, decide_live, new_origins
+
+
+@dataclass
+class Draft:
+    """Entries to record first (`origins`, `gaps`), ranges to plan, partitions to leave out."""
+
+    origins: list[Origin] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    ranges: list[OffsetRange] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+
+def draft_live(
+    fold: Fold,
+    topics: Sequence[str],
+    topic_ids: Mapping[str, str],
+    watermarks: Mapping[str, Mapping[int, Watermarks]],
+    first_sight: Mapping[str, Mapping[int, int]],
+    *,
+    on_expired: str,
+    by: str,
+) -> Draft:
+    """Decide for every partition of `topics`; one that is not well never stops the others.
+
+    `topic_ids` and `watermarks` hold the topics that exist now; `first_sight` holds the origins
+    that topics new to the ledger would get. `by` signs the gaps.
+    """
+    draft = Draft()
+    for topic in topics:
+        known_id = fold.topic_ids.get(topic)
+        topic_id = topic_ids.get(topic)
+        if topic_id is None:
+            draft.left_out.append(LeftOut(topic, None, "no such topic"))
+        elif known_id is not None and known_id != topic_id:
+            numbers = {"was": known_id, "is": topic_id}
+            draft.left_out.append(LeftOut(topic, None, "the topic was recreated", numbers))
+        else:
+            marks = watermarks[topic]
+            known = fold.origins.get(topic_id)
+            origins = new_origins(marks, known, first_sight.get(topic, {}))
+            if origins:
+                draft.origins.append(Origin(topic, topic_id, origins))
+            for partition in sorted((known or {}).keys() - marks.keys()):
+                draft.left_out.append(LeftOut(topic, partition, "the partition vanished"))
+            for partition in sorted(marks):
+                if partition in origins:
+                    progress = Progress(origins[partition])
+                else:
+                    progress = fold.progress(topic_id, partition)
+                decision = decide_live(
+                    topic, partition, progress, marks[partition], on_expired=on_expired
+                )
+                if decision.range:
+                    draft.ranges.append(decision.range)
+                if decision.left_out:
+                    draft.left_out.append(decision.left_out)
+                if decision.gap:
+                    gap = decision.gap
+                    draft.gaps.append(
+                        Gap(topic, topic_id, partition, gap.start, gap.end, "expired", by)
+                    )
+    return draft

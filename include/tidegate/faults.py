@@ -1,0 +1,79 @@
+"""Fault points: places where a test may stop, delay or end the process that passes them.
+
+`TIDEGATE_FAULT=<point>:<action>[;…]` names the points that act; unset, a point is one look at the
+environment. Actions: `exit` (at once, with code 86, nothing cleaned up), `kill` (SIGKILL to
+itself), `kill-parent`, `kill-jvm` (the parent, which must be a JVM), `raise`, `sleep=<seconds>`,
+`wait=<file>` (go on when the file appears; `<file>.reached.<pid>` tells who waits).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+VARIABLE = "TIDEGATE_FAULT"
+
+
+class FaultInjected(Exception):
+    """A fault point was told to raise."""
+
+
+def point(name: str) -> None:
+    """Do what TIDEGATE_FAULT says for this point; ValueError when it says something unknown."""
+    if faults := os.environ.get(VARIABLE):
+        for act in [action for at, action in _parse(faults) if at == name]:
+            act()
+
+
+def _parse(faults: str) -> list[tuple[str, Callable[[], None]]]:
+    """Read all of it at any point, so that a typing error cannot pass for a test that held."""
+    parsed = []
+    for fault in filter(None, map(str.strip, faults.split(";"))):
+        at, _, told = fault.partition(":")
+        action, _, argument = told.partition("=")
+        try:
+            parsed.append((at, _action(at, action, argument)))
+        except (KeyError, ValueError):
+            raise ValueError(
+                f"{VARIABLE}: {fault!r} is not <point>:<action>; actions: exit, kill, kill-jvm,"
+                " kill-parent, raise, sleep=<seconds>, wait=<file>"
+            ) from None
+    return parsed
+
+
+def _action(at: str, action: str, argument: str) -> Callable[[], None]:
+    def fail() -> NoReturn:
+        raise FaultInjected(f"fault at {at}")
+
+    if action == "sleep":
+        seconds = float(argument)
+        return lambda: time.sleep(seconds)
+    if action == "wait" and argument:
+        return lambda: _wait(Path(argument))
+    if argument:
+        raise ValueError(argument)
+    return {
+        "exit": lambda: os._exit(86),
+        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "kill-parent": lambda: os.kill(os.getppid(), signal.SIGKILL),
+        "kill-jvm": _kill_jvm,
+        "raise": fail,
+    }[action]
+
+
+def _wait(file: Path) -> None:
+    file.with_name(f"{file.name}.reached.{os.getpid()}").touch()
+    while not file.exists():
+        time.sleep(0.01)
+
+
+def _kill_jvm() -> None:
+    parent = os.getppid()
+    name = Path(f"/proc/{parent}/comm").read_text().strip()
+    if name != "java":
+        raise RuntimeError(f"kill-jvm: the parent, {parent}, is {name} and not a JVM")
+    os.kill(parent, signal.SIGKILL)

@@ -1,0 +1,219 @@
+"""Attempts and seals: what Spark left in a staging directory, and the proof that it is right."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.core import accounting, canonical, layout
+from tidegate.core.accounting import StagedFile
+from tidegate.core.ledger import Account, Fold
+from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.plan import Plan
+from tidegate.errors import AttemptWrong, LakeDamaged
+from tidegate.lake.footers import read_footers, read_offsets
+from tidegate.lake.store import Store
+
+FORMAT = 1
+SEAL = "_seal.json"
+DONE = "_done.json"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One execution of a chunk, by the name of its own staging directory."""
+
+    plan_id: str
+    chunk: int
+    name: str
+
+    @property
+    def directory(self) -> str:
+        return layout.attempt(self.plan_id, self.chunk, self.name)
+
+
+@dataclass(frozen=True)
+class HoleProof:
+    """What is known of the offsets without a row: how many were looked at, what cannot be."""
+
+    holes: int = 0
+    probed: int = 0
+    unprovable: int = 0
+
+
+@dataclass(frozen=True)
+class Seal:
+    """The record that an attempt is complete and right."""
+
+    attempt: Attempt
+    files: tuple[StagedFile, ...]
+    accounts: Mapping[str, Mapping[int, Account]]
+    proofs: Mapping[str, Mapping[int, HoleProof]]
+    seen: Mapping[str, Any]  # topic ids and log starts after the read
+    versions: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "plan_id": self.attempt.plan_id,
+            "chunk": self.attempt.chunk,
+            "attempt": self.attempt.name,
+            "files": [
+                {name: getattr(f, name) for name in StagedFile.__dataclass_fields__}
+                for f in self.files
+            ],
+            "partitions": {
+                topic: {
+                    str(p): {
+                        **account._asdict(),
+                        **vars(self.proofs.get(topic, {}).get(p, HoleProof())),
+                    }
+                    for p, account in partitions.items()
+                }
+                for topic, partitions in self.accounts.items()
+            },
+            "seen": dict(self.seen),
+            "versions": dict(self.versions),
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Seal:
+        partitions = form["partitions"]
+        return cls(
+            attempt=Attempt(form["plan_id"], form["chunk"], form["attempt"]),
+            files=tuple(StagedFile(**f) for f in form["files"]),
+            accounts={
+                topic: {int(p): Account(*(each[name] for name in Account._fields))
+                        for p, each in of_topic.items()}
+                for topic, of_topic in partitions.items()
+            },
+            proofs={
+                topic: {int(p): HoleProof(each["holes"], each["probed"], each["unprovable"])
+                        for p, each in of_topic.items()}
+                for topic, of_topic in partitions.items()
+            },
+            seen=form["seen"],
+            versions=form["versions"],
+        )  # fmt: skip
+
+
+def sealed(store: Store, plan: Plan, fold: Fold) -> dict[int, Seal]:
+    """Return one seal per sealed chunk of a plan; one is as good as another, but not abandoned."""
+    found: dict[int, Seal] = {}
+    for listed in store.objects(f"{layout.STAGING}{plan.id}/"):
+        if posixpath.basename(listed.path) == SEAL:
+            data = store.get(listed.path)
+            if data is not None:
+                seal = Seal.from_json(json.loads(data))
+                attempt = seal.attempt
+                if (attempt.plan_id, attempt.chunk, attempt.name) not in fold.abandoned:
+                    found.setdefault(attempt.chunk, seal)
+    return found
+
+
+def staged(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
+    """Return the job's own record of a finished attempt; None while it is not finished."""
+    data = store.get(attempt.directory + DONE)
+    return None if data is None else json.loads(data)
+
+
+Prober = Callable[[Sequence[OffsetRange]], Mapping[OffsetRange, str]]
+"""Looks into holes: hole → "empty" or "unprovable"; raises RowsMissing for a visible record."""
+
+
+def check(
+    store: Store,
+    attempt: Attempt,
+    window: Window,
+    done: Mapping[str, Any],
+    *,
+    probe: Prober,
+    log_starts: Mapping[str, Mapping[int, int]],
+    bound: int,
+    seen: Mapping[str, Any],
+    versions: Mapping[str, str],
+) -> Seal:
+    """Prove that an attempt holds exactly its window, or raise AttemptWrong or RowsMissing.
+
+    `bound` is the most holes that are probed; those below a log start are counted as unprovable.
+    """
+    files = _files_of(store, attempt)
+    rows = sum(f.rows for f in files)
+    wrong = accounting.complaints(window, files)
+    if rows != done["rows"]:
+        wrong.append(f"Spark counted {done['rows']} rows, the files hold {rows}")
+    if wrong:
+        raise AttemptWrong(
+            f"attempt {attempt.name} of plan {attempt.plan_id}, chunk {attempt.chunk}: "
+            + "; ".join(wrong[:5]),
+            complaints=len(wrong),
+        )
+    counted = accounting.rows_by_partition(files)
+    accounts: dict[str, dict[int, Account]] = {}
+    for r in window:
+        n = counted.get((r.topic, r.partition), 0)
+        accounts.setdefault(r.topic, {})[r.partition] = Account(r.start, r.end, n, len(r) - n)
+    holes = {
+        r: _holes(store, r, files) for r in accounting.short_ranges(window, counted)
+    }  # fmt: skip
+    return Seal(
+        attempt=attempt,
+        files=tuple(files),
+        accounts=accounts,
+        proofs=_prove(holes, probe, log_starts, bound, seed=attempt.name),
+        seen=seen,
+        versions=versions,
+    )
+
+
+def seal(store: Store, proven: Seal) -> None:
+    """Make an attempt count. Its files are made durable first."""
+    store.settle([f.path for f in proven.files])
+    data = canonical.encode(proven.to_json())
+    if not store.create(proven.attempt.directory + SEAL, data):
+        raise LakeDamaged(f"attempt {proven.attempt.name} is sealed already, and not by us")
+
+
+def _files_of(store: Store, attempt: Attempt) -> list[StagedFile]:
+    pairs = []
+    for listed in store.objects(attempt.directory):
+        inner = listed.path.removeprefix(attempt.directory)
+        directory, _, name = inner.partition("/")
+        if name.endswith(".parquet") and directory.startswith("topic="):
+            pairs.append((directory.removeprefix("topic="), listed))
+    return read_footers(store, pairs)
+
+
+def _holes(store: Store, r: OffsetRange, files: Sequence[StagedFile]) -> list[OffsetRange]:
+    mine = [f for f in files if (f.topic, f.partition) == (r.topic, r.partition)]
+    try:
+        return accounting.holes(r, read_offsets(store, mine))
+    except ValueError as error:
+        raise AttemptWrong(str(error)) from None
+
+
+def _prove(
+    holes: Mapping[OffsetRange, Sequence[OffsetRange]],
+    probe: Prober,
+    log_starts: Mapping[str, Mapping[int, int]],
+    bound: int,
+    *,
+    seed: str,
+) -> dict[str, dict[int, HoleProof]]:
+    provable, lost = [], set()
+    for r, found in holes.items():
+        for hole in found:
+            if accounting.expired_part(hole, log_starts[r.topic].get(r.partition, 0)):
+                lost.add(hole)
+            else:
+                provable.append(hole)
+    outcomes = probe(accounting.choose_probes(provable, bound, seed)) if provable else {}
+    proofs: dict[str, dict[int, HoleProof]] = {}
+    for r, found in holes.items():
+        empty = sum(outcomes.get(hole) == "empty" for hole in found)
+        unprovable = sum(hole in lost or outcomes.get(hole) == "unprovable" for hole in found)
+        proofs.setdefault(r.topic, {})[r.partition] = HoleProof(len(found), empty, unprovable)
+    return proofs

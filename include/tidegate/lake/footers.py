@@ -1,0 +1,84 @@
+"""What Parquet footers tell of staged files, without reading their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO
+
+import pyarrow
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidegate.core import canonical
+from tidegate.core.accounting import StagedFile
+from tidegate.errors import AttemptWrong
+from tidegate.lake.store import Listed, Store
+
+_AT_ONCE = 8
+
+
+def read_footers(store: Store, files: Sequence[tuple[str, Listed]]) -> list[StagedFile]:
+    """Read the footers of (topic, object) pairs; AttemptWrong if one is not a whole file."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda pair: read_footer(store, *pair), files))
+
+
+def read_footer(store: Store, topic: str, listed: Listed) -> StagedFile:
+    """Return rows, the bounds of `partition` and `offset`, and the SHA-256 of the footer.
+
+    The pages carry checksums of their own, so the footer's digest is enough to know the file by.
+    """
+    try:
+        with store.open(listed.path) as file:
+            digest = _footer_digest(file, listed.size)
+            metadata = pq.read_metadata(file)
+        partition, other = _bounds(metadata, "partition")
+        first, last = _bounds(metadata, "offset")
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise AttemptWrong(f"{store.uri(listed.path)}: not a whole Parquet file: {error}") from None
+    if partition != other:
+        raise AttemptWrong(f"{store.uri(listed.path)}: holds partitions {partition} to {other}")
+    return StagedFile(
+        path=listed.path,
+        size=listed.size,
+        digest=digest,
+        topic=topic,
+        partition=partition,
+        first=first,
+        last=last,
+        rows=metadata.num_rows,
+    )
+
+
+def read_offsets(store: Store, files: Iterable[StagedFile]) -> list[int]:
+    """Return the `offset` column of one partition's files, sorted."""
+    offsets: list[int] = []
+    for f in files:
+        with store.open(f.path) as file:
+            column = pq.ParquetFile(file).read(columns=["offset"]).column("offset")
+        offsets += column.take(pc.sort_indices(column)).to_pylist()
+    return sorted(offsets)
+
+
+def _bounds(metadata: pq.FileMetaData, column: str) -> tuple[int, int]:
+    index = metadata.schema.names.index(column)
+    statistics = [
+        metadata.row_group(group).column(index).statistics
+        for group in range(metadata.num_row_groups)
+    ]
+    if not statistics or any(s is None or not s.has_min_max for s in statistics):
+        raise ValueError(f"no statistics for column {column!r}")
+    return min(s.min for s in statistics), max(s.max for s in statistics)
+
+
+def _footer_digest(file: IO[bytes], size: int) -> str:
+    # The last 8 bytes: the footer's length, little endian, and "PAR1".
+    file.seek(max(0, size - 8))
+    length = int.from_bytes(file.read(8)[:4], "little")
+    if length + 8 > size:
+        raise ValueError("cut short")
+    file.seek(size - 8 - length)
+    footer = file.read(length + 8)
+    file.seek(0)
+    return canonical.digest(bytes(footer))

@@ -1,0 +1,177 @@
+"""Commit and finalise: needs the lake and nothing else, and may be done again at any moment."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tidegate import faults
+from tidegate.core import canonical, layout
+from tidegate.core.accounting import StagedFile
+from tidegate.core.ledger import (
+    Adopt,
+    Commit,
+    CoveredBy,
+    Fold,
+    PartlyCovered,
+    Reference,
+    Refused,
+    Verdict,
+)
+from tidegate.core.plan import Plan
+from tidegate.errors import AttemptAbandoned, LakeDamaged
+from tidegate.lake import attempts
+from tidegate.lake.attempts import Seal
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import Store
+
+FORMAT = 1
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LakeFile:
+    """A file of a commit: where the attempt staged it, and its final name under `data/`."""
+
+    staged: StagedFile
+    final: str
+
+
+def manifest_of(plan: Plan, seal: Seal) -> bytes:
+    """Return the canonical bytes of the list of an attempt's files."""
+    files = [
+        {
+            **asdict(f),
+            "final": layout.DataFile(
+                f.topic, plan.window_date, f.partition, f.first, f.last, plan.id
+            ).path,
+        }
+        for f in sorted(seal.files, key=lambda f: (f.topic, f.partition, f.first))
+    ]
+    return canonical.encode({"format": FORMAT, "files": files})
+
+
+def read_manifest(store: Store, commit: Commit) -> list[LakeFile]:
+    """Return a commit's files; LakeDamaged if the manifest is not the one that was committed."""
+    where = store.uri(commit.manifest.path)
+    data = store.get(commit.manifest.path)
+    if data is None or canonical.digest(data) != commit.manifest.sha256:
+        state = "is missing" if data is None else "was changed"
+        raise LakeDamaged(f"the manifest {where} {state}; restore it from a copy")
+    files = []
+    for form in json.loads(data)["files"]:
+        final = form.pop("final")
+        files.append(LakeFile(StagedFile(**form), final))
+    return files
+
+
+def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) -> Appended | Verdict:
+    """Make a sealed attempt part of the lake by one ledger entry, or say why it may not be.
+
+    The moment the entry exists, readers by the ledger see the rows; before, nobody does.
+    """
+    for f in seal.files:
+        if store.size(f.path) != f.size:
+            raise LakeDamaged(
+                f"{store.uri(f.path)} is missing or changed since it was sealed; "
+                "clear the stage task: the chunk is then staged again"
+            )
+    attempt = seal.attempt
+    manifest = manifest_of(plan, seal)
+    path = layout.manifest(plan.id, attempt.chunk, attempt.name)
+    store.create(path, manifest)
+    faults.point("publish.before")
+    outcome = ledger.append(
+        Commit(
+            lane=plan.lane,
+            plan_id=plan.id,
+            plan_sha256=plan.sha256,
+            chunk=attempt.chunk,
+            attempt=attempt.name,
+            cluster_id=plan.cluster_id,
+            topic_ids={topic: plan.topics[topic] for topic in seal.accounts},
+            accounts=seal.accounts,
+            manifest=Reference(path, canonical.digest(manifest)),
+        ),
+        run=run,
+    )
+    faults.point("publish.committed")
+    return outcome
+
+
+def publish_sealed(store: Store, ledger: Ledger, plan: Plan, *, run: str) -> dict[int, int]:
+    """Commit and finalise what is sealed of a plan, whoever does it; return chunk → commit.
+
+    Chunks that are not sealed, or that others have covered, are missing from the answer.
+    """
+    commits = {}
+    seals = attempts.sealed(store, plan, ledger.refresh())
+    for number in range(len(plan.chunks)):
+        n = ledger.fold.committed.get((plan.id, number))
+        if n is None and number in seals:
+            match commit(store, ledger, plan, seals[number], run=run):
+                case Appended(n) | Adopt(n):
+                    pass
+                case CoveredBy() | PartlyCovered():
+                    continue
+                case Refused(reason):
+                    raise AttemptAbandoned(f"plan {plan.id}, chunk {number}: {reason}")
+        if n is not None:
+            commits[number] = n
+    for n in unplaced(store, ledger.fold):
+        if n in commits.values():
+            finalise(store, n, ledger.fold.live[n])
+    return commits
+
+
+def finalise(store: Store, n: int, commit: Commit) -> None:
+    """Place a commit's files under their final names. Idempotent; only adds."""
+    for file in read_manifest(store, commit):
+        store.place(file.staged.path, file.final)
+        faults.point("publish.finalising")
+    store.create(layout.placed(n), b"")
+    faults.point("publish.finalised")
+
+
+def unplaced(store: Store, fold: Fold) -> list[int]:
+    """Return the live commits whose files are not all known to be in place."""
+    placed = {listed.path for listed in store.objects("_tidegate/placed/")}
+    return [n for n in fold.live if layout.placed(n) not in placed]
+
+
+def roll_forward(store: Store, fold: Fold) -> list[int]:
+    """Finalise what crashed publishers left; return the commits that were unfinished."""
+    unfinished = unplaced(store, fold)
+    for n in unfinished:
+        logger.warning("commit #%d was not in place; placing its files now", n)
+        finalise(store, n, fold.live[n])
+    return unfinished
+
+
+def live_files(store: Store, fold: Fold) -> list[Mapping[str, Any]]:
+    """List every file of the lake (contract: `files --json`), each row exactly once.
+
+    A file's `uri` is its final name once its commit is placed, else the staged one.
+    """
+    waiting = set(unplaced(store, fold))
+    return [
+        {
+            "uri": store.uri(file.staged.path if n in waiting else file.final),
+            "topic": file.staged.topic,
+            "topic_id": commit.topic_ids[file.staged.topic],
+            "cluster_id": commit.cluster_id,
+            "partition": file.staged.partition,
+            "first": file.staged.first,
+            "last": file.staged.last,
+            "rows": file.staged.rows,
+            "bytes": file.staged.size,
+            "plan_id": commit.plan_id,
+            "commit": n,
+        }
+        for n, commit in fold.live.items()
+        for file in read_manifest(store, commit)
+    ]

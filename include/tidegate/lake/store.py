@@ -1,0 +1,294 @@
+"""Objects of one pipeline's directory, by relative path: create if absent, never change.
+
+`LocalStore` survives a power loss: obstore's local writes do no fsync, so the directory tree of
+one machine has an implementation of its own; every URL goes through obstore.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple, Protocol, cast
+from urllib.parse import urlsplit
+
+import obstore
+import tenacity
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
+from obstore.store import ObjectStore as Obstore
+from obstore.store import from_url
+
+from tidegate.errors import ConfigurationError, LakeReadOnly, LakeUnavailable
+
+
+class Listed(NamedTuple):
+    """An object by its path and its size in bytes."""
+
+    path: str
+    size: int
+
+
+class Store(Protocol):
+    """What the lake needs of a directory or a bucket."""
+
+    url: str
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Create an object durably; False where one with other bytes exists already."""
+        ...
+
+    def get(self, path: str) -> bytes | None:
+        """Return an object's bytes; None where there is none."""
+        ...
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open an object for random reads."""
+        ...
+
+    def objects(self, prefix: str) -> list[Listed]:
+        """Return the objects below a directory (`prefix` ends with a slash), sorted by path."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Return an object's size in bytes; None where there is none."""
+        ...
+
+    def place(self, source: str, target: str) -> None:
+        """Give an object a second name, durably; where the name exists already, do nothing."""
+        ...
+
+    def settle(self, paths: list[str]) -> None:
+        """Make objects that another process wrote survive a power loss."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove an object; nothing happens where there is none."""
+        ...
+
+    def uri(self, path: str) -> str:
+        """Return an absolute URI with its scheme."""
+        ...
+
+    def native(self, path: str) -> str:
+        """Return what Spark and Parquet readers call this object or directory."""
+        ...
+
+
+class LocalStore:
+    """A directory. Creating is: temporary file, fsync, link, fsync of the directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.url = self.root.as_uri()
+
+    def create(self, path: str, data: bytes) -> bool:
+        target = self.root / path
+        with _as_lake_errors(self.url):
+            self._make_directory(target.parent)
+            temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}"
+            try:
+                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                target.hardlink_to(temporary)
+                created = True
+            except FileExistsError:
+                created = target.read_bytes() == data
+            finally:
+                temporary.unlink(missing_ok=True)
+            _fsync_directory(target.parent)  # the loser too: it may act on what it has read
+        return created
+
+    def get(self, path: str) -> bytes | None:
+        with _as_lake_errors(self.url):
+            try:
+                return (self.root / path).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def open(self, path: str) -> IO[bytes]:
+        return (self.root / path).open("rb")
+
+    def objects(self, prefix: str) -> list[Listed]:
+        with _as_lake_errors(self.url):
+            found = []
+            for directory, _, names in os.walk(self.root / prefix, onerror=_raise_unless_absent):
+                for name in names:
+                    file = Path(directory, name)
+                    with contextlib.suppress(FileNotFoundError):
+                        path = file.relative_to(self.root).as_posix()
+                        found.append(Listed(path, file.lstat().st_size))
+            return sorted(found)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return (self.root / path).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def place(self, source: str, target: str) -> None:
+        final = self.root / target
+        with _as_lake_errors(self.url):
+            self._make_directory(final.parent)
+            with contextlib.suppress(FileExistsError):
+                final.hardlink_to(self.root / source)
+            _fsync_directory(final.parent)
+
+    def settle(self, paths: list[str]) -> None:
+        with _as_lake_errors(self.url):
+            directories: set[Path] = set()
+            for path in paths:
+                with (self.root / path).open("rb") as file:
+                    os.fsync(file.fileno())
+                directories.update((self.root / path).parents)
+            for directory in directories:
+                if directory.is_relative_to(self.root):
+                    _fsync_directory(directory)
+
+    def delete(self, path: str) -> None:
+        with _as_lake_errors(self.url):
+            (self.root / path).unlink(missing_ok=True)
+
+    def uri(self, path: str) -> str:
+        return (self.root / path).as_uri()
+
+    def native(self, path: str) -> str:
+        return str(self.root / path)
+
+    def _make_directory(self, directory: Path) -> None:
+        """Create a directory and make its name durable, as deep as needed."""
+        if directory.is_dir():
+            return
+        self._make_directory(directory.parent)
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir(mode=0o750)
+        _fsync_directory(directory.parent)
+
+
+class ObjectStore:
+    """A bucket and a prefix, or a store in memory, through obstore."""
+
+    def __init__(self, url: str, store: Obstore) -> None:
+        self.url = url.rstrip("/")
+        self._store = store
+
+    def create(self, path: str, data: bytes) -> bool:
+        # A put that timed out may have landed: the retry then meets its own first write.
+        with _as_lake_errors(self.url):
+            try:
+                _put(self._store, path, data)
+            except AlreadyExistsError:
+                return self.get(path) == data
+        return True
+
+    def get(self, path: str) -> bytes | None:
+        with _as_lake_errors(self.url):
+            try:
+                return bytes(obstore.get(self._store, path).bytes())
+            except (NotFoundError, FileNotFoundError):
+                return None
+
+    def open(self, path: str) -> IO[bytes]:
+        return cast(IO[bytes], obstore.open_reader(self._store, path))
+
+    def objects(self, prefix: str) -> list[Listed]:
+        with _as_lake_errors(self.url):
+            return sorted(
+                Listed(each["path"], each["size"])
+                for batch in obstore.list(self._store, prefix.rstrip("/"))
+                for each in batch
+            )
+
+    def size(self, path: str) -> int | None:
+        with _as_lake_errors(self.url):
+            try:
+                return int(obstore.head(self._store, path)["size"])
+            except (NotFoundError, FileNotFoundError):
+                return None
+
+    def place(self, source: str, target: str) -> None:
+        if self.size(target) is None:
+            with _as_lake_errors(self.url):
+                obstore.copy(self._store, source, target)
+
+    def settle(self, paths: list[str]) -> None:
+        pass  # an object that can be listed is durable
+
+    def delete(self, path: str) -> None:
+        with _as_lake_errors(self.url), contextlib.suppress(NotFoundError, FileNotFoundError):
+            obstore.delete(self._store, path)
+
+    def uri(self, path: str) -> str:
+        return f"{self.url}/{path}"
+
+    def native(self, path: str) -> str:
+        return self.uri(path).replace("s3://", "s3a://", 1)
+
+
+def open_store(lake: str, pipeline: str) -> Store:
+    """Return the store of `<lake>/<pipeline>/`; `lake` is a directory or a URL."""
+    scheme = urlsplit(lake).scheme
+    if scheme in ("", "file"):
+        return LocalStore(Path(lake.removeprefix("file://")) / pipeline)
+    url = f"{lake.rstrip('/')}/{pipeline}"
+    try:
+        return ObjectStore(url, from_url(url))
+    except (BaseError, ValueError) as error:
+        raise ConfigurationError(f"lake {lake!r}: {error}") from None
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception(
+        lambda e: (
+            isinstance(e, BaseError)
+            and not isinstance(e, AlreadyExistsError | StorePermissionDenied)
+        )
+    ),
+    stop=tenacity.stop_after_attempt(4),
+    wait=tenacity.wait_exponential(multiplier=0.2),
+    reraise=True,
+)
+def _put(store: Obstore, path: str, data: bytes) -> None:
+    obstore.put(store, path, data, mode="create")
+
+
+def _fsync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _raise_unless_absent(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+@contextmanager
+def _as_lake_errors(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (PermissionError, StorePermissionDenied) as error:
+        raise LakeReadOnly(
+            f"lake {url}: not permitted: {error}; give this user write access"
+        ) from error
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise LakeReadOnly(f"lake {url}: the file system is read-only") from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise LakeUnavailable(
+                f"lake {url}: no space left; free some, then run again: nothing was lost"
+            ) from error
+        raise LakeUnavailable(f"lake {url}: {error}") from error
+    except BaseError as error:
+        if isinstance(error, AlreadyExistsError | NotFoundError):
+            raise
+        raise LakeUnavailable(f"lake {url}: {error}") from error

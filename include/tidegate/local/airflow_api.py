@@ -1,0 +1,169 @@
+"""Talk to a running Airflow over its REST API: the CLI would cost six seconds a command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from tidegate.errors import TidegateError, Transient
+
+OVER = frozenset({"success", "failed"})
+
+
+class AirflowUnreachable(Transient):
+    """Airflow's API server does not answer (yet)."""
+
+
+class AirflowRefused(TidegateError):
+    """Airflow's API server answered with a refusal; its own words are in the message."""
+
+
+class RunUnfinished(Transient):
+    """A run did not end in time."""
+
+
+class AirflowApi:
+    """A client with one login; every method may raise AirflowUnreachable or AirflowRefused."""
+
+    def __init__(self, url: str, *, user: str, password: str) -> None:
+        self.url = url
+        self._login = {"username": user, "password": password}
+        # A proxy of the environment does not know this machine's loopback.
+        self._http = httpx.Client(base_url=url, trust_env=False, timeout=10.0)
+
+    def heartbeats(self) -> dict[str, datetime]:
+        """Return the last heartbeat of each component that Airflow calls healthy."""
+        health = self._call("GET", "/api/v2/monitor/health", login=False)
+        return {
+            name.replace("_", "-"): datetime.fromisoformat(beat)
+            for name, state in health.items()
+            if state["status"] == "healthy" and (beat := state.get(f"latest_{name}_heartbeat"))
+        }
+
+    def dags(self) -> dict[str, datetime]:
+        """Return the DAGs that are there, with the time at which each was last parsed."""
+        found = self._call("GET", "/api/v2/dags", params={"limit": 1000})["dags"]
+        return {dag["dag_id"]: datetime.fromisoformat(dag["last_parsed_time"]) for dag in found}
+
+    def import_errors(self) -> list[tuple[str, str, datetime]]:
+        """Return (file, stack trace, time) of every DAG file that cannot be parsed."""
+        found = self._call("GET", "/api/v2/importErrors", params={"limit": 100})["import_errors"]
+        return [
+            (each["filename"], each["stack_trace"], datetime.fromisoformat(each["timestamp"]))
+            for each in found
+        ]
+
+    def unpause(self, dag_id: str) -> None:
+        self._call("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+
+    def trigger(self, dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -> bool:
+        """Ask for a run; False when a run of this id exists already, which is left as it is."""
+        body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf or {})}
+        return (
+            self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body, without={409})
+            is not None
+        )
+
+    def run(self, dag_id: str, run_id: str) -> dict[str, Any] | None:
+        """Return Airflow's record of a run, or None."""
+        found: dict[str, Any] | None = self._call("GET", _run(dag_id, run_id), without={404})
+        return found
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """Return the last hundred runs, oldest first."""
+        query = {"limit": 100, "order_by": "-run_after"}
+        path = f"/api/v2/dags/{dag_id}/dagRuns"
+        found: list[dict[str, Any]] = self._call("GET", path, params=query)["dag_runs"]
+        return found[::-1]
+
+    def clear(self, dag_id: str, run_id: str) -> None:
+        """Let the failed tasks of a run, and those that waited for them, run again."""
+        body = {"dry_run": False, "only_failed": True}
+        self._call("POST", f"{_run(dag_id, run_id)}/clear", json=body)
+
+    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Return Airflow's records of the task instances of a run."""
+        path = f"{_run(dag_id, run_id)}/taskInstances"
+        found: list[dict[str, Any]] = self._call("GET", path)["task_instances"]
+        return found
+
+    def wait(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        timeout: float,
+        on_change: Callable[[dict[str, str]], None] = lambda _: None,
+    ) -> dict[str, Any]:
+        """Wait until a run is over; `on_change` gets the state of every task when one changes."""
+        deadline = time.monotonic() + timeout
+        seen: dict[str, str] = {}
+        while True:
+            run = self.run(dag_id, run_id)
+            if run is None:
+                raise AirflowRefused(f"run {run_id} of {dag_id} is gone")
+            tasks = {t["task_id"]: t["state"] or "none" for t in self.tasks(dag_id, run_id)}
+            if tasks != seen:
+                on_change(seen := tasks)
+            if run["state"] in OVER:
+                return run
+            if time.monotonic() > deadline:
+                raise RunUnfinished(
+                    f"run {run_id} of {dag_id} is still {run['state']} after {timeout:.0f} s:"
+                    f" {seen}; watch it at {self.url}/dags/{dag_id}/runs/{run_id}"
+                )
+            time.sleep(0.3)
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
+        """Return what a task pushed under `key`, or None."""
+        path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/xcomEntries/{key}"
+        found = self._call("GET", path, params={"deserialize": True}, without={404})
+        return found and found["value"]
+
+    def log(self, dag_id: str, run_id: str, task_id: str, try_number: int) -> list[str]:
+        """Return the lines of one try of a task."""
+        path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/logs/{try_number}"
+        found = self._call("GET", path, params={"full_content": True}, without={404})
+        lines = found["content"] if found else []
+        return [line if isinstance(line, str) else line["event"] for line in lines]
+
+    def variable(self, key: str) -> str | None:
+        """Return the text of a Variable, or None."""
+        found = self._call("GET", f"/api/v2/variables/{key}", without={404})
+        return str(found["value"]) if found else None
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        params: Mapping[str, Any] | None = None,
+        without: Collection[int] = (),
+        login: bool = True,
+    ) -> Any:
+        """Return the decoded answer; None for a status in `without`."""
+        try:
+            if login and "Authorization" not in self._http.headers:
+                token = self._call("POST", "/auth/token", json=self._login, login=False)
+                self._http.headers["Authorization"] = f"Bearer {token['access_token']}"
+            answer = self._http.request(method, path, json=json, params=params)
+        except httpx.TransportError as error:
+            raise AirflowUnreachable(f"{self.url} does not answer: {error}") from None
+        if answer.status_code in without:
+            return None
+        if answer.status_code >= 500:
+            raise AirflowUnreachable(f"{self.url}{path} says {answer.status_code}: {answer.text}")
+        if answer.is_error:
+            raise AirflowRefused(f"{method} {path}: {answer.status_code} {answer.text}")
+        return answer.json()
+
+
+def _run(dag_id: str, run_id: str) -> str:
+    # A scheduled run's id holds a time with its "+".
+    return f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}"

@@ -1,0 +1,343 @@
+"""Bring the local stack up and down: Kafka, Postgres and Airflow on the loopback address.
+
+`up` makes true what it is asked for, whatever it finds: nothing, a healthy stack, or one of
+which something was killed. What it chose once (ports, keys, login) is kept in the stack's home.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.local import airflow, kafka, postgres, processes
+from tidegate.local.airflow import AirflowFailed
+from tidegate.local.airflow_api import AirflowApi, AirflowUnreachable
+from tidegate.local.ports import free_port
+from tidegate.local.postgres import Postgres
+from tidegate.pipelines import files
+
+Say = Callable[[str], None]
+_PATIENCE = 90.0
+
+
+class PortTaken(TidegateError):
+    """A port that was asked for by name is in use."""
+
+    exit_code = 2
+
+
+class DagsBroken(TidegateError):
+    """Airflow runs, but a DAG file cannot be parsed or an expected DAG does not appear."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Where everything is; written to `stack.json` in its home."""
+
+    kafka: str
+    airflow: str
+    lake: str
+    environment: str = ""
+    """Fingerprint of the settings with which Airflow's processes were started."""
+
+    def api(self, home: Path) -> AirflowApi:
+        return AirflowApi(self.airflow, user=airflow.USER, password=airflow.password(home))
+
+
+def default_home() -> Path:
+    return Path(os.environ.get("TIDEGATE_HOME") or airflow.PROJECT / ".tidegate").resolve()
+
+
+def up(
+    home: Path,
+    *,
+    say: Say,
+    dags: Path = airflow.PROJECT / "dags",
+    expected: Collection[str] | None = None,
+) -> Stack:
+    """Return once the whole stack is healthy; start, or start again, only what is not.
+
+    `expected` names the DAGs to wait for, by default those of all pipeline files.
+    """
+    began = time.monotonic()
+    home = home.resolve()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _locked(home, say):
+        stack = _choose(home)
+        with ThreadPoolExecutor() as pool:
+            broker = pool.submit(_start_kafka, home, stack, say)
+            stack, started, since = _start_airflow(home, stack, dags, say)
+            anything = broker.result() or bool(started)
+        if expected is None:
+            expected = [f"tidegate__{name}" for name in files.names()]
+        _wait_until_healthy(home, stack, started=started, since=since, expected=expected)
+    seconds = f"{time.monotonic() - began:.1f} s"
+    say(
+        f"the stack is {'up' if anything else 'already up'}, {len(expected)} DAGs ({seconds}):"
+        f" Kafka {stack.kafka}, Airflow {stack.airflow}"
+    )
+    return stack
+
+
+def down(home: Path, *, say: Say = lambda _: None) -> bool:
+    """End what `up` started, running tasks and their Spark included; False if nothing ran."""
+    home = home.resolve()
+    if not home.is_dir():
+        return False
+    with _locked(home, say), ThreadPoolExecutor() as pool:
+        broker = pool.submit(kafka.stop, home / "kafka")
+        services = [pool.submit(airflow.stop, name, home) for name in airflow.SERVICES]
+        ended = [service.result() for service in services]
+        ended += [airflow.sweep("migrate", home), postgres.stop(home), broker.result()]
+    return any(ended)
+
+
+def status(home: Path) -> dict[str, Any]:
+    """Return what runs and where it is; needs no lock and changes nothing."""
+    home = home.resolve()
+    stack = _read(home)
+    database, broker = postgres.running(home), kafka.find(home / "kafka")
+    found = {name: processes.find(name, home=home) for name in airflow.SERVICES}
+    pids = {
+        "kafka": broker and broker.pid,
+        "postgres": database and database.pid,
+        **{name: process and process.pid for name, process in found.items()},
+    }
+    healthy = dict.fromkeys(pids, False)
+    healthy |= {name: pids[name] is not None for name in ("kafka", "postgres")}
+    dags: list[str] = []
+    if stack and pids["api-server"]:
+        with suppress(TidegateError):
+            api = stack.api(home)
+            beats = api.heartbeats()
+            healthy["api-server"] = True
+            healthy |= {name: name in beats and bool(pids[name]) for name in _BEATING}
+            dags = sorted(api.dags())
+    return {
+        "format": 1,
+        "home": str(home),
+        "up": all(healthy.values()),
+        "services": {
+            name: {"pid": pid, "healthy": healthy[name], "log": str(_log(home, name))}
+            for name, pid in pids.items()
+        },
+        "kafka": stack and stack.kafka,
+        "airflow": stack and stack.airflow,
+        "user": airflow.USER,
+        "lake": stack and stack.lake,
+        "dags": dags,
+        "logs": str(home / "logs"),
+    }
+
+
+_BEATING = ("scheduler", "dag-processor")
+
+
+def _choose(home: Path) -> Stack:
+    """Decide on addresses: those that are named, else those that were kept, else free ones."""
+    kept = _read(home)
+    broker = kafka.find(home / "kafka")
+    api_server = processes.find("api-server", home=home)
+    kafka_port = _port(
+        "TIDEGATE_KAFKA_PORT",
+        kept=_port_of(kept.kafka) if kept else None,
+        used=_port_of(broker.bootstrap) if broker else None,
+    )
+    airflow_port = _port(
+        "TIDEGATE_AIRFLOW_PORT",
+        kept=_port_of(kept.airflow) if kept else None,
+        used=_port_of(kept.airflow) if kept and api_server else None,
+    )
+    lake = os.environ.get("TIDEGATE_LAKE") or str(home / "lake")
+    stack = Stack(
+        kafka=f"127.0.0.1:{kafka_port}",
+        airflow=f"http://127.0.0.1:{airflow_port}",
+        lake=lake if "://" in lake else str(Path(lake).resolve()),
+        environment=kept.environment if kept else "",
+    )
+    _write(home, stack)
+    return stack
+
+
+def _port(variable: str, *, kept: int | None, used: int | None) -> int:
+    """Choose a port; `used` is the one on which our own server listens now."""
+    if named := os.environ.get(variable):
+        if not named.isdigit() or not 0 < int(named) < 65536:
+            raise ConfigurationError(f"{variable}={named}: a port is a number from 1 to 65535")
+        if int(named) != used and not _is_free(int(named)):
+            raise PortTaken(
+                f"{variable}={named}: something else listens on 127.0.0.1:{named};"
+                f" end it, or unset {variable} and a free port is found",
+                port=int(named),
+            )
+        return int(named)
+    if used is not None:
+        return used
+    return kept if kept is not None and _is_free(kept) else free_port()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do it: connections that are still closing are no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _start_kafka(home: Path, stack: Stack, say: Say) -> bool:
+    running = kafka.find(home / "kafka")
+    if running and running.bootstrap != stack.kafka:
+        kafka.stop(home / "kafka")
+        running = None
+    with _step(say if not running else _silent, f"Kafka at {stack.kafka}"):
+        kafka.start(home / "kafka", port=_port_of(stack.kafka))
+    return running is None
+
+
+def _start_airflow(
+    home: Path, stack: Stack, dags: Path, say: Say
+) -> tuple[Stack, list[str], datetime]:
+    """Start Postgres and the processes of Airflow that do not run; say which, and since when."""
+    database = postgres.running(home)
+    fresh = database is None
+    if database is None:
+        for name in airflow.SERVICES:  # their connections are gone, and maybe their socket
+            airflow.stop(name, home)
+        with _step(say, "Postgres"):
+            database = postgres.start(home)
+    env = airflow.environment(
+        home,
+        database=database,
+        bootstrap=stack.kafka,
+        port=_port_of(stack.airflow),
+        lake=stack.lake,
+        dags=dags,
+    )
+    _migrate(home, database, env, say)
+    stack_now = replace(stack, environment=airflow.fingerprint(env))
+    running = [name for name in airflow.SERVICES if processes.find(name, home=home)]
+    if running and stack_now != stack:
+        say("the settings have changed: Airflow is started again")
+        for name in running:
+            airflow.stop(name, home)
+        running = []
+    _write(home, stack_now)
+    airflow.password(home)
+    since = datetime.now(UTC)
+    started = [name for name in airflow.SERVICES if name not in running]
+    if started and not fresh:
+        say(f"starting {', '.join(started)}")
+    for name in started:
+        airflow.start(name, home, database=database, env=env)
+    return stack_now, started, since
+
+
+def _migrate(home: Path, database: Postgres, env: dict[str, str], say: Say) -> None:
+    if airflow.migrated(database):
+        return
+    for name in airflow.SERVICES:
+        airflow.stop(name, home)
+    with _step(say, f"tables of Airflow {airflow.VERSION}"):
+        airflow.migrate(home, database=database, env=env)
+
+
+def _wait_until_healthy(
+    home: Path,
+    stack: Stack,
+    *,
+    started: Collection[str],
+    since: datetime,
+    expected: Collection[str],
+) -> None:
+    """Wait for heartbeats and DAGs; of what was started, only news since then count."""
+    api = stack.api(home)
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            beats, parsed = api.heartbeats(), api.dags()
+            if "dag-processor" in started:
+                parsed = {dag: at for dag, at in parsed.items() if at >= since}
+            missing = sorted(set(expected) - set(parsed))
+            late = [
+                name
+                for name in _BEATING
+                if name not in beats or (name in started and beats[name] < since)
+            ]
+            broken = [
+                (file, trace)
+                for file, trace, at in api.import_errors()
+                if at >= since or "dag-processor" not in started
+            ]
+            if broken:
+                listed = "\n".join(f"  {file}: {trace.strip()}" for file, trace in broken)
+                raise DagsBroken(f"Airflow runs, but cannot read these DAG files:\n{listed}")
+            if not missing and not late:
+                return
+            waiting = f"no heartbeat of {late}" if late else f"no sign of the DAGs {missing}"
+        except AirflowUnreachable as error:
+            waiting = str(error)
+        for name in airflow.SERVICES:
+            if processes.find(name, home=home) is None:
+                raise AirflowFailed(f"Airflow's {name} has ended: see {_log(home, name)}")
+        if time.monotonic() > deadline:
+            raise AirflowFailed(f"{waiting} after {_PATIENCE:.0f} s: see {home / 'logs'}")
+        time.sleep(0.2)
+
+
+def _log(home: Path, name: str) -> Path:
+    return (home / "kafka" if name == "kafka" else home) / "logs" / f"{name}.log"
+
+
+def _port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def _read(home: Path) -> Stack | None:
+    try:
+        content = json.loads((home / "stack.json").read_text())
+    except FileNotFoundError:
+        return None
+    return Stack(**{key: value for key, value in content.items() if key != "format"})
+
+
+def _write(home: Path, stack: Stack) -> None:
+    new = home / "stack.json.new"
+    new.write_text(json.dumps({"format": 1, **asdict(stack)}, indent=2) + "\n")
+    new.replace(home / "stack.json")
+
+
+@contextmanager
+def _locked(home: Path, say: Say) -> Iterator[None]:
+    """Hold the stack for one `up` or `down`; the kernel lets go when this process ends."""
+    with (home / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another `tidegate local up` or `down` to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _step(say: Say, what: str) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    say(f"{what} ({time.monotonic() - began:.1f} s)")
+
+
+def _silent(_: str) -> None:
+    pass

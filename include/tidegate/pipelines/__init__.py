@@ -1,0 +1,1 @@
+"""What a user writes: YAML files, read at the border into frozen specs."""

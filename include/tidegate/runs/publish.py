@@ -1,0 +1,116 @@
+"""Publish and verdict: commit what is sealed, finalise it, tell what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate import faults
+from tidegate.core.ledger import Commit, Fold
+from tidegate.core.offsets import Offsets
+from tidegate.core.plan import Plan
+from tidegate.errors import NotSealed, PartitionsLeftOut, PlanDead
+from tidegate.lake import plans, publishing
+from tidegate.lake.plans import Frozen
+from tidegate.runs import mirrored
+from tidegate.runs.run import Run
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run did: `commits` by chunk, `offsets` the ledger's cursors afterwards."""
+
+    plan: Plan
+    commits: Mapping[int, int]
+    offsets: Offsets
+    report: Mapping[str, Any]
+
+
+def frozen_plan(run: Run) -> Frozen:
+    """Return the run's latest plan; NotSealed if it never had one."""
+    frozen = plans.latest(run.store(), run.key)
+    if frozen is None:
+        raise NotSealed(
+            f"run {run.run_id} of {run.spec.name!r} has no plan: its plan step never ran, or the "
+            f"lake at {run.spec.lake} is not the one it ran on"
+        )
+    return frozen
+
+
+def publish(run: Run) -> Published:
+    """Commit and finalise every chunk of the run's plan. Needs no broker; may be done again.
+
+    Raises NotSealed when a chunk was never proven complete, PlanDead when others have committed a
+    part of one.
+    """
+    plan = frozen_plan(run).plan
+    store = run.store()
+    ledger = run.ledger(store)
+    commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id)
+    for number, window in enumerate(plan.chunks):
+        if number in commits or ledger.fold.covers(window, plan.topics):
+            continue
+        taken = ledger.fold.covered_part(window, plan.topics)
+        if taken:
+            raise PlanDead(
+                f"plan {plan.id}, chunk {number}: others have committed {taken[0]} of it. Clear "
+                "the stage task: it stages what is left",
+                chunk=number,
+            )
+        raise NotSealed(
+            f"plan {plan.id}, chunk {number}: no attempt of it is sealed, so nothing proves that "
+            "it is complete; nothing of it was committed. Clear the stage task",
+            chunk=number,
+        )
+    offsets = mirrored.show(run.mirror, run.spec, ledger.fold)
+    faults.point("caches.half")
+    return Published(plan, commits, offsets, _report(run, plan, commits, ledger.fold))
+
+
+def verdict(run: Run) -> None:
+    """Raise PartitionsLeftOut when the run's plan could not take every partition."""
+    plan = frozen_plan(run).plan
+    if plan.left_out:
+        listed = "; ".join(map(str, plan.left_out))
+        raise PartitionsLeftOut(
+            f"pipeline {run.spec.name!r}: the healthy partitions are published, these are not: "
+            f"{listed}. Expired: set `on_expired: skip` to record the gap and go on. Recreated: "
+            "give the topic a new pipeline",
+            left_out=[each.to_json() for each in plan.left_out],
+        )
+
+
+def _report(run: Run, plan: Plan, commits: Mapping[int, int], fold: Fold) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "pipeline": run.spec.name,
+        "run": run.run_id,
+        "plan_id": plan.id,
+        "lane": plan.lane,
+        "rows": sum(fold.live[n].rows for n in commits.values()),
+        "commits": [
+            {
+                "chunk": number,
+                "commit": n,
+                "rows": fold.live[n].rows,
+                "topics": _accounts(fold.live[n]),
+            }
+            for number, n in commits.items()
+        ],
+        "covered_by": {
+            str(number): list(fold.commits_over(window, plan.topics))
+            for number, window in enumerate(plan.chunks)
+            if number not in commits
+        },
+        "left_out": [each.to_json() for each in plan.left_out],
+    }
+
+
+def _accounts(commit: Commit) -> dict[str, dict[str, dict[str, int]]]:
+    return {
+        topic: {str(p): account._asdict() for p, account in partitions.items()}
+        for topic, partitions in commit.accounts.items()
+    }

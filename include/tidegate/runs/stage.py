@@ -1,0 +1,167 @@
+"""Stage and seal: one Spark application for all open chunks, then the proof of each."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import tidegate
+from tidegate import faults
+from tidegate.broker.cluster import probe, survey
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan
+from tidegate.errors import IdentityChanged, RowsMissing, StageFailed
+from tidegate.lake import attempts
+from tidegate.lake.attempts import Attempt
+from tidegate.lake.store import Store
+from tidegate.runs.plan import open_chunks, plan
+from tidegate.runs.run import Run
+from tidegate.runs.submission import Submission, submission
+from tidegate.spark.job import Bytes, Chunk, Job
+
+MOST_PROBES = 200  # holes looked into per chunk; the seal says how many of how many
+
+Submit = Callable[[Submission], None]
+"""Runs one Spark application to its end; raises StageFailed when it fails."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The chunks that this call staged and sealed; the others had been, or were covered."""
+
+    plan: Plan
+    chunks: tuple[int, ...]
+
+
+def stage(run: Run, submit: Submit) -> Staged:
+    """Stage and seal every open chunk of the run's living plan.
+
+    What Spark finished before it failed is sealed too, so that a retry does only the rest. Raises
+    StageFailed, AttemptWrong, RowsMissing or IdentityChanged; nothing of that is visible.
+    """
+    planned = plan(run).plan
+    store = run.store()
+    todo = open_chunks(store, run.ledger(store).fold, planned)
+    if not todo:
+        return Staged(planned, ())
+    mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in todo]
+    failure = None
+    with _job_file(run, store, planned, mine) as job_file:
+        try:
+            submit(submission(job_file, _spark_conf(run), planned.records, name=_name(run)))
+        except StageFailed as error:
+            failure = error
+    sealed = _seal_finished(run, store, planned, mine)
+    for attempt in mine:
+        if attempt.chunk not in sealed:
+            _discard(store, attempt)
+    if failure:
+        raise failure
+    if len(sealed) < len(mine):
+        missing = [a.chunk for a in mine if a.chunk not in sealed]
+        raise StageFailed(
+            f"plan {planned.id}: Spark ended well but left chunks {missing} unfinished; "
+            "the retry stages them again",
+            chunks=missing,
+        )
+    return Staged(planned, sealed)
+
+
+def _name(run: Run) -> str:
+    return f"tidegate {run.spec.name} {run.run_id}"
+
+
+def _spark_conf(run: Run) -> dict[str, str]:
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in run.spec.spark.conf.items()
+    }
+
+
+@contextmanager
+def _job_file(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) -> Iterator[Path]:
+    """Write the job's only input, secrets included, for its owner alone; remove it afterwards."""
+    job = Job(
+        plan_id=plan.id,
+        app_name=_name(run),
+        options={
+            **run.kafka.for_spark(),
+            "kafka.isolation.level": plan.isolation,
+            "kafka.client.id": f"tidegate-{plan.pipeline}-{plan.id}",
+        },
+        chunks=tuple(Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in mine),
+        bytes=Bytes(**plan.byte_settings),
+    )
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as directory:
+        path = Path(directory, "job.json")
+        job.write(path)
+        yield path
+
+
+def _seal_finished(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) -> tuple[int, ...]:
+    finished = [(a, done) for a in mine if (done := attempts.staged(store, a)) is not None]
+    if not finished:
+        return ()
+    seen = survey(run.kafka, sorted(plan.topics), plan.isolation)
+    changed = {
+        topic: {"planned": topic_id, "now": seen.topic_ids.get(topic)}
+        for topic, topic_id in plan.topics.items()
+        if seen.topic_ids.get(topic) != topic_id
+    }
+    if changed or seen.cluster_id != plan.cluster_id:
+        raise IdentityChanged(
+            f"plan {plan.id}: while Spark read, a topic or the cluster became another one: "
+            f"{changed or seen.cluster_id}. Nothing was committed; the next run plans again",
+            **changed,
+        )
+    log_starts = {
+        topic: {p: m.start for p, m in marks.items()} for topic, marks in seen.watermarks.items()
+    }
+    for attempt, done in finished:
+        proven = attempts.check(
+            store,
+            attempt,
+            plan.chunks[attempt.chunk],
+            done,
+            probe=lambda holes: _probed(run, plan, holes),
+            log_starts=log_starts,
+            bound=MOST_PROBES,
+            seen={
+                "topic_ids": dict(seen.topic_ids),
+                "log_starts": {
+                    topic: {str(p): start for p, start in starts.items()}
+                    for topic, starts in log_starts.items()
+                },
+            },
+            versions={**done.get("versions", {}), "tidegate": tidegate.__version__},
+        )
+        attempts.seal(store, proven)
+        logger.info("plan %s: chunk %d is sealed", plan.id, attempt.chunk)
+        faults.point("seal.written")
+    return tuple(attempt.chunk for attempt, _ in finished)
+
+
+def _probed(run: Run, plan: Plan, holes: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
+    outcomes = {}
+    for found in probe(run.kafka, holes, plan.isolation):
+        if found.outcome == "visible":
+            raise RowsMissing(
+                f"plan {plan.id}: {found.hole} holds a record at offset {found.offset} that Spark "
+                "did not write; the attempt is refused, the retry reads again",
+                offset=found.offset,
+            )
+        outcomes[found.hole] = found.outcome
+    return outcomes
+
+
+def _discard(store: Store, attempt: Attempt) -> None:
+    """Delete this process's own unsealed staging."""
+    for listed in store.objects(attempt.directory):
+        store.delete(listed.path)

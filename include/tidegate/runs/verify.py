@@ -1,0 +1,195 @@
+"""Verify: is the lake what the ledger says, and does Kafka say the same?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tidegate.broker.cluster import Survey, survey
+from tidegate.broker.records import Record, read_records
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core import layout
+from tidegate.core.intervals import Intervals
+from tidegate.core.ledger import Commit, Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import AttemptWrong, LakeDamaged
+from tidegate.lake import plans, publishing
+from tidegate.lake.footers import read_footer
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.publishing import LakeFile
+from tidegate.lake.store import Listed, Store, open_store
+from tidegate.pipelines.spec import Ingest
+
+FORMAT = 1
+_MOST_NAMED = 20
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Findings:
+    """What was looked at, and what is wrong; `expired` rows could not be compared any more."""
+
+    commits: int = 0
+    files: int = 0
+    rows: int = 0
+    compared: int = 0
+    expired: int = 0
+    found: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, what: str, **where: Any) -> None:
+        self.found.append({"what": what, **where})
+
+    def to_json(self, pipeline: str, *, against_kafka: bool) -> dict[str, Any]:
+        kafka = {"rows": self.compared, "expired": self.expired} if against_kafka else None
+        return {
+            "format": FORMAT,
+            "pipeline": pipeline,
+            "commits": self.commits,
+            "files": self.files,
+            "rows": self.rows,
+            "against_kafka": kafka,
+            "differences": len(self.found),
+            "first": self.found[:_MOST_NAMED],
+        }
+
+
+def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
+    """Hold ledger, manifests, files and footers against each other; with `kafka`, every row.
+
+    Reading the ledger checks its chain of digests. Returns the findings; changes nothing.
+    """
+    store = open_store(spec.lake, spec.name)
+    fold = Ledger(store, spec.name).fold
+    findings = Findings()
+    _check_ranges(fold, findings)
+    seen = None
+    if kafka and fold.live:
+        topics = sorted({topic for commit in fold.live.values() for topic in commit.topic_ids})
+        seen = survey(kafka, topics, spec.isolation)
+    listed_finals: set[str] = set()
+    waiting = set(publishing.unplaced(store, fold))
+    for n, commit in fold.live.items():
+        say(f"commit #{n}: {commit.rows:,} rows")
+        findings.commits += 1
+        try:
+            files = publishing.read_manifest(store, commit)
+        except LakeDamaged as error:
+            findings.add(str(error), commit=n)
+            continue
+        listed_finals.update(file.final for file in files)
+        _check_files(store, n, commit, files, findings, placed=n not in waiting)
+        if kafka and seen:
+            _compare_commit(store, kafka, seen, n, commit, files, findings)
+    for listed in store.objects(layout.DATA):
+        if listed.path not in listed_finals:
+            findings.add("a file that no live commit lists", uri=store.uri(listed.path))
+    return findings.to_json(spec.name, against_kafka=kafka is not None)
+
+
+def _check_ranges(fold: Fold, findings: Findings) -> None:
+    """Live committed ranges never overlap: their lengths add up to the length of their union."""
+    spans: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
+    for commit in fold.live.values():
+        for topic_id, r in commit.ranges:
+            spans.setdefault((topic_id, r.topic, r.partition), []).append((r.start, r.end))
+    for (_, topic, partition), each in spans.items():
+        if sum(end - start for start, end in each) != len(Intervals.of(each)):
+            findings.add("committed ranges overlap", topic=topic, partition=partition)
+
+
+def _check_files(
+    store: Store, n: int, commit: Commit, files: list[LakeFile], findings: Findings, *, placed: bool
+) -> None:
+    rows: dict[tuple[str, int], int] = {}
+    for file in files:
+        path = file.final if placed else file.staged.path
+        findings.files += 1
+        size = store.size(path)
+        if size is None:
+            findings.add("a file of the lake is missing", commit=n, uri=store.uri(path))
+            continue
+        try:
+            footer = read_footer(store, file.staged.topic, Listed(path, size))
+        except AttemptWrong as error:
+            findings.add(str(error), commit=n, uri=store.uri(path))
+            continue
+        if (size, footer.digest) != (file.staged.size, file.staged.digest):
+            findings.add("not the file that was committed", commit=n, uri=store.uri(path))
+        findings.rows += footer.rows
+        key = footer.topic, footer.partition
+        rows[key] = rows.get(key, 0) + footer.rows
+    for topic, partitions in commit.accounts.items():
+        for partition, account in partitions.items():
+            if rows.get((topic, partition), 0) != account.rows:
+                findings.add(
+                    f"{rows.get((topic, partition), 0)} rows, the commit says {account.rows}",
+                    commit=n, topic=topic, partition=partition,
+                )  # fmt: skip
+
+
+def _compare_commit(
+    store: Store,
+    kafka: KafkaSettings,
+    seen: Survey,
+    n: int,
+    commit: Commit,
+    files: list[LakeFile],
+    findings: Findings,
+) -> None:
+    isolation = plans.load(store, commit.plan_id).isolation
+    for topic_id, r in commit.ranges:
+        if seen.topic_ids.get(r.topic) != topic_id:
+            findings.expired += len(r)  # deleted or recreated: nothing to compare with
+            continue
+        log_start = seen.watermarks[r.topic][r.partition].start
+        start = min(max(r.start, log_start), r.end)
+        findings.expired += start - r.start
+        left = OffsetRange(r.topic, r.partition, start, r.end)
+        mine = [f for f in files if (f.staged.topic, f.staged.partition) == (r.topic, r.partition)]
+        records = read_records(kafka, left, isolation) if len(left) else iter(())
+        for offset, what in _differences(_rows(store, mine, left), records, findings):
+            findings.add(what, commit=n, topic=r.topic, partition=r.partition, offset=offset)
+
+
+def _differences(
+    lake: Iterator[Record], kafka: Iterator[Record], findings: Findings
+) -> Iterator[tuple[int, str]]:
+    """Merge two streams in offset order; yield what stands in one only, or is not the same."""
+    ours, theirs = next(lake, None), next(kafka, None)
+    while ours or theirs:
+        findings.compared += 1
+        if theirs is None or (ours and ours.offset < theirs.offset):
+            assert ours
+            yield ours.offset, "a row that Kafka does not show (doubled, or compacted since)"
+            ours = next(lake, None)
+        elif ours is None or theirs.offset < ours.offset:
+            yield theirs.offset, "a record that is not in the lake"
+            theirs = next(kafka, None)
+        else:
+            if ours != theirs:
+                yield ours.offset, "the row is not the record"
+            ours, theirs = next(lake, None), next(kafka, None)
+
+
+def _rows(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[Record]:
+    """Yield the rows of one partition's files as records, in the order in which they stand."""
+    for file in sorted(files, key=lambda f: f.staged.first):
+        path = file.final if store.size(file.final) is not None else file.staged.path
+        with store.open(path) as opened:
+            for batch in pq.ParquetFile(opened).iter_batches(batch_size=20_000):
+                columns = batch.to_pydict()
+                milliseconds = batch.column("timestamp").cast("int64").to_pylist()
+                for i, offset in enumerate(columns["offset"]):
+                    if r.start <= offset < r.end:
+                        yield Record(
+                            offset,
+                            columns["key"][i],
+                            columns["value"][i],
+                            milliseconds[i] // 1000,
+                            columns["timestampType"][i],
+                            tuple((h["key"], h["value"]) for h in columns["headers"][i] or ()),
+                        )

@@ -1,0 +1,159 @@
+"""Stage chunks: read exact offset ranges of topics, write them as Parquet, say what was written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+import tidegate
+from tidegate import faults
+from tidegate.spark import options, session
+from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.spark.tasks import records_per_task
+
+COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
+DONE = "_done.json"
+
+log = logging.getLogger(__name__)
+
+
+def main(job_file: str) -> int:
+    """Stage all chunks of a job file in order; return the exit code.
+
+    A failure is told in one last line, `tidegate: <what>`, and without a secret.
+    """
+    job = Job.read(Path(job_file))
+    spark = None
+    try:
+        spark = session.start(job.app_name)
+        for i, chunk in enumerate(job.chunks, start=1):
+            stage(spark, job, chunk)
+            faults.point("stage.half" if i < len(job.chunks) else "stage.done")
+    except Exception as error:
+        log.error("tidegate: %s", options.redact(explain(error), job.options))
+        return 1
+    finally:
+        if spark is not None:
+            spark.stop()
+    return 0
+
+
+def stage(spark: SparkSession, job: Job, chunk: Chunk) -> Mapping[str, Any]:
+    """Write one chunk into its directory, and then `_done.json`; return what that says.
+
+    A directory without `_done.json` proves nothing. One that exists already is refused.
+    """
+    started = time.monotonic()
+    counted = Observation()
+    rows = read(spark, job, chunk).observe(counted, F.count(F.lit(1)).alias("rows"))
+    _write(rows, chunk.directory, job.bytes)
+    done = {
+        "format": 1,
+        "plan_id": job.plan_id,
+        "chunk": chunk.number,
+        "rows": counted.get["rows"],
+        "files": _files(spark, chunk.directory),
+        "versions": _versions(spark),
+    }
+    _create(spark, chunk.directory, DONE, json.dumps(done, sort_keys=True, indent=1))
+    log.info(
+        "plan %s chunk %d: %d rows in %d files, %.1f s",
+        job.plan_id, chunk.number, done["rows"], len(done["files"]), time.monotonic() - started,
+    )  # fmt: skip
+    return done
+
+
+def read(spark: SparkSession, job: Job, chunk: Chunk) -> DataFrame:
+    """Return the contract's columns, and `topic` to partition by, of exactly the chunk's window."""
+    limit = job.max_records_per_task or records_per_task(
+        chunk.window, spark.sparkContext.defaultParallelism
+    )
+    source = options.render(chunk.window, job.options, max_records_per_task=limit)
+    return spark.read.format("kafka").options(**source).load().select("topic", *COLUMNS)
+
+
+def explain(error: BaseException) -> str:
+    """Return the one line of an exception that tells: the first of its deepest cause in Java."""
+    thrown: Any = None
+    if isinstance(error, CapturedException):
+        thrown = error._origin
+    elif isinstance(error, Py4JJavaError):
+        thrown = error.java_exception
+    if thrown is None:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    while thrown.getCause() is not None:
+        thrown = thrown.getCause()
+    return str(thrown.toString()).strip().splitlines()[0]
+
+
+def _write(rows: DataFrame, directory: str, settings: Bytes) -> None:
+    (
+        rows.write.partitionBy("topic")
+        .option("compression", settings.compression)
+        .option(f"parquet.compression.codec.{settings.compression}.level", str(settings.level))
+        .option("maxRecordsPerFile", str(settings.max_records_per_file))
+        # Keys and values hardly repeat: a dictionary costs time and then falls back anyway.
+        .option("parquet.enable.dictionary#key", "false")
+        .option("parquet.enable.dictionary#value", "false")
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        # The directory is this attempt's own, and no file counts before _done.json.
+        .option("mapreduce.fileoutputcommitter.algorithm.version", "2")
+        .parquet(directory)
+    )
+
+
+def _files(spark: SparkSession, directory: str) -> list[str]:
+    root = _path(spark, directory)
+    fs = root.getFileSystem(_hadoop(spark))
+    base = fs.makeQualified(root).toUri()
+    found = []
+    each = fs.listFiles(root, True)
+    while each.hasNext():
+        path = each.next().getPath()
+        if path.getName().endswith(".parquet"):
+            found.append(base.relativize(path.toUri()).getPath())
+    return sorted(found)
+
+
+def _create(spark: SparkSession, directory: str, name: str, text: str) -> None:
+    """Write a file that is there as a whole or not at all."""
+    final = _path(spark, directory, name)
+    temporary = _path(spark, directory, f".{name}.tmp")
+    fs = final.getFileSystem(_hadoop(spark))
+    out = fs.create(temporary, True)
+    try:
+        out.write(bytearray(text.encode()))
+    finally:
+        out.close()
+    if not fs.rename(temporary, final):
+        raise OSError(f"could not rename {temporary} to {name}")
+
+
+def _versions(spark: SparkSession) -> dict[str, str]:
+    jvm = spark.sparkContext._jvm
+    # Not Class.forName: jars given with --jars are only known to the context's loader.
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    connector = loader.loadClass("org.apache.spark.sql.kafka010.KafkaSourceProvider")
+    return {
+        "spark": spark.version,
+        "connector": str(connector.getPackage().getImplementationVersion()),
+        "kafka-clients": jvm.org.apache.kafka.common.utils.AppInfoParser.getVersion(),
+        "tidegate": tidegate.__version__,
+    }
+
+
+def _path(spark: SparkSession, *parts: str) -> Any:
+    return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(*parts)
+
+
+def _hadoop(spark: SparkSession) -> Any:
+    return spark.sparkContext._jsc.hadoopConfiguration()

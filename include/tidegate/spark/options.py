@@ -1,0 +1,90 @@
+"""The options of Spark's Kafka source: which are ours, which may be given, which are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+from tidegate.core.offsets import Window, bounds, spark_offsets
+from tidegate.errors import ConfigurationError
+
+# What a given option may override. Spark names options without regard to case.
+_DEFAULTS = {
+    "kafka.max.poll.records": "10000",  # 500: Spark polls twenty times as often
+    "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+    "kafka.receive.buffer.bytes": "-1",  # else Spark sets 64 KiB, which throttles long round trips
+    "kafkaconsumer.polltimeoutms": "30000",  # else 120 s until a missing record is a failure
+}
+_NEEDED = ("kafka.bootstrap.servers", "kafka.isolation.level")
+_REFUSED = {
+    **dict.fromkeys(
+        (
+            "assign",
+            "subscribe",
+            "subscribepattern",
+            "startingoffsets",
+            "endingoffsets",
+            "startingtimestamp",
+            "endingtimestamp",
+            "startingoffsetsbytimestamp",
+            "endingoffsetsbytimestamp",
+            "startingoffsetsbytimestampstrategy",
+            "failondataloss",
+            "includeheaders",
+            "minpartitions",
+            "maxrecordsperpartition",
+            "maxoffsetspertrigger",
+            "minoffsetspertrigger",
+            "maxtriggerdelay",
+        ),
+        "the plan decides what is read",
+    ),
+    "kafka.auto.offset.reset": "the plan's offsets are the only start",
+    "kafka.key.deserializer": "keys are read as bytes",
+    "kafka.value.deserializer": "values are read as bytes",
+    "kafka.enable.auto.commit": "the ledger keeps the progress",
+    "kafka.interceptor.classes": "an interceptor may change or hide records",
+}
+_SECRET = re.compile(r"jaas|password|secret|keystore\.key", re.IGNORECASE)
+
+
+def render(
+    window: Window, given: Mapping[str, str], *, max_records_per_task: int
+) -> dict[str, str]:
+    """Return the source's options for exactly this window.
+
+    `given` names the broker and the isolation, and may hold any client setting under `kafka.`;
+    ConfigurationError names all that are missing, doubled or refused.
+    """
+    names = [name.lower() for name in given]
+    wrong = [f"{name}: missing" for name in _NEEDED if name not in names]
+    wrong += [f"{name}: given twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    wrong += [f"{name}: refused, {_REFUSED[name]}" for name in names if name in _REFUSED]
+    if wrong:
+        raise ConfigurationError("Kafka options for Spark: " + "; ".join(wrong), options=wrong)
+    starts, ends = bounds([window])
+    return {
+        **_DEFAULTS,
+        **{name.lower(): value for name, value in given.items()},
+        "assign": json.dumps({topic: sorted(partitions) for topic, partitions in starts.items()}),
+        "startingoffsets": spark_offsets(starts),
+        "endingoffsets": spark_offsets(ends),
+        "failondataloss": "true",
+        "includeheaders": "true",
+        "maxrecordsperpartition": str(max_records_per_task),
+    }
+
+
+def redact(text: str, given: Mapping[str, str]) -> str:
+    """Return `text` without the secrets among the options, should an exception quote one."""
+    for secret in sorted(_secrets(given), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _secrets(given: Mapping[str, str]) -> Iterator[str]:
+    for name, value in given.items():
+        if value and _SECRET.search(name):
+            yield value
+            yield from re.findall(r'(?i)(?:password|secret)\w*\s*=\s*"([^"]+)"', value)

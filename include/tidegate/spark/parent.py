@@ -1,0 +1,21 @@
+"""Die with the process that started this one: an orphan would go on writing, unseen. Linux only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Ask the kernel for SIGKILL when the parent dies; to be called before anything else."""
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    # Had the parent died just before the call, nobody would tell. (Had it died before this
+    # function, there is no JVM to connect to, and the driver ends by itself.)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,40 @@
+"""How a window is cut into tasks, so that all cores work to the end and files stay few."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+
+from tidegate.core.offsets import Window
+
+_SMALLEST = 20_000  # below this a task's own cost outweighs what a second core brings
+_SLACK = 1.1  # how much longer than a perfect share the busiest core may work
+
+
+def records_per_task(window: Window, cores: int) -> int:
+    """Return the longest range that one task may read.
+
+    Ranges are cut no finer than it takes for the busiest core to have little more than its share.
+    """
+    sizes = [len(r) for r in window if len(r)]
+    share = sum(sizes) / cores
+    limit = max(sizes, default=1)
+    for pieces in range(1, 9):
+        if limit <= _SMALLEST or _busiest(sizes, limit, cores) <= share * _SLACK:
+            break
+        limit = max(_SMALLEST, math.ceil(share / pieces))
+    return limit
+
+
+def _busiest(sizes: Sequence[int], limit: int, cores: int) -> float:
+    """Return the records of the busiest core when tasks start in order, each on the next free one.
+
+    Spark cuts a range longer than the limit into the fewest pieces of nearly equal length.
+    """
+    busy = [0.0] * cores
+    for size in sizes:
+        pieces = math.ceil(size / limit)
+        for _ in range(pieces):
+            heapq.heapreplace(busy, busy[0] + size / pieces)
+    return max(busy)

@@ -1,0 +1,14 @@
+"""Stage the chunks of one job file: `spark-submit ingest.py JOB_FILE`."""
+
+from tidegate.spark.parent import die_with_parent
+
+die_with_parent()  # before the imports below take their time
+
+import logging  # noqa: E402
+import sys  # noqa: E402
+
+from tidegate.spark.ingest import main  # noqa: E402
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stderr)
+    sys.exit(main(sys.argv[1]))

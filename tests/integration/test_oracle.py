@@ -1,0 +1,420 @@
+"""The oracle finds what is planted, and nothing else.
+
+The lake is written here with plain pyarrow from what kafka-python reads, so that neither Tidegate
+nor the oracle's own Kafka client has a part in it. (kafka-python lacks the codecs, so this topic
+is kept uncompressed; `test_it_counts…` has the oracle read all of them.)
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+import judge
+import records
+
+TOPIC = "oracle-nasty"
+KINDS = ("missing", "extra", "doubled", "changed")
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+Row = dict[str, Any]
+Rows = list[Row]
+
+
+def consume(bootstrap: str, topic: str, isolation: str) -> Rows:
+    """Read a topic to its end; timestamps in microseconds, as Spark stores them."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, isolation_level=isolation, enable_auto_commit=False
+    )
+    places = [TopicPartition(topic, at) for at in sorted(consumer.partitions_for_topic(topic))]
+    ends = consumer.end_offsets(places)
+    consumer.assign(places)
+    consumer.seek_to_beginning(*places)
+    rows = []
+    while any(consumer.position(place) < ends[place] for place in places):
+        for found in consumer.poll(500).values():
+            rows += [
+                {
+                    "key": record.key,
+                    "value": record.value,
+                    "partition": record.partition,
+                    "offset": record.offset,
+                    "timestamp": record.timestamp * 1000,
+                    "timestampType": record.timestamp_type,
+                    "headers": [{"key": key, "value": value} for key, value in record.headers]
+                    or None,
+                }
+                for record in found
+            ]
+    consumer.close()
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+def write(lake: Path, rows: Rows, *, topic: str = TOPIC) -> Path:
+    """Write a lake, 5,000 rows a file; return its files list."""
+    directory = lake / "p" / "data" / f"topic={topic}" / "window_date=2026-01-31"
+    directory.mkdir(parents=True)
+    entries = []
+    for partition, group in groupby(rows, key=lambda row: row["partition"]):
+        found = list(group)
+        for at in range(0, len(found), 5000):
+            part = found[at : at + 5000]
+            offsets = [row["offset"] for row in part]
+            first, last = min(offsets), max(offsets)
+            name = f"{topic}-{partition:05d}-{first:019d}-{last:019d}-{'0' * 16}-{at}.parquet"
+            columns = {
+                # Not through datetime, which ends with the year 9999.
+                name: pa.array([row[name] for row in part], pa.int64()).cast(kind)
+                if name == "timestamp"
+                else pa.array([row[name] for row in part], kind)
+                for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True)
+            }
+            pq.write_table(pa.table(columns, schema=SCHEMA), directory / name)
+            entries.append(
+                {
+                    "uri": (directory / name).as_uri(),
+                    "topic": topic,
+                    "partition": partition,
+                    "first": first,
+                    "last": last,
+                    "rows": len(part),
+                }
+            )
+    files = lake / "files.json"
+    files.write_text(json.dumps(entries))
+    return files
+
+
+@pytest.fixture(scope="module")
+def filled(broker: Any) -> Iterator[records.Filled]:
+    config = {"compression.type": "uncompressed"}
+    with records.fill(broker.bootstrap, TOPIC, config=config) as filled:
+        yield filled
+
+
+@pytest.fixture(scope="module")
+def committed(filled: records.Filled) -> Rows:
+    return consume(filled.bootstrap, TOPIC, "read_committed")
+
+
+@pytest.fixture(scope="module")
+def uncommitted(filled: records.Filled) -> Rows:
+    return consume(filled.bootstrap, TOPIC, "read_uncommitted")
+
+
+def position(rows: Rows, wanted: Callable[[Row], bool]) -> int:
+    """Return where the first such row of the skewed partition is, a good way in."""
+    return next(at for at, row in enumerate(rows) if at > 6000 and wanted(row))
+
+
+def test_a_faithful_lake_is_equal(filled: records.Filled, committed: Rows, tmp_path: Path) -> None:
+    """Every nasty kind of record is there, and both ways of reading the lake agree on all rows."""
+    keys = [row["key"] for row in committed]
+    values = [row["value"] for row in committed]
+    headers = [pair for row in committed for pair in row["headers"] or ()]
+    timestamps = {row["timestamp"] for row in committed}
+    assert {None, b""} <= set(keys)
+    assert {None, b"", b"\xff\xfe\xc3\x28"} <= set(values)
+    assert sum(len(value or b"") == 1_000_000 for value in values) >= 5
+    assert {"key": "null", "value": None} in headers
+    assert {"key": "empty", "value": b""} in headers
+    assert {"key": "ключ", "value": b"\xff\xfe"} in headers
+    assert {-1000, 0, 1000, 253_402_300_800_000_000} <= timestamps
+    total = filled.visible.total()
+    assert total >= 20_000
+    assert filled.visible[records.SKEWED] >= 0.9 * total
+    assert filled.aborted[records.ABORTED] > 0
+    assert min(filled.open.total(), filled.hidden.total()) > 0
+
+    files = write(tmp_path, committed)
+    for given in (None, files):
+        report = judge.agree(filled.bootstrap, tmp_path, "p", [TOPIC], files=given)
+        assert (report["kafka"], report["lake"], report["outside"]) == (total, total, 0)
+        counts = {int(at): found["lake"] for at, found in report["partitions"][TOPIC].items()}
+        assert counts == {at: filled.visible[at] for at in range(records.PARTITIONS)}
+
+
+def test_the_isolation_decides_what_is_true(
+    filled: records.Filled, committed: Rows, uncommitted: Rows, tmp_path: Path
+) -> None:
+    """Aborted, open and hidden records: all of the truth, or none of it."""
+    write(tmp_path, uncommitted)
+    judge.agree(filled.bootstrap, tmp_path, "p", [TOPIC], isolation="read_uncommitted")
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    invisible = filled.aborted.total() + filled.open.total() + filled.hidden.total()
+    assert len(uncommitted) - len(committed) == invisible
+    assert [report[kind] for kind in KINDS] == [0, invisible, 0, 0]
+
+
+MEGABYTE = "the last byte of a megabyte"
+CHANGED: dict[str, tuple[Callable[[Row], bool], Callable[[Row], Row]]] = {
+    MEGABYTE: (
+        lambda row: len(row["value"] or b"") == 1_000_000,
+        lambda row: {"value": row["value"][:-1] + bytes([row["value"][-1] ^ 1])},
+    ),
+    "a byte moved from value to key": (
+        lambda row: bool(row["key"] and row["value"]),
+        lambda row: {"key": row["key"] + row["value"][:1], "value": row["value"][1:]},
+    ),
+    "a null key made empty": (lambda row: row["key"] is None, lambda _: {"key": b""}),
+    "an empty key made null": (lambda row: row["key"] == b"", lambda _: {"key": None}),
+    "a tombstone made empty": (lambda row: row["value"] is None, lambda _: {"value": b""}),
+    "an empty value made a tombstone": (lambda row: row["value"] == b"", lambda _: {"value": None}),
+    "two headers exchanged": (
+        lambda row: len(row["headers"] or ()) == 4,
+        lambda row: {"headers": [row["headers"][at] for at in (0, 1, 3, 2)]},
+    ),
+    "a header lost that was there twice": (
+        lambda row: len(row["headers"] or ()) == 4,
+        lambda row: {"headers": row["headers"][1:]},
+    ),
+    "a null header made empty": (
+        lambda row: (row["headers"] or [None])[0] == {"key": "null", "value": None},
+        lambda row: {"headers": [{"key": "null", "value": b""}, *row["headers"][1:]]},
+    ),
+    "a millisecond later": (
+        lambda row: row["timestamp"] == 253_402_300_800_000_000,
+        lambda row: {"timestamp": row["timestamp"] + 1000},
+    ),
+    "another type of timestamp": (
+        lambda row: row["timestampType"] == 0,
+        lambda _: {"timestampType": 1},
+    ),
+}
+
+
+def find_one(report: dict[str, Any], kind: str, row: Row) -> dict[str, Any]:
+    """Assert that this row is the only finding, of this kind; return how it is shown."""
+    assert {name: report[name] for name in KINDS} == {name: int(name == kind) for name in KINDS}
+    [[shown]] = report["examples"].values()
+    assert shown["topic"] == TOPIC
+    assert (shown["partition"], shown["offset"]) == (row["partition"], row["offset"])
+    return dict(shown)
+
+
+@pytest.mark.parametrize("changed", CHANGED)
+def test_a_changed_row_is_found_and_named(
+    changed: str, filled: records.Filled, committed: Rows, tmp_path: Path
+) -> None:
+    """One row of 20,000 differs in one thing: it is shown, with what differs and nothing else."""
+    wanted, change = CHANGED[changed]
+    at = position(committed, wanted)
+    differing = change(committed[at])
+    write(tmp_path, [*committed[:at], committed[at] | differing, *committed[at + 1 :]])
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    shown = find_one(report, "changed", committed[at])
+    assert [name.split(" from ")[0] for name in shown["differs"]] == list(differing)
+    if changed == MEGABYTE:
+        assert shown["differs"] == ["value from byte 999999"]
+
+
+@pytest.mark.parametrize("tombstone", [False, True])
+def test_a_deleted_row_is_found_and_named(
+    tombstone: bool, filled: records.Filled, committed: Rows, tmp_path: Path
+) -> None:
+    """So is a tombstone, whose value says nothing anyway."""
+    at = position(committed, lambda row: (row["value"] is None) == tombstone)
+    write(tmp_path, committed[:at] + committed[at + 1 :])
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    shown = find_one(report, "missing", committed[at])
+    assert (shown["kafka"]["value"] is None) == tombstone
+
+
+def test_a_doubled_row_is_found_and_named(
+    filled: records.Filled, committed: Rows, tmp_path: Path
+) -> None:
+    """The message of the failed assertion names it too."""
+    write(tmp_path, [*committed[:7000], committed[6999], *committed[7000:]])
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    shown = find_one(report, "doubled", committed[6999])
+    assert len(shown["files"]) == 2
+    with pytest.raises(AssertionError, match=f'"offset": {committed[6999]["offset"]},'):
+        judge.agree(filled.bootstrap, tmp_path, "p", [TOPIC])
+
+
+def test_rows_that_the_topic_never_showed_are_extra(
+    filled: records.Filled, committed: Rows, uncommitted: Rows, tmp_path: Path
+) -> None:
+    """A record of the open transaction, an aborted one, a partition that is not there."""
+    places = {(row["partition"], row["offset"]) for row in committed}
+    unseen = [row for row in uncommitted if (row["partition"], row["offset"]) not in places]
+    aborted, opened = unseen[0], next(row for row in reversed(unseen) if row["partition"] == 1)
+    nowhere = {**committed[0], "partition": 77}
+    write(tmp_path, [*committed, aborted, opened, nowhere])
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    assert [report[kind] for kind in KINDS] == [0, 3, 0, 0]
+    found = {(row["partition"], row["offset"]) for row in report["examples"]["extra"]}
+    assert found == {(row["partition"], row["offset"]) for row in (aborted, opened, nowhere)}
+
+
+def test_two_rows_with_their_offsets_exchanged_are_changed(
+    filled: records.Filled, committed: Rows, tmp_path: Path
+) -> None:
+    """The same contents at other offsets: a multiset of values alone would not see it."""
+    rows = list(committed)
+    one, two = position(rows, lambda row: bool(row["value"])), len(rows) - 1
+    for at, other in ((one, committed[two]), (two, committed[one])):
+        place = {name: committed[at][name] for name in ("partition", "offset")}
+        rows[at] = other | place
+    write(tmp_path, rows)
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    assert [report[kind] for kind in KINDS] == [0, 0, 0, 2]
+
+
+def test_examples_are_few_and_counts_are_whole(
+    filled: records.Filled, committed: Rows, tmp_path: Path
+) -> None:
+    """A lost file of 5,000 rows is 5,000 missing rows, five of them shown with their content."""
+    write(tmp_path, committed[5000:])
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    assert [report[kind] for kind in KINDS] == [5000, 0, 0, 0]
+    shown = report["examples"]["missing"]
+    assert [row["offset"] for row in shown] == [row["offset"] for row in committed[:5]]
+    assert all(row["kafka"]["timestampType"] == 0 for row in shown)
+
+
+def test_a_files_list_must_be_true(filled: records.Filled, committed: Rows, tmp_path: Path) -> None:
+    """A file listed twice doubles its rows; wrong numbers and a file that is gone are named."""
+    files = write(tmp_path, committed)
+    entries = json.loads(files.read_text())
+    other = tmp_path / "other.json"
+
+    other.write_text(json.dumps([*entries, entries[-1]]))
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC], files=other)
+    assert report["doubled"] == entries[-1]["rows"]
+    assert len(report["examples"]["doubled"][0]["files"]) == 2
+
+    other.write_text(json.dumps([*entries[:-1], entries[-1] | {"rows": 1, "partition": 9}]))
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC], files=other)
+    assert [report[kind] for kind in KINDS] == [0, 0, 0, 0]
+    assert not report["equal"]
+    assert len(report["malformed"]) == 2
+    assert "listed with rows 1, has" in report["malformed"][1]
+
+    other.write_text(json.dumps([*entries, entries[-1] | {"uri": entries[-1]["uri"] + "x"}]))
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC], files=other)
+    assert "FileNotFoundError" in report["malformed"][0]
+
+
+@pytest.mark.parametrize("broken", ["truncated", "without headers", "key as text"])
+def test_a_malformed_file_is_named(
+    broken: str, filled: records.Filled, committed: Rows, tmp_path: Path
+) -> None:
+    write(tmp_path, committed)
+    file = max(tmp_path.rglob("*.parquet"))
+    if broken == "truncated":
+        file.write_bytes(file.read_bytes()[:-10])
+    else:
+        table = pq.read_table(file, partitioning=None)
+        table = (
+            table.drop_columns("headers")
+            if broken == "without headers"
+            else table.set_column(0, "key", pa.array(["text"] * len(table)))
+        )
+        pq.write_table(table, file)
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    assert not report["equal"]
+    assert report["missing"] > 0
+    [malformed] = report["malformed"]
+    assert file.name in malformed
+
+
+def test_ranges_say_what_is_compared(
+    filled: records.Filled, committed: Rows, tmp_path: Path
+) -> None:
+    """Outside the ranges nothing is compared; inside everything is; both ends are half-open."""
+    first, last = committed[100]["offset"], committed[200]["offset"]
+    write(tmp_path, [*committed[50:250], committed[-1]])
+    report = judge.agree(
+        filled.bootstrap, tmp_path, "p", [TOPIC], ranges={TOPIC: {"0": (first, last)}}
+    )
+    assert (report["kafka"], report["lake"], report["outside"]) == (100, 100, 101)
+    wider = {TOPIC: {"0": (first, committed[250]["offset"] + 1)}}
+    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC], ranges=wider)
+    assert [report[kind] for kind in KINDS] == [1, 0, 0, 0]
+
+
+def test_it_counts_every_record_of_every_codec(broker: Any, tmp_path: Path) -> None:
+    """An empty lake misses all that is visible, before and after the open transaction ends."""
+    topic = "oracle-codecs"
+    with records.fill(broker.bootstrap, topic, records=3000) as filled:
+        for _ in range(2):
+            report = judge.ask(broker.bootstrap, tmp_path, "p", [topic])
+            missing = {int(at): n["missing"] for at, n in report["partitions"][topic].items()}
+            assert missing == {at: filled.visible[at] for at in range(records.PARTITIONS)}
+            filled.close()
+    report = judge.ask(broker.bootstrap, tmp_path, "p", [topic], isolation="read_uncommitted")
+    assert report["missing"] == filled.visible.total() + filled.aborted.total()
+
+
+def test_the_brokers_own_timestamps(broker: Any, tmp_path: Path) -> None:
+    """LogAppendTime is timestampType 1."""
+    topic = "oracle-append-time"
+    config = {"compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime"}
+    with records.fill(broker.bootstrap, topic, records=500, config=config):
+        rows = consume(broker.bootstrap, topic, "read_committed")
+        write(tmp_path, rows, topic=topic)
+        assert {row["timestampType"] for row in rows} == {1}
+        judge.agree(broker.bootstrap, tmp_path, "p", [topic])
+
+
+def test_expired_records_are_not_compared(broker: Any, tmp_path: Path) -> None:
+    """The lake outlives the topic; a range that the topic no longer holds cannot be judged."""
+    topic = "oracle-expired"
+    records.numbers(broker.bootstrap, topic, 1000, partitions=2)
+    write(tmp_path, consume(broker.bootstrap, topic, "read_committed"), topic=topic)
+    records.delete_records(broker.bootstrap, topic, {0: 120, 1: 500})
+    report = judge.agree(broker.bootstrap, tmp_path, "p", [topic])
+    assert (report["lake"], report["outside"]) == (380, 620)
+    assert report["partitions"][topic]["1"]["range"] == [500, 500]
+    with pytest.raises(RuntimeError, match="partition 0"):
+        judge.ask(broker.bootstrap, tmp_path, "p", [topic], ranges={topic: {"0": (119, 200)}})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--topics", "t", "--lake", "."],
+        ["--ranges", "[1]", "--lake", ".", "--pipeline", "p"],
+        ["--ranges", "{", "--lake", ".", "--pipeline", "p"],
+        ["--topics", "t", "--lake", ".", "--pipeline", "p", "--patience", "1"],
+        ["--topics", "t", "--files", "missing.json"],
+    ],
+)
+def test_what_cannot_be_judged_is_neither_equal_nor_different(
+    given: list[str], tmp_path: Path
+) -> None:
+    """Wrong use, or nobody at port 1: exit code 2 and nothing on stdout."""
+    command = [sys.executable, "-I", str(judge.ORACLE), "--bootstrap", "127.0.0.1:1", *given]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_it_cannot_import_tidegate(tmp_path: Path) -> None:
+    """Not even with the package on its path."""
+    package = tmp_path / "tidegate"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    paths = [str(tmp_path), str(judge.ORACLE.parent)]
+    program = f"import sys; sys.path[:0] = {paths}; import oracle; import tidegate"
+    command = [sys.executable, "-I", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "the oracle must not import tidegate" in done.stderr
