@@ -1,8 +1,10 @@
 """Stage the chunks of one job file: `spark-submit ingest.py JOB_FILE`."""
 
-from tidegate.spark.parent import die_with_parent
+import signal
 
-die_with_parent()  # before the imports below take their time
+from tidegate.spark.parent import end_with_parent
+
+end_with_parent(signal.SIGKILL)  # before the imports below take their time
 
 import logging  # noqa: E402
 import sys  # noqa: E402

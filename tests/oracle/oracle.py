@@ -172,6 +172,7 @@ class Kafka:
                 "enable.partition.eof": True,
                 "check.crcs": True,
                 "queued.max.messages.kbytes": 16384,
+                "fetch.wait.max.ms": 20,  # a new assignment waits for the fetch under way
             }
         )
 
@@ -201,7 +202,7 @@ class Kafka:
         self.consumer.assign([TopicPartition(*where, ranges[where][0]) for where in left])
         heard = time.monotonic()
         while left:
-            messages = self.consumer.consume(500, timeout=0.2)
+            messages = self.consumer.consume(500, timeout=0.05)
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() - heard > self.patience:

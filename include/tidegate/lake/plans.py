@@ -33,6 +33,12 @@ def load(store: Store, plan_id: str) -> Plan:
     return plan
 
 
+def note(store: Store, plan_id: str) -> Mapping[str, Any] | None:
+    """Return what was seen when the plan was first frozen."""
+    data = store.get(layout.note(plan_id))
+    return None if data is None else json.loads(data)
+
+
 def latest(store: Store, run_key: str) -> Frozen | None:
     """Return the run's plan of the highest generation, if it has any."""
     found = None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import obstore
 import tenacity
@@ -84,7 +84,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        self.url = self.root.as_uri()
+        self.url = _file_uri(self.root)
 
     def create(self, path: str, data: bytes) -> bool:
         target = self.root / path
@@ -157,7 +157,7 @@ class LocalStore:
             (self.root / path).unlink(missing_ok=True)
 
     def uri(self, path: str) -> str:
-        return (self.root / path).as_uri()
+        return _file_uri(self.root / path)
 
     def native(self, path: str) -> str:
         return str(self.root / path)
@@ -236,12 +236,18 @@ def open_store(lake: str, pipeline: str) -> Store:
     """Return the store of `<lake>/<pipeline>/`; `lake` is a directory or a URL."""
     scheme = urlsplit(lake).scheme
     if scheme in ("", "file"):
-        return LocalStore(Path(lake.removeprefix("file://")) / pipeline)
+        directory = unquote(lake.removeprefix("file://")) if scheme else lake
+        return LocalStore(Path(directory) / pipeline)
     url = f"{lake.rstrip('/')}/{pipeline}"
     try:
         return ObjectStore(url, from_url(url))
     except (BaseError, ValueError) as error:
         raise ConfigurationError(f"lake {lake!r}: {error}") from None
+
+
+def _file_uri(path: Path) -> str:
+    # Not Path.as_uri: it escapes "=", and readers of hive partitions look for that.
+    return "file://" + quote(str(path), safe="/=~")
 
 
 @tenacity.retry(

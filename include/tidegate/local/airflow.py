@@ -91,8 +91,8 @@ def environment(
             "dag_bundle_storage_path": str(home / "airflow" / "bundles"),  # default: shared /tmp
         },
         "logging": {
-            "base_log_folder": str(home / "logs" / "airflow"),
-            "dag_processor_child_process_log_directory": str(home / "logs" / "airflow" / "dags"),
+            "base_log_folder": str(logs(home)),
+            "dag_processor_child_process_log_directory": str(logs(home) / "dags"),
         },
     }
     kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": bootstrap}}
@@ -121,6 +121,11 @@ def fingerprint(env: Mapping[str, str]) -> str:
     """Return what tells whether running processes have these settings; it reveals none."""
     ours = {k: v for k, v in env.items() if k.startswith(_OURS)}
     return sha256(json.dumps([VERSION, ours], sort_keys=True).encode()).hexdigest()
+
+
+def logs(home: Path) -> Path:
+    """Return where the logs of tasks and DAG files are."""
+    return home / "logs" / "airflow"
 
 
 def password(home: Path) -> str:

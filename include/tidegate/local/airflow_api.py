@@ -61,13 +61,16 @@ class AirflowApi:
     def unpause(self, dag_id: str) -> None:
         self._call("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
 
-    def trigger(self, dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -> bool:
-        """Ask for a run; False when a run of this id exists already, which is left as it is."""
-        body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf or {})}
-        return (
-            self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body, without={409})
-            is not None
-        )
+    def trigger(self, dag_id: str, run_id: str, *, due: datetime | None = None) -> bool:
+        """Ask for a run; False when a run of this id exists already, which is left as it is.
+
+        Of the runs that wait, the one that is `due` first goes first.
+        """
+        body = {"dag_run_id": run_id, "logical_date": None}
+        if due:
+            body["run_after"] = due.isoformat()
+        path = f"/api/v2/dags/{dag_id}/dagRuns"
+        return self._call("POST", path, json=body, without={409}) is not None
 
     def run(self, dag_id: str, run_id: str) -> dict[str, Any] | None:
         """Return Airflow's record of a run, or None."""
@@ -76,7 +79,7 @@ class AirflowApi:
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
         """Return the last hundred runs, oldest first."""
-        query = {"limit": 100, "order_by": "-run_after"}
+        query = {"limit": 100, "order_by": "-start_date"}
         path = f"/api/v2/dags/{dag_id}/dagRuns"
         found: list[dict[str, Any]] = self._call("GET", path, params=query)["dag_runs"]
         return found[::-1]
@@ -126,11 +129,11 @@ class AirflowApi:
         return found and found["value"]
 
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int) -> list[str]:
-        """Return the lines of one try of a task."""
+        """Return the messages of one try of a task, exceptions as one line each."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/logs/{try_number}"
         found = self._call("GET", path, params={"full_content": True}, without={404})
-        lines = found["content"] if found else []
-        return [line if isinstance(line, str) else line["event"] for line in lines]
+        lines = [text for line in (found["content"] if found else []) for text in _texts(line)]
+        return [text for text in lines if not text.startswith("::")]  # marks of the UI's folding
 
     def variable(self, key: str) -> str | None:
         """Return the text of a Variable, or None."""
@@ -162,6 +165,13 @@ class AirflowApi:
         if answer.is_error:
             raise AirflowRefused(f"{method} {path}: {answer.status_code} {answer.text}")
         return answer.json()
+
+
+def _texts(line: str | Mapping[str, Any]) -> list[str]:
+    if isinstance(line, str):
+        return [line]
+    errors = line.get("error_detail") or []
+    return [line["event"], *(f"{e['exc_type']}: {e['exc_value']}" for e in errors)]
 
 
 def _run(dag_id: str, run_id: str) -> str:

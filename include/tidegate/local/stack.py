@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import socket
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -19,16 +20,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tidegate import jars
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.local import airflow, kafka, postgres, processes
-from tidegate.local.airflow import AirflowFailed
-from tidegate.local.airflow_api import AirflowApi, AirflowUnreachable
+from tidegate.local import airflow, health, kafka, postgres, processes
+from tidegate.local.airflow_api import AirflowApi
 from tidegate.local.ports import free_port
 from tidegate.local.postgres import Postgres
 from tidegate.pipelines import files
 
 Say = Callable[[str], None]
-_PATIENCE = 90.0
+_SPACE = 1 << 30
 
 
 class PortTaken(TidegateError):
@@ -37,8 +38,10 @@ class PortTaken(TidegateError):
     exit_code = 2
 
 
-class DagsBroken(TidegateError):
-    """Airflow runs, but a DAG file cannot be parsed or an expected DAG does not appear."""
+class NoSpace(TidegateError):
+    """The disk of the stack's home is nearly full."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ def up(
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(home, say):
+        _refuse_in_vain(home)
         stack = _choose(home)
         with ThreadPoolExecutor() as pool:
             broker = pool.submit(_start_kafka, home, stack, say)
@@ -81,11 +85,11 @@ def up(
             anything = broker.result() or bool(started)
         if expected is None:
             expected = [f"tidegate__{name}" for name in files.names()]
-        _wait_until_healthy(home, stack, started=started, since=since, expected=expected)
+        health.wait(stack.api(home), home, started=started, since=since, expected=expected)
     seconds = f"{time.monotonic() - began:.1f} s"
     say(
-        f"the stack is {'up' if anything else 'already up'}, {len(expected)} DAGs ({seconds}):"
-        f" Kafka {stack.kafka}, Airflow {stack.airflow}"
+        f"the stack is {'up' if anything else 'already up'} ({seconds}): Kafka {stack.kafka},"
+        f" Airflow {stack.airflow}, DAGs {', '.join(sorted(expected))}"
     )
     return stack
 
@@ -122,7 +126,7 @@ def status(home: Path) -> dict[str, Any]:
             api = stack.api(home)
             beats = api.heartbeats()
             healthy["api-server"] = True
-            healthy |= {name: name in beats and bool(pids[name]) for name in _BEATING}
+            healthy |= {name: name in beats and bool(pids[name]) for name in health.BEATING}
             dags = sorted(api.dags())
     return {
         "format": 1,
@@ -141,7 +145,12 @@ def status(home: Path) -> dict[str, Any]:
     }
 
 
-_BEATING = ("scheduler", "dag-processor")
+def _refuse_in_vain(home: Path) -> None:
+    """Raise before anything starts for what would fail later, in more words."""
+    for lock in ("kafka-broker", "spark-kafka"):
+        jars.paths(lock)
+    if (free := shutil.disk_usage(home).free) < _SPACE:
+        raise NoSpace(f"{home}: {free >> 20} MB are free, {_SPACE >> 20} are needed", free=free)
 
 
 def _choose(home: Path) -> Stack:
@@ -253,49 +262,6 @@ def _migrate(home: Path, database: Postgres, env: dict[str, str], say: Say) -> N
         airflow.stop(name, home)
     with _step(say, f"tables of Airflow {airflow.VERSION}"):
         airflow.migrate(home, database=database, env=env)
-
-
-def _wait_until_healthy(
-    home: Path,
-    stack: Stack,
-    *,
-    started: Collection[str],
-    since: datetime,
-    expected: Collection[str],
-) -> None:
-    """Wait for heartbeats and DAGs; of what was started, only news since then count."""
-    api = stack.api(home)
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            beats, parsed = api.heartbeats(), api.dags()
-            if "dag-processor" in started:
-                parsed = {dag: at for dag, at in parsed.items() if at >= since}
-            missing = sorted(set(expected) - set(parsed))
-            late = [
-                name
-                for name in _BEATING
-                if name not in beats or (name in started and beats[name] < since)
-            ]
-            broken = [
-                (file, trace)
-                for file, trace, at in api.import_errors()
-                if at >= since or "dag-processor" not in started
-            ]
-            if broken:
-                listed = "\n".join(f"  {file}: {trace.strip()}" for file, trace in broken)
-                raise DagsBroken(f"Airflow runs, but cannot read these DAG files:\n{listed}")
-            if not missing and not late:
-                return
-            waiting = f"no heartbeat of {late}" if late else f"no sign of the DAGs {missing}"
-        except AirflowUnreachable as error:
-            waiting = str(error)
-        for name in airflow.SERVICES:
-            if processes.find(name, home=home) is None:
-                raise AirflowFailed(f"Airflow's {name} has ended: see {_log(home, name)}")
-        if time.monotonic() > deadline:
-            raise AirflowFailed(f"{waiting} after {_PATIENCE:.0f} s: see {home / 'logs'}")
-        time.sleep(0.2)
 
 
 def _log(home: Path, name: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.core.ledger import Commit, Fold
-from tidegate.core.offsets import Offsets
+from tidegate.core.offsets import Offsets, window_to_json
 from tidegate.core.plan import Plan
 from tidegate.errors import NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.lake import plans, publishing
@@ -21,12 +21,34 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Published:
-    """What a run did: `commits` by chunk, `offsets` the ledger's cursors afterwards."""
+    """What a run did: `commits` by chunk, `offsets` the ledger's cursors afterwards.
+
+    Whatever Kafka had at `complete_through`, when the plan read the watermarks, is in the lake.
+    """
 
     plan: Plan
     commits: Mapping[int, int]
     offsets: Offsets
     report: Mapping[str, Any]
+    complete_through: str | None
+
+    def asset_events(self) -> dict[str, dict[str, Any]]:
+        """Return, per topic, what is told to those who wait for it (contract: event extra)."""
+        return {
+            topic: {
+                "ranges": window_to_json(
+                    r for w in self.plan.chunks for r in w if r.topic == topic
+                ),
+                "rows": sum(
+                    account["rows"]
+                    for commit in self.report["commits"]
+                    for account in commit["topics"].get(topic, {}).values()
+                ),
+                "commit": max(self.commits.values(), default=None),
+                "complete_through": self.complete_through,
+            }
+            for topic in self.plan.topics
+        }
 
 
 def frozen_plan(run: Run) -> Frozen:
@@ -67,7 +89,14 @@ def publish(run: Run) -> Published:
         )
     offsets = mirrored.show(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
-    return Published(plan, commits, offsets, _report(run, plan, commits, ledger.fold))
+    note = plans.note(store, plan.id)
+    return Published(
+        plan,
+        commits,
+        offsets,
+        _report(run, plan, commits, ledger.fold),
+        complete_through=note["at"] if note else None,
+    )
 
 
 def verdict(run: Run) -> None:

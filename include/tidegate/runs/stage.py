@@ -55,7 +55,8 @@ def stage(run: Run, submit: Submit) -> Staged:
     failure = None
     with _job_file(run, store, planned, mine) as job_file:
         try:
-            submit(submission(job_file, _spark_conf(run), planned.records, name=_name(run)))
+            records = sum(len(r) for number in todo for r in planned.chunks[number])
+            submit(submission(job_file, _spark_conf(run), records, name=_name(run)))
         except StageFailed as error:
             failure = error
     sealed = _seal_finished(run, store, planned, mine)

@@ -53,18 +53,7 @@ def stage(spark: SparkSession, job: Job, chunk: Chunk) -> Mapping[str, Any]:
     A directory without `_done.json` proves nothing. One that exists already is refused.
     """
     started = time.monotonic()
-    counted = Observation()
-    rows = read(spark, job, chunk).observe(counted, F.count(F.lit(1)).alias("rows"))
-    _write(rows, chunk.directory, job.bytes)
-    done = {
-        "format": 1,
-        "plan_id": job.plan_id,
-        "chunk": chunk.number,
-        "rows": counted.get["rows"],
-        "files": _files(spark, chunk.directory),
-        "versions": _versions(spark),
-    }
-    _create(spark, chunk.directory, DONE, json.dumps(done, sort_keys=True, indent=1))
+    done = write(spark, job, chunk, read(spark, job, chunk))
     log.info(
         "plan %s chunk %d: %d rows in %d files, %.1f s",
         job.plan_id, chunk.number, done["rows"], len(done["files"]), time.monotonic() - started,
@@ -81,6 +70,23 @@ def read(spark: SparkSession, job: Job, chunk: Chunk) -> DataFrame:
     return spark.read.format("kafka").options(**source).load().select("topic", *COLUMNS)
 
 
+def write(spark: SparkSession, job: Job, chunk: Chunk, rows: DataFrame) -> Mapping[str, Any]:
+    """Write rows as the chunk's files, count them on the way, and write `_done.json`."""
+    counted = Observation()
+    rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+    _parquet(rows, chunk.directory, job.bytes)
+    done = {
+        "format": 1,
+        "plan_id": job.plan_id,
+        "chunk": chunk.number,
+        "rows": counted.get["rows"],
+        "files": _files(spark, chunk.directory),
+        "versions": _versions(spark),
+    }
+    _create(spark, chunk.directory, DONE, json.dumps(done, sort_keys=True, indent=1))
+    return done
+
+
 def explain(error: BaseException) -> str:
     """Return the one line of an exception that tells: the first of its deepest cause in Java."""
     thrown: Any = None
@@ -95,7 +101,7 @@ def explain(error: BaseException) -> str:
     return str(thrown.toString()).strip().splitlines()[0]
 
 
-def _write(rows: DataFrame, directory: str, settings: Bytes) -> None:
+def _parquet(rows: DataFrame, directory: str, settings: Bytes) -> None:
     (
         rows.write.partitionBy("topic")
         .option("compression", settings.compression)

@@ -1,4 +1,4 @@
-"""Die with the process that started this one: an orphan would go on writing, unseen. Linux only."""
+"""End with the process that started this one: an orphan would go on writing, unseen. Linux only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import signal
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the parent dies; to be called before anything else."""
+def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
+    """Ask the kernel for a signal when the parent dies; to be called before anything else."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+    if libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    # Had the parent died just before the call, nobody would tell. (Had it died before this
-    # function, there is no JVM to connect to, and the driver ends by itself.)
+    # Had the parent died just before the call, nobody would tell. (A driver whose JVM died before
+    # this function has nothing to connect to, and ends by itself.)
     if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)

@@ -1,0 +1,252 @@
+"""`tidegate`: every use case from a terminal, with or without Airflow."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.cli import local
+from tidegate.core.offsets import bounds
+from tidegate.core.plan import Plan
+from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.pipelines import files
+from tidegate.pipelines.spec import Ingest
+
+app = typer.Typer(
+    help="Planned, bounded amounts of data between Kafka and a Parquet lake, provably once.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(local.app, name="local")
+
+out = Console()
+err = Console(stderr=True)
+
+Pipeline = Annotated[str, typer.Argument(help="The name of a file in the pipelines' directory.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, logs on stderr.")]
+
+
+def run() -> None:
+    """Run the command line; exit codes are those of docs/format.md."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # its cause is in our errors
+    try:
+        app(standalone_mode=False)
+    except TidegateError as error:
+        _fail(error.to_json(), error.exit_code)
+    except typer.Exit as stop:
+        raise SystemExit(stop.exit_code) from None
+    except (KeyboardInterrupt, typer.Abort):
+        raise SystemExit(130) from None
+    except Exception as error:
+        if hasattr(error, "format_message"):  # click's: wrong use
+            message = error.format_message()
+            _fail({"name": "Usage", "kind": "terminal", "message": message, "numbers": {}}, 2)
+        if _wants_json():
+            message = f"{type(error).__name__}: {error}"
+            _fail({"name": "Internal", "kind": "terminal", "message": message, "numbers": {}}, 1)
+        raise
+
+
+def _wants_json() -> bool:
+    return "--json" in sys.argv
+
+
+def _fail(error: Mapping[str, Any], code: int) -> None:
+    if _wants_json():
+        print(json.dumps({"format": 1, "error": error}, default=str))
+    err.print(f"{error['name']}: {error['message']}", style="red", markup=False, soft_wrap=True)
+    raise SystemExit(code)
+
+
+@app.command("run")
+def run_pipeline(
+    pipeline: Pipeline,
+    run_id: Annotated[
+        str | None, typer.Option(help="The same id again continues that run; else a new one.")
+    ] = None,
+    max_records: Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")] = None,
+    replan: Annotated[bool, typer.Option(help="Plan again although the plan is well.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Plan, stage, publish: take what arrived since last time into the lake."""
+    from tidegate.broker.settings import from_environment
+    from tidegate.runs import ingest, submission
+    from tidegate.runs.plan import Planned
+    from tidegate.runs.publish import Published
+    from tidegate.runs.run import Run
+
+    spec = files.load_named(pipeline)
+    now = datetime.now(UTC)
+    if run_id is None:
+        run_id = f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
+    err.print(f"run id: {run_id}", highlight=False)
+    this_run = Run(
+        spec=spec,
+        kafka=from_environment(spec.kafka),
+        dag_id=f"tidegate__{spec.name}",
+        run_id=run_id,
+        window_date=now.date(),
+        max_records=max_records,
+    )
+
+    def on_planned(planned: Planned) -> None:
+        _tell_plan(planned.plan, known=planned.known)
+
+    def on_published(published: Published) -> None:
+        if as_json:
+            print(json.dumps(published.report))
+        else:
+            _tell_published(published.report)
+
+    def submit(given: submission.Submission) -> None:
+        master = _spark_master(spec)
+        submission.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
+
+    ingest.ingest(
+        this_run,
+        submit,
+        replan=replan,
+        on_planned=on_planned,
+        on_published=on_published,
+    )
+
+
+@app.command()
+def status(
+    pipeline: Annotated[str | None, typer.Argument(help="One pipeline; else all.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show origin, cursor, end and lag of every partition."""
+    from tidegate.broker.settings import from_environment
+    from tidegate.runs.status import status as status_of
+
+    specs = [files.load_named(name) for name in ([pipeline] if pipeline else files.names())]
+    states = [status_of(spec, from_environment(spec.kafka)) for spec in specs]
+    if as_json:
+        print(json.dumps(states[0] if pipeline else {"format": 1, "pipelines": states}))
+        return
+    for state in states:
+        _tell_status(state)
+
+
+@app.command("files")
+def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
+    """List the lake's files: every row exactly once, placed or not."""
+    from tidegate.runs.status import files as files_of
+
+    listed = files_of(files.load_named(pipeline))
+    if as_json:
+        print(json.dumps(listed))
+        return
+    table = Table(box=None)
+    for column in ("commit", "rows", "bytes"):
+        table.add_column(column, justify="right")
+    table.add_column("uri", overflow="fold")
+    for each in listed:
+        table.add_row(str(each["commit"]), f"{each['rows']:,}", f"{each['bytes']:,}", each["uri"])
+    out.print(table)
+
+
+@app.command()
+def verify(
+    pipeline: Pipeline,
+    against_kafka: Annotated[
+        bool, typer.Option(help="Compare every row with its record, as far as it is retained.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Hold ledger, manifests, files and footers against each other; exit 3 if they differ."""
+    from tidegate.broker.settings import from_environment
+    from tidegate.runs.verify import verify as verify_lake
+
+    spec = files.load_named(pipeline)
+    kafka = from_environment(spec.kafka) if against_kafka else None
+    findings = verify_lake(spec, kafka, lambda line: err.print(line, highlight=False))
+    if as_json:
+        print(json.dumps(findings))
+    else:
+        compared = findings["against_kafka"]
+        out.print(
+            f"{findings['commits']} commits, {findings['files']} files, {findings['rows']:,} rows"
+            + (f"; {compared['rows']:,} compared with Kafka" if compared else "")
+            + f"; {findings['differences']} differences"
+        )
+        for each in findings["first"]:
+            out.print("  - " + ", ".join(f"{k} {v}" for k, v in each.items()), markup=False)
+    if findings["differences"]:
+        raise typer.Exit(3)
+
+
+def _spark_master(spec: Ingest) -> str:
+    """Return the master of AIRFLOW_CONN_<ID> in JSON form; local[*] where it is not set."""
+    name = f"AIRFLOW_CONN_{spec.spark.connection.upper()}"
+    text = os.environ.get(name)
+    if text is None:
+        if spec.spark.connection == "spark_default":
+            return "local[*]"
+        raise ConfigurationError(
+            f"Spark connection {spec.spark.connection!r} is not defined: set {name} to "
+            '\'{"conn_type": "spark", "host": "local[2]"}\''
+        )
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        form = json.loads(text)
+        port = f":{form['port']}" if form.get("port") else ""
+        return f"{form['host']}{port}"
+    raise ConfigurationError(f"{name} is not a connection in JSON form with a host")
+
+
+def _tell_plan(plan: Plan, *, known: bool) -> None:
+    state = "known plan" if known else "plan"
+    err.print(
+        f"{state} {plan.id}: {plan.records:,} offsets in {len(plan.chunks)} chunks"
+        + ("" if plan.chunks else ": nothing new"),
+        highlight=False,
+    )
+    for topic, (starts, ends) in _by_topic(plan):
+        for p in sorted(starts):
+            err.print(f"  {topic}-{p} [{starts[p]:,}, {ends[p]:,})", highlight=False, markup=False)
+
+
+def _by_topic(plan: Plan) -> Iterator[tuple[str, tuple[Mapping[int, int], Mapping[int, int]]]]:
+    starts, ends = bounds(plan.chunks)
+    for topic in sorted(starts):
+        yield topic, (starts[topic], ends[topic])
+
+
+def _tell_published(report: Mapping[str, Any]) -> None:
+    for commit in report["commits"]:
+        out.print(f"commit #{commit['commit']}: {commit['rows']:,} rows", highlight=False)
+    for chunk, commits in report["covered_by"].items():
+        out.print(f"chunk {chunk}: in the lake already, by commits {commits}", highlight=False)
+    if not report["commits"] and not report["covered_by"]:
+        out.print("nothing new", highlight=False)
+
+
+def _tell_status(state: Mapping[str, Any]) -> None:
+    last = f", the last is #{state['last_commit']}" if state["commits"] else ""
+    out.print(f"[bold]{state['pipeline']}[/]: {state['commits']} commits{last}", highlight=False)
+    if state["broker"]:
+        err.print(state["broker"], style="yellow", markup=False)
+    table = Table(box=None)
+    table.add_column("topic")
+    columns = ("partition", "origin", "cursor", "log start", "end", "lag")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for topic, each in state["topics"].items():
+        for p, numbers in each["partitions"].items():
+            shown = ("-" if n is None else f"{n:,}" for n in numbers.values())
+            table.add_row(topic, p, *shown)
+    out.print(table)

@@ -1,0 +1,229 @@
+"""Show the whole of it on one machine: a year of flights, in two tides, into the lake.
+
+Every step looks first at what is there already, so a demo that was killed is simply run again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tidegate.errors import ConfigurationError, Difference, TidegateError
+from tidegate.local import airflow, flights, stack
+from tidegate.local.airflow_api import AirflowApi
+from tidegate.local.stack import Say, Stack
+
+DAG = "tidegate__flights"
+TOPIC = "flights"
+VARIABLE = f"{DAG}__{TOPIC}"
+FLIGHTS = 336_776
+_PATIENCE = 300.0
+_TIDES = (("demo-1", "January to November", range(1, 12)), ("demo-2", "December", range(12, 13)))
+
+
+class RunFailed(TidegateError):
+    """A run of the demo's DAG failed; the task, its last words and its log are in the message."""
+
+
+@dataclass
+class Demo:
+    """A demo under way: `steps` are what was done, with the seconds that each took."""
+
+    home: Path
+    stack: Stack
+    api: AirflowApi
+    say: Say
+    steps: list[tuple[str, float]] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.steps.append((what, time.monotonic() - began))
+        self.say(f"{what} ({self.steps[-1][1]:.1f} s)")
+
+
+def demo(home: Path, say: Say) -> None:
+    """Run the demo and print what it proves; Difference if the lake is not the whole year."""
+    began = time.monotonic()
+    home = home.resolve()
+    up = stack.up(home, say=say)
+    if "://" in up.lake:
+        raise ConfigurationError(
+            f"the demo counts files on this machine: unset TIDEGATE_LAKE={up.lake}"
+        )
+    this = Demo(home, up, up.api(home), say)
+    this.steps.append(("the stack", time.monotonic() - began))
+    seen = all(_state(this, run_id) == "success" for run_id, _, _ in _TIDES)
+    for run_id, what, months in _TIDES:
+        with this.step(f"{what} in topic {TOPIC!r}"):
+            sent = flights.load(up.kafka, TOPIC, months=months, partitions=4)
+            say(f"  {sent:,} flights sent" if sent else "  all there already")
+        _see_through(this, run_id)
+    if seen:
+        _see_through(this, another := _next_run(this))
+        if not _found(this.api, another):
+            say(f"nothing new: run {another} found every offset in the lake already")
+    with this.step("the lake, counted by DuckDB"):
+        rows, distinct, carriers = _count(Path(up.lake))
+    for line in _result(this, rows, distinct, carriers, seconds=time.monotonic() - began):
+        say(line)
+    if (rows, distinct) != (FLIGHTS, FLIGHTS):
+        raise Difference(
+            f"{up.lake} holds {rows:,} rows, {distinct:,} distinct (partition, offset), and not"
+            f" the {FLIGHTS:,} flights: is TIDEGATE_LAKE another lake than before?",
+            rows=rows,
+            distinct=distinct,
+        )
+
+
+def _state(this: Demo, run_id: str) -> str | None:
+    run = this.api.run(DAG, run_id)
+    return str(run["state"]) if run else None
+
+
+def _next_run(this: Demo) -> str:
+    """Return the first run id that is free, or whose run a killed demo left unfinished."""
+    number = len(_TIDES) + 1
+    while _state(this, f"demo-{number}") == "success":
+        number += 1
+    return f"demo-{number}"
+
+
+def _see_through(this: Demo, run_id: str) -> None:
+    """Trigger a run, unless it exists, and wait for it; what had failed before is tried again."""
+    if _state(this, run_id) == "success":
+        this.say(f"run {run_id} was successful before")
+        return
+    with this.step(f"run {run_id}"):
+        # Triggered while the DAG is still paused and due an hour ago, so that it goes before the
+        # scheduled run that unpausing makes.
+        due = datetime.now(UTC) - timedelta(hours=1)
+        if not this.api.trigger(DAG, run_id, due=due) and _state(this, run_id) == "failed":
+            this.say(f"run {run_id} had failed: its failed tasks run again")
+            this.api.clear(DAG, run_id)
+        this.api.unpause(DAG)
+        run = this.api.wait(
+            DAG,
+            run_id,
+            timeout=_PATIENCE,
+            on_change=lambda tasks: this.say(f"  {run_id}: {_progress(tasks)}"),
+        )
+    if run["state"] != "success":
+        raise RunFailed(_obituary(this, run_id), run_id=run_id)
+
+
+def _progress(tasks: dict[str, str]) -> str:
+    started = {task: state for task, state in tasks.items() if state != "none"}
+    return ", ".join(f"{task} {state}" for task, state in started.items()) or "queued"
+
+
+def _obituary(this: Demo, run_id: str) -> str:
+    lines = [f"run {run_id} of {DAG} failed; see {this.api.url}/dags/{DAG}/runs/{run_id}"]
+    for task in this.api.tasks(DAG, run_id):
+        if task["state"] != "failed":
+            continue
+        name, number = task["task_id"], task["try_number"]
+        log = (
+            *(airflow.logs(this.home), f"dag_id={DAG}", f"run_id={run_id}", f"task_id={name}"),
+            f"attempt={number}.log",
+        )
+        lines.append(f"task {name}, try {number}, ended with:")
+        lines += [f"  {line}" for line in this.api.log(DAG, run_id, name, number)[-10:]]
+        lines.append(f"  (all of it: {Path(*log)})")
+    return "\n".join([*lines, "run the demo again to try these tasks again"])
+
+
+def _count(lake: Path) -> tuple[int, int, list[tuple[str, int]]]:
+    """Return rows, distinct (partition, offset) and flights per carrier, most first."""
+    import duckdb
+
+    source = f"read_parquet('{_quoted(lake)}/flights/data/**/*.parquet', hive_partitioning = true)"
+    with duckdb.connect() as db:
+        counted = db.execute(
+            f'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM {source}'
+        ).fetchone()
+        carriers = db.execute(
+            "SELECT json_extract_string(decode(value), '$.carrier') AS carrier, count(*)"
+            f" FROM {source} GROUP BY carrier ORDER BY count(*) DESC, carrier"
+        ).fetchall()
+    assert counted is not None
+    return counted[0], counted[1], carriers
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def _result(
+    this: Demo, rows: int, distinct: int, carriers: list[tuple[str, int]], *, seconds: float
+) -> Iterator[str]:
+    yield ""
+    yield "steps"
+    for what, took in this.steps:
+        yield f"  {took:6.1f} s  {what}"
+    yield f"  {seconds:6.1f} s  all of it"
+    yield ""
+    yield f"runs of {DAG}"
+    for run in this.api.runs(DAG):
+        yield from _told(this.api, run)
+    yield ""
+    yield (
+        f"{rows:,} rows = {distinct:,} distinct (partition, offset)"
+        if rows == distinct
+        else (f"{rows:,} rows, but {distinct:,} distinct (partition, offset)")
+    )
+    yield ""
+    yield "flights per carrier"
+    yield from _in_columns([f"{carrier} {count:>7,}" for carrier, count in carriers], columns=4)
+    yield ""
+    yield f"Variable {VARIABLE} = {this.api.variable(VARIABLE)}"
+    yield f"Airflow  {this.stack.airflow}  login {airflow.USER} / {airflow.password(this.home)}"
+    yield f"Lake     {this.stack.lake}"
+    yield f"Logs     {this.home / 'logs'}"
+    yield "Stop     .venv/bin/tidegate local down"
+
+
+def _told(api: AirflowApi, run: dict[str, Any]) -> Iterator[str]:
+    """Tell a run's rows, seconds and ranges, from its XCom."""
+    run_id = run["dag_run_id"]
+    if run["state"] != "success":
+        yield f"  {run_id}: {run['state']}"
+        return
+    found = _found(api, run_id)
+    report = api.xcom(DAG, run_id, "publish", "report") or {}
+    what = f"{report.get('rows', 0):,} rows" if found else "nothing new"
+    if report.get("covered_by"):
+        what += ", the rest was committed by another run meanwhile"
+    yield f"  {run_id}: {what}, {run['duration']:.1f} s"
+    for partition, (start, end) in found.items():
+        yield f"    partition {partition}: [{start:,}, {end:,})"
+
+
+def _found(api: AirflowApi, run_id: str) -> dict[str, tuple[int, int]]:
+    """Return what a run has planned of the topic, by partition; nothing where nothing was new."""
+    starts, ends = (
+        _offsets(api.xcom(DAG, run_id, "plan", key)) for key in ("startingOffsets", "endingOffsets")
+    )
+    return {
+        partition: (starts[partition], ends[partition])
+        for partition in sorted(ends, key=int)
+        if starts[partition] < ends[partition]
+    }
+
+
+def _offsets(pushed: Any) -> dict[str, int]:
+    """Read Spark's JSON form as an XCom holds it: the text, or what it says."""
+    by_topic = json.loads(pushed) if isinstance(pushed, str) else pushed
+    return dict((by_topic or {}).get(TOPIC, {}))
+
+
+def _in_columns(cells: list[str], *, columns: int) -> Iterator[str]:
+    for at in range(0, len(cells), columns):
+        yield "  " + "    ".join(cells[at : at + columns])

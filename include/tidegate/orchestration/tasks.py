@@ -1,0 +1,162 @@
+"""The tasks of a pipeline's DAG: each gathers what its use case needs, and calls it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.exceptions import AirflowFailException, AirflowSkipException
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Asset
+
+from tidegate.errors import ConfigurationError, StageFailed, TidegateError
+from tidegate.pipelines.files import load_named
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidegate.runs.run import Run
+    from tidegate.runs.submission import Submission
+
+PARAMS = ("max_records", "dry_run", "replan")
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Fail at once what would fail again; let Airflow retry the rest."""
+    try:
+        yield
+    except TidegateError as error:
+        if error.kind == "terminal":
+            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+        raise
+
+
+def run_of(pipeline: str, context: Context) -> Run:
+    """Return the run that a task instance belongs to; refuses Params that do not exist."""
+    from tidegate.orchestration import connections
+    from tidegate.runs.run import Run
+
+    dag_run = context["dag_run"]
+    strangers = sorted((dag_run.conf or {}).keys() - set(PARAMS))
+    if strangers:
+        raise ConfigurationError(f"unknown params {strangers}; there are {list(PARAMS)}")
+    spec = load_named(pipeline)
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    has_interval = start is not None and start != end
+    return Run(
+        spec=spec,
+        kafka=connections.kafka(spec.kafka),
+        dag_id=dag_run.dag_id,
+        run_id=dag_run.run_id,
+        window_date=start.date() if has_interval else datetime.now(UTC).date(),
+        max_records=context["params"].get("max_records"),
+        mirror=connections.Variables(),
+    )
+
+
+def plan(pipeline: str, context: Context) -> bool:
+    """Freeze the run's plan; False, which skips the rest, when there is nothing to stage."""
+    from tidegate.core import layout
+    from tidegate.core.offsets import bounds, spark_offsets
+    from tidegate.runs import plan as use_case
+
+    with airflow_errors():
+        run = run_of(pipeline, context)
+        if context["params"].get("dry_run"):
+            planned = use_case.preview(run)
+            logger.info("dry run, nothing is frozen: %s", json.dumps(planned.to_json(), indent=1))
+            return False
+        frozen = use_case.plan(run, replan=bool(context["params"].get("replan"))).frozen
+        planned = frozen.plan
+    starts, ends = bounds(planned.chunks)
+    push = context["ti"].xcom_push
+    uri = run.store().uri(layout.plan(planned.id))
+    push("plan", {"plan_id": planned.id, "uri": uri, "generation": frozen.generation})
+    push("startingOffsets", spark_offsets(starts))
+    push("endingOffsets", spark_offsets(ends))
+    logger.info(
+        "plan %s: %s offsets, %d chunks%s", planned.id, f"{planned.records:,}", len(planned.chunks),
+        "" if planned.chunks else ": nothing new",
+    )  # fmt: skip
+    return bool(planned.chunks)
+
+
+class StageOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
+    """Stages and seals the open chunks of the run's plan, by one spark-submit."""
+
+    def __init__(self, *, pipeline: str, conn_id: str, **kwargs: Any) -> None:
+        super().__init__(conn_id=conn_id, durable=False, **kwargs)
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> None:
+        from tidegate.runs.stage import stage
+        from tidegate.spark.parent import end_with_parent
+
+        # A supervisor that is killed would leave this task, and Spark below it, running.
+        end_with_parent()
+        with airflow_errors():
+            staged = stage(run_of(self.pipeline, context), lambda s: self._submit(s, context))
+        logger.info("plan %s: staged and sealed chunks %s", staged.plan.id, list(staged.chunks))
+
+    def _submit(self, submission: Submission, context: Context) -> None:
+        from tidegate.orchestration import connections
+        from tidegate.runs.submission import for_master
+
+        submission = for_master(submission, connections.spark_master(self._conn_id))
+        self.application = str(submission.application)
+        self.application_args = list(submission.args)
+        self.conf = dict(submission.conf)
+        self.name = submission.name
+        self.env_vars = dict(submission.env)
+        self.jars = ",".join(submission.jars)
+        self._spark_binary = submission.binary
+        self._hook = None  # the provider makes it from the above
+        try:
+            super().execute(context)
+        except Exception as error:
+            raise StageFailed(f"spark-submit failed; its output is above: {error}") from error
+
+
+def publish(pipeline: str, context: Context) -> None:
+    """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events."""
+    from tidegate.core.offsets import spark_offsets
+    from tidegate.runs import publish as use_case
+
+    with airflow_errors():
+        published = use_case.publish(run_of(pipeline, context))
+    push = context["ti"].xcom_push
+    push("offsets", spark_offsets(published.offsets))
+    push("report", published.report)
+    for topic, event in published.asset_events().items():
+        context["outlet_events"][asset(pipeline, topic)].extra = event
+    logger.info(
+        "%s rows in commits %s", f"{published.report['rows']:,}", list(published.commits.values())
+    )
+
+
+def verdict(pipeline: str, context: Context) -> None:
+    """Fail the run if partitions had to be left out, naming them."""
+    from tidegate.runs import publish as use_case
+
+    if context["params"].get("dry_run"):
+        raise AirflowSkipException("dry run")
+    with airflow_errors():
+        use_case.verdict(run_of(pipeline, context))
+
+
+def asset(pipeline: str, topic: str) -> Asset:
+    """Return what a pipeline has of a topic, as other DAGs see it."""
+    uri = f"tidegate://{pipeline}/{topic}"
+    return Asset(uri=uri, name=uri)
+
+
+def refuse(complaint: str) -> None:
+    """Fail with what is wrong with a pipeline file."""
+    raise AirflowFailException(complaint)

@@ -1,0 +1,191 @@
+"""How a Spark application is started: the one description that the CLI and Airflow share.
+
+What correctness needs wins over a pipeline's `spark.conf`, which wins over what is merely fast.
+Nothing secret passes through here: secrets are in the job file, of which only the path is told.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tidegate
+from tidegate import jars
+from tidegate.errors import ConfigurationError, StageFailed, TidegateError
+from tidegate.runs import class_data
+
+_SPARK_SUBMIT = Path(__file__).with_name("spark-submit.sh")
+_DRIVER_PYTHON = Path(__file__).with_name("driver-python.sh")
+_JOBS = Path(tidegate.__file__).parents[2] / "spark_jobs"
+
+_CLASS_PATH = "spark.driver.extraClassPath"
+_SMALL = 500_000  # records; below, compiling to the end costs more than it brings (ADR 5)
+_SECRET = re.compile(r"secret|password|access[._-]?key", re.IGNORECASE)
+# An archive that does not fit is ignored, as is a class that cannot be archived: no news.
+_SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|\b(INFO|DEBUG|WARN|WARNING)\b")
+_TELLING = re.compile(
+    r"\btidegate: |^(Exception in thread|Caused by: )|\b[A-Z]\w+(Error|Exception)\b"
+)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One call of spark-submit, in client mode; `env` is added to the caller's environment."""
+
+    binary: str
+    application: str
+    args: tuple[str, ...]
+    name: str
+    conf: Mapping[str, str]
+    jars: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def submission(job_file: Path, conf: Mapping[str, str], records: int, *, name: str) -> Submission:
+    """Describe the application that stages a job file's chunks, for any master.
+
+    `conf` is the pipeline's own; ConfigurationError if it holds a secret, which all could see.
+    `records` is the size of the work: it decides how hard the JVM compiles.
+    """
+    if secret := sorted(key for key in conf if _SECRET.search(key)):
+        raise ConfigurationError(
+            f"spark.conf: {', '.join(secret)}: a secret here would show in the process list;"
+            " give it to Spark by its environment, a credentials provider or spark-defaults.conf",
+            settings=secret,
+        )
+    return _described("ingest.py", (str(job_file),), conf, _java_options(records, conf), name=name)
+
+
+def ensure_archive(log: Callable[[str], None]) -> Path | None:
+    """Make the archive of classes if there is none yet; None, told why, if that cannot be done."""
+    try:
+        with class_data.made() as archive:
+            if archive is not None:
+                options = [_java_options(0, {}), *_SILENT, f"-XX:ArchiveClassesAtExit={archive}"]
+                name = "tidegate warm-up"
+                warm_up = _described("warm_up.py", (), {}, " ".join(options), name=name)
+                submit(warm_up, master="local[1]", log=log)
+    except (OSError, TidegateError) as error:
+        log(f"no archive of classes, Spark will start more slowly: {error}")
+    return class_data.find()
+
+
+def for_master(given: Submission, master: str) -> Submission:
+    """Leave out what is only needed when the executors are on other machines."""
+    if master.partition("[")[0] != "local":
+        return given
+    here = given.conf[_CLASS_PATH].split(":")
+    return replace(
+        given,
+        jars=tuple(jar for jar in given.jars if jar not in here),
+        # No look-up of this machine's name, which may not resolve.
+        env={**given.env, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+
+
+def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> None:
+    """Run the application to its end, its output line by line to `log`.
+
+    StageFailed with the one line that tells why if it fails. It never outlives this process.
+    """
+    application = for_master(given, master)
+    told: list[str] = []
+    with subprocess.Popen(
+        _command(application, master),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, **application.env},
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                log(line.rstrip("\n"))
+                told.append(line)
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        raise StageFailed(
+            f"{application.name}: {telling(told)} (spark-submit ended with {process.returncode})",
+            exit_code=process.returncode,
+        )
+
+
+def telling(lines: Iterable[str]) -> str:
+    """Return the line of an application's output that says why it failed."""
+    said = [line.strip() for line in lines if not _NOISE.search(line)]
+    found = [line for line in said if "tidegate: " in line]
+    found = found or [line for line in said if _TELLING.search(line)] or said
+    return found[-1].partition("tidegate: ")[2] or found[-1] if found else "it said nothing"
+
+
+def _described(
+    job: str, args: tuple[str, ...], conf: Mapping[str, str], java_options: str, *, name: str
+) -> Submission:
+    connector = [str(path) for path in jars.paths("spark-kafka")]
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "WARN",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.driver.defaultJavaOptions": java_options,
+        **conf,
+        "spark.submit.deployMode": "client",  # elsewhere the job file would not be found
+    }
+    # On the class path proper, because the archive of classes holds only what is found there.
+    class_path = [*connector, *filter(None, [settings.get(_CLASS_PATH)])]
+    settings[_CLASS_PATH] = ":".join(class_path)
+    others = settings.pop("spark.jars", "")
+    return Submission(
+        binary=str(_SPARK_SUBMIT),
+        application=str(_JOBS / job),
+        args=args,
+        name=name,
+        conf=settings,
+        jars=(*connector, *filter(None, others.split(","))),
+        env=_environment(),
+    )
+
+
+def _command(application: Submission, master: str) -> list[str]:
+    command = [application.binary, "--master", master, "--name", application.name]
+    if application.jars:
+        command += ["--jars", ",".join(application.jars)]
+    for key, value in application.conf.items():
+        command += ["--conf", f"{key}={value}"]
+    return [*command, application.application, *application.args]
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables that make spark-submit use this environment's Python and Spark."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigurationError("PySpark is not installed beside Tidegate: run `make setup`")
+    return {
+        "SPARK_HOME": str(Path(spec.origin).parent),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": str(_DRIVER_PYTHON),
+        "TIDEGATE_PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        # For the small JVM that only puts the command line together.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+    }
+
+
+def _java_options(records: int, conf: Mapping[str, str]) -> str:
+    options = ["-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
+    if records < _SMALL:
+        options.append("-XX:TieredStopAtLevel=1")
+    if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # two collectors: no start
+        options.append("-XX:+UseSerialGC" if records < _SMALL else "-XX:+UseParallelGC")
+    if archive := class_data.find():
+        options += [*_SILENT, f"-XX:SharedArchiveFile={archive}"]
+    return " ".join(options)

@@ -1,0 +1,69 @@
+"""Load the classes that staging a chunk needs, without a broker, for the archive of classes."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import zipfile
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate.core.offsets import OffsetRange
+from tidegate.spark import ingest, session
+from tidegate.spark.job import Bytes, Chunk, Job
+
+_NOBODY = {
+    "kafka.bootstrap.servers": "127.0.0.1:9",  # the discard port
+    "kafka.isolation.level": "read_committed",
+    "kafka.default.api.timeout.ms": "500",
+    "kafka.request.timeout.ms": "400",
+    "fetchOffset.numRetries": "0",
+}
+_CLIENT = (
+    "org/apache/kafka/clients/",
+    "org/apache/kafka/common/",
+    "org/apache/spark/sql/kafka010/",
+)
+
+
+def main() -> None:
+    """Write a few made-up rows, ask a broker that is not there, and load its client by name."""
+    spark = session.start("tidegate warm-up")
+    with tempfile.TemporaryDirectory() as directory:
+        chunk = Chunk(0, (OffsetRange("t", 0, 0, 100),), str(Path(directory, "attempt")))
+        job = Job("warm-up", "tidegate warm-up", _NOBODY, (chunk,), Bytes("zstd", 1, 1_000_000))
+        ingest.write(spark, job, chunk, _rows(spark))
+        with contextlib.suppress(Exception):
+            ingest.read(spark, job, chunk).collect()
+    _load_client(spark)
+    spark.stop()
+
+
+def _rows(spark: SparkSession) -> DataFrame:
+    return spark.range(0, 100, 1, 4).selectExpr(
+        "'t' AS topic",
+        "encode(string(id), 'utf-8') AS key",
+        "encode(string(id), 'utf-8') AS value",
+        "0 AS partition",
+        "id AS offset",
+        "timestamp_millis(id) AS timestamp",
+        "0 AS timestampType",
+        "array(struct('h' AS key, encode('v', 'utf-8') AS value)) AS headers",
+    )
+
+
+def _load_client(spark: SparkSession) -> None:
+    """Load what only a living broker would make the consumer load."""
+    jvm = spark.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for known in (
+        "org.apache.kafka.clients.consumer.KafkaConsumer",
+        "org.apache.spark.sql.kafka010.KafkaSourceProvider",
+    ):
+        source = loader.loadClass(known).getProtectionDomain().getCodeSource().getLocation()
+        with zipfile.ZipFile(source.getPath()) as jar:
+            names = [n for n in jar.namelist() if n.endswith(".class") and n.startswith(_CLIENT)]
+        for name in names:
+            with contextlib.suppress(Exception):  # needs a library that is not here
+                loader.loadClass(name.removesuffix(".class").replace("/", "."))

@@ -1,0 +1,12 @@
+"""Load what an ingest loads, so that the JVM can put it into an archive when it ends."""
+
+import signal
+
+from tidegate.spark.parent import end_with_parent
+
+end_with_parent(signal.SIGKILL)
+
+from tidegate.spark.warm_up import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()
