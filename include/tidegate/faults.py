@@ -1,9 +1,10 @@
 """Fault points: places where a test may stop, delay or end the process that passes them.
 
-`TIDEGATE_FAULT=<point>:<action>[;…]` names the points that act; unset, a point is one look at the
-environment. Actions: `exit` (at once, with code 86, nothing cleaned up), `kill` (SIGKILL to
-itself), `kill-parent`, `kill-jvm` (the parent, which must be a JVM), `raise`, `sleep=<seconds>`,
-`wait=<file>` (go on when the file appears; `<file>.reached.<pid>` tells who waits).
+`TIDEGATE_FAULT=<point>[@k]:<action>[;…]` names the points that act, every time or only the k-th
+time that this process passes; unset, a point is one look at the environment. Actions: `exit` (at
+once, with code 86, nothing cleaned up), `kill` (SIGKILL to itself), `kill-parent`, `kill-jvm` (the
+parent, which must be a JVM), `raise`, `sleep=<seconds>`, `wait=<file>` (go on when the file
+appears; `<file>.reached.<pid>` tells who waits).
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 VARIABLE = "TIDEGATE_FAULT"
+
+_passed: Counter[str] = Counter()
 
 
 class FaultInjected(Exception):
@@ -25,7 +29,8 @@ class FaultInjected(Exception):
 def point(name: str) -> None:
     """Do what TIDEGATE_FAULT says for this point; ValueError when it says something unknown."""
     if faults := os.environ.get(VARIABLE):
-        for act in [action for at, action in _parse(faults) if at == name]:
+        _passed[name] += 1
+        for act in [a for at, a in _parse(faults) if at in (name, f"{name}@{_passed[name]}")]:
             act()
 
 

@@ -356,6 +356,17 @@ def test_ranges_say_what_is_compared(
     assert [report[kind] for kind in KINDS] == [1, 0, 0, 0]
 
 
+def test_a_range_may_end_in_a_hole(filled: records.Filled, committed: Rows, tmp_path: Path) -> None:
+    """The first visible record after the hole is at the range's end, and not in it."""
+    after = next(
+        at for at in range(1, 9999) if committed[at]["offset"] > committed[at - 1]["offset"] + 1
+    )
+    write(tmp_path, committed[:after])
+    ranges = {TOPIC: {"0": (0, committed[after]["offset"])}}
+    report = judge.agree(filled.bootstrap, tmp_path, "p", [TOPIC], ranges=ranges)
+    assert report["kafka"] == after
+
+
 def test_it_counts_every_record_of_every_codec(broker: Any, tmp_path: Path) -> None:
     """An empty lake misses all that is visible, before and after the open transaction ends."""
     topic = "oracle-codecs"

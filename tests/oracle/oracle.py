@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class _NoTidegate:
@@ -82,8 +82,7 @@ _FIXED = struct.Struct("<qiqqq")
 _LENGTHS = struct.Struct("<qq")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """What a row says, its place apart; `timestamp` in microseconds."""
 
     key: bytes | None
@@ -95,9 +94,8 @@ class Row:
     def digest(self) -> bytes:
         """Return 128 bits; every length goes in first, so that no two rows look alike."""
         sizes = _size(self.key), _size(self.value), len(self.headers)
-        total = blake2b(_FIXED.pack(self.timestamp, self.timestampType, *sizes), digest_size=16)
-        total.update(self.key or b"")
-        total.update(self.value or b"")
+        fixed = _FIXED.pack(self.timestamp, self.timestampType, *sizes)
+        total = blake2b(fixed + (self.key or b"") + (self.value or b""), digest_size=16)
         for name, content in self.headers:
             encoded = name.encode()
             total.update(_LENGTHS.pack(len(encoded), _size(content)))
@@ -115,7 +113,7 @@ class Row:
 
     def differences(self, other: Row) -> list[str]:
         found = []
-        for name in self.__slots__:
+        for name in self._fields:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine == theirs:
                 continue

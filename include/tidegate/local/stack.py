@@ -110,7 +110,7 @@ def down(home: Path, *, say: Say = lambda _: None) -> bool:
 def status(home: Path) -> dict[str, Any]:
     """Return what runs and where it is; needs no lock and changes nothing."""
     home = home.resolve()
-    stack = _read(home)
+    stack = read(home)
     database, broker = postgres.running(home), kafka.find(home / "kafka")
     found = {name: processes.find(name, home=home) for name in airflow.SERVICES}
     pids = {
@@ -155,7 +155,7 @@ def _refuse_in_vain(home: Path) -> None:
 
 def _choose(home: Path) -> Stack:
     """Decide on addresses: those that are named, else those that were kept, else free ones."""
-    kept = _read(home)
+    kept = read(home)
     broker = kafka.find(home / "kafka")
     api_server = processes.find("api-server", home=home)
     kafka_port = _port(
@@ -272,7 +272,7 @@ def _port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def _read(home: Path) -> Stack | None:
+def read(home: Path) -> Stack | None:
     try:
         content = json.loads((home / "stack.json").read_text())
     except FileNotFoundError:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, get_current_context, task
+from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import tasks
@@ -26,7 +27,7 @@ def pipeline_dags() -> dict[str, DAG]:
     for name in files.names():
         try:
             dag = ingest_dag(files.load_named(name))
-        except (ConfigurationError, ValueError) as error:
+        except ConfigurationError as error:
             dag = _refusing_dag(name, str(error))
         dags[dag.dag_id] = dag
     return dags
@@ -34,16 +35,11 @@ def pipeline_dags() -> dict[str, DAG]:
 
 def ingest_dag(spec: Ingest) -> DAG:
     """Return the DAG of topics → lake: plan → stage → publish → verdict."""
-    timetable = None
-    if spec.schedule:
-        # A plain cron string has empty data intervals in Airflow 3.
-        timetable = CronDataIntervalTimetable(spec.schedule, timezone="UTC")
-        timetable.validate()
     with DAG(
         dag_id=f"tidegate__{spec.name}",
         description=f"{', '.join(spec.topics)} → {spec.lake}",
         doc_md=_doc(spec),
-        schedule=timetable,
+        schedule=_timetable(spec),
         start_date=BEFORE_ANY_RUN,
         catchup=False,
         max_active_runs=1,
@@ -82,6 +78,20 @@ def ingest_dag(spec: Ingest) -> DAG:
 
         plan() >> stage >> publish() >> verdict()
     return dag
+
+
+def _timetable(spec: Ingest) -> CronDataIntervalTimetable | None:
+    """Return real data intervals: those of a plain cron string are empty in Airflow 3."""
+    if spec.schedule is None:
+        return None
+    timetable = CronDataIntervalTimetable(spec.schedule, timezone="UTC")
+    try:
+        timetable.validate()
+    except AirflowTimetableInvalid as error:
+        raise ConfigurationError(
+            f"pipeline {spec.name!r}: schedule: {spec.schedule!r} is not a cron expression: {error}"
+        ) from None
+    return timetable
 
 
 def _refusing_dag(name: str, complaint: str) -> DAG:

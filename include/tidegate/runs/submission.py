@@ -81,7 +81,7 @@ def for_master(given: Submission, master: str) -> Submission:
     """Leave out what is only needed when the executors are on other machines."""
     if master.partition("[")[0] != "local":
         return given
-    here = given.conf[_CLASS_PATH].split(":")
+    here = given.conf.get(_CLASS_PATH, "").split(":")
     return replace(
         given,
         jars=tuple(jar for jar in given.jars if jar not in here),

@@ -181,15 +181,16 @@ def _rows(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[Recor
         path = file.final if store.size(file.final) is not None else file.staged.path
         with store.open(path) as opened:
             for batch in pq.ParquetFile(opened).iter_batches(batch_size=20_000):
-                columns = batch.to_pydict()
-                milliseconds = batch.column("timestamp").cast("int64").to_pylist()
+                # As numbers: a timestamp may lie in a year that no Python datetime holds.
+                microseconds = batch.column("timestamp").cast("int64").to_pylist()
+                columns = batch.drop_columns(["timestamp"]).to_pydict()
                 for i, offset in enumerate(columns["offset"]):
                     if r.start <= offset < r.end:
                         yield Record(
                             offset,
                             columns["key"][i],
                             columns["value"][i],
-                            milliseconds[i] // 1000,
+                            microseconds[i] // 1000,
                             columns["timestampType"][i],
                             tuple((h["key"], h["value"]) for h in columns["headers"][i] or ()),
                         )

@@ -67,7 +67,7 @@ def render(
     return {
         **_DEFAULTS,
         **{name.lower(): value for name, value in given.items()},
-        "assign": json.dumps({topic: sorted(partitions) for topic, partitions in starts.items()}),
+        "assign": json.dumps({topic: sorted(starts[topic]) for topic in sorted(starts)}),
         "startingoffsets": spark_offsets(starts),
         "endingoffsets": spark_offsets(ends),
         "failondataloss": "true",

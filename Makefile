@@ -1,0 +1,55 @@
+# The front door. `make` prints what there is; everything runs from .venv, nothing to activate.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit test-slow test-faults test-mutants lint format lock bench clean
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## check this machine, fill .venv from requirements.lock, fetch the jars
+	@$(PYTHON) include/tidegate/local/bootstrap.py
+
+demo: setup ## bring up Kafka and Airflow here, move a year of flights into a lake, prove it
+	@$(BIN)/tidegate demo
+
+test: setup lint ## lint, types and the default tests (what CI runs)
+	@$(PYTEST)
+
+test-unit: setup ## tests without any server: seconds
+	@$(PYTEST) tests/unit tests/contracts tests/architecture
+
+test-slow: setup ## tests that take minutes by nature
+	@$(PYTEST) -m slow
+
+test-faults: setup ## the whole fault matrix: kill everything, everywhere
+	@$(PYTEST) -m faults
+
+test-mutants: setup ## break the code on purpose, and see the tests go red
+	@$(BIN)/python tests/mutants.py
+
+lint: setup ## ruff, mypy --strict, and who may import whom
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup ## let ruff rewrite the sources
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+lock: ## pin requirements.txt into requirements.lock, with hashes
+	@$(PYTHON) -m venv --clear build/uv && build/uv/bin/pip install --quiet uv
+	@build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header \
+	  requirements.txt -o requirements.lock
+
+bench: setup ## measure throughput on this machine
+	@$(BIN)/python -m tests.bench
+
+clean: ## stop the local stack, then remove it and .venv (the jar cache stays)
+	@if [ -d .tidegate ] && [ -x $(BIN)/tidegate ]; then $(BIN)/tidegate local down; fi
+	@rm -rf .venv .tidegate

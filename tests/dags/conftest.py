@@ -1,0 +1,38 @@
+"""An Airflow of its own for each test session, on SQLite, set up before airflow is imported."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+_home = Path(tempfile.mkdtemp(prefix="tidegate-airflow-"))
+os.environ |= {
+    "AIRFLOW_HOME": str(_home),
+    "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
+    "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_home}/airflow.db",
+    "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+    "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+}
+
+
+@pytest.fixture(scope="session")
+def airflow_database() -> None:
+    """Airflow's tables, made once."""
+    from airflow.utils.db import initdb
+
+    initdb()
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory of pipeline files, and a lake."""
+    directory = tmp_path / "pipelines"
+    directory.mkdir()
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(directory))
+    monkeypatch.setenv("TIDEGATE_LAKE", str(tmp_path / "lake"))
+    return directory

@@ -1,0 +1,97 @@
+"""DAG files are read often, by a process that must never wait: no network, no Variables, quick."""
+
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+FLIGHTS = (PROJECT / "include/pipelines/flights.yaml").read_text()
+
+
+def parse():
+    from airflow.dag_processing.dagbag import DagBag
+
+    return DagBag(dag_folder=str(PROJECT / "dags"))
+
+
+@pytest.fixture
+def no_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets and Variables that raise when they are touched."""
+    from airflow.models import Variable as OldVariable
+    from airflow.sdk import Variable
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("a DAG file must not do this when it is read")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(Variable, "get", refuse)
+    monkeypatch.setattr(OldVariable, "get", refuse)
+
+
+def test_exactly_the_expected_dags(pipelines: Path, no_way_out: None) -> None:
+    """Each pipeline file is one DAG; with sockets and Variables blocked, within a second."""
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    other = FLIGHTS.replace("name: flights", "name: other")
+    (pipelines / "other.yaml").write_text(other)
+    parse()  # the first reading also imports Airflow's provider
+    started = time.monotonic()
+    bag = parse()
+    seconds = time.monotonic() - started
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"tidegate__flights", "tidegate__other"}
+    assert seconds < 1
+
+
+def test_reading_a_dag_file_loads_no_client(pipelines: Path) -> None:
+    """What is slow to import is imported by the tasks."""
+
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    script = (
+        "import sys, runpy; runpy.run_path(sys.argv[1]);"
+        "print([m for m in ('kafka', 'pyarrow', 'obstore', 'pyspark.sql') if m in sys.modules])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script, str(PROJECT / "dags/pipelines.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_shape_of_a_dag(pipelines: Path) -> None:
+    """plan → stage → publish → verdict; one run at a time, real intervals, no catch-up."""
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    dag = parse().dags["tidegate__flights"]
+    assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {
+        "plan": ["stage"],
+        "stage": ["publish"],
+        "publish": ["verdict"],
+        "verdict": [],
+    }
+    assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
+    assert dag.catchup is False
+    assert dag.max_active_runs == 1
+    assert set(dag.params) == {"max_records", "dry_run", "replan"}
+    assert dag.doc_md
+    assert all(task.retries == 3 for task in dag.tasks)
+
+
+def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:
+    """The healthy pipeline is there; the bad one is there too, and its page says what is wrong."""
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    (pipelines / "bad.yaml").write_text("name: bad\nkind: ingest\ntopic: [a]\nlake: x\n")
+    cron = FLIGHTS.replace("name: flights", "name: cron").replace("*/10 * * * *", "every day")
+    (pipelines / "cron.yaml").write_text(cron)
+    bag = parse()
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"tidegate__flights", "tidegate__bad", "tidegate__cron"}
+    bad = bag.dags["tidegate__bad"]
+    assert "topic: unknown key; did you mean 'topics'?" in bad.doc_md
+    assert [t.task_id for t in bad.tasks] == ["plan"]

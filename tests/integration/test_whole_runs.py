@@ -1,0 +1,223 @@
+"""Whole runs by `tidegate run`, against a real broker and real Spark, judged by the oracle."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import judge
+import records
+from terminal import Terminal
+from tidegate.local.kafka import Broker
+
+
+@pytest.fixture
+def terminal(broker: Broker, tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path, broker.bootstrap)
+
+
+def staged_rows(lake: Path) -> int:
+    """Count the rows in the Parquet files that are whole, in any staging directory."""
+    import pyarrow.parquet as pq
+
+    rows = 0
+    for path in lake.rglob("_tidegate/staging/**/*.parquet"):
+        try:
+            rows += pq.read_metadata(path).num_rows
+        except (OSError, ValueError):
+            continue
+    return rows
+
+
+def children(pid: int) -> list[int]:
+    """Return all descendants of a process."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            found += [int(child), *children(int(child))]
+    return found
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except FileNotFoundError:
+        return ""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_path: Path) -> None:
+    """Nulls, tombstones, headers, 1 MB values, transactions of all fates, an empty and a skewed
+    partition: the lake equals what an independent consumer reads, by glob and by the ledger, and
+    what an open transaction hides comes with a later run (req 0.5, 1.3, 1.14; fault K12, K16).
+    """
+    with records.fill(broker.bootstrap, "everything") as filled:
+        terminal.pipeline("everything", ["everything"], max_records=9_000)
+        report = terminal.json("run", "everything", "--run-id", "first")
+        assert report["rows"] == filled.visible.total()
+        hidden = filled.hidden.total()
+        assert hidden > 0
+        assert len(report["commits"]) > 1
+        for commit in report["commits"]:
+            for account in commit["topics"]["everything"].values():
+                assert account["end"] - account["start"] == account["rows"] + account["invisible"]
+        judge.agree(broker.bootstrap, terminal.lake, "everything", ["everything"])
+    report = terminal.json("run", "everything", "--run-id", "second")
+    assert report["rows"] == hidden
+    listed = tmp_path / "files.json"
+    listed.write_text(json.dumps(terminal.json("files", "everything")))
+    judge.agree(broker.bootstrap, terminal.lake, "everything", ["everything"])
+    judge.agree(broker.bootstrap, terminal.lake, "everything", ["everything"], files=listed)
+    found = terminal.json("verify", "everything", "--against-kafka")
+    assert found["differences"] == 0
+    assert found["against_kafka"]["rows"] == filled.visible.total()
+    status = terminal.json("status", "everything")["topics"]["everything"]["partitions"]
+    assert all(p["lag"] == 0 for p in status.values())
+
+
+def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None:
+    """The empty plan is frozen, the run succeeds in seconds, the lake is as it was (req 1.10)."""
+    records.create(broker.bootstrap, "quiet", partitions=2)
+    terminal.pipeline("quiet", ["quiet"], start="latest")
+    started = time.monotonic()
+    first = terminal.json("run", "quiet", "--run-id", "a")
+    assert time.monotonic() - started < 8
+    assert (first["rows"], first["commits"]) == (0, [])
+    assert terminal.json("run", "quiet", "--run-id", "a")["plan_id"] == first["plan_id"]
+    assert not list(terminal.lake.rglob("*.parquet"))
+    # `latest` was fixed by the first sight of the quiet topic: what comes later is taken.
+    records.numbers(broker.bootstrap, "quiet", 100)
+    assert terminal.json("run", "quiet", "--run-id", "b")["rows"] == 100
+    judge.agree(broker.bootstrap, terminal.lake, "quiet", ["quiet"])
+
+
+def test_the_same_run_again_changes_nothing(terminal: Terminal, broker: Broker) -> None:
+    """A finished run that is cleared and run again is a no-op by its plan (req 4.24; fault F13)."""
+    records.numbers(broker.bootstrap, "again", 1_000)
+    terminal.pipeline("again", ["again"])
+    first = terminal.json("run", "again", "--run-id", "one")
+    before = terminal.tree()
+    records.numbers(broker.bootstrap, "again", 1_000, first=1_000)
+    assert terminal.json("run", "again", "--run-id", "one") == first
+    assert terminal.tree() == before
+
+
+def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None:
+    """A plan of 6 chunks killed after its third seal: the retry stages the other three."""
+    records.numbers(broker.bootstrap, "six", 6_000)
+    terminal.pipeline("six", ["six"], max_records=1_000)
+    terminal.run("run", "six", "--run-id", "r", code=86, TIDEGATE_FAULT="seal.written@3:exit")
+    seals = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
+    plan = {json.loads(seal)["plan_id"] for seal in seals.values()}
+    assert len(seals) == 3
+    assert not (terminal.lake / "six/data").exists()
+    report = terminal.json("run", "six", "--run-id", "r")
+    assert {report["plan_id"]} == plan
+    after = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
+    assert len(after) == 6
+    assert seals.items() <= after.items()
+    assert report["rows"] == 6_000
+    judge.agree(broker.bootstrap, terminal.lake, "six", ["six"])
+
+
+@pytest.mark.parametrize("victim", ["jvm", "tidegate"])
+def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> None:
+    """kill -9 of the JVM, or of what started it, with staged rows above zero and below the total:
+    driver and JVM are gone within 5 s, nothing is visible, and the retry has the same plan
+    (fault F1, F2).
+    """
+    topic = f"killed-{victim}"
+    records.numbers(broker.bootstrap, topic, 60_000)
+    terminal.pipeline(topic, [topic], max_records=2_000)
+    process = terminal.start("run", topic, "--run-id", "r")
+    while not 0 < staged_rows(terminal.lake) < 60_000:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    below = children(process.pid)
+    (jvm,) = [pid for pid in below if "org.apache.spark.deploy.SparkSubmit" in command(pid)]
+    drivers = [pid for pid in below if "spark_jobs/ingest.py" in command(pid) and pid != jvm]
+    assert drivers
+    os.kill(jvm if victim == "jvm" else process.pid, signal.SIGKILL)
+    killed = time.monotonic()
+    while any(alive(pid) for pid in [jvm, *drivers]):
+        assert time.monotonic() - killed < 5, [command(pid) for pid in [jvm, *drivers]]
+        time.sleep(0.02)
+    process.communicate(timeout=60)
+    assert process.returncode == (4 if victim == "jvm" else -signal.SIGKILL)
+    assert 0 < staged_rows(terminal.lake) < 60_000 or victim == "jvm"  # it discards its own
+    assert not (terminal.lake / topic / "data").exists()
+    (frozen,) = (terminal.lake / topic / "_tidegate/runs").rglob("1.json")
+    report = terminal.json("run", topic, "--run-id", "r")
+    assert report["plan_id"] == json.loads(frozen.read_text())["plan_id"]
+    assert report["rows"] == 60_000
+    judge.agree(broker.bootstrap, terminal.lake, topic, [topic])
+
+
+def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path) -> None:
+    """Two publishers of the same staged chunk, 20 rounds: both are seen to reach the commit, one
+    entry is made, the other adopts it (fault F10).
+    """
+    records.numbers(broker.bootstrap, "race", 20_000)
+    terminal.pipeline("race", ["race"], max_records=1_000)
+    terminal.run("run", "race", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
+    barrier = tmp_path / "go"
+    assert len(list(terminal.lake.rglob("_seal.json"))) == 20
+    log = terminal.lake / "race/_tidegate/log"
+    for n in range(20):
+        go = barrier.with_name(f"go{n}")
+        fault = f"publish.before:wait={go};publish.committed:exit"
+        racers = [
+            terminal.start("run", "race", "--run-id", "r", TIDEGATE_FAULT=fault) for _ in range(2)
+        ]
+        reached: list[Path] = []
+        until = time.monotonic() + 60
+        while len(reached) < 2:
+            assert time.monotonic() < until, [r.poll() for r in racers]
+            reached = list(tmp_path.glob(f"{go.name}.reached.*"))
+            time.sleep(0.01)
+        entries = len(list(log.iterdir()))
+        go.touch()
+        assert [r.wait(60) for r in racers] == [86, 86]
+        assert len(list(log.iterdir())) == entries + 1
+        for racer in racers:
+            racer.communicate()
+    assert terminal.json("run", "race", "--run-id", "r")["rows"] == 20_000
+    judge.agree(broker.bootstrap, terminal.lake, "race", ["race"])
+
+
+def test_a_commit_that_crashed_is_placed_by_the_next_plan(
+    terminal: Terminal, broker: Broker
+) -> None:
+    """Killed between commit and finalise: readers by the ledger have the rows at once, and a later
+    run, though there is nothing new, places the files (fault F4).
+    """
+    records.numbers(broker.bootstrap, "crashed", 1_000)
+    terminal.pipeline("crashed", ["crashed"])
+    terminal.run(
+        "run", "crashed", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.committed:exit"
+    )
+    listed = terminal.home / "files.json"
+    listed.write_text(json.dumps(terminal.json("files", "crashed")))
+    assert not (terminal.lake / "crashed/data").exists()
+    judge.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"], files=listed)
+    assert terminal.json("run", "crashed", "--run-id", "next")["commits"] == []
+    judge.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"])
+
+
+def test_two_pipelines_of_one_topic_are_apart(terminal: Terminal, broker: Broker) -> None:
+    """Each pipeline has its own ledger: the same topic goes into each lake once."""
+    records.numbers(broker.bootstrap, "shared", 500)
+    terminal.pipeline("left", ["shared"])
+    terminal.pipeline("right", ["shared"])
+    for name in ("left", "right"):
+        assert terminal.json("run", name)["rows"] == 500
+        judge.agree(broker.bootstrap, terminal.lake, name, ["shared"])

@@ -1,0 +1,297 @@
+"""Chunks are staged exactly as planned, on a real broker; what is staged is read by pyarrow."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+from records import create, delete_records, fill, numbers
+
+from tidegate.core.offsets import OffsetRange, Window
+from tidegate.local.kafka import Broker
+from tidegate.spark import ingest
+from tidegate.spark.job import Bytes, Chunk, Job
+
+READ_COMMITTED = "read_committed"
+
+
+def job(broker: Broker, *chunks: Chunk, per_task: int | None = None, **options: str) -> Job:
+    names = {"kafka.bootstrap.servers": broker.bootstrap, "kafka.isolation.level": READ_COMMITTED}
+    return Job("f00d", "tests", {**names, **options}, chunks, Bytes("zstd", 1, 1_000_000), per_task)
+
+
+def stage(
+    spark: SparkSession, broker: Broker, directory: Path, *window: OffsetRange, **settings: Any
+) -> Mapping[str, Any]:
+    chunk = Chunk(0, tuple(sorted(window)), str(directory))
+    return ingest.stage(spark, job(broker, chunk, **settings), chunk)
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    """Read every staged row; a timestamp stays the microseconds that it is in the file."""
+    found = []
+    for file in sorted(directory.rglob("*.parquet")):
+        table = pq.ParquetFile(file).read()
+        at = table.schema.get_field_index("timestamp")
+        table = table.set_column(at, "timestamp", table["timestamp"].cast("int64"))
+        topic = file.parent.name.removeprefix("topic=")
+        found += [{"topic": topic, **row} for row in table.to_pylist()]
+    return found
+
+
+def test_many_topics_and_exact_ranges_in_one_application(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """The ranges begin and end within segments and batches, and no row is beside them."""
+    some, another = f"{topic}-some", f"{topic}-another"
+    numbers(broker.bootstrap, some, 700, partitions=2)
+    numbers(broker.bootstrap, another, 800, partitions=1)
+    window: Window = (
+        OffsetRange(some, 0, 110, 220),
+        OffsetRange(some, 1, 100, 313),
+        OffsetRange(another, 0, 456, 789),
+    )
+    done = stage(spark, broker, tmp_path / "a", *window)
+    assert done["rows"] == 110 + 213 + 333
+    found = Counter((r["topic"], r["partition"], r["offset"]) for r in rows(tmp_path / "a"))
+    assert found == Counter(
+        (r.topic, r.partition, o) for r in window for o in range(r.start, r.end)
+    )
+    for row in rows(tmp_path / "a"):
+        number = row["offset"] * (2 if row["topic"] == some else 1) + row["partition"]
+        assert (row["key"], row["value"]) == (b"%d" % number, b"n%d" % number)
+
+
+def test_every_kind_of_record_arrives_as_it_was_sent(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Null is not empty, in keys, values, headers and header values; order and doubles are kept."""
+    sent: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
+        (b"k", b"v", []),
+        (None, b"v", []),
+        (b"", b"", []),
+        (b"k", None, []),  # a tombstone
+        (None, None, []),
+        (b"\xff\x00", b"\x00\xfe", [("h", b"1")]),
+        (b"k", b"v", [("a", b"1"), ("b", b"2"), ("a", b"2"), ("a", b"1")]),
+        (b"k", None, [("null", None), ("empty", b""), ("", b"no name"), ("ключ", b"\xff")]),
+        (b"k", b"x" * 900_000, []),
+    ]
+    create(broker.bootstrap, topic, partitions=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number, (key, value, headers) in enumerate(sent):
+        producer.produce(topic, value, key, timestamp=1_700_000_000_123 + number, headers=headers)
+        producer.flush()
+    stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, len(sent)))
+    found = sorted(rows(tmp_path / "a"), key=lambda row: row["offset"])
+    assert [(row["key"], row["value"], _headers(row)) for row in found] == sent
+    assert [row["timestamp"] for row in found] == [
+        (1_700_000_000_123 + n) * 1000 for n in range(len(sent))
+    ]
+    assert {row["timestampType"] for row in found} == {0}
+    assert {json.dumps(row["headers"]) for row in found if not _headers(row)} == {"null"}
+
+
+def test_transactions_show_what_was_committed_and_no_markers(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Row by row what an independent consumer sees: nasty records, five codecs, far timestamps."""
+    with fill(broker.bootstrap, topic, records=1_500) as filled:
+        seen = _consumed(broker, topic)
+        assert sum(filled.visible.values()) == len(seen)
+        window = [OffsetRange(topic, p, 0, end) for p, end in _ends(broker, topic).items()]
+        done = stage(spark, broker, tmp_path / "a", *window)
+    assert done["rows"] == len(seen) < sum(map(len, window))
+    assert Counter(map(_identity, rows(tmp_path / "a"))) == seen
+
+
+def test_a_window_of_nothing_but_markers_is_an_empty_chunk(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    create(broker.bootstrap, topic, partitions=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"never")
+    producer.flush()
+    producer.abort_transaction(30)
+    done = stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, 2))
+    assert (done["rows"], done["files"]) == (0, [])
+    assert json.loads((tmp_path / "a" / "_done.json").read_text()) == done
+
+
+def test_a_big_range_is_split_without_a_row_lost_or_doubled(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Nine records of ten in one partition: both cores get work, in files that do not overlap."""
+    create(broker.bootstrap, topic, partitions=2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
+    for number in range(100_000):
+        producer.produce(topic, b"%d" % number, partition=int(number >= 90_000))
+        producer.poll(0)
+    producer.flush()
+    window = (OffsetRange(topic, 0, 0, 90_000), OffsetRange(topic, 1, 0, 10_000))
+    done = stage(spark, broker, tmp_path / "a", *window)
+    spans = sorted(_span(tmp_path / "a" / file) for file in done["files"])
+    assert [span for span in spans if span[0] == 1] == [(1, 0, 9_999, 10_000)]
+    big = [span for span in spans if span[0] == 0]
+    assert len(big) > 1
+    assert max(n for *_, n in big) <= 1.1 * 50_000
+    assert [first for _, first, _, _ in big] == [0, *(last + 1 for _, _, last, _ in big[:-1])]
+    assert all(n == last - first + 1 for _, first, last, n in big)
+    assert big[-1][2] == 89_999
+
+
+def test_limits_of_tasks_and_files_are_kept(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    numbers(broker.bootstrap, topic, 1_000, partitions=1)
+    window = OffsetRange(topic, 0, 0, 1_000)
+    done = stage(spark, broker, tmp_path / "tasks", window, per_task=300)
+    assert [_span(tmp_path / "tasks" / f)[3] for f in done["files"]] == [250] * 4
+    chunk = Chunk(0, (window,), str(tmp_path / "files"))
+    given = job(broker, chunk)
+    small = Job(given.plan_id, "tests", given.options, (chunk,), Bytes("zstd", 1, 400))
+    done = ingest.stage(spark, small, chunk)
+    assert sorted(_span(tmp_path / "files" / f)[3] for f in done["files"]) == [200, 400, 400]
+
+
+def test_done_tells_the_truth_and_nothing_else_is_there(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    numbers(broker.bootstrap, topic, 40)
+    window = [OffsetRange(topic, p, 0, 10) for p in range(4)]
+    done = stage(spark, broker, tmp_path / "a", *window)
+    assert json.loads((tmp_path / "a" / "_done.json").read_text()) == done
+    there = {str(f.relative_to(tmp_path / "a")) for f in (tmp_path / "a").rglob("*") if f.is_file()}
+    assert there == {"_done.json", *done["files"]}
+    assert sum(_span(tmp_path / "a" / f)[3] for f in done["files"]) == done["rows"] == 40
+    assert (done["format"], done["plan_id"], done["chunk"]) == (1, "f00d", 0)
+    assert done["versions"].keys() == {"spark", "connector", "kafka-clients", "tidegate"}
+    assert done["versions"]["connector"] == done["versions"]["spark"] == spark.version
+
+
+def test_the_files_are_what_the_contract_says(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Columns and types, Zstandard, statistics to prune and to seal by, no dictionary of keys."""
+    numbers(broker.bootstrap, topic, 100, partitions=1)
+    (file,) = stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 20, 90))["files"]
+    assert file.startswith(f"topic={topic}/")
+    parquet = pq.ParquetFile(tmp_path / "a" / file)
+    assert [(f.name, str(f.type)) for f in parquet.schema_arrow] == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("partition", "int32"),
+        ("offset", "int64"),
+        ("timestamp", "timestamp[us, tz=UTC]"),
+        ("timestampType", "int32"),
+        ("headers", "list<element: struct<key: string, value: binary>>"),
+    ]
+    group = parquet.metadata.row_group(0)
+    columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+    assert {c.compression for c in columns.values()} == {"ZSTD"}
+    for name in ("key", "value"):
+        assert not [e for e in columns[name].encodings if "DICTIONARY" in e]
+    assert columns["offset"].statistics.min == 20
+    assert columns["offset"].statistics.max == 89
+    assert columns["timestamp"].statistics.has_min_max
+
+
+def test_records_that_expired_fail_the_chunk(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """What Spark does read of the window is not a chunk: there is no `_done.json`."""
+    numbers(broker.bootstrap, topic, 100, partitions=1)
+    delete_records(broker.bootstrap, topic, {0: 50})
+    with pytest.raises(Exception, match=".") as failed:
+        stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, 100))
+    assert not list(tmp_path.rglob("_done.json"))
+    told = ingest.explain(failed.value)
+    assert "\n" not in told
+    assert "KAFKA_DATA_LOSS" in told
+    assert topic in told
+
+
+def test_records_that_are_not_there_fail_the_chunk(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    numbers(broker.bootstrap, topic, 100, partitions=1)
+    hurry = {"kafkaConsumer.pollTimeoutMs": "1000"}
+    with pytest.raises(Exception, match="."):
+        stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, 101), **hurry)
+    assert not list(tmp_path.rglob("_done.json"))
+
+
+def test_a_directory_that_exists_is_refused(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Two attempts in one directory would be sealed as one."""
+    numbers(broker.bootstrap, topic, 10, partitions=1)
+    window = OffsetRange(topic, 0, 0, 10)
+    stage(spark, broker, tmp_path / "a", window)
+    with pytest.raises(Exception, match="already exists"):
+        stage(spark, broker, tmp_path / "a", window)
+    assert len(rows(tmp_path / "a")) == 10
+
+
+def _headers(row: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
+    return [(header["key"], header["value"]) for header in row["headers"] or []]
+
+
+def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    moment = row["timestamp"] // 1000
+    return (
+        row["partition"], row["offset"], row["key"], row["value"], moment, tuple(_headers(row))
+    )  # fmt: skip
+
+
+def _span(file: Path) -> tuple[int, int, int, int]:
+    """Return partition, first and last offset, and rows of a file."""
+    table = pq.ParquetFile(file).read(["partition", "offset"])
+    (partition,) = set(table["partition"].to_pylist())
+    offsets = table["offset"].to_pylist()
+    assert offsets == sorted(offsets)
+    return partition, offsets[0], offsets[-1], len(offsets)
+
+
+def _consumer(broker: Broker) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "independent",
+            "isolation.level": READ_COMMITTED,
+            "enable.partition.eof": False,
+            "enable.auto.commit": False,
+        }
+    )
+
+
+def _ends(broker: Broker, topic: str) -> dict[int, int]:
+    """Return the last stable offset of each partition."""
+    consumer = _consumer(broker)
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), 30)[1] for p in partitions}
+    consumer.close()
+    return ends
+
+
+def _consumed(broker: Broker, topic: str) -> Counter[tuple[Any, ...]]:
+    consumer = _consumer(broker)
+    ends = {p: end for p, end in _ends(broker, topic).items() if end}
+    consumer.assign([TopicPartition(topic, p, 0) for p in ends])
+    seen: Counter[tuple[Any, ...]] = Counter()
+    while any(at.offset < ends[at.partition] for at in consumer.position(consumer.assignment())):
+        for record in consumer.consume(1_000, timeout=0.2):
+            assert record.error() is None
+            seen[
+                record.partition(), record.offset(), record.key(), record.value(),
+                record.timestamp()[1], tuple(record.headers() or ()),
+            ] += 1  # fmt: skip
+    consumer.close()
+    return seen

@@ -1,0 +1,77 @@
+"""A user's terminal: pipelines, a lake and connections of their own, and the `tidegate` command."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TIDEGATE = Path(sys.executable).with_name("tidegate")
+
+
+@dataclass
+class Terminal:
+    """Runs commands with nothing of this machine's own Tidegate around them."""
+
+    home: Path
+    bootstrap: str
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def lake(self) -> Path:
+        return self.home / "lake"
+
+    @property
+    def pipelines(self) -> Path:
+        return self.home / "pipelines"
+
+    def pipeline(self, name: str, topics: list[str], **settings: Any) -> None:
+        """Write an ingest pipeline's file (JSON is YAML)."""
+        self.pipelines.mkdir(parents=True, exist_ok=True)
+        form = {"name": name, "kind": "ingest", "topics": topics, "lake": str(self.lake)}
+        (self.pipelines / f"{name}.yaml").write_text(json.dumps(form | settings))
+
+    def env(self, **more: str) -> dict[str, str]:
+        kafka = {"bootstrap.servers": self.bootstrap} | self.extra
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEGATE_", "AIRFLOW"))}
+        cache = {k: v for k, v in os.environ.items() if k == "TIDEGATE_CACHE"}
+        return {
+            **clean,
+            **cache,
+            "TIDEGATE_HOME": str(self.home / "stack"),
+            "TIDEGATE_PIPELINES": str(self.pipelines),
+            "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps({"conn_type": "kafka", "extra": kafka}),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            **more,
+        }
+
+    def start(self, *args: str, **env: str) -> subprocess.Popen[str]:
+        """Start a command; its output goes to pipes."""
+        return subprocess.Popen(
+            [str(TIDEGATE), *args],
+            env=self.env(**env),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run(self, *args: str, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, and insist on its exit code."""
+        with self.start(*args, **env) as process:
+            out, err = process.communicate(timeout=180)
+        assert process.returncode == code, f"{args}: {process.returncode}\n{out}\n{err}"
+        return subprocess.CompletedProcess(args, code, out, err)
+
+    def json(self, *args: str, code: int = 0, **env: str) -> Any:
+        """Run a command with --json, and return the one document on its stdout."""
+        return json.loads(self.run(*args, "--json", code=code, **env).stdout)
+
+    def tree(self) -> dict[str, int]:
+        """Return every file of the lake with its size."""
+        return {
+            str(path.relative_to(self.lake)): path.stat().st_size
+            for path in sorted(self.lake.rglob("*"))
+            if path.is_file()
+        }
