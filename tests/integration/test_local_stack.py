@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -80,7 +79,8 @@ def started_in(home: Path) -> list[psutil.Process]:
 
     def belongs(process: psutil.Process) -> bool:
         try:
-            links = [process.cwd(), *(os.readlink(f"/proc/{process.pid}/fd/{n}") for n in (1, 2))]
+            out, err = (Path(f"/proc/{process.pid}/fd/{n}").readlink() for n in (1, 2))
+            links = (process.cwd(), str(out), str(err))
         except (OSError, psutil.Error):
             return False
         return any(trace in link for trace in traces for link in links)
@@ -89,9 +89,8 @@ def started_in(home: Path) -> list[psutil.Process]:
 
 
 def sleepers() -> set[int]:
-    return {
-        p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "7777"]
-    }
+    running = psutil.process_iter(["cmdline"])
+    return {process.pid for process in running if process.info["cmdline"] == ["sleep", "7777"]}
 
 
 def until(what: Callable[[], object], seconds: float = 30.0) -> None:
@@ -115,10 +114,24 @@ def test_a_named_port_that_is_taken_is_refused_before_anything_starts(
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["lock"]
 
 
+def test_two_ups_at_once_make_one_stack(home: Path, dags: Path) -> None:
+    """From nothing: a second `up` waits for the first, then finds its work done."""
+    script = (
+        "import sys; from pathlib import Path; from tidegate.local import stack;"
+        f"stack.up(Path(sys.argv[1]), say=print, dags=Path(sys.argv[2]), expected=[{DAG!r}])"
+    )
+    argv = [sys.executable, "-c", script, str(home), str(dags)]
+    both = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = sorted(process.communicate(timeout=120)[0] for process in both)
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum("already up" in each for each in said) == 1
+    assert sum("waiting for another" in each for each in said) == 1
+
+
 def test_up_brings_everything_and_a_second_up_finds_it(
     home: Path, up: Callable[[], list[str]]
 ) -> None:
-    """The first `up` ends healthy, with the DAG; the next says so at once and starts nothing."""
+    """`up` ends healthy, with the DAG; the next says so at once and starts nothing."""
     up()
     before = stack.status(home)
     assert before["up"], before
@@ -189,21 +202,6 @@ def test_a_killed_database_and_broker_are_mended(
     assert api.variable("seen") == "yes"
 
 
-def test_two_ups_at_once_make_one_stack(home: Path, dags: Path) -> None:
-    """A second `up` waits for the first, then finds its work done."""
-    stack.down(home)
-    script = (
-        "import sys; from pathlib import Path; from tidegate.local import stack;"
-        f"stack.up(Path(sys.argv[1]), say=print, dags=Path(sys.argv[2]), expected=[{DAG!r}])"
-    )
-    argv = [sys.executable, "-c", script, str(home), str(dags)]
-    both = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = sorted(process.communicate(timeout=120)[0] for process in both)
-    assert [process.returncode for process in both] == [0, 0]
-    assert sum("already up" in each for each in said) == 1
-    assert sum("waiting for another" in each for each in said) == 1
-
-
 def test_a_broken_dag_file_is_named(
     dags: Path, up: Callable[[], list[str]], api: AirflowApi
 ) -> None:
@@ -219,10 +217,9 @@ def test_a_broken_dag_file_is_named(
     until(lambda: not api.import_errors())
 
 
-def test_down_leaves_no_process_and_keeps_the_data(
-    home: Path, up: Callable[[], list[str]], api: AirflowApi
-) -> None:
-    """`down` ends all that `up` started and what tasks started; a later `up` goes on from there."""
+def test_down_leaves_no_process(home: Path, api: AirflowApi) -> None:
+    """`down` ends all that `up` started, and what tasks started."""
+    assert api.variable("seen") == "yes"
     until(sleepers)
     assert len(started_in(home)) > 5
     assert stack.down(home)
@@ -230,5 +227,3 @@ def test_down_leaves_no_process_and_keeps_the_data(
     assert not sleepers()
     assert not stack.down(home)
     assert not stack.status(home)["up"]
-    up()
-    assert api.variable("seen") == "yes"

@@ -20,6 +20,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 import judge
 import records
+from tidegate.local.kafka import Broker
 
 TOPIC = "oracle-nasty"
 KINDS = ("missing", "extra", "doubled", "changed")
@@ -108,7 +109,7 @@ def write(lake: Path, rows: Rows, *, topic: str = TOPIC) -> Path:
 
 
 @pytest.fixture(scope="module")
-def filled(broker: Any) -> Iterator[records.Filled]:
+def filled(broker: Broker) -> Iterator[records.Filled]:
     config = {"compression.type": "uncompressed"}
     with records.fill(broker.bootstrap, TOPIC, config=config) as filled:
         yield filled
@@ -367,7 +368,7 @@ def test_a_range_may_end_in_a_hole(filled: records.Filled, committed: Rows, tmp_
     assert report["kafka"] == after
 
 
-def test_it_counts_every_record_of_every_codec(broker: Any, tmp_path: Path) -> None:
+def test_it_counts_every_record_of_every_codec(broker: Broker, tmp_path: Path) -> None:
     """An empty lake misses all that is visible, before and after the open transaction ends."""
     topic = "oracle-codecs"
     with records.fill(broker.bootstrap, topic, records=3000) as filled:
@@ -380,7 +381,7 @@ def test_it_counts_every_record_of_every_codec(broker: Any, tmp_path: Path) -> N
     assert report["missing"] == filled.visible.total() + filled.aborted.total()
 
 
-def test_the_brokers_own_timestamps(broker: Any, tmp_path: Path) -> None:
+def test_the_brokers_own_timestamps(broker: Broker, tmp_path: Path) -> None:
     """LogAppendTime is timestampType 1."""
     topic = "oracle-append-time"
     config = {"compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime"}
@@ -391,7 +392,7 @@ def test_the_brokers_own_timestamps(broker: Any, tmp_path: Path) -> None:
         judge.agree(broker.bootstrap, tmp_path, "p", [topic])
 
 
-def test_expired_records_are_not_compared(broker: Any, tmp_path: Path) -> None:
+def test_expired_records_are_not_compared(broker: Broker, tmp_path: Path) -> None:
     """The lake outlives the topic; a range that the topic no longer holds cannot be judged."""
     topic = "oracle-expired"
     records.numbers(broker.bootstrap, topic, 1000, partitions=2)

@@ -45,7 +45,7 @@ class _NoTidegate:
             raise ImportError("the oracle must not import tidegate")
 
 
-sys.meta_path.insert(0, _NoTidegate)  # type: ignore[arg-type]
+sys.meta_path.insert(0, _NoTidegate)
 
 # From here on nothing can be imported that the finder above refuses.
 import numpy as np  # noqa: E402
@@ -321,7 +321,8 @@ def listed(files: Path, topics: set[str]) -> list[File]:
 
 def _system(where: str) -> tuple[fs.FileSystem, str]:
     if "://" in where:
-        return fs.FileSystem.from_uri(where)
+        system, path = fs.FileSystem.from_uri(where)
+        return system, path
     return fs.LocalFileSystem(), str(Path(where).absolute())
 
 

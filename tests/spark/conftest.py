@@ -1,5 +1,6 @@
-"""One Spark session for all of the directory's tests."""
+"""One Spark session for all of the directory's tests, and a topic of its own for each."""
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -24,3 +25,9 @@ def spark() -> Iterator[SparkSession]:
         )
     yield configure(session)
     session.stop()
+
+
+@pytest.fixture
+def topic() -> str:
+    """Return a topic's name that no other test has."""
+    return f"t-{uuid.uuid4().hex[:12]}"

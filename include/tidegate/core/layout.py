@@ -12,9 +12,11 @@ from tidegate.core import canonical
 
 LOG = "_tidegate/log/"
 STAGING = "_tidegate/staging/"
+PLACED = "_tidegate/placed/"
 DATA = "data/"
 
 _LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes; a topic may have 249
+_TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")  # Kafka's own rule
 _DATA_FILE = re.compile(
     r"data/topic=(?P<topic>[^/]+)/window_date=(?P<date>\d{4}-\d\d-\d\d)/"
     r"[^/]+-(?P<partition>\d{5,})-(?P<first>\d{19})-(?P<last>\d{19})-(?P<plan>[0-9a-f]{16})"
@@ -61,7 +63,7 @@ def manifest(plan_id: str, number: int, name: str) -> str:
 
 
 def placed(n: int) -> str:
-    return f"_tidegate/placed/{n:020d}"
+    return f"{PLACED}{n:020d}"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,10 @@ class DataFile:
     last: int
     plan_id: str
     k: int = 0
+
+    def __post_init__(self) -> None:
+        if not _TOPIC.fullmatch(self.topic):
+            raise ValueError(f"not a topic: {self.topic!r}")
 
     @property
     def path(self) -> str:
@@ -96,7 +102,7 @@ class DataFile:
         match = _DATA_FILE.fullmatch(path)
         if match is None:
             raise ValueError(f"not a data file of the lake: {path}")
-        return cls(
+        file = cls(
             topic=match["topic"],
             window_date=match["date"],
             partition=int(match["partition"]),
@@ -105,3 +111,6 @@ class DataFile:
             plan_id=match["plan"],
             k=int(match["k"] or 0),
         )
+        if file.path != path:
+            raise ValueError(f"not a data file of the lake: {path}")
+        return file

@@ -8,7 +8,7 @@ writing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 from tidegate.core.intervals import NOTHING, Intervals
@@ -58,9 +58,6 @@ class Reference(NamedTuple):
     path: str
     sha256: str
 
-    def to_json(self) -> dict[str, str]:
-        return self._asdict()
-
 
 @dataclass(frozen=True)
 class Commit:
@@ -105,7 +102,7 @@ class Commit:
                 }
                 for topic, partitions in self.accounts.items()
             },
-            "manifest": self.manifest.to_json(),
+            "manifest": self.manifest._asdict(),
             "replaces": [],
             "receipts": [],
         }
@@ -314,7 +311,9 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
     match entry:
         case Origin():
             known = fold.origins.get(entry.topic_id, {})
-            return Lost() if known.keys() & entry.partitions.keys() else Accepted()
+            recreated = fold.topic_ids.get(entry.topic, entry.topic_id) != entry.topic_id
+            lost = recreated or known.keys() & entry.partitions.keys()
+            return Lost() if lost else Accepted()
         case Commit():
             return _judge_commit(fold, entry)
         case Gap():
@@ -326,20 +325,7 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
             )
             if unseen.spans == ((entry.start, entry.end),):
                 return Accepted()
-            return CutTo(
-                tuple(
-                    Gap(
-                        entry.topic,
-                        entry.topic_id,
-                        entry.partition,
-                        start,
-                        end,
-                        entry.reason,
-                        entry.by,
-                    )
-                    for start, end in unseen
-                )
-            )
+            return CutTo(tuple(replace(entry, start=start, end=end) for start, end in unseen))
         case Abandon():
             n = fold.committed.get((entry.plan_id, entry.chunk))
             if n is not None and fold.live[n].attempt == entry.attempt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.offsets import OffsetRange, Window
@@ -56,7 +56,7 @@ def decide_live(
     """Take `[cursor, min(end, next covered start))`; expired offsets go by policy.
 
     Expired means: the broker's log starts after the cursor. `fail` leaves the partition out;
-    `skip` records the gap and goes on at the log start.
+    `skip` records the gap, which the ledger cuts to what is unseen, and goes on at the log start.
     """
     cursor = progress.cursor
     if marks.high < cursor:
@@ -69,12 +69,9 @@ def decide_live(
             return Decision(
                 left_out=LeftOut(topic, partition, "expired", {"start": cursor, "end": marks.start})
             )
-        next_covered = progress.covered.next_start(cursor)
-        gap_end = marks.start if next_covered is None else min(marks.start, next_covered)
-        gap = OffsetRange(topic, partition, cursor, gap_end)
-        cursor = Progress(
-            progress.origin, progress.covered, progress.skipped.add(gap.start, gap.end)
-        ).cursor
+        gap = OffsetRange(topic, partition, cursor, marks.start)
+        skipped = progress.skipped.add(gap.start, gap.end)
+        cursor = replace(progress, skipped=skipped).cursor
     next_covered = progress.covered.next_start(cursor)
     end = marks.end if next_covered is None else min(marks.end, next_covered)
     if cursor >= end:

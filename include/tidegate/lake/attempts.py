@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +14,15 @@ from tidegate.core.ledger import Account, Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged
+from tidegate.lake import documents
 from tidegate.lake.footers import read_footers, read_offsets
 from tidegate.lake.store import Store
 
 FORMAT = 1
 SEAL = "_seal.json"
 DONE = "_done.json"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -101,23 +104,30 @@ class Seal:
 
 
 def sealed(store: Store, plan: Plan, fold: Fold) -> dict[int, Seal]:
-    """Return one seal per sealed chunk of a plan; one is as good as another, but not abandoned."""
+    """Return one seal per sealed chunk of a plan; one is as good as another.
+
+    Not the seals of abandoned attempts, nor those whose files are gone: such a chunk is open.
+    """
     found: dict[int, Seal] = {}
-    for listed in store.objects(f"{layout.STAGING}{plan.id}/"):
-        if posixpath.basename(listed.path) == SEAL:
-            data = store.get(listed.path)
-            if data is not None:
-                seal = Seal.from_json(json.loads(data))
-                attempt = seal.attempt
-                if (attempt.plan_id, attempt.chunk, attempt.name) not in fold.abandoned:
-                    found.setdefault(attempt.chunk, seal)
+    sizes = dict(store.objects(f"{layout.STAGING}{plan.id}/"))
+    for path in sizes:
+        if posixpath.basename(path) != SEAL or not (
+            seal := documents.read(store, path, Seal.from_json)
+        ):
+            continue
+        attempt = seal.attempt
+        if (attempt.plan_id, attempt.chunk, attempt.name) in fold.abandoned:
+            continue
+        if any(sizes.get(f.path) != f.size for f in seal.files):
+            logger.warning("%s does not count: its files are gone", store.uri(path))
+            continue
+        found.setdefault(attempt.chunk, seal)
     return found
 
 
 def staged(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
     """Return the job's own record of a finished attempt; None while it is not finished."""
-    data = store.get(attempt.directory + DONE)
-    return None if data is None else json.loads(data)
+    return documents.read(store, attempt.directory + DONE, dict)
 
 
 Prober = Callable[[Sequence[OffsetRange]], Mapping[OffsetRange, str]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import IO
 
 import pyarrow
@@ -29,14 +30,11 @@ def read_footer(store: Store, topic: str, listed: Listed) -> StagedFile:
 
     The pages carry checksums of their own, so the footer's digest is enough to know the file by.
     """
-    try:
-        with store.open(listed.path) as file:
-            digest = _footer_digest(file, listed.size)
-            metadata = pq.read_metadata(file)
+    with _opened(store, listed.path) as file:
+        digest = _footer_digest(file, listed.size)
+        metadata = pq.read_metadata(file)
         partition, other = _bounds(metadata, "partition")
         first, last = _bounds(metadata, "offset")
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise AttemptWrong(f"{store.uri(listed.path)}: not a whole Parquet file: {error}") from None
     if partition != other:
         raise AttemptWrong(f"{store.uri(listed.path)}: holds partitions {partition} to {other}")
     return StagedFile(
@@ -55,10 +53,19 @@ def read_offsets(store: Store, files: Iterable[StagedFile]) -> list[int]:
     """Return the `offset` column of one partition's files, sorted."""
     offsets: list[int] = []
     for f in files:
-        with store.open(f.path) as file:
+        with _opened(store, f.path) as file:
             column = pq.ParquetFile(file).read(columns=["offset"]).column("offset")
         offsets += column.take(pc.sort_indices(column)).to_pylist()
     return sorted(offsets)
+
+
+@contextmanager
+def _opened(store: Store, path: str) -> Iterator[IO[bytes]]:
+    with store.open(path) as file:
+        try:
+            yield file
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise AttemptWrong(f"{store.uri(path)}: not a whole Parquet file: {error}") from None
 
 
 def _bounds(metadata: pq.FileMetaData, column: str) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import posixpath
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 from tidegate.core import canonical, layout
 from tidegate.core.ledger import FORMAT, KINDS, Accepted, Entry, Fold, Verdict, judge
 from tidegate.errors import LedgerCorrupt
+from tidegate.lake.documents import UNREADABLE
 from tidegate.lake.store import Store
 
 logger = logging.getLogger(__name__)
@@ -33,12 +35,18 @@ class Ledger:
         self._pipeline = pipeline
         self._writer = secrets.token_hex(8)
         self.fold = Fold()
-        self.refresh()
+        highest = self._highest()
+        if self.refresh().n < highest:
+            # Going on would commit again what the missing entries have committed.
+            raise self._corrupt(f"it is missing, and entry {highest} was there")
 
     def refresh(self) -> Fold:
         """Fold the entries that were added since; LedgerCorrupt names the one that is wrong."""
         while (data := self._store.get(layout.entry(self.fold.n + 1))) is not None:
-            self.fold.apply(self._parsed(data), canonical.digest(data))
+            try:
+                self.fold.apply(self._parsed(data), canonical.digest(data))
+            except UNREADABLE as error:
+                raise self._corrupt(repr(error)) from None
         return self.fold
 
     def append(self, entry: Entry, *, run: str) -> Appended | Verdict:
@@ -72,19 +80,26 @@ class Ledger:
 
     def _parsed(self, data: bytes) -> Entry:
         n = self.fold.n + 1
-        where = f"{self._store.uri(layout.entry(n))}"
-        try:
-            form: Mapping[str, Any] = json.loads(data)
-            if form["format"] != FORMAT:
-                raise ValueError(f"format {form['format']!r}; this is format {FORMAT}")
-            if (form["n"], form["pipeline"]) != (n, self._pipeline):
-                raise ValueError(f"it says number {form['n']} of pipeline {form['pipeline']!r}")
-            if form["previous"] != self.fold.digest:
-                raise ValueError(f"it does not follow from entry {n - 1}: one of them was changed")
-            return KINDS[form["kind"]].from_json(form)
-        except (ValueError, KeyError, TypeError) as error:
-            raise LedgerCorrupt(
-                f"ledger of {self._pipeline!r}, entry {n} ({where}): {error!r}. Nothing was done; "
-                "restore this object from a copy, nothing may be renumbered",
-                entry=n,
-            ) from None
+        form: Mapping[str, Any] = json.loads(data)
+        if form["format"] != FORMAT:
+            raise ValueError(f"format {form['format']!r}; this is format {FORMAT}")
+        if (form["n"], form["pipeline"]) != (n, self._pipeline):
+            raise ValueError(f"it says number {form['n']} of pipeline {form['pipeline']!r}")
+        if form["previous"] != self.fold.digest:
+            raise ValueError(f"it does not follow from entry {n - 1}: one of them was changed")
+        return KINDS[form["kind"]].from_json(form)
+
+    def _highest(self) -> int:
+        """Return the highest number that any entry, or any sign of one, bears."""
+        listed = [*self._store.objects(layout.LOG), *self._store.objects(layout.PLACED)]
+        names = (posixpath.basename(each.path)[:20] for each in listed)
+        return max((int(name) for name in names if name.isdecimal()), default=0)
+
+    def _corrupt(self, cause: str) -> LedgerCorrupt:
+        n = self.fold.n + 1
+        return LedgerCorrupt(
+            f"ledger of {self._pipeline!r}, entry {n} ({self._store.uri(layout.entry(n))}): "
+            f"{cause}. Nothing was done; restore this object from a copy, nothing may be "
+            "renumbered",
+            entry=n,
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from tidegate.core import canonical, layout
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
+from tidegate.lake import documents
 from tidegate.lake.store import Store
 
 
@@ -24,29 +24,31 @@ class Frozen:
 def load(store: Store, plan_id: str) -> Plan:
     """Return a frozen plan; LakeDamaged if it is missing or is not what its name says."""
     where = store.uri(layout.plan(plan_id))
-    data = store.get(layout.plan(plan_id))
-    if data is None:
+    plan = documents.read(store, layout.plan(plan_id), Plan.from_json)
+    if plan is None:
         raise LakeDamaged(f"plan {plan_id} is missing ({where})")
-    plan = Plan.from_json(json.loads(data))
-    if plan.id != plan_id or plan.encoded != data:
+    if plan.id != plan_id:
         raise LakeDamaged(f"plan {plan_id} was changed ({where}); restore it from a copy")
     return plan
 
 
 def note(store: Store, plan_id: str) -> Mapping[str, Any] | None:
     """Return what was seen when the plan was first frozen."""
-    data = store.get(layout.note(plan_id))
-    return None if data is None else json.loads(data)
+    return documents.read(store, layout.note(plan_id), dict)
 
 
 def latest(store: Store, run_key: str) -> Frozen | None:
     """Return the run's plan of the highest generation, if it has any."""
     found = None
     number = 1
-    while (data := store.get(layout.generation(run_key, number))) is not None:
-        found = Frozen(load(store, json.loads(data)["plan_id"]), number)
+    while plan_id := documents.read(store, layout.generation(run_key, number), _plan_id):
+        found = Frozen(load(store, plan_id), number)
         number += 1
     return found
+
+
+def _plan_id(form: Mapping[str, Any]) -> str:
+    return str(form["plan_id"])
 
 
 def freeze(
@@ -57,7 +59,8 @@ def freeze(
     `note` (what was seen: watermarks, time, run) is kept beside the plan, and is not part of it.
     """
     store.create(layout.note(plan.id), canonical.encode(note))
-    store.create(layout.plan(plan.id), plan.encoded)
+    if not store.create(layout.plan(plan.id), plan.encoded):
+        load(store, plan.id)  # says what is wrong with the one that is there
     pointer = canonical.encode({"format": 1, "plan_id": plan.id})
     if store.create(layout.generation(run_key, generation), pointer):
         return Frozen(plan, generation)

@@ -83,7 +83,8 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
     attempt = seal.attempt
     manifest = manifest_of(plan, seal)
     path = layout.manifest(plan.id, attempt.chunk, attempt.name)
-    store.create(path, manifest)
+    if not store.create(path, manifest):
+        raise LakeDamaged(f"{store.uri(path)} does not list the files of its seal; restore it")
     faults.point("publish.before")
     outcome = ledger.append(
         Commit(
@@ -139,7 +140,7 @@ def finalise(store: Store, n: int, commit: Commit) -> None:
 
 def unplaced(store: Store, fold: Fold) -> list[int]:
     """Return the live commits whose files are not all known to be in place."""
-    placed = {listed.path for listed in store.objects("_tidegate/placed/")}
+    placed = {listed.path for listed in store.objects(layout.PLACED)}
     return [n for n in fold.live if layout.placed(n) not in placed]
 
 

@@ -23,7 +23,7 @@ from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
-from tidegate.errors import ConfigurationError, LakeReadOnly, LakeUnavailable
+from tidegate.errors import ConfigurationError, LakeDamaged, LakeReadOnly, LakeUnavailable
 
 
 class Listed(NamedTuple):
@@ -59,7 +59,10 @@ class Store(Protocol):
         ...
 
     def place(self, source: str, target: str) -> None:
-        """Give an object a second name, durably; where the name exists already, do nothing."""
+        """Give an object a second name, durably; where the name exists already, do nothing.
+
+        LakeDamaged where neither is there.
+        """
         ...
 
     def settle(self, paths: list[str]) -> None:
@@ -87,7 +90,7 @@ class LocalStore:
         self.url = _file_uri(self.root)
 
     def create(self, path: str, data: bytes) -> bool:
-        target = self.root / path
+        target = self._at(path)
         with _as_lake_errors(self.url):
             self._make_directory(target.parent)
             temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}"
@@ -109,17 +112,18 @@ class LocalStore:
     def get(self, path: str) -> bytes | None:
         with _as_lake_errors(self.url):
             try:
-                return (self.root / path).read_bytes()
+                return self._at(path).read_bytes()
             except FileNotFoundError:
                 return None
 
     def open(self, path: str) -> IO[bytes]:
-        return (self.root / path).open("rb")
+        with _as_lake_errors(self.url):
+            return self._at(path).open("rb")
 
     def objects(self, prefix: str) -> list[Listed]:
         with _as_lake_errors(self.url):
             found = []
-            for directory, _, names in os.walk(self.root / prefix, onerror=_raise_unless_absent):
+            for directory, _, names in os.walk(self._at(prefix), onerror=_raise_unless_absent):
                 for name in names:
                     file = Path(directory, name)
                     with contextlib.suppress(FileNotFoundError):
@@ -128,24 +132,26 @@ class LocalStore:
             return sorted(found)
 
     def size(self, path: str) -> int | None:
-        try:
-            return (self.root / path).stat().st_size
-        except FileNotFoundError:
-            return None
+        with _as_lake_errors(self.url):
+            try:
+                return self._at(path).stat().st_size
+            except FileNotFoundError:
+                return None
 
     def place(self, source: str, target: str) -> None:
-        final = self.root / target
+        final = self._at(target)
         with _as_lake_errors(self.url):
             self._make_directory(final.parent)
-            with contextlib.suppress(FileExistsError):
-                final.hardlink_to(self.root / source)
+            if not final.exists():
+                with _as_damage(self.uri(source)), contextlib.suppress(FileExistsError):
+                    final.hardlink_to(self._at(source))
             _fsync_directory(final.parent)
 
     def settle(self, paths: list[str]) -> None:
         with _as_lake_errors(self.url):
             directories: set[Path] = set()
             for path in paths:
-                with (self.root / path).open("rb") as file:
+                with self._at(path).open("rb") as file:
                     os.fsync(file.fileno())
                 directories.update((self.root / path).parents)
             for directory in directories:
@@ -154,13 +160,18 @@ class LocalStore:
 
     def delete(self, path: str) -> None:
         with _as_lake_errors(self.url):
-            (self.root / path).unlink(missing_ok=True)
+            self._at(path).unlink(missing_ok=True)
 
     def uri(self, path: str) -> str:
         return _file_uri(self.root / path)
 
     def native(self, path: str) -> str:
         return str(self.root / path)
+
+    def _at(self, path: str) -> Path:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"not a path in the lake: {path!r}")
+        return self.root / path
 
     def _make_directory(self, directory: Path) -> None:
         """Create a directory and make its name durable, as deep as needed."""
@@ -196,7 +207,8 @@ class ObjectStore:
                 return None
 
     def open(self, path: str) -> IO[bytes]:
-        return cast(IO[bytes], obstore.open_reader(self._store, path))
+        with _as_lake_errors(self.url):
+            return cast(IO[bytes], obstore.open_reader(self._store, path))
 
     def objects(self, prefix: str) -> list[Listed]:
         with _as_lake_errors(self.url):
@@ -215,7 +227,7 @@ class ObjectStore:
 
     def place(self, source: str, target: str) -> None:
         if self.size(target) is None:
-            with _as_lake_errors(self.url):
+            with _as_lake_errors(self.url), _as_damage(self.uri(source)):
                 obstore.copy(self._store, source, target)
 
     def settle(self, paths: list[str]) -> None:
@@ -237,6 +249,8 @@ def open_store(lake: str, pipeline: str) -> Store:
     scheme = urlsplit(lake).scheme
     if scheme in ("", "file"):
         directory = unquote(lake.removeprefix("file://")) if scheme else lake
+        if scheme and not directory.startswith("/"):
+            raise ConfigurationError(f"lake {lake!r}: a file URL is file:///and/a/path")
         return LocalStore(Path(directory) / pipeline)
     url = f"{lake.rstrip('/')}/{pipeline}"
     try:
@@ -276,6 +290,14 @@ def _fsync_directory(directory: Path) -> None:
 def _raise_unless_absent(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
+
+
+@contextmanager
+def _as_damage(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LakeDamaged(f"{uri} is missing, and a commit names it; restore it") from error
 
 
 @contextmanager

@@ -84,6 +84,8 @@ def environment(
             "scheduler_idle_sleep_time": "0.2",
             "task_instance_heartbeat_timeout": "60",
         },
+        # On a machine that is all busy starting up, 5 s, the default, fails the tasks taken back.
+        "workers": {"execution_api_timeout": "60"},
         "dag_processor": {
             "refresh_interval": "5",
             "min_file_process_interval": "10",
@@ -180,10 +182,21 @@ def start(name: str, home: Path, *, database: Postgres, env: Mapping[str, str]) 
 
 
 def stop(name: str, home: Path) -> bool:
-    """End one of `SERVICES` with its tasks and what those have started."""
-    # A scheduler that is asked nicely waits for its tasks, for as long as they like.
-    stopped = processes.stop(name, home=home, timeout=3.0)
-    return sweep(name, home) or stopped
+    """End one of `SERVICES` with its tasks and what those have started.
+
+    A scheduler that is asked nicely waits for its tasks as long as they like, and a task that is
+    asked nicely reports that it failed. Killed, it is still running for Airflow, and the next
+    scheduler lets it run again.
+    """
+    process = processes.find(name, home=home)
+    deadline = time.monotonic() + 3.0
+    if process is not None:
+        processes.send(process, signal.SIGTERM)
+    while processes.find(name, home=home) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    left = sweep(name, home)
+    processes.stop(name, home=home)
+    return left or process is not None
 
 
 def sweep(name: str, home: Path) -> bool:

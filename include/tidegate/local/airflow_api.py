@@ -34,7 +34,7 @@ class AirflowApi:
         self.url = url
         self._login = {"username": user, "password": password}
         # A proxy of the environment does not know this machine's loopback.
-        self._http = httpx.Client(base_url=url, trust_env=False, timeout=10.0)
+        self._http = httpx.Client(base_url=url, trust_env=False, timeout=30.0)
 
     def heartbeats(self) -> dict[str, datetime]:
         """Return the last heartbeat of each component that Airflow calls healthy."""

@@ -119,7 +119,8 @@ def status(home: Path) -> dict[str, Any]:
         **{name: process and process.pid for name, process in found.items()},
     }
     healthy = dict.fromkeys(pids, False)
-    healthy |= {name: pids[name] is not None for name in ("kafka", "postgres")}
+    healthy["kafka"] = broker is not None and not _is_free(_port_of(broker.bootstrap))
+    healthy["postgres"] = database is not None
     dags: list[str] = []
     if stack and pids["api-server"]:
         with suppress(TidegateError):
@@ -222,7 +223,6 @@ def _start_airflow(
 ) -> tuple[Stack, list[str], datetime]:
     """Start Postgres and the processes of Airflow that do not run; say which, and since when."""
     database = postgres.running(home)
-    fresh = database is None
     if database is None:
         for name in airflow.SERVICES:  # their connections are gone, and maybe their socket
             airflow.stop(name, home)
@@ -248,7 +248,7 @@ def _start_airflow(
     airflow.password(home)
     since = datetime.now(UTC)
     started = [name for name in airflow.SERVICES if name not in running]
-    if started and not fresh:
+    if started:
         say(f"starting {', '.join(started)}")
     for name in started:
         airflow.start(name, home, database=database, env=env)

@@ -71,9 +71,9 @@ def _expand(value: Any, environ: Mapping[str, str], missing: list[str]) -> Any:
             return [_expand(inner, environ, missing) for inner in value]
         case str():
             missing += [
-                name
-                for name, default in _VARIABLE.findall(value)
-                if not default and name not in environ
+                m["name"]
+                for m in _VARIABLE.finditer(value)
+                if m["default"] is None and m["name"] not in environ
             ]
-            return _VARIABLE.sub(lambda m: environ.get(m["name"], m["default"] or ""), value)
+            return _VARIABLE.sub(lambda m: environ.get(m["name"]) or m["default"] or "", value)
     return value

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-TopicName = Annotated[str, Field(pattern=r"^(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}$")]
+TopicName = Annotated[str, Field(pattern=r"^(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")]
 Offset = Annotated[int, Field(ge=0)]
 
 
@@ -55,7 +55,7 @@ class Spark(_Strict):
 class Ingest(_Strict):
     """Topics into the lake."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z](?!.*__)[a-z0-9_-]{0,63}$")]
+    name: Annotated[str, Field(pattern=r"^[a-z](?!.*__)[a-z0-9_-]{0,63}\Z")]
     kind: Literal["ingest"]
     kafka: str = "kafka_default"
     topics: Annotated[tuple[TopicName, ...], Field(min_length=1)]

@@ -23,6 +23,18 @@ from tidegate.spark.tasks import records_per_task
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
 DONE = "_done.json"
 
+# On a local disk, no checksum file beside every file: the seal has digests.
+_NO_CHECKSUMS = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # the cached one has checksums
+}
+
+_WRAPPERS = {
+    "org.apache.spark.SparkException",
+    "java.lang.reflect.InvocationTargetException",
+    "java.util.concurrent.ExecutionException",
+}
+
 log = logging.getLogger(__name__)
 
 
@@ -32,14 +44,15 @@ def main(job_file: str) -> int:
     A failure is told in one last line, `tidegate: <what>`, and without a secret.
     """
     job = Job.read(Path(job_file))
-    spark = None
+    spark, doing = None, "starting Spark"
     try:
         spark = session.start(job.app_name)
         for i, chunk in enumerate(job.chunks, start=1):
+            doing = f"plan {job.plan_id} chunk {chunk.number} ({_topics(chunk)})"
             stage(spark, job, chunk)
             faults.point("stage.half" if i < len(job.chunks) else "stage.done")
     except Exception as error:
-        log.error("tidegate: %s", options.redact(explain(error), job.options))
+        log.error("tidegate: %s: %s", doing, options.redact(explain(error), job.options))
         return 1
     finally:
         if spark is not None:
@@ -88,22 +101,37 @@ def write(spark: SparkSession, job: Job, chunk: Chunk, rows: DataFrame) -> Mappi
 
 
 def explain(error: BaseException) -> str:
-    """Return the one line of an exception that tells: the first of its deepest cause in Java."""
+    """Return one line: the exception, or those of Java that it stands for, without wrappers."""
     thrown: Any = None
     if isinstance(error, CapturedException):
         thrown = error._origin
     elif isinstance(error, Py4JJavaError):
         thrown = error.java_exception
-    if thrown is None:
-        return f"{type(error).__name__}: {error}".splitlines()[0]
-    while thrown.getCause() is not None:
-        thrown = thrown.getCause()
-    return str(thrown.toString()).strip().splitlines()[0]
+    told = [] if thrown else [_line(type(error).__name__, str(error))]
+    while thrown is not None:
+        line = _line(thrown.getClass().getSimpleName(), thrown.getMessage() or "")
+        cause = thrown.getCause()
+        if cause is None or thrown.getClass().getName() not in _WRAPPERS:
+            told.append(line)
+        thrown = cause
+    return "; because of ".join(told)[:2000]
+
+
+def _line(name: str, message: str) -> str:
+    # Lost data: after the advice to ignore it, the connector tells the reason.
+    told = message.rpartition("Reason:")[2].partition("Driver stacktrace:")[0]
+    return f"{name}: {' '.join(told.split())}"
+
+
+def _topics(chunk: Chunk) -> str:
+    topics = sorted({r.topic for r in chunk.window})
+    return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if topics[3:] else "")
 
 
 def _parquet(rows: DataFrame, directory: str, settings: Bytes) -> None:
     (
         rows.write.partitionBy("topic")
+        .options(**_NO_CHECKSUMS)
         .option("compression", settings.compression)
         .option(f"parquet.compression.codec.{settings.compression}.level", str(settings.level))
         .option("maxRecordsPerFile", str(settings.max_records_per_file))
@@ -162,4 +190,9 @@ def _path(spark: SparkSession, *parts: str) -> Any:
 
 
 def _hadoop(spark: SparkSession) -> Any:
-    return spark.sparkContext._jsc.hadoopConfiguration()
+    configuration = spark.sparkContext._jvm.org.apache.hadoop.conf.Configuration(
+        spark.sparkContext._jsc.hadoopConfiguration()
+    )
+    for key, value in _NO_CHECKSUMS.items():
+        configuration.set(key, value)
+    return configuration

@@ -1,0 +1,119 @@
+"""Where every pipeline stands, as a page and as JSON, for whoever may read its DAG in Airflow."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tidegate.errors import TidegateError, Transient
+from tidegate.orchestration import connections
+from tidegate.pipelines import files
+from tidegate.runs.status import status
+
+FORMAT = 1
+PATIENCE = 30.0  # seconds for all pipelines together: a dead broker is called dead after 26
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; base-uri 'none'"
+    ),
+}
+
+logger = logging.getLogger(__name__)
+# One for all requests: pages that are reloaded while a broker hangs do not pile up threads.
+_pool = ThreadPoolExecutor(16, thread_name_prefix="tidegate-status")
+_templates = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.filters["number"] = lambda n: "—" if n is None else f"{n:,}"
+
+# Airflow's routes are public unless they say otherwise; nothing is served here but these two.
+app = FastAPI(
+    title="Tidegate",
+    dependencies=[Depends(get_user)],
+    openapi_url=None,
+    docs_url=None,
+    redoc_url=None,
+)
+
+
+class NoAnswer(Transient):
+    """A pipeline's status did not come in time."""
+
+
+def readable(request: Request, user: Annotated[BaseUser, Depends(get_user)]) -> list[str]:
+    """Return the pipelines whose DAG this user may read."""
+    return [name for name in files.names() if _may_read(name, request, user)]
+
+
+Readable = Annotated[list[str], Depends(readable)]
+
+
+@app.get("/")
+def page(pipelines: Readable) -> Response:
+    """Return the page; it needs nothing from elsewhere, and reloads itself."""
+    html = _templates.get_template("status.html").render(
+        pipelines=statuses(pipelines), now=datetime.now(UTC)
+    )
+    return Response(html, media_type="text/html", headers=_HEADERS)
+
+
+@app.get("/status.json")
+def document(pipelines: Readable) -> Response:
+    """Return the documents of `tidegate status --json`, an error in the place of a bad one's."""
+    text = json.dumps({"format": FORMAT, "pipelines": statuses(pipelines)}, default=str)
+    return Response(text, media_type="application/json", headers=_HEADERS)
+
+
+def statuses(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Ask for all at once; what is not there in time is an error of that pipeline alone."""
+    asked = {name: _pool.submit(_status, name) for name in names}
+    wait(asked.values(), timeout=PATIENCE)
+    return [_settled(name, answer) for name, answer in asked.items()]
+
+
+def _status(name: str) -> dict[str, Any]:
+    spec = files.load_named(name)
+    return status(spec, connections.kafka(spec.kafka))
+
+
+def _settled(name: str, answer: Future[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        if not answer.done():
+            answer.cancel()
+            raise NoAnswer(
+                f"no answer within {PATIENCE:.0f} s from lake and broker; "
+                f"`tidegate status {name}` waits longer",
+                seconds=int(PATIENCE),
+            )
+        return answer.result()
+    except TidegateError as error:
+        return {"pipeline": name, "error": error.to_json()}
+    except Exception as error:
+        # Its text may hold anything, a password in an address for one: that is for the log.
+        logger.exception("%s: its status cannot be told", name)
+        message = f"{type(error).__name__}: see the log of Airflow's API server"
+        internal = {"name": "Internal", "kind": "terminal", "message": message, "numbers": {}}
+        return {"pipeline": name, "error": internal}
+
+
+def _may_read(name: str, request: Request, user: BaseUser) -> bool:
+    try:
+        requires_access_dag("GET", param_dag_id=f"tidegate__{name}")(request, user)
+    except HTTPException:
+        return False
+    return True

@@ -1,0 +1,261 @@
+"""The page in Airflow's UI: behind Airflow's own login, with the numbers of a ledger on disk."""
+
+import json
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from airflow import plugins_manager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from tidegate import ui
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.core.ledger import Account, Commit, Gap, Origin, Reference
+from tidegate.core.planning import Watermarks
+from tidegate.errors import BrokerUnreachable
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import open_store
+
+with warnings.catch_warnings():
+    # Airflow imports Starlette's test client, which would rather have a fork of httpx.
+    warnings.simplefilter("ignore")
+    from airflow.api_fastapi.app import init_auth_manager
+    from fastapi.testclient import TestClient
+
+    from tidegate.ui.app import app as page
+
+TOPIC, TOPIC_ID, CLUSTER = "flights", "7f0c7a52-0b5e-4c26-9d7e-0a8f3f1f7f11", "cluster-1"
+PIPELINE = """
+name: {name}
+kind: ingest
+topics: [flights]
+lake: {lake}
+"""
+DOWN = "Kafka at nowhere: no broker answered"
+
+
+@pytest.fixture(autouse=True)
+def _kafka_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"bootstrap.servers": "127.0.0.1:1"}
+    form = {"conn_type": "kafka", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(form))
+
+
+@pytest.fixture
+def flights(pipelines: Path, tmp_path: Path) -> str:
+    """A pipeline of two partitions: 1,500 offsets committed of the first, 20 given up."""
+    lake = str(tmp_path / "lake")
+    (pipelines / "flights.yaml").write_text(PIPELINE.format(name="flights", lake=lake))
+    ledger = Ledger(open_store(lake, "flights"), "flights")
+    commit = Commit(
+        lane="live",
+        plan_id="0" * 16,
+        plan_sha256="0" * 64,
+        chunk=0,
+        attempt="a1",
+        cluster_id=CLUSTER,
+        topic_ids={TOPIC: TOPIC_ID},
+        accounts={TOPIC: {0: Account(1_000, 2_500, 1_499, 1)}},
+        manifest=Reference("m", "0" * 64),
+    )
+    for entry in (
+        Origin(TOPIC, TOPIC_ID, {0: 1_000, 1: 0}),
+        commit,
+        Gap(TOPIC, TOPIC_ID, 1, 0, 20, "expired", "<b>ann</b>"),
+    ):
+        assert isinstance(ledger.append(entry, run="r"), Appended)
+    return lake
+
+
+@pytest.fixture
+def survey() -> Iterator[mock.Mock]:
+    """The broker's answer: 1,234,567 records wait in the first partition."""
+    with mock.patch("tidegate.runs.status.survey", autospec=True) as asked:
+        asked.return_value = Survey(
+            CLUSTER,
+            {TOPIC: TopicIdentity(TOPIC_ID, {0: 0, 1: 0})},
+            {TOPIC: {0: Watermarks(1_000, 1_237_067, 1_237_067), 1: Watermarks(20, 20, 20)}},
+        )
+        yield asked
+
+
+Login = Callable[[str | None], TestClient]
+
+
+@pytest.fixture
+def login(airflow_database: None) -> Login:
+    """A browser with the cookie of Airflow's login; it has no rights without a role."""
+    manager = init_auth_manager()
+    airflow = FastAPI()
+    airflow.mount("/tidegate", ui.app)
+
+    def browser(role: str | None) -> TestClient:
+        token = manager.generate_jwt(SimpleAuthManagerUser(username="ann", role=role))
+        return TestClient(airflow, cookies={"_token": token})
+
+    return browser
+
+
+@pytest.fixture
+def ann(login: Login) -> TestClient:
+    return login("VIEWER")
+
+
+def cells(html: str) -> list[list[str]]:
+    """Return the texts of each table row that has cells."""
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.S) for row in html.split("<tr>")]
+    return [[" ".join(cell.split()) for cell in row] for row in rows if row]
+
+
+def statuses(browser: TestClient) -> list[dict[str, Any]]:
+    answer = browser.get("/tidegate/status.json")
+    assert answer.status_code == 200
+    form = answer.json()
+    assert form.keys() == {"format", "pipelines"}
+    assert form["format"] == 1
+    found: list[dict[str, Any]] = form["pipelines"]
+    return found
+
+
+def test_every_route_wants_airflows_login(login: Login, flights: str, survey: mock.Mock) -> None:
+    """Airflow's plugin routes are public unless they say otherwise; these are the only two."""
+    paths = {route.path for route in page.routes if isinstance(route, APIRoute)}
+    assert paths == {"/", "/status.json"}
+    assert len(page.routes) == len(paths)  # no docs, no schema
+    for path in paths:
+        browser = login("VIEWER")
+        browser.cookies.clear()
+        assert browser.get(f"/tidegate{path}").status_code == 401
+        browser.cookies.set("_token", "forged")
+        assert browser.get(f"/tidegate{path}").status_code == 403
+    assert not survey.called
+
+
+def test_who_may_not_read_the_dag_does_not_see_the_pipeline(
+    login: Login, flights: str, survey: mock.Mock
+) -> None:
+    """Nor with the id of another DAG as a parameter, which Airflow would take for the question."""
+    nobody = login(None)
+    assert statuses(nobody) == []
+    assert "flights" not in nobody.get("/tidegate/?dag_id=another").text
+    assert not survey.called
+
+
+def test_the_numbers_are_those_of_ledger_and_broker(
+    ann: TestClient, flights: str, survey: mock.Mock
+) -> None:
+    answer = ann.get("/tidegate/")
+    assert answer.status_code == 200
+    assert cells(answer.text) == [
+        ["0", "1,000", "2,500", "1,000", "1,237,067", "1,234,567"],
+        ["1", "0", "20", "20", "20", "0"],
+        ["total of 2 partitions", "1,234,567"],
+        [TOPIC, "1", "0", "20", "expired", "&lt;b&gt;ann&lt;/b&gt;"],
+    ]
+    assert "lag 1,234,567" in answer.text
+    assert "1 commit, the last is #2" in " ".join(answer.text.split())
+    (form,) = statuses(ann)
+    assert (form["pipeline"], form["commits"], form["last_commit"]) == ("flights", 1, 2)
+    assert form["topics"][TOPIC]["partitions"]["0"]["lag"] == 1_234_567
+
+
+def test_nothing_comes_from_elsewhere(ann: TestClient, flights: str, survey: mock.Mock) -> None:
+    answer = ann.get("/tidegate/")
+    assert not re.search(r"<script|<link|src=|https?:|@import", answer.text)
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_a_silent_broker_leaves_the_ledgers_part(
+    ann: TestClient, flights: str, survey: mock.Mock
+) -> None:
+    survey.side_effect = BrokerUnreachable(DOWN)
+    html = ann.get("/tidegate/").text
+    assert f"<pre>{DOWN}</pre>" in html
+    assert cells(html)[:3] == [
+        ["0", "1,000", "2,500", "—", "—", "—"],
+        ["1", "0", "20", "—", "—", "—"],
+        ["total of 2 partitions", "—"],
+    ]
+    assert statuses(ann)[0]["broker"] == DOWN
+
+
+def test_a_bad_file_shows_its_complaints_and_takes_nobody_with_it(
+    ann: TestClient, flights: str, survey: mock.Mock, pipelines: Path
+) -> None:
+    """Names and complaints are text, whatever they look like."""
+    (pipelines / "bad<i>.yaml").write_text("kind: '<script>alert(1)</script>'\ntopics: []\n")
+    html = ann.get("/tidegate/").text
+    assert "<script>" not in html
+    assert "<i>" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "lake: missing" in html
+    assert "1,234,567" in html
+    bad, good = statuses(ann)
+    assert bad["pipeline"] == "bad<i>"
+    assert bad["error"]["name"] == "ConfigurationError"
+    assert bad["error"]["numbers"]["complaints"]
+    assert "error" not in good
+
+
+def test_a_connection_that_does_not_exist_is_named(ann: TestClient, pipelines: Path) -> None:
+    text = PIPELINE.format(name="lost", lake="/nowhere") + "kafka: kafka_lost\n"
+    (pipelines / "lost.yaml").write_text(text)
+    (form,) = statuses(ann)
+    assert "'kafka_lost'" in form["error"]["message"]
+    assert "kafka_lost" in ann.get("/tidegate/").text
+
+
+def test_one_that_hangs_is_left_behind(
+    ann: TestClient,
+    flights: str,
+    survey: mock.Mock,
+    pipelines: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others are shown; all are asked at the same time."""
+    monkeypatch.setattr("tidegate.ui.app.PATIENCE", 1.0)
+    healthy, release = survey.return_value, threading.Event()
+
+    def answer(kafka: Any, *_: Any) -> Survey:
+        if kafka.connection == "kafka_slow":
+            release.wait(30)
+        return healthy
+
+    survey.side_effect = answer
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_SLOW", '{"extra": {"bootstrap.servers": "b:1"}}')
+    text = PIPELINE.format(name="a_slow", lake=flights) + "kafka: kafka_slow\n"
+    (pipelines / "a_slow.yaml").write_text(text)
+    slow, good = statuses(ann)
+    release.set()
+    assert (slow["error"]["name"], slow["error"]["kind"]) == ("NoAnswer", "transient")
+    assert good["commits"] == 1
+
+
+def test_what_nobody_foresaw_is_told_without_its_words(
+    ann: TestClient, flights: str, survey: mock.Mock
+) -> None:
+    survey.side_effect = RuntimeError("postgres://user:secret@host")
+    answer = ann.get("/tidegate/status.json")
+    assert answer.json()["pipelines"][0]["error"]["name"] == "Internal"
+    assert "secret" not in answer.text
+
+
+def test_airflow_takes_the_plugin() -> None:
+    """A plugin that cannot be imported is silent: Airflow only notes it."""
+    assert plugins_manager.get_import_errors() == {}
+    (mounted,) = [
+        each for each in plugins_manager.get_fastapi_plugins()[0] if each["name"] == "Tidegate"
+    ]
+    assert (mounted["url_prefix"], mounted["app"]) == ("/tidegate", ui.app)
+    views, _ = plugins_manager._get_ui_plugins()
+    (view,) = [each for each in views if each["name"] == "Tidegate"]
+    assert view["href"] == "tidegate/"
+    assert "category" not in view

@@ -1,0 +1,112 @@
+"""The whole application through spark-submit, as the CLI and Airflow start it."""
+
+import contextlib
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from records import numbers
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import StageFailed
+from tidegate.local.kafka import Broker
+from tidegate.runs.submission import submission, submit
+from tidegate.spark.job import Bytes, Chunk, Job
+
+CANARY = "hunter2-never-to-be-seen"
+JAAS = (
+    "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    f' username="alice" password="{CANARY}";'
+)
+
+
+def test_chunks_are_staged_in_order_and_no_secret_is_seen(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Not in the command lines of any process, the output at INFO, the event log, or the files."""
+    numbers(broker.bootstrap, topic, 100, partitions=1)
+    directories = [tmp_path / "lake" / str(number) for number in range(3)]
+    chunks = [
+        Chunk(number, (OffsetRange(topic, 0, 30 * number, 30 * number + 30),), str(directory))
+        for number, directory in enumerate(directories)
+    ]
+    events = tmp_path / "events"
+    events.mkdir()
+    conf = {
+        "spark.log.level": "INFO",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": events.as_uri(),
+    }
+    with _CommandLines() as seen:
+        output = _run(tmp_path, broker, chunks, conf)
+    done = [json.loads((directory / "_done.json").read_text()) for directory in directories]
+    assert [(d["chunk"], d["rows"]) for d in done] == [(0, 30), (1, 30), (2, 30)]
+    assert [line for line in output if f"plan f00d chunk {2}: 30 rows" in line]
+    assert str(tmp_path / "job.json") in seen.text, "the driver's command line was looked at"
+    assert CANARY not in seen.text
+    assert "Submitted application: tests" in "\n".join(output), "INFO was on"
+    assert CANARY not in "\n".join(output)
+    logged = b"".join(file.read_bytes() for file in events.rglob("*") if file.is_file())
+    assert topic.encode() in logged
+    assert CANARY.encode() not in logged
+
+
+def test_a_failure_is_one_clear_line(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The chunk before it stays done; the ones after it are not begun."""
+    numbers(broker.bootstrap, topic, 10, partitions=1)
+    chunks = [
+        Chunk(0, (OffsetRange(topic, 0, 0, 10),), str(tmp_path / "0")),
+        Chunk(1, (OffsetRange(f"{topic}-none", 0, 0, 10),), str(tmp_path / "1")),
+        Chunk(2, (OffsetRange(topic, 0, 0, 10),), str(tmp_path / "2")),
+    ]
+    with pytest.raises(StageFailed) as failed:
+        _run(tmp_path, broker, chunks, {})
+    assert f"plan f00d chunk 1 ({topic}-none): UnknownTopic" in str(failed.value)
+    assert len(str(failed.value).splitlines()) == 1
+    assert failed.value.numbers == {"exit_code": 1}
+    assert (tmp_path / "0" / "_done.json").exists()
+    assert not (tmp_path / "1" / "_done.json").exists()
+    assert not (tmp_path / "2").exists()
+
+
+def _run(tmp_path: Path, broker: Broker, chunks: list[Chunk], conf: dict[str, str]) -> list[str]:
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": JAAS,  # not used over PLAINTEXT, but carried everywhere
+        "kafka.request.timeout.ms": "4000",
+        "kafka.default.api.timeout.ms": "5000",
+    }
+    path = tmp_path / "job.json"
+    Job("f00d", "tests", options, tuple(chunks), Bytes("zstd", 1, 1_000_000)).write(path)
+    output: list[str] = []
+    submit(submission(path, conf, 90, name="tests"), master="local[2]", log=output.append)
+    return output
+
+
+class _CommandLines:
+    """Collect what a `ps` of any user would show while the block runs."""
+
+    def __enter__(self) -> "_CommandLines":
+        self._lines: set[str] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._collect)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._lines)
+
+    def _collect(self) -> None:
+        while not self._over.wait(0.05):
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):  # gone
+                    self._lines.add(file.read_text(errors="replace"))

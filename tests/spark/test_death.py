@@ -1,0 +1,121 @@
+"""Nothing outlives a kill -9: not the driver its JVM, not both the process that started them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from records import numbers
+from tidegate.core.offsets import OffsetRange
+from tidegate.local.kafka import Broker
+from tidegate.spark.job import Bytes, Chunk, Job
+
+RECORDS = 200_000
+_PARENT = """
+import sys
+from pathlib import Path
+from tidegate.runs.submission import submission, submit
+
+submit(
+    submission(Path(sys.argv[1]), {}, 1, name="death"),
+    master="local[1]",
+    log=lambda line: print(line, flush=True),
+)
+"""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A process that waits for its spark-submit, with rows on the disk and more to come."""
+
+    parent: subprocess.Popen[bytes]
+    jvm: int
+    driver: int
+    staging: Path
+
+
+@pytest.fixture
+def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
+    """Start a parent, and return once some rows are staged, but not all.
+
+    Many small tasks: the rows of those that ended are in files that can be counted. A record a
+    poll keeps them slow.
+    """
+    numbers(broker.bootstrap, topic, RECORDS, partitions=1)
+    staging = tmp_path / "attempt"
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "kafka.max.poll.records": "1",
+    }
+    chunk = Chunk(0, (OffsetRange(topic, 0, 0, RECORDS),), str(staging))
+    job = tmp_path / "job.json"
+    Job("f00d", "death", options, (chunk,), Bytes("zstd", 1, 1_000_000), 1_000).write(job)
+    with (tmp_path / "log").open("wb") as log:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", _PARENT, str(job)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        _wait_for(lambda: len(list(staging.glob("topic=*/*.parquet"))) >= 2, 120)
+        (jvm,) = _children(parent.pid)
+        (driver,) = _children(jvm)
+        assert [_name(jvm), _name(driver)[:6]] == ["java", "python"]
+        yield Family(parent, jvm, driver, staging)
+    finally:
+        parent.kill()
+        parent.wait()
+        print((tmp_path / "log").read_text())
+
+
+def test_the_driver_dies_with_its_jvm(family: Family) -> None:
+    os.kill(family.jvm, signal.SIGKILL)
+    _wait_for(lambda: not (_lives(family.jvm) or _lives(family.driver)), 5)
+    assert family.parent.wait(10) == 1, "the parent sees a failure, and nothing else happens to it"
+    _assert_half_staged(family.staging)
+
+
+def test_jvm_and_driver_die_with_the_process_that_started_them(family: Family) -> None:
+    family.parent.kill()
+    family.parent.wait()
+    _wait_for(lambda: not (_lives(family.jvm) or _lives(family.driver)), 5)
+    _assert_half_staged(family.staging)
+
+
+def _assert_half_staged(staging: Path) -> None:
+    """Some rows, not all, and no word that the attempt is done: it will never count."""
+    staged = sum(pq.ParquetFile(f).metadata.num_rows for f in staging.glob("topic=*/*.parquet"))
+    assert 0 < staged < RECORDS
+    assert not (staging / "_done.json").exists()
+
+
+def _wait_for(condition, seconds: float) -> None:  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task")
+    return [int(c) for thread in path.iterdir() for c in (thread / "children").read_text().split()]
+
+
+def _name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def _lives(pid: int) -> bool:
+    """Say whether a process runs; a dead one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,165 @@
+"""Pipeline files: what is wrong is all said at once; what is right becomes a frozen spec."""
+
+from datetime import UTC, datetime
+from textwrap import dedent
+
+import pytest
+from tidegate.errors import ConfigurationError
+from tidegate.pipelines import files
+from tidegate.pipelines.spec import StartAt, parse
+
+LEAST = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": "/lake"}
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text, name="flights", **environ):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(dedent(text))
+        return files.load(path, environ)
+
+    return load
+
+
+def test_the_least_that_is_needed():
+    """Everything else has the default of the contract."""
+    spec = parse(LEAST)
+    assert (spec.kafka, spec.schedule, spec.start, spec.max_records) == (
+        "kafka_default", None, "earliest", 5_000_000,
+    )  # fmt: skip
+    assert (spec.isolation, spec.on_expired, spec.retries) == ("read_committed", "fail", 3)
+    assert (spec.spark.connection, spec.spark.conf) == ("spark_default", {})
+
+
+def test_a_whole_file(load):
+    """All keys, as YAML reads them."""
+    spec = load(
+        """
+        name: flights
+        kind: ingest
+        kafka: prod
+        topics: [flights, "a.b_c-d"]
+        lake: ${LAKE}/x/${AREA:-west}
+        schedule: "*/10 * * * *"
+        start: {timestamp: 2024-05-01T00:00:00Z}
+        max_records: 10
+        isolation: read_uncommitted
+        on_expired: skip
+        spark: {connection: big, conf: {spark.executor.memory: 1g, spark.cores.max: 2}}
+        retries: 0
+        """,
+        LAKE="s3://bucket",
+    )
+    assert spec.lake == "s3://bucket/x/west"
+    assert spec.start == StartAt(timestamp=datetime(2024, 5, 1, tzinfo=UTC))
+    assert spec.spark.conf == {"spark.executor.memory": "1g", "spark.cores.max": 2}
+
+
+@pytest.mark.parametrize(
+    ("lake", "environ", "expected"),
+    [
+        ("${A}", {"A": "/x"}, "/x"),
+        ("${A:-/y}", {"A": "/x"}, "/x"),
+        ("${A:-/y}", {}, "/y"),
+        ("${A:-/y}", {"A": ""}, "/y"),
+        ("/x${A:-}", {}, "/x"),
+        ("$A", {"A": "/x"}, "$A"),
+        ("${A}", {"A": "${B}"}, "${B}"),  # what a variable holds is not read again
+    ],
+)
+def test_variables_are_expanded(load, lake, environ, expected):
+    """As a shell does it, for the two forms of the contract."""
+    text = f"{{name: flights, kind: ingest, topics: [flights], lake: '{lake}'}}"
+    assert load(text, **environ).lake == expected
+
+
+def test_all_complaints_come_at_once(load):
+    """File, key, value, what is allowed, the nearest known key: for every one of them."""
+    with pytest.raises(ConfigurationError) as refused:
+        load(
+            """
+            name: other
+            kind: ingest
+            topics: [flights, flights/../x]
+            lake: ${NOWHERE}
+            max_recods: 5
+            on_expired: later
+            retries: -1
+            spark: {conection: x}
+            """
+        )
+    message = str(refused.value)
+    assert message.startswith(str(refused.value.numbers["file"]))
+    for part in (
+        "${NOWHERE} is not set in the environment",
+        "name: 'other' must be the file's own name, 'flights'",
+        "topics.1: 'flights/../x'",
+        "max_recods: unknown key; did you mean 'max_records'?",
+        "on_expired: 'later': Input should be 'fail' or 'skip'",
+        "retries: -1",
+        "spark.conection: unknown key; did you mean 'connection'?",
+    ):
+        assert part in message
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"topics": []}, "topics: "),
+        ({"topics": "flights"}, "topics: 'flights'"),
+        ({"topics": ["a", "a"]}, "topics: one is named twice in ['a', 'a']"),
+        ({"topics": [".."]}, "topics.0: '..'"),
+        ({"topics": ["a\n"]}, "topics.0: 'a\\n'"),
+        ({"topics": ["a" * 250]}, "topics.0: "),
+        ({"lake": ""}, "lake: ''"),
+        ({"max_records": 0}, "max_records: 0"),
+        ({"max_records": "many"}, "max_records: 'many'"),
+        ({"start": "sometime"}, "start: 'sometime'"),
+        ({"start": {}}, "start: {}: give either a timestamp or offsets"),
+        ({"start": {"timestamp": "2024-05-01T00:00:00"}}, "start.timestamp: "),
+        ({"start": {"offsets": {"b": {0: 1}}}}, "start.offsets: not among the topics: ['b']"),
+        ({"start": {"offsets": {"flights": {0: -1}}}}, "start.offsets.flights.0: -1"),
+        ({"kind": "both"}, "kind: 'both'"),
+        ({"name": "Flights"}, "name: 'Flights'"),
+        ({"name": "a__b"}, "name: 'a__b'"),
+        ({"name": "flights\n"}, "name: 'flights\\n'"),
+        ({"name": "a" * 65}, "name: "),
+    ],
+)
+def test_each_wrong_value_is_named(change, complaint):
+    """One complaint, beginning with the key and the value."""
+    with pytest.raises(ValueError) as refused:
+        parse({**LEAST, **change})
+    assert str(refused.value).splitlines()[0].startswith(complaint)
+
+
+@pytest.mark.parametrize("text", ["", "- a", "a: [", "a: *b", "text"])
+def test_what_is_no_mapping_is_refused(load, text):
+    """Empty, a list, broken YAML, a stray `*` (an unquoted cron expression)."""
+    with pytest.raises(ConfigurationError, match=r"flights\.yaml"):
+        load(text)
+
+
+def test_missing_keys_are_named():
+    """All of those that are needed."""
+    with pytest.raises(ValueError) as refused:
+        parse({})
+    assert set(str(refused.value).splitlines()) == {
+        "name: missing", "kind: missing", "topics: missing", "lake: missing",
+    }  # fmt: skip
+
+
+def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):
+    """The directory is that of TIDEGATE_PIPELINES."""
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    (tmp_path / "a.yaml").touch()
+    (tmp_path / "b.yaml").touch()
+    with pytest.raises(ConfigurationError, match="'c' .*there are: a, b"):
+        files.load_named("c")
+
+
+def test_the_projects_own_pipelines_are_right():
+    """The sample is the first test input."""
+    paths = sorted(files.directory().glob("*.yaml"))
+    assert [files.load(path, {"TIDEGATE_LAKE": "/lake"}).name for path in paths] == ["flights"]
