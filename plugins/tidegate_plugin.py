@@ -9,7 +9,7 @@ from tidegate import ui
 
 class TidegatePlugin(AirflowPlugin):
     name = "tidegate"
-    fastapi_apps: ClassVar = [{"name": "Tidegate", "app": ui.app, "url_prefix": "/tidegate"}]
+    fastapi_apps: ClassVar = [{"name": "Tidegate", "app": ui.serve, "url_prefix": "/tidegate"}]
     # At the top level: beside a second plugin it would move into a "Plugins" menu. The address is
     # relative to Airflow's <base href>, so that it holds under any api.base_url; without the slash
     # at its end Airflow's own catch-all route would answer.

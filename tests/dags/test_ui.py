@@ -50,7 +50,7 @@ def _kafka_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def flights(pipelines: Path, tmp_path: Path) -> str:
-    """A pipeline of two partitions: 1,500 offsets committed of the first, 20 given up."""
+    """A pipeline of two partitions: 1,500 offsets of the first are committed. Its lake."""
     lake = str(tmp_path / "lake")
     (pipelines / "flights.yaml").write_text(PIPELINE.format(name="flights", lake=lake))
     ledger = Ledger(open_store(lake, "flights"), "flights")
@@ -65,11 +65,7 @@ def flights(pipelines: Path, tmp_path: Path) -> str:
         accounts={TOPIC: {0: Account(1_000, 2_500, 1_499, 1)}},
         manifest=Reference("m", "0" * 64),
     )
-    for entry in (
-        Origin(TOPIC, TOPIC_ID, {0: 1_000, 1: 0}),
-        commit,
-        Gap(TOPIC, TOPIC_ID, 1, 0, 20, "expired", "<b>ann</b>"),
-    ):
+    for entry in (Origin(TOPIC, TOPIC_ID, {0: 1_000, 1: 20}), commit):
         assert isinstance(ledger.append(entry, run="r"), Appended)
     return lake
 
@@ -90,11 +86,12 @@ Login = Callable[[str | None], TestClient]
 
 
 @pytest.fixture
-def login(airflow_database: None) -> Login:
+def login(airflow_database: None, monkeypatch: pytest.MonkeyPatch) -> Login:
     """A browser with the cookie of Airflow's login; it has no rights without a role."""
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
     manager = init_auth_manager()
     airflow = FastAPI()
-    airflow.mount("/tidegate", ui.app)
+    airflow.mount("/tidegate", ui.serve)
 
     def browser(role: str | None) -> TestClient:
         token = manager.generate_jwt(SimpleAuthManagerUser(username="ann", role=role))
@@ -155,15 +152,30 @@ def test_the_numbers_are_those_of_ledger_and_broker(
     assert answer.status_code == 200
     assert cells(answer.text) == [
         ["0", "1,000", "2,500", "1,000", "1,237,067", "1,234,567"],
-        ["1", "0", "20", "20", "20", "0"],
+        ["1", "20", "20", "20", "20", "0"],
         ["total of 2 partitions", "1,234,567"],
-        [TOPIC, "1", "0", "20", "expired", "&lt;b&gt;ann&lt;/b&gt;"],
     ]
     assert "lag 1,234,567" in answer.text
     assert "1 commit, the last is #2" in " ".join(answer.text.split())
     (form,) = statuses(ann)
     assert (form["pipeline"], form["commits"], form["last_commit"]) == ("flights", 1, 2)
     assert form["topics"][TOPIC]["partitions"]["0"]["lag"] == 1_234_567
+
+
+def test_gaps_are_listed(ann: TestClient, flights: str, survey: mock.Mock) -> None:
+    gap = Gap(TOPIC, TOPIC_ID, 0, 2_500, 1_002_500, "expired", "<b>ann</b>")
+    Ledger(open_store(flights, "flights"), "flights").append(gap, run="r")
+    html = ann.get("/tidegate/").text
+    listed = [TOPIC, "0", "2,500", "1,002,500", "expired", "&lt;b&gt;ann&lt;/b&gt;"]
+    assert cells(html)[-1] == listed
+    assert "lag 234,567" in html
+
+
+def test_a_topic_that_is_not_there_is_no_good_news(
+    ann: TestClient, flights: str, survey: mock.Mock
+) -> None:
+    survey.return_value = Survey(CLUSTER, {}, {})
+    assert "lag unknown" in ann.get("/tidegate/").text
 
 
 def test_nothing_comes_from_elsewhere(ann: TestClient, flights: str, survey: mock.Mock) -> None:
@@ -179,9 +191,9 @@ def test_a_silent_broker_leaves_the_ledgers_part(
     survey.side_effect = BrokerUnreachable(DOWN)
     html = ann.get("/tidegate/").text
     assert f"<pre>{DOWN}</pre>" in html
-    assert cells(html)[:3] == [
+    assert cells(html) == [
         ["0", "1,000", "2,500", "—", "—", "—"],
-        ["1", "0", "20", "—", "—", "—"],
+        ["1", "20", "20", "—", "—", "—"],
         ["total of 2 partitions", "—"],
     ]
     assert statuses(ann)[0]["broker"] == DOWN
@@ -254,7 +266,7 @@ def test_airflow_takes_the_plugin() -> None:
     (mounted,) = [
         each for each in plugins_manager.get_fastapi_plugins()[0] if each["name"] == "Tidegate"
     ]
-    assert (mounted["url_prefix"], mounted["app"]) == ("/tidegate", ui.app)
+    assert (mounted["url_prefix"], mounted["app"]) == ("/tidegate", ui.serve)
     views, _ = plugins_manager._get_ui_plugins()
     (view,) = [each for each in views if each["name"] == "Tidegate"]
     assert view["href"] == "tidegate/"

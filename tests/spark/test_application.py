@@ -36,7 +36,7 @@ def test_chunks_are_staged_in_order_and_no_secret_is_seen(
     conf = {
         "spark.log.level": "INFO",
         "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
+        "spark.eventLog.compress": "false",  # to be searched
         "spark.eventLog.dir": events.as_uri(),
     }
     with _CommandLines() as seen:
@@ -49,7 +49,7 @@ def test_chunks_are_staged_in_order_and_no_secret_is_seen(
     assert "Submitted application: tests" in "\n".join(output), "INFO was on"
     assert CANARY not in "\n".join(output)
     logged = b"".join(file.read_bytes() for file in events.rglob("*") if file.is_file())
-    assert topic.encode() in logged
+    assert b"SparkListenerSQLExecutionStart" in logged
     assert CANARY.encode() not in logged
 
 

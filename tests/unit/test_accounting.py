@@ -1,8 +1,11 @@
 """The complaints about an attempt, its holes, and which of them are probed."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tidegate.core.accounting import (
     StagedFile,
     choose_probes,
@@ -56,7 +59,7 @@ def test_holes_are_what_is_not_there(offsets):
     found = holes(OffsetRange("t", 3, 100, 131), sorted(offsets))
     missing = [offset for hole in found for offset in range(hole.start, hole.end)]
     assert missing == [offset for offset in range(100, 131) if offset not in offsets]
-    assert all(a.end < b.start for a, b in zip(found, found[1:], strict=False))
+    assert all(a.end < b.start for a, b in pairwise(found))
 
 
 def test_a_doubled_offset_is_no_hole():

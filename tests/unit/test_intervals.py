@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tidegate.core.intervals import NOTHING, Intervals
 
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8)

@@ -1,6 +1,7 @@
 """Ranges and their JSON forms."""
 
 import pytest
+
 from tidegate.core.offsets import (
     OffsetRange,
     bounds,

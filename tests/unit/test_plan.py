@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tidegate.core import canonical
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, Plan

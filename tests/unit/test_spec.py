@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from textwrap import dedent
 
 import pytest
+
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import StartAt, parse
@@ -155,7 +156,7 @@ def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
     (tmp_path / "a.yaml").touch()
     (tmp_path / "b.yaml").touch()
-    with pytest.raises(ConfigurationError, match="'c' .*there are: a, b"):
+    with pytest.raises(ConfigurationError, match=r"'c' .*there are: a, b"):
         files.load_named("c")
 
 

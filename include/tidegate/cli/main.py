@@ -20,6 +20,7 @@ from tidegate.cli import local
 from tidegate.core.offsets import bounds
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.local import stack
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Ingest
 
@@ -41,8 +42,10 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 def run() -> None:
     """Run the command line; exit codes are those of docs/format.md."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # its cause is in our errors
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what it says is in our errors
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # every request, else
     try:
+        _use_local_stack()
         app(standalone_mode=False)
     except TidegateError as error:
         _fail(error.to_json(), error.exit_code)
@@ -58,6 +61,15 @@ def run() -> None:
             message = f"{type(error).__name__}: {error}"
             _fail({"name": "Internal", "kind": "terminal", "message": message, "numbers": {}}, 1)
         raise
+
+
+def _use_local_stack() -> None:
+    """Let a terminal that names no lake and no connection use the local stack's, if any."""
+    known = stack.read(stack.default_home())
+    if known:
+        kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": known.kafka}}
+        os.environ.setdefault("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+        os.environ.setdefault("TIDEGATE_LAKE", known.lake)
 
 
 def _wants_json() -> bool:
@@ -122,6 +134,14 @@ def run_pipeline(
         on_planned=on_planned,
         on_published=on_published,
     )
+
+
+@app.command()
+def demo() -> None:
+    """Bring up Kafka and Airflow here, move a year of real flights into a lake, and prove it."""
+    from tidegate.local.demo import demo as show
+
+    show(stack.default_home(), say=lambda line: out.print(line, markup=False, soft_wrap=True))
 
 
 @app.command()

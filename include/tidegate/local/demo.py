@@ -113,15 +113,16 @@ def _see_through(this: Demo, run_id: str) -> None:
             DAG,
             run_id,
             timeout=_PATIENCE,
-            on_change=lambda tasks: this.say(f"  {run_id}: {_progress(tasks)}"),
+            on_change=lambda tasks: _tell_progress(this, run_id, tasks),
         )
     if run["state"] != "success":
         raise RunFailed(_obituary(this, run_id), run_id=run_id)
 
 
-def _progress(tasks: dict[str, str]) -> str:
-    started = {task: state for task, state in tasks.items() if state != "none"}
-    return ", ".join(f"{task} {state}" for task, state in started.items()) or "queued"
+def _tell_progress(this: Demo, run_id: str, tasks: dict[str, str]) -> None:
+    quiet = ("none", "scheduled", "queued", "success")
+    if busy := [f"{task} {state}" for task, state in tasks.items() if state not in quiet]:
+        this.say(f"  {run_id}: {', '.join(busy)}")
 
 
 def _obituary(this: Demo, run_id: str) -> str:

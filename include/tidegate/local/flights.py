@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tidegate.errors import ConfigurationError, TidegateError, Transient
@@ -81,6 +81,7 @@ def load(
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     _create(admin, topic, partitions)
     ends = _ends(admin, topic, partitions)
+    last = _last_values(bootstrap, topic, ends)
     delivery = _Delivery(ends)
     producer = Producer(
         {
@@ -98,6 +99,8 @@ def load(
         partition = zlib.crc32(flight.key) % partitions
         place = rank[partition]
         rank[partition] += 1
+        if place == ends[partition] - 1 and flight.value != last.get(partition, flight.value):
+            raise _not_the_flights(topic, f"partition {partition} ends with another record")
         if flight.month not in months or place < ends[partition]:
             continue
         if place != next_place[partition]:
@@ -194,6 +197,32 @@ def _ends(admin: AdminClient, topic: str, partitions: int) -> dict[int, int]:
         if ends and ends == before:
             return ends
         time.sleep(_STANDSTILL)
+
+
+def _last_values(bootstrap: str, topic: str, ends: dict[int, int]) -> dict[int, bytes | None]:
+    """Read the last record of each partition that still has one."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "flights", "log_level": 0})
+    values: dict[int, bytes | None] = {}
+    try:
+        places = [TopicPartition(topic, partition, end - 1) for partition, end in ends.items()]
+        places = [
+            place
+            for place in places
+            if place.offset >= consumer.get_watermark_offsets(place, timeout=_PATIENCE)[0]
+        ]
+        consumer.assign(places)
+        deadline = time.monotonic() + _PATIENCE
+        while len(values) < len(places):
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                values.setdefault(message.partition(), message.value())
+            elif time.monotonic() > deadline:
+                raise FlightsNotLoaded(f"{topic}: its last records could not be read")
+    except KafkaException as failure:
+        raise FlightsNotLoaded(f"{topic}: {failure.args[0].str()}") from failure
+    finally:
+        consumer.close()
+    return values
 
 
 def _not_the_flights(topic: str, why: str) -> NotTheFlights:

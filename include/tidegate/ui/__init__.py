@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-async def app(scope: Scope, receive: Receive, send: Send) -> None:
+async def serve(scope: Scope, receive: Receive, send: Send) -> None:
     """Serve the page, loading it with the first request.
 
     Airflow imports plugins into the scheduler and into every task, which never serve a request.

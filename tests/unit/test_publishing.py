@@ -1,0 +1,307 @@
+"""Commit and finalise: one commit per chunk, whoever crashes, sleeps or races."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import staging
+from staging import ledger_of, plan_of
+
+from tidegate import faults
+from tidegate.core import layout
+from tidegate.core.ledger import Abandon, Adopt, CoveredBy, PartlyCovered, Refused
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import AttemptAbandoned, LakeDamaged
+from tidegate.lake import attempts, plans, publishing
+from tidegate.lake.ledger import Appended
+from tidegate.lake.store import LocalStore
+
+PLAN = plan_of(
+    (OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 3)),
+    (OffsetRange("t", 0, 10, 15), OffsetRange("u", 0, 0, 2)),
+)
+ROWS = {("t", 0): list(range(15)), ("t", 1): [0, 1, 2], ("u", 0): [0, 1]}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return LocalStore(tmp_path / "p")
+
+
+def publish(store, plan=PLAN):
+    return publishing.publish_sealed(store, ledger_of(store), plan, run="run")
+
+
+def rows_in_data(store):
+    """Read what a reader who globs `data/` sees: (topic, partition) → offsets, in order."""
+    rows = {}
+    for path in Path(store.native("data")).glob("topic=*/window_date=2024-05-01/*.parquet"):
+        topic = path.parts[-3].removeprefix("topic=")
+        table = pq.ParquetFile(path).read(columns=["partition", "offset"])
+        for row in table.to_pylist():
+            rows.setdefault((topic, row["partition"]), []).append(row["offset"])
+    return {key: sorted(offsets) for key, offsets in rows.items()}
+
+
+def rows_by_ledger(store):
+    """Read what a reader of `tidegate files` sees."""
+    rows = {}
+    for each in publishing.live_files(store, ledger_of(store).fold):
+        table = pq.ParquetFile(each["uri"].removeprefix("file://")).read(columns=["offset"])
+        key = each["topic"], each["partition"]
+        rows.setdefault(key, []).extend(table.column("offset").to_pylist())
+    return {key: sorted(offsets) for key, offsets in rows.items()}
+
+
+def test_sealed_chunks_become_the_lake(store):
+    """One commit a chunk, files under their final names, the cursors behind them."""
+    staging.seal(store, PLAN, chunk=0)
+    staging.seal(store, PLAN, chunk=1)
+    assert publish(store) == {0: 3, 1: 4}
+    assert rows_in_data(store) == rows_by_ledger(store) == ROWS
+    assert ledger_of(store).fold.cursors("t") == {0: 15, 1: 3}
+    names = [path.name for path in Path(store.native("data/topic=u")).glob("*/*")]
+    assert names == [f"u-00000-{0:019d}-{1:019d}-{PLAN.id}.parquet"]
+
+
+def test_publishing_twice_changes_nothing(store):
+    """The second finds the commits, makes none, and places nothing anew."""
+    staging.seal(store, PLAN, chunk=0)
+    staging.seal(store, PLAN, chunk=1)
+    first = publish(store)
+    before = [(e.path, e.size) for e in store.objects("")]
+    assert publish(store) == first
+    assert [(e.path, e.size) for e in store.objects("")] == before
+
+
+def test_what_is_not_sealed_is_not_published(store):
+    """Staged and finished is not enough; the sealed chunk goes on without it."""
+    staging.stage(store, PLAN, chunk=0)
+    staging.seal(store, PLAN, chunk=1)
+    assert publish(store) == {1: 3}
+    assert rows_in_data(store) == {("t", 0): [10, 11, 12, 13, 14], ("u", 0): [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("at", "committed", "rows"),
+    [
+        ("publish.before", 0, {}),
+        ("publish.committed", 1, {}),
+        ("publish.finalising", 2, {("t", 0): list(range(10))}),
+        ("publish.finalised", 2, {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}),
+    ],
+)
+def test_a_crash_at_any_point_is_rolled_forward(store, monkeypatch, at, committed, rows):
+    """Faults F3, F4, F5: readers by the ledger see each committed row once, at once; `data/` later.
+
+    Rolling forward needs neither the plan nor the seals.
+    """
+    staging.seal(store, PLAN, chunk=0)
+    staging.seal(store, PLAN, chunk=1)
+    monkeypatch.setenv(faults.VARIABLE, f"{at}:raise")
+    with pytest.raises(faults.FaultInjected):
+        publish(store)
+    monkeypatch.delenv(faults.VARIABLE)
+    fold = ledger_of(store).fold
+    assert len(fold.live) == committed
+    assert rows_in_data(store) == rows
+    by_chunk = {0: {}, 1: {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}, 2: ROWS}
+    assert rows_by_ledger(store) == by_chunk[committed]
+    publishing.roll_forward(store, fold)
+    assert rows_in_data(store) == rows_by_ledger(store) == by_chunk[committed]
+    assert publishing.roll_forward(store, fold) == []
+    publish(store)
+    assert rows_in_data(store) == rows_by_ledger(store) == ROWS
+
+
+@pytest.mark.parametrize("finaliser", ["winner", "loser", "roll_forward"])
+def test_two_attempts_of_one_chunk_are_one_commit(store, finaliser):
+    """The committed entry's files are placed, whoever does it; compaction came in between.
+
+    Both publishers have folded the ledger before either has committed.
+    """
+    plan = plan_of((OffsetRange("t", 0, 0, 5),))
+    whole = staging.seal(store, plan, "whole")
+    thin = staging.check(
+        store,
+        plan,
+        staging.stage(store, plan, "thin", files={("t", 0): [[0, 4]]}),
+        probe=lambda holes: dict.fromkeys(holes, "empty"),
+    )
+    attempts.seal(store, thin)
+    one, other = ledger_of(store), ledger_of(store)
+    assert publishing.commit(store, one, plan, thin, run="one") == Appended(3)
+    assert publishing.commit(store, other, plan, whole, run="other") == Adopt(3)
+    assert len(ledger_of(store).fold.live) == 1
+    match finaliser:
+        case "winner":
+            publishing.finalise(store, 3, one.fold.live[3])
+        case "loser":
+            publishing.publish_sealed(store, other, plan, run="other")
+        case "roll_forward":
+            publishing.roll_forward(store, ledger_of(store).fold)
+    assert rows_in_data(store) == rows_by_ledger(store) == {("t", 0): [0, 4]}
+
+
+def test_a_vanished_file_is_never_committed(store):
+    """Gone after the seal was read: refused, and no entry names it."""
+    seal = staging.seal(store, PLAN, chunk=0)
+    ledger = ledger_of(store)
+    Path(store.native(seal.files[0].path)).unlink()
+    with pytest.raises(LakeDamaged, match=seal.files[0].path):
+        publishing.commit(store, ledger, PLAN, seal, run="run")
+    assert ledger_of(store).fold.live == {}
+    assert publish(store) == {}  # and it counts as not sealed: the chunk can be staged again
+
+
+def test_a_committed_file_that_vanished_is_named(store, monkeypatch):
+    """Lost between commit and finalise: damage, with the file's name, and no try later."""
+    seal = staging.seal(store, PLAN, chunk=0)
+    monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
+    with pytest.raises(faults.FaultInjected):
+        publish(store)
+    Path(store.native(seal.files[1].path)).unlink()
+    with pytest.raises(LakeDamaged, match="part-00001"):
+        publishing.roll_forward(store, ledger_of(store).fold)
+
+
+def test_staged_copies_may_go_once_all_is_placed(store):
+    """A crash before the marker, and a sweep after it: the final files are enough."""
+    seal = staging.seal(store, PLAN, chunk=0)
+    publish(store)
+    store.delete(layout.placed(3))
+    for file in seal.files:
+        store.delete(file.path)
+    assert publishing.roll_forward(store, ledger_of(store).fold) == [3]
+    assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
+
+
+def test_a_sleeper_finds_its_attempt_abandoned(store):
+    """It sealed, slept past the sweep, and wakes: refused, and nothing is committed."""
+    seal = staging.seal(store, PLAN, chunk=0)
+    sleeper = ledger_of(store)
+    assert ledger_of(store).append(Abandon(PLAN.id, 0, "attempt"), run="sweep") == Appended(3)
+    assert publishing.commit(store, sleeper, PLAN, seal, run="run") == Refused(
+        "attempt attempt was abandoned"
+    )
+    assert ledger_of(store).fold.live == {}
+
+
+def test_an_attempt_abandoned_while_it_is_published(store, monkeypatch):
+    """The sweeper's entry gets in between reading the seals and the commit: named, not committed."""
+    staging.seal(store, PLAN, chunk=0)
+    sweeper = ledger_of(store)
+
+    def sweep(name):
+        if name == "publish.before":
+            sweeper.append(Abandon(PLAN.id, 0, "attempt"), run="sweep")
+
+    monkeypatch.setattr(faults, "point", sweep)
+    with pytest.raises(AttemptAbandoned):
+        publish(store)
+    assert ledger_of(store).fold.live == {}
+
+
+def test_a_committed_attempt_cannot_be_abandoned(store):
+    """The sweeper that loses the number to the commit deletes nothing."""
+    staging.seal(store, PLAN, chunk=0)
+    sweeper = ledger_of(store)
+    publish(store)
+    verdict = sweeper.append(Abandon(PLAN.id, 0, "attempt"), run="sweep")
+    assert verdict == Refused("attempt attempt is committed as #3")
+
+
+def test_what_others_have_committed_is_not_committed_again(store):
+    """Wholly covered: nothing to do. Partly: nothing is done, and the parts are named."""
+    first = plan_of((OffsetRange("t", 0, 0, 10),))
+    inside = plan_of((OffsetRange("t", 0, 2, 8),))
+    across = plan_of((OffsetRange("t", 0, 5, 15),))
+    for plan in (first, inside, across):
+        staging.seal(store, plan)
+    assert publish(store, first) == {0: 3}
+    assert publish(store, inside) == {}
+    assert publish(store, across) == {}
+    ledger = ledger_of(store)
+    seals = {p.id: attempts.sealed(store, p, ledger.fold)[0] for p in (inside, across)}
+    covered_by = publishing.commit(store, ledger, inside, seals[inside.id], run="run")
+    assert covered_by == CoveredBy((3,))
+    partly = publishing.commit(store, ledger, across, seals[across.id], run="run")
+    assert partly == PartlyCovered((OffsetRange("t", 0, 5, 10),))
+    assert staging.covered(ledger, "t", 0) == ((0, 10),)
+    assert rows_in_data(store) == {("t", 0): list(range(10))}
+
+
+@pytest.mark.parametrize("how", ["changed", "missing"])
+def test_a_manifest_that_is_not_the_committed_one_is_refused(store, how):
+    """Fault S10: one byte is enough."""
+    staging.seal(store, PLAN, chunk=0)
+    publish(store)
+    commit = ledger_of(store).fold.live[3]
+    path = Path(store.native(commit.manifest.path))
+    if how == "changed":
+        path.write_bytes(path.read_bytes().replace(b'"rows":10', b'"rows":11'))
+    else:
+        path.unlink()
+    with pytest.raises(LakeDamaged, match=how):
+        publishing.read_manifest(store, commit)
+
+
+def test_a_strange_manifest_in_the_way_is_no_commit(store):
+    """An entry must not name a list that is not its own."""
+    seal = staging.seal(store, PLAN, chunk=0)
+    store.create(layout.manifest(PLAN.id, 0, "attempt"), b"{}")
+    with pytest.raises(LakeDamaged):
+        publishing.commit(store, ledger_of(store), PLAN, seal, run="run")
+    assert ledger_of(store).fold.live == {}
+
+
+# Freezing
+
+
+def test_a_run_has_one_plan(store):
+    """The first one frozen, whoever asks, also when another plans otherwise; then generations."""
+    other = plan_of((OffsetRange("t", 0, 0, 99),))
+    assert plans.latest(store, "key") is None
+    assert plans.freeze(store, "key", PLAN, 1, note={}).plan == PLAN
+    loser = plans.freeze(store, "key", other, 1, note={})
+    assert (loser.plan, loser.generation) == (PLAN, 1)
+    assert plans.freeze(store, "key", other, 2, note={}).generation == 2
+    assert plans.latest(store, "key") == plans.Frozen(other, 2)
+    assert plans.latest(store, "another key") is None
+
+
+def test_a_plans_note_is_of_its_first_freezing(store):
+    """The same work frozen again by another run keeps what was seen first."""
+    plans.freeze(store, "key", PLAN, 1, note={"at": "then"})
+    plans.freeze(store, "another key", PLAN, 1, note={"at": "now"})
+    assert plans.note(store, PLAN.id) == {"at": "then"}
+    assert plans.note(store, "0" * 16) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.replace(b'"live"', b'"LIVE"'),
+        lambda data: data[:-1],
+        lambda data: b"[]",
+        lambda data: data.replace(b'"format":1', b'"format":2'),
+    ],
+)
+def test_a_damaged_plan_is_named(store, damage):
+    """Changed, cut short, nonsense, of a later format: refused, and not frozen over either."""
+    plans.freeze(store, "key", PLAN, 1, note={})
+    path = Path(store.native(layout.plan(PLAN.id)))
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(LakeDamaged, match=PLAN.id):
+        plans.latest(store, "key")
+    with pytest.raises(LakeDamaged, match=PLAN.id):
+        plans.freeze(store, "another key", PLAN, 1, note={})
+    assert store.get(layout.generation("another key", 1)) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_a_damaged_pointer_is_named(store, text):
+    """It is not taken for none: the run would get a second plan."""
+    store.create(layout.generation("key", 1), text.encode())
+    with pytest.raises(LakeDamaged, match=r"key/1\.json"):
+        plans.latest(store, "key")
