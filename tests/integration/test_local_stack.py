@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -18,7 +19,8 @@ from tidegate.local.airflow_api import AirflowApi
 from tidegate.local.health import DagsBroken
 
 DAG = "tidegate__probe"
-DAGS = '''
+SLEEP = ["sleep", f"7777.{os.getpid()}"]  # another run of these tests must not see ours
+DAGS = f'''
 """An airflow dag with a task that leaves its process group, as Spark does."""
 import subprocess
 from airflow.sdk import Variable, dag, task
@@ -28,11 +30,11 @@ def probe():
     @task
     def first():
         Variable.set("seen", "yes")
-        return {"0": 1}
+        return {{"0": 1}}
 
     @task
     def long(_):
-        subprocess.run(["setsid", "sleep", "7777"], check=True)
+        subprocess.run(["setsid", *{SLEEP}], check=True)
 
     long(first())
 
@@ -90,7 +92,7 @@ def started_in(home: Path) -> list[psutil.Process]:
 
 def sleepers() -> set[int]:
     running = psutil.process_iter(["cmdline"])
-    return {process.pid for process in running if process.info["cmdline"] == ["sleep", "7777"]}
+    return {process.pid for process in running if process.info["cmdline"] == SLEEP}
 
 
 def until(what: Callable[[], object], seconds: float = 30.0) -> None:

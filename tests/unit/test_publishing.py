@@ -188,7 +188,7 @@ def test_a_sleeper_finds_its_attempt_abandoned(store):
 
 
 def test_an_attempt_abandoned_while_it_is_published(store, monkeypatch):
-    """The sweeper's entry gets in between reading the seals and the commit: named, not committed."""
+    """The sweeper's entry gets in before the commit, after the seals were read: refused."""
     staging.seal(store, PLAN, chunk=0)
     sweeper = ledger_of(store)
 
@@ -283,7 +283,7 @@ def test_a_plans_note_is_of_its_first_freezing(store):
     [
         lambda data: data.replace(b'"live"', b'"LIVE"'),
         lambda data: data[:-1],
-        lambda data: b"[]",
+        lambda _: b"[]",
         lambda data: data.replace(b'"format":1', b'"format":2'),
     ],
 )

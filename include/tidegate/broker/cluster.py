@@ -24,7 +24,6 @@ from tidegate.errors import (
     NotAuthenticated,
     NotAuthorised,
     TidegateError,
-    Transient,
     UnknownTopic,
 )
 
@@ -56,7 +55,7 @@ class Survey:
 
 
 @tenacity.retry(
-    retry=tenacity.retry_if_exception_type(Transient),
+    retry=tenacity.retry_if_exception_type(BrokerError),  # connecting has a patience of its own
     stop=tenacity.stop_after_attempt(3),
     wait=tenacity.wait_exponential(multiplier=0.5),
     reraise=True,

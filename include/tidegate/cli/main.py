@@ -42,15 +42,15 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 def run() -> None:
     """Run the command line; exit codes are those of docs/format.md."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what it says is in our errors
+    # What it says is in our errors; the broker package listens there for the cause.
+    logging.getLogger("kafka").propagate = False
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
     logging.getLogger("httpx").setLevel(logging.WARNING)  # every request, else
     try:
         _use_local_stack()
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
     except TidegateError as error:
         _fail(error.to_json(), error.exit_code)
-    except typer.Exit as stop:
-        raise SystemExit(stop.exit_code) from None
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
     except Exception as error:
@@ -61,6 +61,7 @@ def run() -> None:
             message = f"{type(error).__name__}: {error}"
             _fail({"name": "Internal", "kind": "terminal", "message": message, "numbers": {}}, 1)
         raise
+    raise SystemExit(code)
 
 
 def _use_local_stack() -> None:
@@ -153,13 +154,29 @@ def status(
     from tidegate.broker.settings import from_environment
     from tidegate.runs.status import status as status_of
 
-    specs = [files.load_named(name) for name in ([pipeline] if pipeline else files.names())]
-    states = [status_of(spec, from_environment(spec.kafka)) for spec in specs]
-    if as_json:
-        print(json.dumps(states[0] if pipeline else {"format": 1, "pipelines": states}))
+    if pipeline:
+        spec = files.load_named(pipeline)
+        state = status_of(spec, from_environment(spec.kafka))
+        if as_json:
+            print(json.dumps(state))
+        else:
+            _tell_status(state)
         return
-    for state in states:
-        _tell_status(state)
+    states, bad = [], 0
+    for name in files.names():
+        try:
+            spec = files.load_named(name)
+            states.append(status_of(spec, from_environment(spec.kafka)))
+        except TidegateError as error:  # the others are still shown
+            states.append({"format": 1, "pipeline": name, "error": error.to_json()})
+            bad = error.exit_code
+    if as_json:
+        print(json.dumps({"format": 1, "pipelines": states}))
+    else:
+        for state in states:
+            _tell_status(state)
+    if bad:
+        raise typer.Exit(bad)
 
 
 @app.command("files")
@@ -256,6 +273,9 @@ def _tell_published(report: Mapping[str, Any]) -> None:
 
 
 def _tell_status(state: Mapping[str, Any]) -> None:
+    if error := state.get("error"):
+        err.print(f"{state['pipeline']}: {error['message']}", style="red", markup=False)
+        return
     last = f", the last is #{state['last_commit']}" if state["commits"] else ""
     out.print(f"[bold]{state['pipeline']}[/]: {state['commits']} commits{last}", highlight=False)
     if state["broker"]:

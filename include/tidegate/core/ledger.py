@@ -8,7 +8,7 @@ writing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 from tidegate.core.intervals import NOTHING, Intervals
@@ -139,11 +139,11 @@ class Gap:
     by: str
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Gap:
-        return cls(**{name: form[name] for name in cls.__dataclass_fields__})
+        return cls(**{each.name: form[each.name] for each in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -190,15 +190,14 @@ class Fold:
 
     def apply(self, entry: Entry, digest: str) -> None:
         """Add the entry numbered `n + 1`, whose bytes have this digest."""
-        self.n += 1
-        self.digest = digest
+        n = self.n + 1
         match entry:
             case Origin():
                 self.topic_ids[entry.topic] = entry.topic_id
                 self.origins.setdefault(entry.topic_id, {}).update(entry.partitions)
             case Commit():
-                self.live[self.n] = entry
-                self.committed[entry.plan_id, entry.chunk] = self.n
+                self.live[n] = entry
+                self.committed[entry.plan_id, entry.chunk] = n
                 self.cluster_id = entry.cluster_id
                 for topic_id, r in entry.ranges:
                     key = topic_id, r.partition
@@ -213,6 +212,7 @@ class Fold:
                 self.skipped[key] = self.skipped.get(key, NOTHING).add(entry.start, entry.end)
             case Abandon():
                 self.abandoned.add((entry.plan_id, entry.chunk, entry.attempt))
+        self.n, self.digest = n, digest
 
     def progress(self, topic_id: str, partition: int) -> Progress:
         """Return one partition's outcome so far; KeyError where it has no origin."""

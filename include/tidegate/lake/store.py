@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol, cast
+from typing import IO, Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 import obstore
@@ -208,7 +209,7 @@ class ObjectStore:
 
     def open(self, path: str) -> IO[bytes]:
         with _as_lake_errors(self.url):
-            return cast(IO[bytes], obstore.open_reader(self._store, path))
+            return io.BufferedReader(_Reader(obstore.open_reader(self._store, path)))
 
     def objects(self, prefix: str) -> list[Listed]:
         with _as_lake_errors(self.url):
@@ -242,6 +243,27 @@ class ObjectStore:
 
     def native(self, path: str) -> str:
         return self.uri(path).replace("s3://", "s3a://", 1)
+
+
+class _Reader(io.RawIOBase):
+    """An object as a file of Python's: obstore's own is none (no `with`, no `closed`)."""
+
+    def __init__(self, file: obstore.ReadableFile) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def open_store(lake: str, pipeline: str) -> Store:

@@ -21,7 +21,7 @@ from tidegate.pipelines import files
 from tidegate.runs.status import status
 
 FORMAT = 1
-PATIENCE = 30.0  # seconds for all pipelines together: a dead broker is called dead after 26
+PATIENCE = 15.0  # seconds for all pipelines together: a dead broker is called dead after 8
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (

@@ -1,0 +1,176 @@
+"""What is wrong is said in seconds, with the way out; lake, ledger and topics stay untouched."""
+
+import resource
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import judge
+import records
+from terminal import TIDEGATE, Terminal
+from tidegate.local import kafka
+from tidegate.local.kafka import Broker
+from tidegate.local.ports import free_port
+
+PASSWORD = "canary-8d1f0c"
+
+
+@pytest.fixture
+def terminal(broker: Broker, tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path, broker.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
+    """A broker that also listens with SASL/PLAIN, for user `reader`, and that address."""
+    home = tmp_path_factory.mktemp("secured")
+    plain, control, sasl = free_port(), free_port(), free_port()
+    listeners = (
+        f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{control},SECURED://127.0.0.1:{sasl}"
+    )
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    settings = {
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{control}",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT"
+        ),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.secured.plain.sasl.jaas.config": f'{login} user_reader="{PASSWORD}";',
+    }
+    try:
+        yield kafka.start(home, port=plain, settings=settings), f"127.0.0.1:{sasl}"
+    finally:
+        kafka.stop(home)
+
+
+def refused(terminal: Terminal, pipeline: str, *, code: int, seconds: float, **env: str) -> dict:
+    """Run a pipeline that must be refused in time, with nothing changed in the lake."""
+    before = terminal.tree()
+    started = time.monotonic()
+    error = terminal.json("run", pipeline, "--run-id", "bad", code=code, **env)["error"]
+    assert time.monotonic() - started < seconds
+    assert terminal.tree() == before
+    return error
+
+
+def test_a_malformed_file(terminal: Terminal, topic: Callable[..., str]) -> None:
+    """All that is wrong is said at once, and another pipeline runs on."""
+    name = topic()
+    terminal.pipeline("good", [name])
+    (terminal.pipelines / "bad.yaml").write_text(
+        "name: bad\nkind: ingest\ntopic: [a]\ntopics: ['a b']\nlake: ${NOWHERE}\nmax_records: 0\n"
+    )
+    error = refused(terminal, "bad", code=2, seconds=5)
+    assert error["name"] == "ConfigurationError"
+    for said in ("${NOWHERE}", "did you mean 'topics'", "max_records: 0", "topics.0: 'a b'"):
+        assert said in error["message"]
+    states = terminal.json("status", code=2)["pipelines"]
+    assert [("error" in state, state["pipeline"]) for state in states] == [
+        (True, "bad"),
+        (False, "good"),
+    ]
+
+
+def test_no_such_pipeline_and_wrong_use(terminal: Terminal) -> None:
+    """Exit code 2, and the pipelines that there are."""
+    terminal.pipeline("flights", ["flights"])
+    assert "there are: flights" in refused(terminal, "fligths", code=2, seconds=5)["message"]
+    assert terminal.json("run", code=2)["error"]["name"] == "Usage"
+
+
+def test_an_unknown_topic(terminal: Terminal) -> None:
+    """The topic is named, and what to do."""
+    terminal.pipeline("typo", ["no-such-topic"])
+    error = refused(terminal, "typo", code=3, seconds=8)
+    assert error["name"] == "UnknownTopic"
+    assert error["numbers"] == {"topics": ["no-such-topic"]}
+
+
+def test_an_unreachable_broker(terminal: Terminal) -> None:
+    """Within the time that one bootstrap may take."""
+    with socket.socket() as silent:  # bound, and never listening
+        silent.bind(("127.0.0.1", 0))
+        terminal.bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
+        terminal.pipeline("far", ["far"])
+        error = refused(terminal, "far", code=4, seconds=15)
+    assert (error["name"], error["kind"]) == ("BrokerUnreachable", "transient")
+
+
+def test_a_wrong_password(secured: tuple[Broker, str], tmp_path: Path) -> None:
+    """Told apart from an unreachable broker, and not repeated in the message."""
+    broker, address = secured
+    records.numbers(broker.bootstrap, "guarded", 100)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    login |= {"sasl.username": "reader", "sasl.password": "wrong-" + PASSWORD}
+    terminal = Terminal(tmp_path, address, extra=login)
+    terminal.pipeline("guarded", ["guarded"])
+    error = refused(terminal, "guarded", code=3, seconds=15)
+    assert error["name"] == "NotAuthenticated"
+    assert PASSWORD not in str(error)
+
+
+def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Path) -> None:
+    """With the right one the rows arrive, and no process list, output or object holds it."""
+    broker, address = secured
+    records.numbers(broker.bootstrap, "secret", 1_000)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    login |= {"sasl.username": "reader", "sasl.password": PASSWORD}
+    terminal = Terminal(tmp_path, address, extra=login)
+    terminal.pipeline("secret", ["secret"])
+    process = terminal.start("run", "secret")
+    seen = set()
+    while process.poll() is None:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                seen.add(path.read_bytes())
+            except OSError:
+                continue
+        time.sleep(0.2)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert any(b"spark_jobs/ingest.py" in line for line in seen)
+    assert not any(PASSWORD.encode() in line for line in seen)
+    assert PASSWORD not in out + err
+    objects = [path.read_bytes() for path in terminal.lake.rglob("*") if path.is_file()]
+    assert objects
+    assert not any(PASSWORD.encode() in data for data in objects)
+    judge.agree(broker.bootstrap, terminal.lake, "secret", ["secret"])
+
+
+def test_a_lake_that_cannot_be_written(terminal: Terminal, topic: Callable[..., str]) -> None:
+    """Refused before Spark starts (fault F20). /sys is written by nobody, root included."""
+    name = topic()
+    terminal.pipeline("readonly", [name], lake="/sys/tidegate")
+    error = refused(terminal, "readonly", code=3, seconds=8)
+    assert error["name"] == "LakeReadOnly"
+
+
+def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Broker) -> None:
+    """No room in PLAN or in STAGE: said as such, nothing visible, and with room it goes on
+    (fault F19). A limit on file sizes stands for the full disk.
+    """
+    name = topic()
+    records.numbers(broker.bootstrap, name, 50_000)
+    terminal.pipeline("full", [name])
+    for limit, expected in ((100, "LakeUnavailable"), (60_000, "StageFailed")):
+        process = subprocess.run(
+            [str(TIDEGATE), "run", "full", "--run-id", "r", "--json"],
+            env=terminal.env(),
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=lambda limit=limit: resource.setrlimit(
+                resource.RLIMIT_FSIZE, (limit, limit)
+            ),
+        )
+        assert process.returncode == 4, process.stderr
+        assert expected in process.stdout
+        assert not (terminal.lake / "full/data").exists()
+    assert terminal.json("run", "full", "--run-id", "r")["rows"] == 50_000
+    judge.agree(broker.bootstrap, terminal.lake, "full", [name])
