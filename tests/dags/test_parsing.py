@@ -87,11 +87,17 @@ def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:
     """The healthy pipeline is there; the bad one is there too, and its page says what is wrong."""
     (pipelines / "flights.yaml").write_text(FLIGHTS)
     (pipelines / "bad.yaml").write_text("name: bad\nkind: ingest\ntopic: [a]\nlake: x\n")
+    (pipelines / "my pipe.yaml").write_text("name: my pipe\n")
     cron = FLIGHTS.replace("name: flights", "name: cron").replace("*/10 * * * *", "every day")
     (pipelines / "cron.yaml").write_text(cron)
     bag = parse()
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"tidegate__flights", "tidegate__bad", "tidegate__cron"}
+    assert set(bag.dags) == {
+        "tidegate__flights",
+        "tidegate__bad",
+        "tidegate__cron",
+        "tidegate__my-pipe",
+    }
     bad = bag.dags["tidegate__bad"]
     assert "topic: unknown key; did you mean 'topics'?" in bad.doc_md
     assert [t.task_id for t in bad.tasks] == ["plan"]

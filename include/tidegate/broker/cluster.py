@@ -212,27 +212,33 @@ def _probe_one(consumer: Any, hole: OffsetRange, patience: float) -> Probe:
     )
 
 
-class _LastWarning(logging.Handler):
+class _Listener(logging.Handler):
     """Keeps what kafka-python logs while it connects: its exception does not say the cause."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.messages: list[str] = []
+        self._heard: list[tuple[int | None, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
+        self._heard.append((record.thread, record.getMessage()))
+
+    def about(self, servers: str) -> str:
+        """Return what was said by the threads that spoke of these servers: others connect too."""
+        addresses = [each.strip() for each in servers.split(",")]
+        threads = {t for t, said in self._heard if any(a in said for a in addresses)}
+        return " ".join(said for t, said in self._heard if t in threads)
 
 
 @contextmanager
 def _cause_of_failure(settings: KafkaSettings) -> Iterator[None]:
     where = f"Kafka at {settings.bootstrap_servers} ({settings.connection})"
     kafka_log = logging.getLogger("kafka")
-    last = _LastWarning()
-    kafka_log.addHandler(last)
+    listener = _Listener()
+    kafka_log.addHandler(listener)
     try:
         yield
     except kafka_errors.KafkaError as error:
-        said = " ".join(last.messages) + str(error)
+        said = listener.about(settings.bootstrap_servers) + str(error)
         if "AuthenticationFailed" in said or "SaslAuthentication" in said:
             raise NotAuthenticated(
                 f"{where}: the broker refused the credentials; check sasl.mechanism, sasl.username "
@@ -250,7 +256,7 @@ def _cause_of_failure(settings: KafkaSettings) -> Iterator[None]:
     except (OSError, ValueError) as error:
         raise BrokerUnreachable(f"{where}: {error}") from None
     finally:
-        kafka_log.removeHandler(last)
+        kafka_log.removeHandler(listener)
 
 
 def _named(error: kafka_errors.KafkaError, where: str, operation: str) -> TidegateError:

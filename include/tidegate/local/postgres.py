@@ -231,7 +231,7 @@ def _make_socket_dir(home: Path) -> Path:
     if plain and len(str(place / ".s.PGSQL.5432")) <= _LONGEST_SOCKET:
         place.mkdir(mode=0o700)
     else:
-        place.symlink_to(tempfile.mkdtemp(prefix="tidegate-", dir="/tmp"))
+        place.symlink_to(tempfile.mkdtemp(prefix="tidegate-postgres-", dir="/tmp"))
     return _socket_dir(home)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,7 @@ def _timetable(spec: Ingest) -> CronDataIntervalTimetable | None:
 
 def _refusing_dag(name: str, complaint: str) -> DAG:
     with DAG(
-        dag_id=f"tidegate__{name}",
+        dag_id="tidegate__" + re.sub(r"[^A-Za-z0-9_.-]", "-", name),
         description="This pipeline's file is wrong: see its documentation",
         doc_md=f"The pipeline file is wrong:\n\n```\n{complaint}\n```",
         schedule=None,

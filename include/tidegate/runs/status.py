@@ -40,6 +40,9 @@ def status(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
     topics = {}
     for topic in spec.topics:
         topic_id = fold.topic_ids.get(topic, topic_ids.get(topic))
+        if topic_ids.get(topic, topic_id) != topic_id:  # its offsets say nothing about ours
+            problem = f"topic {topic} was recreated: it was {topic_id}, it is {topic_ids[topic]}"
+            watermarks = {t: marks for t, marks in watermarks.items() if t != topic}
         origins = fold.origins.get(topic_id or "", {})
         marks = watermarks.get(topic, {})
         partitions = {}

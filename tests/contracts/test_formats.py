@@ -1,0 +1,402 @@
+"""The formats that others depend on, byte for byte (contracts, format 1), written by hand."""
+
+import json
+import sys
+from datetime import date, datetime
+from pathlib import Path
+
+import pytest
+
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core import canonical, layout
+from tidegate.core.accounting import StagedFile
+from tidegate.core.ledger import Abandon, Account, Commit, Gap, Origin, Reference
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import LeftOut, Plan
+from tidegate.core.planning import Watermarks
+from tidegate.errors import BrokerUnreachable, PlanDead
+from tidegate.lake import attempts, ledger, plans, publishing
+from tidegate.lake.attempts import Attempt, HoleProof, Seal
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import LocalStore
+from tidegate.pipelines.spec import parse
+from tidegate.runs import status
+from tidegate.runs.run import Run
+
+FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+
+PLAN_BYTES = (
+    b'{"bytes":{"compression":"zstd","level":1,"max_records_per_file":1000},'
+    b'"chunks":[{"a.b":{"0":[0,5],"10":[1,3]},"flights":{"2":[7,9]}},{"flights":{"2":[9,12]}}],'
+    b'"cluster_id":"MkU3OEVBNTcwNTJENDM2Qg","destination":"file:///lake/flights","format":1,'
+    b'"isolation":"read_committed","kind":"ingest","lane":"live",'
+    b'"left_out":[{"end":40,"partition":3,"reason":"expired","start":10,"topic":"flights"},'
+    b'{"partition":null,"reason":"no such topic","topic":"gone"}],'
+    b'"pipeline":"flights","replay":null,'
+    b'"topics":{"a.b":"6f1c2f6e-0000-4000-8000-000000000001",'
+    b'"flights":"6f1c2f6e-0000-4000-8000-000000000002"},"window_date":"2024-05-01"}'
+)
+PLAN_SHA = "4a4704ed266da4de12f3564a411995fa01944756c9da0c18d2c79450ce6d1918"
+PLAN = Plan(
+    pipeline="flights",
+    kind="ingest",
+    lane="live",
+    window_date="2024-05-01",
+    cluster_id=CLUSTER,
+    isolation="read_committed",
+    topics={"flights": FLIGHTS_ID, "a.b": "6f1c2f6e-0000-4000-8000-000000000001"},
+    chunks=(
+        (
+            OffsetRange("a.b", 0, 0, 5),
+            OffsetRange("a.b", 10, 1, 3),
+            OffsetRange("flights", 2, 7, 9),
+        ),
+        (OffsetRange("flights", 2, 9, 12),),
+    ),
+    destination="file:///lake/flights",
+    byte_settings={"compression": "zstd", "level": 1, "max_records_per_file": 1000},
+    left_out=(
+        LeftOut("flights", 3, "expired", {"start": 10, "end": 40}),
+        LeftOut("gone", None, "no such topic"),
+    ),
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return LocalStore(tmp_path / "flights")
+
+
+def test_plan():
+    """Its bytes, and the id that is the beginning of their SHA-256 (here: by sha256sum)."""
+    assert PLAN.encoded == PLAN_BYTES
+    assert PLAN.sha256 == PLAN_SHA
+    assert PLAN.id == PLAN_SHA[:16]
+    assert Plan.from_json(json.loads(PLAN_BYTES)) == PLAN
+
+
+def test_run_key():
+    """SHA-256 of the canonical [dag_id, run_id, work] (here: by sha256sum)."""
+    key = "701f9912e183129a69efb2e9f31ab49eb5806651e63dad98314fb26c76e8ab42"
+    assert layout.run_key("tidegate__flights", "manual__1") == key
+    assert layout.run_key("tidegate__flights", "manual__1", "replay 7") == (
+        "4eb7f0fb26825dae1f8ceebed267aff2ca35f6019d6e058b47f5f68b76674e48"
+    )
+    run = Run(
+        parse({"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": "/lake"}),
+        KafkaSettings("kafka_default", {"bootstrap.servers": "localhost:9092"}),
+        "tidegate__flights",
+        "manual__1",
+        date(2024, 5, 1),
+    )
+    assert run.key == key
+
+
+def test_frozen_run(store):
+    """Plan, pointer and note, under their names."""
+    plans.freeze(store, "key", PLAN, 1, note={"format": 1, "at": "2024-05-01T10:00:00+00:00"})
+    found = {each.path: store.get(each.path) for each in store.objects("")}
+    assert found == {
+        f"_tidegate/plans/{PLAN_SHA[:16]}.json": PLAN_BYTES,
+        f"_tidegate/plans/{PLAN_SHA[:16]}.note.json": (
+            b'{"at":"2024-05-01T10:00:00+00:00","format":1}'
+        ),
+        "_tidegate/runs/key/1.json": b'{"format":1,"plan_id":"%s"}' % PLAN_SHA[:16].encode(),
+    }
+
+
+COMMIT = Commit(
+    lane="live",
+    plan_id="0123456789abcdef",
+    plan_sha256="0123456789abcdef" * 4,
+    chunk=1,
+    attempt="feedfeedfeedfeed",
+    cluster_id=CLUSTER,
+    topic_ids={"flights": FLIGHTS_ID},
+    accounts={"flights": {0: Account(0, 10, 8, 2), 11: Account(3, 5, 2, 0)}},
+    manifest=Reference("_tidegate/manifests/x.json", "ab" * 32),
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "data"),
+    [
+        (
+            Origin("flights", FLIGHTS_ID, {0: 0, 11: 3}),
+            '{"at":"2024-05-01T10:00:00+00:00","format":1,"kind":"origin","n":1,'
+            '"partitions":{"0":0,"11":3},"pipeline":"flights","previous":"","run":"manual__1",'
+            '"topic":"flights","topic_id":"6f1c2f6e-0000-4000-8000-000000000002",'
+            '"writer":"0011223344556677"}',
+        ),
+        (
+            COMMIT,
+            '{"at":"2024-05-01T10:00:00+00:00","attempt":"feedfeedfeedfeed","chunk":1,'
+            '"cluster_id":"MkU3OEVBNTcwNTJENDM2Qg","format":1,"kind":"commit","lane":"live",'
+            '"manifest":{"path":"_tidegate/manifests/x.json","sha256":"' + "ab" * 32 + '"},"n":1,'
+            '"pipeline":"flights",'
+            '"plan":{"id":"0123456789abcdef","sha256":"' + "0123456789abcdef" * 4 + '"},'
+            '"previous":"","receipts":[],"replaces":[],"run":"manual__1",'
+            '"topics":{"flights":{"ranges":{"0":[0,10,8,2],"11":[3,5,2,0]},'
+            '"topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}},"writer":"0011223344556677"}',
+        ),
+        (
+            Gap("flights", FLIGHTS_ID, 2, 5, 9, "expired", "manual__1"),
+            '{"at":"2024-05-01T10:00:00+00:00","by":"manual__1","end":9,"format":1,"kind":"gap",'
+            '"n":1,"partition":2,"pipeline":"flights","previous":"","reason":"expired",'
+            '"run":"manual__1","start":5,"topic":"flights",'
+            '"topic_id":"6f1c2f6e-0000-4000-8000-000000000002","writer":"0011223344556677"}',
+        ),
+        (
+            Abandon("0123456789abcdef", 1, "feedfeedfeedfeed"),
+            '{"at":"2024-05-01T10:00:00+00:00","attempt":"feedfeedfeedfeed","chunk":1,"format":1,'
+            '"kind":"abandon","n":1,"pipeline":"flights","plan":"0123456789abcdef",'
+            '"previous":"","run":"manual__1","writer":"0011223344556677"}',
+        ),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_ledger_entry(store, monkeypatch, entry, data):
+    """Each kind's bytes, under its number; and they read back as the same entry."""
+
+    class Clock:
+        @staticmethod
+        def now(zone):
+            return datetime(2024, 5, 1, 10, 0, 0, 123456, tzinfo=zone)
+
+    monkeypatch.setattr(ledger, "datetime", Clock)
+    monkeypatch.setattr(ledger.secrets, "token_hex", lambda _: "0011223344556677")
+    Ledger(store, "flights").append(entry, run="manual__1")
+    assert store.get("_tidegate/log/00000000000000000001.json") == data.encode()
+    assert type(entry).from_json(json.loads(data)) == entry
+
+
+def test_the_next_entry_names_the_one_before(store):
+    """By the SHA-256 of its bytes."""
+    first = Ledger(store, "flights")
+    first.append(Origin("flights", FLIGHTS_ID, {0: 0}), run="a")
+    first.append(Origin("other", "id", {0: 0}), run="a")
+    one, two = (store.get(f"_tidegate/log/{n:020d}.json") for n in (1, 2))
+    assert json.loads(two)["previous"] == canonical.digest(one)
+
+
+FILES = (
+    StagedFile("_tidegate/staging/s/1.parquet", 900, "d1" * 32, "flights", 0, 0, 9, 8),
+    StagedFile("_tidegate/staging/s/2.parquet", 700, "d2" * 32, "flights", 11, 3, 4, 2),
+)
+SEAL = Seal(
+    attempt=Attempt("0123456789abcdef", 1, "feedfeedfeedfeed"),
+    files=FILES,
+    accounts=COMMIT.accounts,
+    proofs={"flights": {0: HoleProof(2, 1, 1)}},
+    seen={"topic_ids": {"flights": FLIGHTS_ID}, "log_starts": {"flights": {"0": 0, "11": 3}}},
+    versions={"spark": "4.1.2", "connector": "4.1.2", "tidegate": "0.1.0"},
+)
+SEAL_JSON = {
+    "format": 1,
+    "plan_id": "0123456789abcdef",
+    "chunk": 1,
+    "attempt": "feedfeedfeedfeed",
+    "files": [
+        {
+            "path": "_tidegate/staging/s/1.parquet", "size": 900, "digest": "d1" * 32,
+            "topic": "flights", "partition": 0, "first": 0, "last": 9, "rows": 8,
+        },
+        {
+            "path": "_tidegate/staging/s/2.parquet", "size": 700, "digest": "d2" * 32,
+            "topic": "flights", "partition": 11, "first": 3, "last": 4, "rows": 2,
+        },
+    ],
+    "partitions": {
+        "flights": {
+            "0": {
+                "start": 0, "end": 10, "rows": 8, "invisible": 2,
+                "holes": 2, "probed": 1, "unprovable": 1,
+            },
+            "11": {
+                "start": 3, "end": 5, "rows": 2, "invisible": 0,
+                "holes": 0, "probed": 0, "unprovable": 0,
+            },
+        }
+    },
+    "seen": {
+        "topic_ids": {"flights": FLIGHTS_ID},
+        "log_starts": {"flights": {"0": 0, "11": 3}},
+    },
+    "versions": {"spark": "4.1.2", "connector": "4.1.2", "tidegate": "0.1.0"},
+}  # fmt: skip
+
+
+def test_seal(store):
+    """Beside the attempt's files, and it reads back, with what was probed."""
+    assert SEAL.to_json() == SEAL_JSON
+    read_back = Seal.from_json(json.loads(json.dumps(SEAL_JSON)))
+    assert read_back.to_json() == SEAL_JSON
+    for f in FILES:
+        path = Path(store.native(f.path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    attempts.seal(store, SEAL)
+    where = "_tidegate/staging/0123456789abcdef/1/feedfeedfeedfeed/_seal.json"
+    assert json.loads(store.get(where)) == SEAL_JSON
+
+
+def test_manifest():
+    """The files of a commit, staged and final, sorted by topic, partition and offset."""
+    name = "data/topic=flights/window_date=2024-05-01/flights"
+    assert (
+        publishing.manifest_of(PLAN, SEAL)
+        == (
+            '{"files":['
+            f'{{"digest":"{"d1" * 32}",'
+            f'"final":"{name}-00000-{"0" * 19}-{"9":0>19}-{PLAN_SHA[:16]}.parquet",'
+            '"first":0,"last":9,"partition":0,"path":"_tidegate/staging/s/1.parquet","rows":8,'
+            '"size":900,"topic":"flights"},'
+            f'{{"digest":"{"d2" * 32}",'
+            f'"final":"{name}-00011-{"3":0>19}-{"4":0>19}-{PLAN_SHA[:16]}.parquet",'
+            '"first":3,"last":4,"partition":11,"path":"_tidegate/staging/s/2.parquet","rows":2,'
+            '"size":700,"topic":"flights"}],"format":1}'
+        ).encode()
+    )
+
+
+# What commands print
+
+
+@pytest.fixture
+def spec(tmp_path, store):
+    """A pipeline with one commit of two partitions, a gap, and nothing placed yet."""
+    manifest = publishing.manifest_of(PLAN, SEAL)
+    path = "_tidegate/manifests/x.json"
+    store.create(path, manifest)
+    book = Ledger(store, "flights")
+    book.append(Origin("flights", FLIGHTS_ID, {0: 0, 11: 3}), run="a")
+    book.append(Gap("flights", FLIGHTS_ID, 0, 10, 12, "expired", "a"), run="a")
+    reference = Reference(path, canonical.digest(manifest))
+    book.append(Commit(**{**vars(COMMIT), "manifest": reference}), run="a")
+    form = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": str(tmp_path)}
+    return parse(form)
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_files_json(spec, store, tmp_path, placed):
+    """Absolute URIs, the staged ones until all is placed; first and last inclusive."""
+    data = f"file://{tmp_path}/flights/data/topic=flights/window_date=2024-05-01/flights"
+    uris = [
+        f"file://{tmp_path}/flights/_tidegate/staging/s/1.parquet",
+        f"file://{tmp_path}/flights/_tidegate/staging/s/2.parquet",
+    ]
+    if placed:
+        store.create("_tidegate/placed/00000000000000000003", b"")
+        uris = [
+            f"{data}-00000-{'0' * 19}-{'9':0>19}-{PLAN_SHA[:16]}.parquet",
+            f"{data}-00011-{'3':0>19}-{'4':0>19}-{PLAN_SHA[:16]}.parquet",
+        ]
+    assert status.files(spec) == [
+        {
+            "uri": uris[0],
+            "topic": "flights",
+            "topic_id": FLIGHTS_ID,
+            "cluster_id": CLUSTER,
+            "partition": 0,
+            "first": 0,
+            "last": 9,
+            "rows": 8,
+            "bytes": 900,
+            "plan_id": "0123456789abcdef",
+            "commit": 3,
+        },
+        {
+            "uri": uris[1],
+            "topic": "flights",
+            "topic_id": FLIGHTS_ID,
+            "cluster_id": CLUSTER,
+            "partition": 11,
+            "first": 3,
+            "last": 4,
+            "rows": 2,
+            "bytes": 700,
+            "plan_id": "0123456789abcdef",
+            "commit": 3,
+        },
+    ]
+
+
+GAP_JSON = {
+    "topic": "flights", "topic_id": FLIGHTS_ID, "partition": 0,
+    "start": 10, "end": 12, "reason": "expired", "by": "a",
+}  # fmt: skip
+KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "localhost:9092"})
+
+
+def test_status_json(spec, monkeypatch):
+    """Partition 12 is new: it has no origin yet, and lags by all that it holds."""
+    marks = {0: Watermarks(2, 20, 25), 11: Watermarks(0, 5, 5), 12: Watermarks(1, 4, 4)}
+    identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
+    seen = Survey(CLUSTER, identities, {"flights": marks})
+    monkeypatch.setattr(status, "survey", lambda *_: seen)
+    form = status.status(spec, KAFKA)
+    assert json.loads(json.dumps(form)) == {
+        "format": 1,
+        "pipeline": "flights",
+        "topics": {
+            "flights": {
+                "topic_id": FLIGHTS_ID,
+                "partitions": {
+                    "0": {"origin": 0, "cursor": 12, "log_start": 2, "end": 20, "lag": 8},
+                    "11": {"origin": 3, "cursor": 5, "log_start": 0, "end": 5, "lag": 0},
+                    "12": {"origin": None, "cursor": None, "log_start": 1, "end": 4, "lag": 3},
+                },
+            }
+        },
+        "commits": 1,
+        "last_commit": 3,
+        "gaps": [GAP_JSON],
+        "open_claims": [],
+        "broker": None,
+    }
+
+
+def test_status_json_without_a_broker(spec, monkeypatch):
+    """What the ledger knows is told all the same, and why the rest is missing."""
+
+    def unreachable(*_):
+        raise BrokerUnreachable("no broker answered")
+
+    monkeypatch.setattr(status, "survey", unreachable)
+    form = status.status(spec, KAFKA)
+    assert form["broker"] == "no broker answered"
+    assert form["topics"]["flights"]["partitions"]["0"] == {
+        "origin": 0, "cursor": 12, "log_start": None, "end": None, "lag": None,
+    }  # fmt: skip
+
+
+def test_error_json():
+    """Name, kind, message and numbers; the kind decides the exit code."""
+    dead = PlanDead("gone", chunk=3)
+    assert dead.to_json() == {
+        "name": "PlanDead", "kind": "terminal", "message": "gone", "numbers": {"chunk": 3},
+    }  # fmt: skip
+    assert (dead.exit_code, BrokerUnreachable("").exit_code) == (3, 4)
+    assert BrokerUnreachable("").to_json()["kind"] == "transient"
+
+
+def test_a_failing_command_prints_its_error(tmp_path, monkeypatch, capsys):
+    """With --json, stdout is one document and nothing else; a wrong pipeline name exits with 2."""
+    from tidegate.cli.main import run
+
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["tidegate", "files", "nowhere", "--json"])
+    with pytest.raises(SystemExit) as stopped:
+        run()
+    assert stopped.value.code == 2
+    assert json.loads(capsys.readouterr().out) == {
+        "format": 1,
+        "error": {
+            "name": "ConfigurationError",
+            "kind": "terminal",
+            "message": f"there is no pipeline 'nowhere' in {tmp_path}; there are: none",
+            "numbers": {},
+        },
+    }
