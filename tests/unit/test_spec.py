@@ -64,8 +64,8 @@ def test_a_whole_file(load):
         ("${A:-/y}", {}, "/y"),
         ("${A:-/y}", {"A": ""}, "/y"),
         ("/x${A:-}", {}, "/x"),
-        ("$A", {"A": "/x"}, "$A"),
-        ("${A}", {"A": "${B}"}, "${B}"),  # what a variable holds is not read again
+        ("/$A", {"A": "/x"}, "/$A"),
+        ("/${A}", {"A": "${B}"}, "/${B}"),  # what a variable holds is not read again
     ],
 )
 def test_variables_are_expanded(load, lake, environ, expected):
@@ -164,3 +164,9 @@ def test_the_projects_own_pipelines_are_right():
     """The sample is the first test input."""
     paths = sorted(files.directory().glob("*.yaml"))
     assert [files.load(path, {"TIDEGATE_LAKE": "/lake"}).name for path in paths] == ["flights"]
+
+
+def test_a_relative_lake_is_refused(load):
+    """Airflow and a terminal stand in other directories: they would use two lakes."""
+    with pytest.raises(ConfigurationError, match="neither an absolute path nor a URL"):
+        load("{name: flights, kind: ingest, topics: [flights], lake: here}")

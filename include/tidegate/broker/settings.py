@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,8 +11,8 @@ from typing import Any
 
 from tidegate.errors import ConfigurationError
 
-# Connection name → kafka-python's name. What is not listed here is refused, not passed on:
-# a client option can run code (login modules, interceptors).
+# Connection name → kafka-python's name. Nothing else is passed on: a client option can run code
+# (login modules, interceptors). What would change who is spoken to, and how, is refused.
 _PYTHON_NAMES = {
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",
@@ -20,18 +21,17 @@ _PYTHON_NAMES = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
     "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
     "request.timeout.ms": "request_timeout_ms",
 }
-_TOLERATED = {"group.id", "auto.offset.reset", "enable.auto.commit"}  # of no meaning here
+_SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "https.")
 _INTEGERS = {"request.timeout.ms"}
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,15 @@ class KafkaSettings:
         complaints = []
         if not self.extra.get("bootstrap.servers"):
             complaints.append("bootstrap.servers: missing")
+        strangers = sorted(self.extra.keys() - _PYTHON_NAMES.keys())
         complaints += [
-            f"{key}: not a setting that Tidegate passes on; known: {', '.join(_PYTHON_NAMES)}"
-            for key in sorted(self.extra.keys() - _PYTHON_NAMES.keys() - _TOLERATED)
+            f"{key}: not among the security settings that Tidegate can give to both its clients;"
+            f" known: {', '.join(_PYTHON_NAMES)}"
+            for key in strangers
+            if key.startswith(_SECURITY)
         ]
+        if ignored := [key for key in strangers if not key.startswith(_SECURITY)]:
+            logger.info("connection %s: of no meaning here: %s", self.connection, ignored)
         mechanism = self.extra.get("sasl.mechanism")
         if mechanism is not None and mechanism not in _LOGIN_MODULES:
             complaints.append(f"sasl.mechanism: {mechanism!r} is not one of {list(_LOGIN_MODULES)}")

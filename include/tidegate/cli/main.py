@@ -119,22 +119,22 @@ def run_pipeline(
         _tell_plan(planned.plan, known=planned.known)
 
     def on_published(published: Published) -> None:
-        if as_json:
-            print(json.dumps(published.report))
-        else:
+        if not as_json:
             _tell_published(published.report)
 
     def submit(given: submission.Submission) -> None:
         master = _spark_master(spec)
         submission.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
 
-    ingest.ingest(
+    published = ingest.ingest(
         this_run,
         submit,
         replan=replan,
         on_planned=on_planned,
         on_published=on_published,
     )
+    if as_json:
+        print(json.dumps(published.report))
 
 
 @app.command()

@@ -126,8 +126,14 @@ def load(
             progress(sent)
             producer.poll(0)
             delivery.check(topic)
-    else:
-        progress(sent)
+    else:  # all months were wanted, so the topic can be held against the whole
+        if any(ends[partition] > rank[partition] for partition in range(partitions)):
+            raise _not_the_flights(topic, f"it ends at {ends}, the flights at {dict(rank)}")
+    left = producer.flush(_PATIENCE)
+    delivery.check(topic)
+    if left:
+        raise FlightsNotLoaded(f"{topic}: {left} of {sent} flights got no answer")
+    progress(sent)
     return sent
 
 

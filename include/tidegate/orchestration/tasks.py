@@ -130,12 +130,14 @@ def publish(pipeline: str, context: Context) -> None:
     from tidegate.runs import publish as use_case
 
     with airflow_errors():
-        published = use_case.publish(run_of(pipeline, context))
+        run = run_of(pipeline, context)
+        published = use_case.publish(run)
     push = context["ti"].xcom_push
     push("offsets", spark_offsets(published.offsets))
     push("report", published.report)
-    for topic, event in published.asset_events().items():
-        context["outlet_events"][asset(pipeline, topic)].extra = event
+    for topic in run.spec.topics:
+        event = context["outlet_events"][asset(pipeline, topic)]
+        event.extra = published.asset_event(topic)
     logger.info(
         "%s rows in commits %s", f"{published.report['rows']:,}", list(published.commits.values())
     )

@@ -72,6 +72,9 @@ class Ingest(_Strict):
     def _agrees_with_itself(self) -> Ingest:
         if len(set(self.topics)) < len(self.topics):
             raise ValueError(f"topics: one is named twice in {list(self.topics)}")
+        if "://" not in self.lake and not self.lake.startswith("/"):
+            # Airflow and a terminal have other working directories: they would use two lakes.
+            raise ValueError(f"lake: {self.lake!r} is neither an absolute path nor a URL")
         if isinstance(self.start, StartAt) and self.start.offsets:
             strangers = self.start.offsets.keys() - set(self.topics)
             if strangers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidegate.errors import PlanDead
 from tidegate.runs.plan import Planned, plan
 from tidegate.runs.publish import Published, publish, verdict
 from tidegate.runs.run import Run
@@ -22,7 +23,11 @@ def ingest(
     planned = plan(run, replan=replan)
     on_planned(planned)
     stage(run, submit)
-    published = publish(run)
+    try:
+        published = publish(run)
+    except PlanDead:  # others have committed a part meanwhile: stage what is left
+        stage(run, submit)
+        published = publish(run)
     on_published(published)
     verdict(run)
     return published

@@ -38,8 +38,7 @@ def restore(mirror: Mirror, spec: Ingest, shown: Mapping[str, str | None], fold:
                     f"Variable {name} is ahead of the ledger of {spec.name!r} in partitions "
                     f"{ahead} (ledger: { {p: cursors.get(p) for p in ahead} }). Either the lake at "
                     f"{spec.lake} is not the one it was (mount or restore it), or someone edited "
-                    "the Variable: delete it to go on from the ledger; to skip offsets, record it "
-                    "with `tidegate offsets set`",
+                    "the Variable: delete it to go on from the ledger",
                     variable=name,
                     ahead={str(p): o for p, o in ahead.items()},
                 )

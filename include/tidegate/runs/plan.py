@@ -25,6 +25,7 @@ from tidegate.runs.run import Run
 
 LANE = "live"
 _BYTES_PER_FILE = 256 * 1024 * 1024
+_TELLING_BYTES = 16 * 1024 * 1024  # of less, a good part is footers
 _RECORDS_PER_FILE = 1_000_000  # until a commit tells how many bytes a record takes
 
 logger = logging.getLogger(__name__)
@@ -252,7 +253,7 @@ def _records_per_file(store: Store, fold: Fold) -> int:
     files = publishing.read_manifest(store, fold.live[max(fold.live)])
     rows = sum(f.staged.rows for f in files)
     size = sum(f.staged.size for f in files)
-    if not rows:
+    if size < _TELLING_BYTES:
         return _RECORDS_PER_FILE
     return 1 << max(10, (_BYTES_PER_FILE * rows // size).bit_length() - 1)
 

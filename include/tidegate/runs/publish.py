@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.core.ledger import Commit, Fold
-from tidegate.core.offsets import Offsets, window_to_json
+from tidegate.core.offsets import Offsets, bounds
 from tidegate.core.plan import Plan
 from tidegate.errors import NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.lake import plans, publishing
@@ -32,22 +32,20 @@ class Published:
     report: Mapping[str, Any]
     complete_through: str | None
 
-    def asset_events(self) -> dict[str, dict[str, Any]]:
-        """Return, per topic, what is told to those who wait for it (contract: event extra)."""
+    def asset_event(self, topic: str) -> dict[str, Any]:
+        """Return what is told to those who wait for a topic (contract: event extra)."""
+        starts, ends = bounds(self.plan.chunks)
         return {
-            topic: {
-                "ranges": window_to_json(
-                    r for w in self.plan.chunks for r in w if r.topic == topic
-                ),
-                "rows": sum(
-                    account["rows"]
-                    for commit in self.report["commits"]
-                    for account in commit["topics"].get(topic, {}).values()
-                ),
-                "commit": max(self.commits.values(), default=None),
-                "complete_through": self.complete_through,
-            }
-            for topic in self.plan.topics
+            "ranges": {
+                str(p): [starts[topic][p], end] for p, end in sorted(ends.get(topic, {}).items())
+            },
+            "rows": sum(
+                account["rows"]
+                for commit in self.report["commits"]
+                for account in commit["topics"].get(topic, {}).values()
+            ),
+            "commit": max(self.commits.values(), default=None),
+            "complete_through": self.complete_through,
         }
 
 
@@ -72,6 +70,7 @@ def publish(run: Run) -> Published:
     store = run.store()
     ledger = run.ledger(store)
     commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id)
+    ledger.refresh()  # another publisher of this run may have been quicker
     for number, window in enumerate(plan.chunks):
         if number in commits or ledger.fold.covers(window, plan.topics):
             continue
@@ -107,7 +106,7 @@ def verdict(run: Run) -> None:
         raise PartitionsLeftOut(
             f"pipeline {run.spec.name!r}: the healthy partitions are published, these are not: "
             f"{listed}. Expired: set `on_expired: skip` to record the gap and go on. Recreated: "
-            "give the topic a new pipeline",
+            "give the topic a new pipeline. Then start a new run: this one's plan is frozen",
             left_out=[each.to_json() for each in plan.left_out],
         )
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import tidegate
 from tidegate import faults
-from tidegate.broker.cluster import probe, survey
+from tidegate.broker.cluster import Survey, probe, survey
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
-from tidegate.errors import IdentityChanged, RowsMissing, StageFailed
+from tidegate.errors import IdentityChanged, RowsMissing, StageFailed, TidegateError
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import Store
@@ -52,19 +52,24 @@ def stage(run: Run, submit: Submit) -> Staged:
     if not todo:
         return Staged(planned, ())
     mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in todo]
-    failure = None
-    with _job_file(run, store, planned, mine) as job_file:
+    sealed: list[int] = []
+    failures: list[TidegateError] = []
+    try:
         try:
-            records = sum(len(r) for number in todo for r in planned.chunks[number])
-            submit(submission(job_file, _spark_conf(run), records, name=_name(run)))
+            with _job_file(run, store, planned, mine) as job_file:
+                records = sum(len(r) for number in todo for r in planned.chunks[number])
+                submit(submission(job_file, _spark_conf(run), records, name=_name(run)))
         except StageFailed as error:
-            failure = error
-    sealed = _seal_finished(run, store, planned, mine)
-    for attempt in mine:
-        if attempt.chunk not in sealed:
-            _discard(store, attempt)
-    if failure:
-        raise failure
+            failures.append(error)
+        failures += _seal_finished(run, store, planned, mine, sealed)
+    finally:
+        for attempt in mine:
+            if attempt.chunk not in sealed:
+                _discard(store, attempt)
+    if failures:
+        for other in failures[1:]:
+            logger.error("plan %s: %s", planned.id, other)
+        raise failures[0]
     if len(sealed) < len(mine):
         missing = [a.chunk for a in mine if a.chunk not in sealed]
         raise StageFailed(
@@ -72,7 +77,7 @@ def stage(run: Run, submit: Submit) -> Staged:
             "the retry stages them again",
             chunks=missing,
         )
-    return Staged(planned, sealed)
+    return Staged(planned, tuple(sealed))
 
 
 def _name(run: Run) -> str:
@@ -106,10 +111,55 @@ def _job_file(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) -> It
         yield path
 
 
-def _seal_finished(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) -> tuple[int, ...]:
+def _seal_finished(
+    run: Run, store: Store, plan: Plan, mine: Sequence[Attempt], sealed: list[int]
+) -> list[TidegateError]:
+    """Seal what Spark has finished, and add its chunks to `sealed`; return what is wrong.
+
+    One attempt that is wrong never keeps another from its seal.
+    """
     finished = [(a, done) for a in mine if (done := attempts.staged(store, a)) is not None]
     if not finished:
-        return ()
+        return []
+    try:
+        seen = _same_as_planned(run, plan)
+    except TidegateError as error:
+        return [error]
+    log_starts = {
+        topic: {p: m.start for p, m in marks.items()} for topic, marks in seen.watermarks.items()
+    }
+    failures: list[TidegateError] = []
+    for attempt, done in finished:
+        try:
+            proven = attempts.check(
+                store,
+                attempt,
+                plan.chunks[attempt.chunk],
+                done,
+                probe=lambda holes: _probed(run, plan, holes),
+                log_starts=log_starts,
+                bound=MOST_PROBES,
+                seen={
+                    "topic_ids": dict(seen.topic_ids),
+                    "log_starts": {
+                        topic: {str(p): start for p, start in starts.items()}
+                        for topic, starts in log_starts.items()
+                    },
+                },
+                versions={**done.get("versions", {}), "tidegate": tidegate.__version__},
+            )
+            attempts.seal(store, proven)
+        except TidegateError as error:
+            failures.append(error)
+            continue
+        sealed.append(attempt.chunk)
+        logger.info("plan %s: chunk %d is sealed", plan.id, attempt.chunk)
+        faults.point("seal.written")
+    return failures
+
+
+def _same_as_planned(run: Run, plan: Plan) -> Survey:
+    """Ask the broker once more: what Spark has read must be what was planned."""
     seen = survey(run.kafka, sorted(plan.topics), plan.isolation)
     changed = {
         topic: {"planned": topic_id, "now": seen.topic_ids.get(topic)}
@@ -120,33 +170,9 @@ def _seal_finished(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) 
         raise IdentityChanged(
             f"plan {plan.id}: while Spark read, a topic or the cluster became another one: "
             f"{changed or seen.cluster_id}. Nothing was committed; the next run plans again",
-            **changed,
+            changed=changed,
         )
-    log_starts = {
-        topic: {p: m.start for p, m in marks.items()} for topic, marks in seen.watermarks.items()
-    }
-    for attempt, done in finished:
-        proven = attempts.check(
-            store,
-            attempt,
-            plan.chunks[attempt.chunk],
-            done,
-            probe=lambda holes: _probed(run, plan, holes),
-            log_starts=log_starts,
-            bound=MOST_PROBES,
-            seen={
-                "topic_ids": dict(seen.topic_ids),
-                "log_starts": {
-                    topic: {str(p): start for p, start in starts.items()}
-                    for topic, starts in log_starts.items()
-                },
-            },
-            versions={**done.get("versions", {}), "tidegate": tidegate.__version__},
-        )
-        attempts.seal(store, proven)
-        logger.info("plan %s: chunk %d is sealed", plan.id, attempt.chunk)
-        faults.point("seal.written")
-    return tuple(attempt.chunk for attempt, _ in finished)
+    return seen
 
 
 def _probed(run: Run, plan: Plan, holes: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow
 import pyarrow.parquet as pq
 
 from tidegate.broker.cluster import Survey, survey
@@ -58,11 +59,14 @@ class Findings:
 
 
 def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
-    """Hold ledger, manifests, files and footers against each other; with `kafka`, every row.
+    """Hold ledger, manifests, footers and pages against each other; with `kafka`, every row.
 
-    Reading the ledger checks its chain of digests. Returns the findings; changes nothing.
+    Reading the ledger checks its chain of digests, reading the pages their checksums. Returns the
+    findings; changes nothing.
     """
     store = open_store(spec.lake, spec.name)
+    # Listed first: what is committed after that is no stranger.
+    listed = [each.path for each in store.objects(layout.DATA)]
     fold = Ledger(store, spec.name).fold
     findings = Findings()
     _check_ranges(fold, findings)
@@ -70,7 +74,7 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     if kafka and fold.live:
         topics = sorted({topic for commit in fold.live.values() for topic in commit.topic_ids})
         seen = survey(kafka, topics, spec.isolation)
-    listed_finals: set[str] = set()
+    known: set[str] = set()
     waiting = set(publishing.unplaced(store, fold))
     for n, commit in fold.live.items():
         say(f"commit #{n}: {commit.rows:,} rows")
@@ -80,13 +84,13 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
         except LakeDamaged as error:
             findings.add(str(error), commit=n)
             continue
-        listed_finals.update(file.final for file in files)
+        known.update(file.final for file in files)
         _check_files(store, n, commit, files, findings, placed=n not in waiting)
         if kafka and seen:
             _compare_commit(store, kafka, seen, n, commit, files, findings)
-    for listed in store.objects(layout.DATA):
-        if listed.path not in listed_finals:
-            findings.add("a file that no live commit lists", uri=store.uri(listed.path))
+    for path in listed:
+        if path not in known:
+            findings.add("a file that no live commit lists", uri=store.uri(path))
     return findings.to_json(spec.name, against_kafka=kafka is not None)
 
 
@@ -114,7 +118,8 @@ def _check_files(
             continue
         try:
             footer = read_footer(store, file.staged.topic, Listed(path, size))
-        except AttemptWrong as error:
+            _read_pages(store, path)
+        except (AttemptWrong, OSError, pyarrow.ArrowException) as error:
             findings.add(str(error), commit=n, uri=store.uri(path))
             continue
         if (size, footer.digest) != (file.staged.size, file.staged.digest):
@@ -131,6 +136,16 @@ def _check_files(
                 )  # fmt: skip
 
 
+def _read_pages(store: Store, path: str) -> None:
+    """Read a file to its end; OSError for a page that is not what its checksum says."""
+    with (
+        store.open(path) as opened,
+        pq.ParquetFile(opened, page_checksum_verification=True) as parquet,
+    ):
+        for _ in parquet.iter_batches():
+            pass
+
+
 def _compare_commit(
     store: Store,
     kafka: KafkaSettings,
@@ -140,12 +155,17 @@ def _compare_commit(
     files: list[LakeFile],
     findings: Findings,
 ) -> None:
-    isolation = plans.load(store, commit.plan_id).isolation
+    try:
+        isolation = plans.load(store, commit.plan_id).isolation
+    except LakeDamaged as error:
+        findings.add(str(error), commit=n)
+        return
     for topic_id, r in commit.ranges:
         if seen.topic_ids.get(r.topic) != topic_id:
             findings.expired += len(r)  # deleted or recreated: nothing to compare with
             continue
-        log_start = seen.watermarks[r.topic][r.partition].start
+        marks = seen.watermarks[r.topic].get(r.partition)
+        log_start = marks.start if marks else r.end  # a partition that vanished
         start = min(max(r.start, log_start), r.end)
         findings.expired += start - r.start
         left = OffsetRange(r.topic, r.partition, start, r.end)

@@ -68,7 +68,7 @@ def stage(spark: SparkSession, job: Job, chunk: Chunk) -> Mapping[str, Any]:
     started = time.monotonic()
     done = write(spark, job, chunk, read(spark, job, chunk))
     log.info(
-        "plan %s chunk %d: %d rows in %d files, %.1f s",
+        "plan %s chunk %d: %d rows in %d files, %.2f s",
         job.plan_id, chunk.number, done["rows"], len(done["files"]), time.monotonic() - started,
     )  # fmt: skip
     return done

@@ -1,0 +1,150 @@
+"""The house as drawn in docs/design.md: who may import whom, how big a file is, how it is named."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+PACKAGE = PROJECT / "include/tidegate"
+LINT = Path(sys.executable).with_name("lint-imports")
+
+
+def lint(project):
+    """Run import-linter over a project's own `include/`; return its result."""
+    return subprocess.run(
+        [LINT, "--no-cache", "--no-logo"],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(project / "include")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package and of its contracts, to break."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, tmp_path / "include/tidegate", ignore=ignored)
+    shutil.copy(PROJECT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_imports_flow_one_way():
+    """All contracts of pyproject.toml hold."""
+    done = lint(PROJECT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "planted", "contract", "chain"),
+    [
+        (
+            "core/intervals.py",
+            "import kafka",
+            "The core knows no library",
+            "tidegate.core.intervals -> kafka",
+        ),
+        (
+            "core/plan.py",
+            "from tidegate.lake import store",
+            "Imports flow one way",
+            "tidegate.core.plan -> tidegate.lake.store",
+        ),
+        (
+            "lake/store.py",
+            "from kafka import KafkaConsumer",
+            "Only the broker package imports kafka",
+            "tidegate.lake.store -> kafka",
+        ),
+        (
+            "runs/plan.py",
+            "import airflow",
+            "Only orchestration imports airflow",
+            "tidegate.runs.plan -> airflow",
+        ),
+        (
+            "spark/tasks.py",
+            "import obstore",
+            "A zip of core, errors, faults and spark is all that a cluster needs",
+            "tidegate.spark.tasks -> obstore",
+        ),
+    ],
+)
+def test_a_planted_import_breaks_its_contract(copy, module, planted, contract, chain):
+    """The lint is proven: it fails, and for this very import in the copy."""
+    path = copy / "include/tidegate" / module
+    path.write_text(f"{path.read_text()}\n{planted}\n")
+    done = lint(copy)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"{contract} BROKEN" in done.stdout
+    assert chain in re.sub(r"\s+", " ", done.stdout)
+
+
+def imported(path):
+    """Return the top two names of whatever a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {".".join(alias.name.split(".")[:2]) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            names = [module] if "." in module else [f"{module}.{a.name}" for a in node.names]
+            found |= {".".join(name.split(".")[:2]) for name in names}
+    return found
+
+
+def lines(path):
+    return len(path.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("directory", "most_lines", "allowed"),
+    [
+        ("dags", 29, {"tidegate.orchestration"}),
+        ("spark_jobs", 25, {"tidegate.spark", "signal", "logging", "sys"}),
+        ("plugins", 20, {"tidegate.ui", "airflow.plugins_manager", "typing.ClassVar"}),
+    ],
+)
+def test_the_rim_is_thin(directory, most_lines, allowed):
+    """A DAG file wires, a job file calls, a plugin mounts; none is named like a library."""
+    files = sorted((PROJECT / directory).glob("*.py"))
+    assert files
+    for path in files:
+        assert lines(path) <= most_lines, path
+        assert imported(path) <= allowed, path
+        assert path.stem not in sys.stdlib_module_names | {"kafka", "airflow", "pyspark"}, path
+
+
+def test_no_module_is_named_after_nothing():
+    """A module is named by the noun that it owns."""
+    nothing = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
+    assert [path for path in PACKAGE.rglob("*") if path.stem in nothing] == []
+
+
+def test_no_module_is_two_nouns():
+    """None passes 350 lines but the one that must stand alone: any Python runs it, before setup."""
+    long = {str(path.relative_to(PACKAGE)): lines(path) for path in PACKAGE.rglob("*.py")}
+    assert {path for path, n in long.items() if n > 350} <= {"local/bootstrap.py"}
+
+
+@pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a clone: nobody knows the files")
+def test_no_file_knows_a_developers_machine():
+    """Neither this clone's own directory nor anyone's home stands in what is committed."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, check=True, timeout=30
+    ).stdout
+    machine = re.compile(rb"/(?:home|Users)/[a-z]|" + re.escape(os.fsencode(PROJECT)) + rb"\b")
+    telling = {}
+    for name in filter(None, listed.split(b"\0")):
+        path = PROJECT / os.fsdecode(name)
+        if path.is_file() and (found := machine.search(path.read_bytes())):
+            telling[path.name] = found.group()
+    assert telling == {}

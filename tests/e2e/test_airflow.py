@@ -1,0 +1,139 @@
+"""The demo and what follows it, on a real scheduler: killed, wiped and run again."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import judge
+from terminal import TIDEGATE
+from tidegate.local import kafka, processes, stack
+from tidegate.local.airflow_api import AirflowApi
+
+DAG = "tidegate__flights"
+VARIABLE = "tidegate__flights__flights"
+FLIGHTS = 336_776
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("demo")
+    yield home
+    stack.down(home)
+
+
+def demo(home: Path) -> str:
+    """Run the demo in an environment that knows of no other stack."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "TIDEGATE_"))}
+    kept = {k: v for k, v in os.environ.items() if k == "TIDEGATE_CACHE"}
+    done = subprocess.run(
+        [str(TIDEGATE), "demo"],
+        env={**env, **kept, "TIDEGATE_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def data(home: Path) -> dict[str, int]:
+    """Return the lake's data files and ledger entries, with their inodes: never written again."""
+    lake = home / "lake/flights"
+    files = [*lake.rglob("data/**/*.parquet"), *lake.glob("_tidegate/log/*.json")]
+    return {str(path.relative_to(lake)): path.stat().st_ino for path in files}
+
+
+def api(home: Path) -> AirflowApi:
+    known = stack.read(home)
+    assert known is not None
+    return known.api(home)
+
+
+def agree(home: Path) -> None:
+    known = stack.read(home)
+    assert known is not None
+    report = judge.agree(known.kafka, home / "lake", "flights", ["flights"])
+    assert report["lake"] == FLIGHTS
+
+
+def test_demo_killed_half_way_and_run_again(home: Path) -> None:
+    """Killed with rows staged and not yet committed, then run again: every flight once, by count
+    and by the oracle; XCom, Variable and asset event hold what the contract says.
+    """
+    env = {k: v for k, v in os.environ.items() if not k.startswith("AIRFLOW")}
+    killed = subprocess.Popen(
+        [str(TIDEGATE), "demo"],
+        env={**env, "TIDEGATE_HOME": str(home)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 200
+    while not list(home.glob("lake/flights/_tidegate/staging/**/*.parquet")):
+        assert killed.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    scheduler = processes.find("scheduler", home=home)
+    assert scheduler is not None
+    processes.send(scheduler, signal.SIGKILL)
+    told = demo(home)
+    assert "336,776 rows = 336,776 distinct (partition, offset)" in told
+    agree(home)
+    end = {"flights": {"0": 78543, "1": 86969, "2": 86054, "3": 85210}}
+    assert json.loads(api(home).variable(VARIABLE) or "") == end
+    plan = api(home).xcom(DAG, "demo-1", "plan", "plan")
+    assert set(plan) == {"plan_id", "uri", "generation"}
+    starts = api(home).xcom(DAG, "demo-1", "plan", "startingOffsets")
+    assert json.loads(starts) == {"flights": {"0": 0, "1": 0, "2": 0, "3": 0}}
+    assert json.loads(api(home).xcom(DAG, "demo-2", "publish", "offsets")) == end
+    assert api(home).xcom(DAG, "demo-2", "publish", "report")["rows"] > 0
+
+
+def test_a_second_demo_finds_nothing_new(home: Path) -> None:
+    """Nothing is loaded twice, no Spark runs, the lake is as it was."""
+    before = data(home)
+    assert "nothing new" in demo(home)
+    assert data(home) == before
+
+
+def test_airflows_database_and_variable_are_lost(home: Path) -> None:
+    """Between two runs the whole database goes, and with it the Variable: the lake stays as it
+    is, and the next run writes the Variable again (invariant 5).
+    """
+    before = data(home)
+    stack.down(home)
+    shutil.rmtree(home / "postgres")
+    stack.up(home, say=print)
+    airflow = api(home)
+    assert airflow.variable(VARIABLE) is None
+    airflow.trigger(DAG, "after-the-loss")
+    airflow.unpause(DAG)
+    run = airflow.wait(DAG, "after-the-loss", timeout=120)
+    assert run["state"] == "success"
+    states = {task["task_id"]: task["state"] for task in airflow.tasks(DAG, "after-the-loss")}
+    assert states == {
+        "plan": "success",
+        "stage": "skipped",
+        "publish": "skipped",
+        "verdict": "success",
+    }
+    assert json.loads(airflow.variable(VARIABLE) or "")["flights"]["0"] == 78543
+    assert data(home) == before
+    agree(home)
+
+
+def test_down_leaves_nothing_running(home: Path) -> None:
+    """What `up` started is ended, Kafka too."""
+    stack.down(home)
+    assert kafka.find(home / "kafka") is None
+    assert not [name for name, s in stack.status(home)["services"].items() if s["pid"]]
