@@ -12,5 +12,6 @@ import sys  # noqa: E402
 from tidegate.spark.ingest import main  # noqa: E402
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO, stream=sys.stderr)
+    logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
+    logging.getLogger("tidegate").setLevel(logging.INFO)
     sys.exit(main(sys.argv[1]))

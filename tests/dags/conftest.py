@@ -1,6 +1,8 @@
 """An Airflow of its own for each test session, on SQLite, set up before airflow is imported."""
 
+import atexit
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 PROJECT = Path(__file__).parents[2]
 _home = Path(tempfile.mkdtemp(prefix="tidegate-airflow-"))
+atexit.register(shutil.rmtree, _home, ignore_errors=True)
 os.environ |= {
     "AIRFLOW_HOME": str(_home),
     "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),

@@ -94,8 +94,8 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     plan = api(home).xcom(DAG, "demo-1", "plan", "plan")
     assert set(plan) == {"plan_id", "uri", "generation"}
     starts = api(home).xcom(DAG, "demo-1", "plan", "startingOffsets")
-    assert json.loads(starts) == {"flights": {"0": 0, "1": 0, "2": 0, "3": 0}}
-    assert json.loads(api(home).xcom(DAG, "demo-2", "publish", "offsets")) == end
+    assert starts == {"flights": {"0": 0, "1": 0, "2": 0, "3": 0}}  # Airflow's API parses it
+    assert api(home).xcom(DAG, "demo-2", "publish", "offsets") == end
     assert api(home).xcom(DAG, "demo-2", "publish", "report")["rows"] > 0
 
 

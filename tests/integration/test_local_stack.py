@@ -199,6 +199,7 @@ def test_a_killed_database_and_broker_are_mended(
         process = processes.find(name, home=place)
         assert process is not None
         processes.send(process, signal.SIGKILL)
+        until(lambda name=name, place=place: not processes.find(name, home=place))
     up()
     assert stack.status(home)["up"]
     assert api.variable("seen") == "yes"

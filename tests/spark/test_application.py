@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from records import numbers
+from tidegate import jars
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import StageFailed
 from tidegate.local.kafka import Broker
-from tidegate.runs.submission import submission, submit
+from tidegate.runs.submission import ensure_archive, submission, submit
 from tidegate.spark.job import Bytes, Chunk, Job
 
 CANARY = "hunter2-never-to-be-seen"
@@ -69,6 +70,24 @@ def test_a_failure_is_one_clear_line(broker: Broker, topic: str, tmp_path: Path)
     assert (tmp_path / "0" / "_done.json").exists()
     assert not (tmp_path / "1" / "_done.json").exists()
     assert not (tmp_path / "2").exists()
+
+
+@pytest.mark.slow
+def test_an_archive_of_classes_is_made_and_used(
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a broker, once; the next driver takes thousands of classes from it."""
+    numbers(broker.bootstrap, topic, 10, partitions=1)
+    (tmp_path / "jars").symlink_to(jars.cache_dir() / "jars")
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
+    said: list[str] = []
+    archive = ensure_archive(said.append)
+    assert archive is not None, said
+    assert ensure_archive(said.append) == archive
+    chunks = [Chunk(0, (OffsetRange(topic, 0, 0, 10),), str(tmp_path / "0"))]
+    verbose = {"spark.driver.extraJavaOptions": "-Xlog:class+load"}
+    output = _run(tmp_path, broker, chunks, verbose)
+    assert sum("source: shared objects file" in line for line in output) > 10_000
 
 
 def _run(tmp_path: Path, broker: Broker, chunks: list[Chunk], conf: dict[str, str]) -> list[str]:

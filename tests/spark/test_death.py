@@ -67,8 +67,9 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
     try:
         _wait_for(lambda: len(list(staging.glob("topic=*/*.parquet"))) >= 2, 120)
         (jvm,) = _children(parent.pid)
-        (driver,) = _children(jvm)
-        assert [_name(jvm), _name(driver)[:6]] == ["java", "python"]
+        assert _name(jvm) == "java"
+        # Hadoop calls a `chmod` now and then; it is no driver.
+        (driver,) = [pid for pid in _children(jvm) if _name(pid).startswith("python")]
         yield Family(parent, jvm, driver, staging)
     finally:
         parent.kill()
@@ -77,6 +78,8 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
 
 
 def test_the_driver_dies_with_its_jvm(family: Family) -> None:
+    """Even one that would not notice: stopped, it cannot hear the JVM hang up."""
+    os.kill(family.driver, signal.SIGSTOP)
     os.kill(family.jvm, signal.SIGKILL)
     _wait_for(lambda: not (_lives(family.jvm) or _lives(family.driver)), 5)
     assert family.parent.wait(10) == 1, "the parent sees a failure, and nothing else happens to it"
@@ -110,7 +113,10 @@ def _children(pid: int) -> list[int]:
 
 
 def _name(pid: int) -> str:
-    return Path(f"/proc/{pid}/comm").read_text().strip()
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _lives(pid: int) -> bool:

@@ -185,6 +185,23 @@ def test_an_archive_that_cannot_be_made_is_no_failure(
     assert "no archive of classes" in lines[-1]
 
 
+def test_only_a_whole_archive_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM crashes on one that lost its end, in a power cut, say."""
+    monkeypatch.undo()
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
+    monkeypatch.setattr(jars, "paths", lambda _: [])
+    assert class_data.find() is None
+    with class_data.made() as new:
+        assert new is not None
+        new.write_bytes(b"classes")
+    (archive,) = tmp_path.rglob("*.jsa")
+    assert class_data.find() == archive
+    with class_data.made() as again:
+        assert again is None
+    archive.write_bytes(b"class")
+    assert class_data.find() is None
+
+
 def test_the_job_file_is_private_and_returns_as_it_was(tmp_path: Path) -> None:
     window = (OffsetRange("a", 0, 1, 2), OffsetRange("a", 10, 0, 0))
     options = {"kafka.sasl.jaas.config": 'password="hunter2"'}

@@ -20,43 +20,51 @@ _KEPT = 3  # archives of 170 MB: this one, and those of other environments on th
 
 def find() -> Path | None:
     """Return the archive for this JDK and this class path, if there is one."""
-    archive = _path()
-    return archive if archive.is_file() else None
+    key = _key()
+    for archive in _directory().glob(f"{key}-*.jsa"):
+        # A JVM that is given a truncated archive crashes; it does not compare the size, so we do.
+        if archive.name == f"{key}-{archive.stat().st_size}.jsa":
+            return archive
+    return None
 
 
 @contextlib.contextmanager
 def made() -> Iterator[Path | None]:
-    """Give the caller a path to make the archive at, or None when it is there already.
+    """Give the caller a path to make the archive at, or None when there is one already.
 
     Callers may race: one makes it, the others wait. What is not there at the end is forgotten.
     """
-    final = _path()
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with (final.parent / ".lock").open("w") as lock:
+    directory = _directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if final.is_file():
+        if find():
             yield None
             return
-        for left_behind in final.parent.glob("*.new"):
+        for left_behind in directory.glob("*.new"):
             left_behind.unlink()
-        new = final.with_suffix(".new")
+        key = _key()
+        new = directory / f"{key}.new"
         yield new
         if new.is_file():
-            new.replace(final)
-        by_age = sorted(final.parent.glob("*.jsa"), key=lambda p: p.stat().st_mtime, reverse=True)
+            new.replace(directory / f"{key}-{new.stat().st_size}.jsa")
+        by_age = sorted(directory.glob("*.jsa"), key=lambda p: p.stat().st_mtime, reverse=True)
         for old in by_age[_KEPT:]:
             old.unlink()
 
 
-def _path() -> Path:
+def _directory() -> Path:
+    return jars.cache_dir() / "cds"
+
+
+def _key() -> str:
     java = jars.java().resolve()
     release = java.parents[1] / "release"
     known = [str(java), release.read_text() if release.is_file() else ""]
     for jar in _class_path():
         stat = jar.stat()
         known.append(f"{jar} {stat.st_size} {stat.st_mtime_ns}")
-    key = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
-    return jars.cache_dir() / "cds" / f"{key}.jsa"
+    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
 
 
 def _class_path() -> Iterator[Path]:

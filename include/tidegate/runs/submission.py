@@ -25,10 +25,15 @@ _DRIVER_PYTHON = Path(__file__).with_name("driver-python.sh")
 _JOBS = Path(tidegate.__file__).parents[2] / "spark_jobs"
 
 _CLASS_PATH = "spark.driver.extraClassPath"
-_SMALL = 500_000  # records; below, compiling to the end costs more than it brings (ADR 5)
-_SECRET = re.compile(r"secret|password|access[._-]?key", re.IGNORECASE)
+# Records; below, generating code or compiling it to the end costs more than it brings (ADR 5).
+_TINY, _SMALL = 200_000, 1_500_000
 # An archive that does not fit is ignored, as is a class that cannot be archived: no news.
 _SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_SECRET = re.compile(r"secret|password|access[._-]?key", re.IGNORECASE)
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|\b(INFO|DEBUG|WARN|WARNING)\b")
 _TELLING = re.compile(
     r"\btidegate: |^(Exception in thread|Caused by: )|\b[A-Z]\w+(Error|Exception)\b"
@@ -60,7 +65,10 @@ def submission(job_file: Path, conf: Mapping[str, str], records: int, *, name: s
             " give it to Spark by its environment, a credentials provider or spark-defaults.conf",
             settings=secret,
         )
-    return _described("ingest.py", (str(job_file),), conf, _java_options(records, conf), name=name)
+    fast = {"spark.driver.defaultJavaOptions": _java_options(records, conf)}
+    if records < _TINY:
+        fast |= _INTERPRETED
+    return _described("ingest.py", (str(job_file),), {**fast, **conf}, name=name)
 
 
 def ensure_archive(log: Callable[[str], None]) -> Path | None:
@@ -69,8 +77,8 @@ def ensure_archive(log: Callable[[str], None]) -> Path | None:
         with class_data.made() as archive:
             if archive is not None:
                 options = [_java_options(0, {}), *_SILENT, f"-XX:ArchiveClassesAtExit={archive}"]
-                name = "tidegate warm-up"
-                warm_up = _described("warm_up.py", (), {}, " ".join(options), name=name)
+                conf = {"spark.driver.defaultJavaOptions": " ".join(options)}
+                warm_up = _described("warm_up.py", (), conf, name="tidegate warm-up")
                 submit(warm_up, master="local[1]", log=log)
     except (OSError, TidegateError) as error:
         log(f"no archive of classes, Spark will start more slowly: {error}")
@@ -130,14 +138,13 @@ def telling(lines: Iterable[str]) -> str:
 
 
 def _described(
-    job: str, args: tuple[str, ...], conf: Mapping[str, str], java_options: str, *, name: str
+    job: str, args: tuple[str, ...], conf: Mapping[str, str], *, name: str
 ) -> Submission:
     connector = [str(path) for path in jars.paths("spark-kafka")]
     settings = {
         "spark.ui.enabled": "false",
         "spark.log.level": "WARN",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.defaultJavaOptions": java_options,
         **conf,
         "spark.submit.deployMode": "client",  # elsewhere the job file would not be found
     }

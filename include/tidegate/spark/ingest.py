@@ -44,6 +44,7 @@ def main(job_file: str) -> int:
     A failure is told in one last line, `tidegate: <what>`, and without a secret.
     """
     job = Job.read(Path(job_file))
+    Path(job_file).unlink()  # it may hold secrets, and whoever wrote it may be killed
     spark, doing = None, "starting Spark"
     try:
         spark = session.start(job.app_name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import zipfile
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,6 +19,7 @@ _NOBODY = {
     "kafka.request.timeout.ms": "400",
     "fetchOffset.numRetries": "0",
 }
+_GENERATED = (("true", "FALLBACK"), ("false", "NO_CODEGEN"))  # big windows and small ones
 _CLIENT = (
     "org/apache/kafka/clients/",
     "org/apache/kafka/common/",
@@ -31,11 +31,14 @@ def main() -> None:
     """Write a few made-up rows, ask a broker that is not there, and load its client by name."""
     spark = session.start("tidegate warm-up")
     with tempfile.TemporaryDirectory() as directory:
-        chunk = Chunk(0, (OffsetRange("t", 0, 0, 100),), str(Path(directory, "attempt")))
-        job = Job("warm-up", "tidegate warm-up", _NOBODY, (chunk,), Bytes("zstd", 1, 1_000_000))
-        ingest.write(spark, job, chunk, _rows(spark))
-        with contextlib.suppress(Exception):
-            ingest.read(spark, job, chunk).collect()
+        for number, (whole_stage, factory) in enumerate(_GENERATED):
+            spark.conf.set("spark.sql.codegen.wholeStage", whole_stage)
+            spark.conf.set("spark.sql.codegen.factoryMode", factory)
+            chunk = Chunk(number, (OffsetRange("t", 0, 0, 100),), f"{directory}/{number}")
+            job = Job("warm-up", "tidegate warm-up", _NOBODY, (chunk,), Bytes("zstd", 1, 1_000_000))
+            ingest.write(spark, job, chunk, _rows(spark))
+            with contextlib.suppress(Exception):
+                ingest.read(spark, job, chunk).collect()
     _load_client(spark)
     spark.stop()
 

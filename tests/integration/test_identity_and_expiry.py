@@ -1,0 +1,131 @@
+"""Topics that change under a run's feet: recreated, expired, grown, or out of reach."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+import judge
+import records
+from terminal import Terminal
+from tidegate.local.kafka import Broker
+
+
+@pytest.fixture
+def terminal(broker: Broker, tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path, broker.bootstrap)
+
+
+def recreate(broker: Broker, topic: str, count: int) -> None:
+    """Delete a topic, make it again, and fill it."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+    while topic in admin.list_topics(timeout=10).topics:
+        pass
+    records.numbers(broker.bootstrap, topic, count)
+
+
+@pytest.mark.parametrize("count", [400, 40_000])
+def test_a_recreated_topic_is_never_read_with_old_offsets(
+    terminal: Terminal, broker: Broker, topic: Callable[..., str], count: int
+) -> None:
+    """Recreated between PLAN and STAGE, with fewer or more records than were planned (plain Spark
+    would read the latter): nothing is committed, by the retry or by a new run (fault K6, K7, K10).
+    """
+    name = topic()
+    records.numbers(broker.bootstrap, name, 4_000)
+    terminal.pipeline("again", [name])
+    terminal.run("run", "again", "--run-id", "r", code=86, TIDEGATE_FAULT="plan.frozen:exit")
+    recreate(broker, name, count)
+    for run_id in ("r", "other"):
+        error = terminal.json("run", "again", "--run-id", run_id, code=3)["error"]
+        assert error["name"] == "PartitionsLeftOut"
+        (left_out,) = error["numbers"]["left_out"]
+        assert (left_out["topic"], left_out["reason"]) == (name, "the topic was recreated")
+    assert terminal.json("files", "again") == []
+    assert not (terminal.lake / "again/data").exists()
+
+
+def test_what_expires_between_plan_and_stage(
+    terminal: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """The healthy partitions are published, the run fails naming the exact interval that is lost,
+    and with `on_expired: skip` the gap is recorded and the rest goes on (fault K4, K5).
+    """
+    name = topic(partitions=2)
+    records.numbers(broker.bootstrap, name, 2_000, partitions=2)
+    terminal.pipeline("late", [name])
+    terminal.run("run", "late", "--run-id", "r", code=86, TIDEGATE_FAULT="plan.frozen:exit")
+    records.delete_records(broker.bootstrap, name, {0: 300})
+    error = terminal.json("run", "late", "--run-id", "r", code=3)["error"]
+    assert error["numbers"]["left_out"] == [
+        {"topic": name, "partition": 0, "reason": "expired", "start": 0, "end": 300}
+    ]
+    assert sum(f["rows"] for f in terminal.json("files", "late")) == 1_000
+    terminal.pipeline("late", [name], on_expired="skip")
+    assert terminal.json("run", "late", "--run-id", "s")["rows"] == 700
+    (gap,) = terminal.json("status", "late")["gaps"]
+    assert (gap["partition"], gap["start"], gap["end"]) == (0, 0, 300)
+    assert (gap["reason"], gap["by"]) == ("expired", "s")
+    judge.agree(broker.bootstrap, terminal.lake, "late", [name])
+
+
+def test_a_partition_added_after_the_plan(
+    terminal: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """The running plan is not touched; the next one takes the partition from 0 (fault K9)."""
+    name = topic(partitions=1)
+    records.numbers(broker.bootstrap, name, 100, partitions=1)
+    terminal.pipeline("grown", [name], start="latest")
+    terminal.json("run", "grown")
+    records.numbers(broker.bootstrap, name, 100, partitions=1)
+    terminal.run("run", "grown", "--run-id", "r", code=86, TIDEGATE_FAULT="plan.frozen:exit")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
+    while len(admin.list_topics(name, timeout=10).topics[name].partitions) < 2:
+        pass
+    records.numbers(broker.bootstrap, name, 50)
+    assert terminal.json("run", "grown", "--run-id", "r")["rows"] == 100
+    assert terminal.json("run", "grown", "--run-id", "s")["rows"] == 50
+    partitions = terminal.json("status", "grown")["topics"][name]["partitions"]
+    assert [(p["origin"], p["lag"]) for p in partitions.values()] == [(100, 0), (0, 0)]
+
+
+def test_publish_needs_no_broker(
+    terminal: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """What is sealed is committed although the broker is gone and retention has passed it."""
+    name = topic(partitions=1)
+    records.numbers(broker.bootstrap, name, 500, partitions=1)
+    terminal.pipeline("sealed", [name])
+    terminal.run("run", "sealed", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
+    records.delete_records(broker.bootstrap, name, {0: 500})
+    reachable, terminal.bootstrap = terminal.bootstrap, "127.0.0.1:1"
+    assert terminal.json("run", "sealed", "--run-id", "r")["rows"] == 500
+    terminal.bootstrap = reachable
+    found = terminal.json("verify", "sealed", "--against-kafka")
+    assert (found["differences"], found["rows"]) == (0, 500)
+    assert found["against_kafka"] == {"rows": 0, "expired": 500}
+
+
+def test_verify_finds_what_was_changed(
+    terminal: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """One byte of a page, one missing file, one stranger: each is named, exit code 3."""
+    name = topic(partitions=3)
+    records.numbers(broker.bootstrap, name, 900, partitions=3)
+    terminal.pipeline("checked", [name])
+    terminal.json("run", "checked")
+    assert terminal.json("verify", "checked")["differences"] == 0
+    first, second, _ = sorted((terminal.lake / "checked/data").rglob("*.parquet"))
+    changed = bytearray(first.read_bytes())
+    changed[200] ^= 1
+    first.unlink()  # a name of its own: the staged copy is the same file
+    first.write_bytes(changed)
+    second.rename(second.with_name("stranger.parquet"))
+    found = terminal.json("verify", "checked", code=3)
+    said = [each["what"] for each in found["first"]]
+    assert any("checksum" in what.lower() or "crc" in what.lower() for what in said), said
+    assert "a file of the lake is missing" in said
+    assert "a file that no live commit lists" in said

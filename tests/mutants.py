@@ -1,0 +1,157 @@
+"""Take out one guard at a time, and see the test that is named for it go red.
+
+`make test-mutants`, or `tests/mutants.py NAME…` for some of them. Each mutant lives in a copy of the
+package; the sources are not touched.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+PROJECT = Path(__file__).parents[1]
+
+
+class Mutant(NamedTuple):
+    """A guard: the file it stands in, its text, what is put in its place, and its test."""
+
+    name: str
+    file: str
+    guard: str
+    instead: str
+    test: str
+
+
+MUTANTS = (
+    Mutant(
+        "create-if-absent",
+        "lake/store.py",
+        "target.hardlink_to(temporary)",
+        "temporary.replace(target)",
+        "tests/unit/test_store.py::test_sixteen_processes_race_for_one_name",
+    ),
+    Mutant(
+        "the overlap check",
+        "core/ledger.py",
+        "    if not covered:\n        return Accepted()\n",
+        "    return Accepted()\n",
+        "tests/unit/test_ledger_core.py",
+    ),
+    Mutant(
+        "one commit per chunk",
+        "core/ledger.py",
+        "    if n is not None:\n        return Adopt(n)\n",
+        "",
+        "tests/unit/test_ledger_core.py::test_the_table",
+    ),
+    Mutant(
+        "abandoned attempts",
+        "core/ledger.py",
+        "    if (commit.plan_id, commit.chunk, commit.attempt) in fold.abandoned:",
+        "    if False:",
+        "tests/unit/test_ledger_core.py::test_an_abandoned_attempt_is_never_committed",
+    ),
+    Mutant(
+        "run freezing",
+        "lake/plans.py",
+        "    if store.create(layout.generation(run_key, generation), pointer):\n",
+        "    if store.create(layout.generation(run_key, generation), pointer) or True:\n",
+        "tests/unit/test_publishing.py::test_a_run_has_one_plan",
+    ),
+    Mutant(
+        "the topic id",
+        "core/live.py",
+        "elif known_id is not None and known_id != topic_id:",
+        "elif False:",
+        "tests/unit/test_live.py::test_one_bad_topic_never_stops_the_others",
+    ),
+    Mutant(
+        "the seal's row check",
+        "lake/attempts.py",
+        'if rows != done["rows"]:',
+        "if False:",
+        "tests/unit/test_attempts.py::test_a_missing_file_is_missed",
+    ),
+    Mutant(
+        "the hole probe",
+        "lake/attempts.py",
+        "outcomes = probe(",
+        "outcomes = dict.fromkeys(",
+        "tests/unit/test_attempts.py::test_a_visible_record_in_a_hole_fails_the_attempt",
+    ),
+    Mutant(
+        "the chain of digests",
+        "lake/ledger.py",
+        'form["previous"] != self.fold.digest',
+        "False",
+        "tests/unit/test_ledger_lake.py::test_an_edited_byte_breaks_the_chain",
+    ),
+    Mutant(
+        "fsync",
+        "lake/store.py",
+        "                    os.fsync(file.fileno())\n                target",
+        "                target",
+        "tests/unit/test_store.py::test_creating_survives_a_power_loss",
+    ),
+    Mutant(
+        "the driver's death signal",
+        "spark/parent.py",
+        "libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0",
+        "False",
+        "tests/spark/test_death.py::test_the_driver_dies_with_its_jvm",
+    ),
+    Mutant(
+        "the JVM's death signal",
+        "runs/spark-submit.sh",
+        "--pdeathsig TERM",
+        "--pdeathsig clear",
+        "tests/spark/test_death.py::test_jvm_and_driver_die_with_the_process_that_started_them",
+    ),
+)
+
+
+def red(mutant: Mutant) -> bool:
+    """Run the mutant's test on a copy that has the mutant; tell whether it failed."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-mutant-") as directory:
+        copy = Path(directory)
+        for name in ("include", "tests", "spark_jobs", "dags", "plugins"):
+            shutil.copytree(
+                PROJECT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        shutil.copy(PROJECT / "pyproject.toml", copy)
+        file = copy / "include/tidegate" / mutant.file
+        text = file.read_text()
+        if text.count(mutant.guard) != 1:
+            raise SystemExit(f"{mutant.name}: its guard is not in {mutant.file} once; update tests")
+        file.write_text(text.replace(mutant.guard, mutant.instead))
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", mutant.test],
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": str(copy / "include")},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{mutant.name}: pytest ended with {done.returncode}\n{done.stdout}")
+    return done.returncode == 1
+
+
+def main() -> int:
+    survivors = []
+    for mutant in [m for m in MUTANTS if not sys.argv[1:] or m.name in sys.argv[1:]]:
+        went_red = red(mutant)
+        print(
+            f"{'red  ' if went_red else 'GREEN'}  without {mutant.name}: {mutant.test}", flush=True
+        )
+        survivors += [] if went_red else [mutant.name]
+    print(f"{len(survivors)} survived")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
