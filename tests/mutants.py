@@ -1,7 +1,7 @@
 """Take out one guard at a time, and see the test that is named for it go red.
 
-`make test-mutants`, or `tests/mutants.py NAME…` for some of them. Each mutant lives in a copy of the
-package; the sources are not touched.
+`make test-mutants`, or `tests/mutants.py NAME…` for some of them. Each mutant lives in a
+copy of the package; the sources are not touched.
 """
 
 import os
