@@ -48,8 +48,8 @@ lock: ## pin requirements.txt into requirements.lock, with hashes
 	  requirements.txt -o requirements.lock
 
 bench: setup ## measure throughput on this machine
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python tests/bench/bench_ingest.py
 
 clean: ## stop the local stack, then remove it and .venv (the jar cache stays)
-	@if [ -d .tidegate ] && [ -x $(BIN)/tidegate ]; then $(BIN)/tidegate local down; fi
+	@if [ -d .tidegate ] && [ -x $(BIN)/tidegate ]; then TIDEGATE_HOME= $(BIN)/tidegate local down; fi
 	@rm -rf .venv .tidegate

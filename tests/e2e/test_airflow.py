@@ -28,13 +28,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     stack.down(home)
 
 
-def demo(home: Path) -> str:
-    """Run the demo in an environment that knows of no other stack."""
+def environment(home: Path) -> dict[str, str]:
+    """Return one that knows of no other stack."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "TIDEGATE_"))}
     kept = {k: v for k, v in os.environ.items() if k == "TIDEGATE_CACHE"}
+    return {**env, **kept, "TIDEGATE_HOME": str(home)}
+
+
+def demo(home: Path) -> str:
     done = subprocess.run(
         [str(TIDEGATE), "demo"],
-        env={**env, **kept, "TIDEGATE_HOME": str(home)},
+        env=environment(home),
         capture_output=True,
         text=True,
         timeout=400,
@@ -68,18 +72,19 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     """Killed with rows staged and not yet committed, then run again: every flight once, by count
     and by the oracle; XCom, Variable and asset event hold what the contract says.
     """
-    env = {k: v for k, v in os.environ.items() if not k.startswith("AIRFLOW")}
-    killed = subprocess.Popen(
-        [str(TIDEGATE), "demo"],
-        env={**env, "TIDEGATE_HOME": str(home)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    said = home / "said"
+    with said.open("w") as output:
+        killed = subprocess.Popen(
+            [str(TIDEGATE), "demo"],
+            env=environment(home),
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     until = time.monotonic() + 200
     while not list(home.glob("lake/flights/_tidegate/staging/**/*.parquet")):
-        assert killed.poll() is None
-        assert time.monotonic() < until
+        assert killed.poll() is None, said.read_text()
+        assert time.monotonic() < until, said.read_text()
         time.sleep(0.05)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()

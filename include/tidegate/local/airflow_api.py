@@ -107,10 +107,16 @@ class AirflowApi:
         deadline = time.monotonic() + timeout
         seen: dict[str, str] = {}
         while True:
-            run = self.run(dag_id, run_id)
+            try:
+                run = self.run(dag_id, run_id)
+                tasks = {t["task_id"]: t["state"] or "none" for t in self.tasks(dag_id, run_id)}
+            except AirflowUnreachable:  # a server that is busy, or started again meanwhile
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1.0)
+                continue
             if run is None:
                 raise AirflowRefused(f"run {run_id} of {dag_id} is gone")
-            tasks = {t["task_id"]: t["state"] or "none" for t in self.tasks(dag_id, run_id)}
             if tasks != seen:
                 on_change(seen := tasks)
             if run["state"] in OVER:

