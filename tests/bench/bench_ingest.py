@@ -181,7 +181,6 @@ def warmed_tidegate(broker: str, home: Path, sent: Sent) -> Contender:
         lines: list[str] = []
         given = submission(path, {}, records * len(WRITES), name="bench")
         submit(given, master="local[*]", log=lines.append)
-        path.unlink()
         return _last_seconds(lines)
 
     return Contender("tidegate stage", WRITES[-1], go)

@@ -11,7 +11,7 @@ from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import canonical, layout
 from tidegate.core.accounting import StagedFile
-from tidegate.core.ledger import Abandon, Account, Commit, Gap, Origin, Reference
+from tidegate.core.entries import Abandon, Account, Commit, Gap, Origin, Reference
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, Plan
 from tidegate.core.planning import Watermarks

@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 
 from tidegate import ui
 from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.core.ledger import Account, Commit, Gap, Origin, Reference
+from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
 from tidegate.core.planning import Watermarks
 from tidegate.errors import BrokerUnreachable
 from tidegate.lake.ledger import Appended, Ledger

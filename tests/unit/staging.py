@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidegate.core.entries import Origin
 from tidegate.core.intervals import NOTHING
-from tidegate.core.ledger import Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.lake import attempts

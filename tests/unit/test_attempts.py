@@ -7,7 +7,8 @@ import pytest
 import staging
 from staging import check, plan_of, stage, write_file
 
-from tidegate.core.ledger import Abandon, Account, Fold
+from tidegate.core.entries import Abandon, Account
+from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptWrong, LakeDamaged, RowsMissing
 from tidegate.lake import attempts

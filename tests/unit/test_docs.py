@@ -14,7 +14,7 @@ import yaml
 from tidegate import errors, faults
 from tidegate.cli.main import app
 from tidegate.core import canonical, layout
-from tidegate.core.ledger import KINDS, Commit
+from tidegate.core.entries import KINDS, Commit
 from tidegate.core.plan import Plan
 from tidegate.lake import publishing
 from tidegate.lake.attempts import Seal

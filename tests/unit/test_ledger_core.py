@@ -4,20 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate.core.entries import Abandon, Account, Commit, Gap, Origin, Reference
 from tidegate.core.ledger import (
-    Abandon,
     Accepted,
-    Account,
     Adopt,
-    Commit,
     CoveredBy,
     CutTo,
     Fold,
-    Gap,
     Lost,
-    Origin,
     PartlyCovered,
-    Reference,
     Refused,
     judge,
 )

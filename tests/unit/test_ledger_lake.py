@@ -7,7 +7,8 @@ import pytest
 from obstore.store import MemoryStore
 
 from tidegate.core import layout
-from tidegate.core.ledger import Account, Commit, CoveredBy, CutTo, Gap, Lost, Origin, Reference
+from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
+from tidegate.core.ledger import CoveredBy, CutTo, Lost
 from tidegate.errors import LedgerCorrupt
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, ObjectStore

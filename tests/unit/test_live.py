@@ -6,17 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.core.ledger import (
-    Accepted,
-    Account,
-    Commit,
-    CutTo,
-    Fold,
-    Gap,
-    Origin,
-    Reference,
-    judge,
-)
+from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
+from tidegate.core.ledger import Accepted, CutTo, Fold, judge
 from tidegate.core.live import draft_live
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut

@@ -9,7 +9,8 @@ from staging import ledger_of, plan_of
 
 from tidegate import faults
 from tidegate.core import layout
-from tidegate.core.ledger import Abandon, Adopt, CoveredBy, PartlyCovered, Refused
+from tidegate.core.entries import Abandon
+from tidegate.core.ledger import Adopt, CoveredBy, PartlyCovered, Refused
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptAbandoned, LakeDamaged
 from tidegate.lake import attempts, plans, publishing

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.core.ledger import Fold, Gap, Origin
+from tidegate.core.entries import Gap, Origin
+from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
 from tidegate.core.planning import Progress, Watermarks, decide_live, new_origins

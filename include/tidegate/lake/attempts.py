@@ -10,7 +10,8 @@ from typing import Any
 
 from tidegate.core import accounting, canonical, layout
 from tidegate.core.accounting import StagedFile
-from tidegate.core.ledger import Account, Fold
+from tidegate.core.entries import Account
+from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged

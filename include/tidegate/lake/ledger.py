@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core import canonical, layout
-from tidegate.core.ledger import FORMAT, KINDS, Accepted, Entry, Fold, Verdict, judge
+from tidegate.core.entries import FORMAT, KINDS, Entry
+from tidegate.core.ledger import Accepted, Fold, Verdict, judge
 from tidegate.errors import LedgerCorrupt
 from tidegate.lake.documents import UNREADABLE
 from tidegate.lake.store import Store

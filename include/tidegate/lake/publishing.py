@@ -11,16 +11,8 @@ from typing import Any
 from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.accounting import StagedFile
-from tidegate.core.ledger import (
-    Adopt,
-    Commit,
-    CoveredBy,
-    Fold,
-    PartlyCovered,
-    Reference,
-    Refused,
-    Verdict,
-)
+from tidegate.core.entries import Commit, Reference
+from tidegate.core.ledger import Adopt, CoveredBy, Fold, PartlyCovered, Refused, Verdict
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged
 from tidegate.lake import attempts

@@ -10,7 +10,8 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.broker.cluster import Cluster, Survey, survey
-from tidegate.core.ledger import CutTo, Fold, Gap, Lost
+from tidegate.core.entries import Gap
+from tidegate.core.ledger import CutTo, Fold, Lost
 from tidegate.core.live import Draft, draft_live
 from tidegate.core.plan import Plan
 from tidegate.core.planning import chunked

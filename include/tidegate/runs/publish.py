@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate import faults
-from tidegate.core.ledger import Commit, Fold
+from tidegate.core.entries import Commit
+from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Offsets, bounds
 from tidegate.core.plan import Plan
 from tidegate.errors import NotSealed, PartitionsLeftOut, PlanDead

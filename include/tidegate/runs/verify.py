@@ -13,8 +13,9 @@ from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.records import Record, read_records
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
+from tidegate.core.entries import Commit
 from tidegate.core.intervals import Intervals
-from tidegate.core.ledger import Commit, Fold
+from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import plans, publishing
