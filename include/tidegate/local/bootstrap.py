@@ -71,6 +71,7 @@ def set_up(root: Path) -> None:
             venv.install_project()
         if not venv.has_jars():
             venv.fetch_jars()
+        venv.archive_classes()
 
 
 def check_system() -> None:
@@ -192,6 +193,12 @@ class Venv:
             run = self._run_jars("ensure")
             if run.returncode != 0:
                 raise SetupError(_last_line(run.stderr) or "the jars could not be fetched")
+
+    def archive_classes(self) -> None:
+        """Make Spark start in half the time; without the archive it starts all the same."""
+        code = "from tidegate.runs.submission import ensure_archive; ensure_archive(print)"
+        with _step("an archive of Spark's classes"):
+            self._run([str(self.python), "-c", code], "no archive")
 
     def _can_be_completed(self) -> bool:
         """Say whether pip may go on here: not after a kill, nor over other locked versions.
