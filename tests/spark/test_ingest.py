@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from records import create, delete_records, fill, numbers
@@ -115,16 +114,23 @@ def test_transactions_show_what_was_committed_and_no_markers(
 def test_a_window_of_nothing_but_markers_is_an_empty_chunk(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    create(broker.bootstrap, topic, partitions=1)
+    """Of its own accord, Spark would write a file without rows."""
+    create(broker.bootstrap, topic, partitions=2)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(topic, b"never")
-    producer.flush()
-    producer.abort_transaction(30)
-    done = stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, 2))
+    for partition, end in ((0, producer.abort_transaction), (1, producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, b"v", partition=partition)
+        producer.flush()
+        end(30)
+    invisible, visible = OffsetRange(topic, 0, 0, 2), OffsetRange(topic, 1, 0, 2)
+    done = stage(spark, broker, tmp_path / "a", invisible)
     assert (done["rows"], done["files"]) == (0, [])
     assert json.loads((tmp_path / "a" / "_done.json").read_text()) == done
+    assert [file.name for file in (tmp_path / "a").rglob("*") if file.is_file()] == ["_done.json"]
+    done = stage(spark, broker, tmp_path / "b", invisible, visible)
+    assert done["rows"] == 1
+    assert [_span(tmp_path / "b" / file) for file in done["files"]] == [(1, 0, 0, 1)]
 
 
 def test_a_big_range_is_split_without_a_row_lost_or_doubled(
@@ -237,7 +243,7 @@ def test_a_directory_that_exists_is_refused(
     numbers(broker.bootstrap, topic, 10, partitions=1)
     window = OffsetRange(topic, 0, 0, 10)
     stage(spark, broker, tmp_path / "a", window)
-    with pytest.raises(AnalysisException, match="already exists"):
+    with pytest.raises(FileExistsError, match="already exists"):
         stage(spark, broker, tmp_path / "a", window)
     assert len(rows(tmp_path / "a")) == 10
 

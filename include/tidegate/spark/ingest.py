@@ -86,9 +86,11 @@ def read(spark: SparkSession, job: Job, chunk: Chunk) -> DataFrame:
 
 def write(spark: SparkSession, job: Job, chunk: Chunk, rows: DataFrame) -> Mapping[str, Any]:
     """Write rows as the chunk's files, count them on the way, and write `_done.json`."""
+    root = _path(spark, chunk.directory)
+    if root.getFileSystem(_hadoop(spark)).exists(root):
+        raise FileExistsError(f"{chunk.directory} already exists: another attempt may be in it")
     counted = Observation()
-    rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
-    _parquet(rows, chunk.directory, job.bytes)
+    _parquet(rows.observe(counted, F.count(F.lit(1)).alias("rows")), chunk, job.bytes)
     done = {
         "format": 1,
         "plan_id": job.plan_id,
@@ -129,10 +131,15 @@ def _topics(chunk: Chunk) -> str:
     return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if topics[3:] else "")
 
 
-def _parquet(rows: DataFrame, directory: str, settings: Bytes) -> None:
+def _parquet(rows: DataFrame, chunk: Chunk, settings: Bytes) -> None:
+    topics = {r.topic for r in chunk.window}
+    if len(topics) == 1:
+        # The same place as by partition, but without a copy of every row to leave its topic out.
+        directory, writer = f"{chunk.directory}/topic={topics.pop()}", rows.drop("topic").write
+    else:
+        directory, writer = chunk.directory, rows.write.partitionBy("topic")
     (
-        rows.write.partitionBy("topic")
-        .options(**_NO_CHECKSUMS)
+        writer.options(**_NO_CHECKSUMS)
         .option("compression", settings.compression)
         .option(f"parquet.compression.codec.{settings.compression}.level", str(settings.level))
         .option("maxRecordsPerFile", str(settings.max_records_per_file))
@@ -147,16 +154,32 @@ def _parquet(rows: DataFrame, directory: str, settings: Bytes) -> None:
 
 
 def _files(spark: SparkSession, directory: str) -> list[str]:
+    """List what was written; a first file without rows, which Spark makes, is removed."""
     root = _path(spark, directory)
     fs = root.getFileSystem(_hadoop(spark))
     base = fs.makeQualified(root).toUri()
     found = []
-    each = fs.listFiles(root, True)
-    while each.hasNext():
-        path = each.next().getPath()
-        if path.getName().endswith(".parquet"):
+    listed = fs.listFiles(root, True)
+    while listed.hasNext():
+        file = listed.next()
+        path = file.getPath()
+        if not path.getName().endswith(".parquet"):
+            continue
+        if path.getName().startswith("part-00000-") and not _has_rows(spark, file):
+            fs.delete(path, False)
+        else:
             found.append(base.relativize(path.toUri()).getPath())
     return sorted(found)
+
+
+def _has_rows(spark: SparkSession, file: Any) -> bool:
+    parquet = spark.sparkContext._jvm.org.apache.parquet.hadoop
+    source = parquet.util.HadoopInputFile.fromStatus(file, _hadoop(spark))
+    reader = parquet.ParquetFileReader.open(source)
+    try:
+        return bool(reader.getRecordCount())
+    finally:
+        reader.close()
 
 
 def _create(spark: SparkSession, directory: str, name: str, text: str) -> None:

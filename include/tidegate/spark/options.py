@@ -14,7 +14,7 @@ _DEFAULTS = {
     "kafka.max.poll.records": "10000",  # 500: Spark polls twenty times as often
     # At the log's end a waiting fetch holds up Spark's look-ups behind it: 500 ms a partition.
     "kafka.fetch.max.wait.ms": "10",
-    "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+    "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),  # more falls out of the cores' caches
     "kafka.receive.buffer.bytes": "-1",  # else Spark sets 64 KiB, which throttles long round trips
     "kafkaconsumer.polltimeoutms": "30000",  # else 120 s until a missing record is a failure
 }

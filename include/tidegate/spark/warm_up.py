@@ -19,7 +19,8 @@ _NOBODY = {
     "kafka.request.timeout.ms": "400",
     "fetchOffset.numRetries": "0",
 }
-_GENERATED = (("true", "FALLBACK"), ("false", "NO_CODEGEN"))  # big windows and small ones
+_WAYS = (("true", "FALLBACK", "tu"), ("false", "NO_CODEGEN", "t"))
+"""Code is generated for big windows; the writers for many topics and for one differ."""
 _CLIENT = (
     "org/apache/kafka/clients/",
     "org/apache/kafka/common/",
@@ -31,10 +32,11 @@ def main() -> None:
     """Write a few made-up rows, ask a broker that is not there, and load its client by name."""
     spark = session.start("tidegate warm-up")
     with tempfile.TemporaryDirectory() as directory:
-        for number, (whole_stage, factory) in enumerate(_GENERATED):
+        for number, (whole_stage, factory, topics) in enumerate(_WAYS):
             spark.conf.set("spark.sql.codegen.wholeStage", whole_stage)
             spark.conf.set("spark.sql.codegen.factoryMode", factory)
-            chunk = Chunk(number, (OffsetRange("t", 0, 0, 100),), f"{directory}/{number}")
+            window = tuple(OffsetRange(topic, 0, 0, 100) for topic in topics)
+            chunk = Chunk(number, window, f"{directory}/{number}")
             job = Job("warm-up", "tidegate warm-up", _NOBODY, (chunk,), Bytes("zstd", 1, 1_000_000))
             ingest.write(spark, job, chunk, _rows(spark))
             with contextlib.suppress(Exception):
