@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 import judge
 import records
@@ -44,7 +45,18 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
         "listener.name.secured.plain.sasl.jaas.config": f'{login} user_reader="{PASSWORD}";',
     }
     try:
-        yield kafka.start(home, port=plain, settings=settings), f"127.0.0.1:{sasl}"
+        broker, address = kafka.start(home, port=plain, settings=settings), f"127.0.0.1:{sasl}"
+        login_works = AdminClient(
+            {
+                "bootstrap.servers": address,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "reader",
+                "sasl.password": PASSWORD,
+            }
+        )
+        login_works.list_topics(timeout=60)  # a broker's first login takes its time
+        yield broker, address
     finally:
         kafka.stop(home)
 
@@ -98,7 +110,7 @@ def test_an_unreachable_broker(terminal: Terminal) -> None:
         silent.bind(("127.0.0.1", 0))
         terminal.bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
         terminal.pipeline("far", ["far"])
-        error = refused(terminal, "far", code=4, seconds=15)
+        error = refused(terminal, "far", code=4, seconds=25)
     assert (error["name"], error["kind"]) == ("BrokerUnreachable", "transient")
 
 
@@ -110,7 +122,7 @@ def test_a_wrong_password(secured: tuple[Broker, str], tmp_path: Path) -> None:
     login |= {"sasl.username": "reader", "sasl.password": "wrong-" + PASSWORD}
     terminal = Terminal(tmp_path, address, extra=login)
     terminal.pipeline("guarded", ["guarded"])
-    error = refused(terminal, "guarded", code=3, seconds=15)
+    error = refused(terminal, "guarded", code=3, seconds=25)
     assert error["name"] == "NotAuthenticated"
     assert PASSWORD not in str(error)
 

@@ -168,6 +168,14 @@ Exception in thread "main" org.apache.spark.SparkException: Could not parse Mast
             " URL: 'nowhere'",
         ),
         (STACK + "10:00 tidegate: IllegalState: gone\nKeyError: 'x'\n", "IllegalState: gone"),
+        (
+            "Invalid maximum heap size: -Xmxabc\nError: Could not create the JVM.\n",
+            "Invalid maximum heap size: -Xmxabc",
+        ),
+        (
+            "Error: Unknown option --x\n\nUsage: spark-submit …\n --queue Q\n",
+            "Error: Unknown option --x",
+        ),
         ("Traceback (most recent call last):\n  File x\nKeyError: 'x'\n", "KeyError: 'x'"),
     ],
 )

@@ -239,7 +239,9 @@ def _cause_of_failure(settings: KafkaSettings) -> Iterator[None]:
         yield
     except kafka_errors.KafkaError as error:
         said = listener.about(settings.bootstrap_servers) + str(error)
-        if "AuthenticationFailed" in said or "SaslAuthentication" in said:
+        # A broker may hang up before its refusal of a login has been read.
+        hung_up = "sasl.mechanism" in settings.extra and "socket disconnected" in said
+        if "SaslAuthenticationFailed" in said or hung_up:
             raise NotAuthenticated(
                 f"{where}: the broker refused the credentials; check sasl.mechanism, sasl.username "
                 "and sasl.password of the connection"

@@ -42,9 +42,8 @@ _INTERPRETED = {
 }
 _SECRET = re.compile(r"secret|password|access[._-]?key", re.IGNORECASE)
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|\b(INFO|DEBUG|WARN|WARNING)\b")
-_TELLING = re.compile(
-    r"\btidegate: |^(Exception in thread|Caused by: )|\b[A-Z]\w+(Error|Exception)\b"
-)
+_EXCEPTION = re.compile(r"^(Exception in thread|Caused by: )|\b[A-Z]\w+(Error|Exception)\b")
+_NO_START = re.compile(r"^(Error|Invalid|Unrecognized|Improperly|Could not)\b")
 
 
 @dataclass(frozen=True)
@@ -139,9 +138,14 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
 def telling(lines: Iterable[str]) -> str:
     """Return the line of an application's output that says why it failed."""
     said = [line.strip() for line in lines if not _NOISE.search(line)]
-    found = [line for line in said if "tidegate: " in line]
-    found = found or [line for line in said if _TELLING.search(line)] or said
-    return found[-1].partition("tidegate: ")[2] or found[-1] if found else "it said nothing"
+    if ours := [line for line in said if "tidegate: " in line]:
+        return ours[-1].partition("tidegate: ")[2]
+    if exceptions := [line for line in said if _EXCEPTION.search(line)]:
+        return exceptions[-1]
+    # Java and spark-submit begin with what is wrong, and go on with how they are used.
+    if refusals := [line for line in said if _NO_START.search(line)]:
+        return refusals[0]
+    return said[-1] if said else "it said nothing"
 
 
 def _described(
