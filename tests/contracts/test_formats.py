@@ -11,9 +11,19 @@ from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import canonical, layout
 from tidegate.core.accounting import StagedFile
-from tidegate.core.entries import Abandon, Account, Commit, Gap, Origin, Reference
+from tidegate.core.entries import (
+    Abandon,
+    Account,
+    Claim,
+    Commit,
+    Gap,
+    Origin,
+    Receipt,
+    Reference,
+    Release,
+)
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import LeftOut, Plan
+from tidegate.core.plan import LeftOut, LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import Watermarks
 from tidegate.errors import BrokerUnreachable, PlanDead
 from tidegate.lake import attempts, ledger, plans, publishing
@@ -75,6 +85,38 @@ def test_plan():
     assert PLAN.sha256 == PLAN_SHA
     assert PLAN.id == PLAN_SHA[:16]
     assert Plan.from_json(json.loads(PLAN_BYTES)) == PLAN
+
+
+def test_egress_plan():
+    """Files in the place of a window, and a target; and it reads back."""
+    plan = Plan(
+        pipeline="out",
+        kind="egress",
+        lane="live",
+        window_date="2024-05-01",
+        cluster_id=CLUSTER,
+        isolation="read_uncommitted",
+        topics={},
+        chunks=(),
+        destination="kafka",
+        byte_settings={"columns": {"value": "value"}},
+        left_out=(LeftOutFile("b.parquet", "not a whole Parquet file"),),
+        files=(SourceFile("a.parquet", 12, "e1", 3), SourceFile("c.csv.gz", 5, "e2")),
+        target={"copy": TargetTopic(FLIGHTS_ID, 4)},
+    )
+    assert plan.encoded == (
+        b'{"bytes":{"columns":{"value":"value"}},"chunks":[{"files":['
+        b'{"etag":"e1","name":"a.parquet","rows":3,"size":12},'
+        b'{"etag":"e2","name":"c.csv.gz","rows":null,"size":5}]}],'
+        b'"cluster_id":"MkU3OEVBNTcwNTJENDM2Qg","destination":"kafka","format":1,'
+        b'"isolation":"read_uncommitted","kind":"egress","lane":"live",'
+        b'"left_out":[{"file":"b.parquet","reason":"not a whole Parquet file"}],'
+        b'"pipeline":"out","replay":null,'
+        b'"target":{"copy":{"partitions":4,'
+        b'"topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}},'
+        b'"topics":{},"window_date":"2024-05-01"}'
+    )
+    assert Plan.from_json(json.loads(plan.encoded)) == plan
 
 
 def test_run_key():
@@ -154,6 +196,26 @@ COMMIT = Commit(
             '"kind":"abandon","n":1,"pipeline":"flights","plan":"0123456789abcdef",'
             '"previous":"","run":"manual__1","writer":"0011223344556677"}',
         ),
+        (
+            Claim(
+                lane="live",
+                plan_id="0123456789abcdef",
+                attempt="feedfeedfeedfeed",
+                sender={"host": "a", "pid": 7},
+                files=(SourceFile("a.csv", 5, "e1"),),
+                topic_ids={"flights": FLIGHTS_ID},
+                window=(OffsetRange("flights", 2, 7, 9),),
+                target={"copy": {0: 4, 11: 0}},
+            ),
+            '{"at":"2024-05-01T10:00:00+00:00","attempt":"feedfeedfeedfeed",'
+            '"files":[{"etag":"e1","name":"a.csv","rows":null,"size":5}],'
+            '"format":1,"kind":"claim","lane":"live","n":1,"pipeline":"flights",'
+            '"plan":"0123456789abcdef","previous":"","run":"manual__1",'
+            '"sender":{"host":"a","pid":7},"supersedes":null,'
+            '"target":{"copy":{"0":4,"11":0}},'
+            '"topics":{"flights":{"ranges":{"2":[7,9]},'
+            '"topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}},"writer":"0011223344556677"}',
+        ),
     ],
     ids=lambda value: getattr(value, "kind", ""),
 )
@@ -170,6 +232,27 @@ def test_ledger_entry(store, monkeypatch, entry, data):
     Ledger(store, "flights").append(entry, run="manual__1")
     assert store.get("_tidegate/log/00000000000000000001.json") == data.encode()
     assert type(entry).from_json(json.loads(data)) == entry
+
+
+def test_release_and_receipts():
+    """A release, and what a commit of egress has beside that of an ingest."""
+    release = Release("0123456789abcdef", "resend", "asked for", ("a.csv",))
+    form = {
+        "plan": "0123456789abcdef", "how": "resend", "reason": "asked for", "refused": ["a.csv"],
+    }  # fmt: skip
+    assert release.to_json() == form
+    assert Release.from_json(form) == release
+    with pytest.raises(ValueError):
+        Release.from_json({**form, "how": "somehow"})
+    receipt = Receipt("copy", FLIGHTS_ID, 3, before=10, after=15, sent=4, duplicates=1)
+    commit = Commit(**{**vars(COMMIT), "receipts": (receipt,)})
+    assert commit.to_json()["receipts"] == [
+        {
+            "topic": "copy", "topic_id": FLIGHTS_ID, "partition": 3,
+            "before": 10, "after": 15, "sent": 4, "duplicates": 1,
+        }
+    ]  # fmt: skip
+    assert Commit.from_json(commit.to_json()) == commit
 
 
 def test_the_next_entry_names_the_one_before(store):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.plan import SourceFile
 
 FORMAT = 1
 
@@ -45,6 +46,23 @@ class Account(NamedTuple):
     invisible: int
 
 
+class Receipt(NamedTuple):
+    """What one target partition took of an egress plan, over all attempts.
+
+    `before` is its end when the plan was first claimed, `after` its end when all was sent; between
+    the two stand `sent` rows of the plan, `duplicates` of them more than once, and what other
+    producers wrote.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    before: int
+    after: int
+    sent: int
+    duplicates: int
+
+
 class Reference(NamedTuple):
     """An object of the lake and the SHA-256 of its bytes."""
 
@@ -54,7 +72,11 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class Commit:
-    """A sealed attempt's files become part of the lake; `manifest` lists them."""
+    """A sealed attempt's files become part of the lake; `manifest` lists them.
+
+    Of egress: a plan's rows are in the target; `manifest` lists the files that were sent,
+    `accounts` tells the ranges of a lake that were, `receipts` what the target took.
+    """
 
     kind: ClassVar[str] = "commit"
     lane: str
@@ -66,6 +88,7 @@ class Commit:
     topic_ids: Mapping[str, str]
     accounts: Mapping[str, Mapping[int, Account]]
     manifest: Reference
+    receipts: tuple[Receipt, ...] = ()
 
     @property
     def ranges(self) -> Iterator[tuple[str, OffsetRange]]:
@@ -97,7 +120,7 @@ class Commit:
             },
             "manifest": self.manifest._asdict(),
             "replaces": [],
-            "receipts": [],
+            "receipts": [receipt._asdict() for receipt in self.receipts],
         }
 
     @classmethod
@@ -115,6 +138,7 @@ class Commit:
                 for topic, each in form["topics"].items()
             },
             manifest=Reference(**form["manifest"]),
+            receipts=tuple(Receipt(**each) for each in form["receipts"]),
         )
 
 
@@ -156,7 +180,102 @@ class Abandon:
         return cls(form["plan"], form["chunk"], form["attempt"])
 
 
-Entry = Origin | Commit | Gap | Abandon
-KINDS: Mapping[str, type[Origin] | type[Commit] | type[Gap] | type[Abandon]] = {
-    each.kind: each for each in (Origin, Commit, Gap, Abandon)
+@dataclass(frozen=True)
+class Claim:
+    """An attempt of an egress plan is about to send: from here on, records may be in the target.
+
+    `files`, or the ranges of `window` (of a lake, by topic id), belong to this plan until it is
+    committed or released. `sender` is who must be dead before another attempt may begin, `target`
+    the end of every target partition before the first record. `supersedes` names the attempt that
+    was proven dead.
+    """
+
+    kind: ClassVar[str] = "claim"
+    lane: str
+    plan_id: str
+    attempt: str
+    sender: Mapping[str, Any]
+    files: tuple[SourceFile, ...]
+    topic_ids: Mapping[str, str]
+    window: Window
+    target: Mapping[str, Mapping[int, int]]
+    supersedes: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "lane": self.lane,
+            "plan": self.plan_id,
+            "attempt": self.attempt,
+            "sender": dict(self.sender),
+            "files": [file.to_json() for file in self.files],
+            "topics": {
+                topic: {
+                    "topic_id": topic_id,
+                    "ranges": {
+                        str(r.partition): [r.start, r.end] for r in self.window if r.topic == topic
+                    },
+                }
+                for topic, topic_id in self.topic_ids.items()
+            },
+            "target": {
+                topic: {str(p): offset for p, offset in ends.items()}
+                for topic, ends in self.target.items()
+            },
+            "supersedes": self.supersedes,
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Claim:
+        return cls(
+            lane=form["lane"],
+            plan_id=form["plan"],
+            attempt=form["attempt"],
+            sender=form["sender"],
+            files=tuple(SourceFile(**each) for each in form["files"]),
+            topic_ids={topic: each["topic_id"] for topic, each in form["topics"].items()},
+            window=tuple(
+                OffsetRange(topic, int(p), start, end)
+                for topic, each in form["topics"].items()
+                for p, (start, end) in each["ranges"].items()
+            ),
+            target={
+                topic: {int(p): offset for p, offset in ends.items()}
+                for topic, ends in form["target"].items()
+            },
+            supersedes=form["supersedes"],
+        )
+
+
+@dataclass(frozen=True)
+class Release:
+    """An egress claim ends without a commit.
+
+    `how`: `nothing sent` and `resend` give its files or ranges back, `declare sent` counts them as
+    sent. `refused` names files that hold bad rows: they are left out until they change.
+    """
+
+    kind: ClassVar[str] = "release"
+    plan_id: str
+    how: Literal["nothing sent", "resend", "declare sent"]
+    reason: str
+    refused: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "plan": self.plan_id,
+            "how": self.how,
+            "reason": self.reason,
+            "refused": list(self.refused),
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Release:
+        if form["how"] not in ("nothing sent", "resend", "declare sent"):
+            raise ValueError(f"released how? {form['how']!r}")
+        return cls(form["plan"], form["how"], form["reason"], tuple(form["refused"]))
+
+
+Entry = Origin | Commit | Gap | Abandon | Claim | Release
+KINDS: Mapping[str, type[Entry]] = {
+    each.kind: each for each in (Origin, Commit, Gap, Abandon, Claim, Release)
 }

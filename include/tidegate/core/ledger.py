@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.entries import Abandon, Commit, Entry, Gap, Origin
+from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.planning import Progress
+
+REPLAY = "replay"
+"""The lane of what is done once more, on purpose: it covers nothing that was not."""
 
 
 @dataclass
@@ -30,6 +33,12 @@ class Fold:
     abandoned: set[tuple[str, int, str]] = field(default_factory=set)
     gaps: list[Gap] = field(default_factory=list)
     cluster_id: str | None = None
+    # Egress: open claims by plan, each with the target's ends at the plan's first claim; and by
+    # name the etag of each file that was sent, or that was refused for its rows.
+    claims: dict[str, Claim] = field(default_factory=dict)
+    sent: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
 
     def apply(self, entry: Entry, digest: str) -> None:
         """Add the entry numbered `n + 1`, whose bytes have this digest."""
@@ -42,20 +51,43 @@ class Fold:
                 self.live[n] = entry
                 self.committed[entry.plan_id, entry.chunk] = n
                 self.cluster_id = entry.cluster_id
-                for topic_id, r in entry.ranges:
-                    key = topic_id, r.partition
-                    covered = self.covered.get(key, NOTHING)
-                    self.covered[key] = covered.add(r.start, r.end)
-                    if key in self.skipped:  # covered beats skipped
-                        taken = Intervals.of([(r.start, r.end)])
-                        self.skipped[key] = self.skipped[key].subtract(taken)
+                if entry.lane != REPLAY:
+                    for topic_id, r in entry.ranges:
+                        self._cover(topic_id, r)
+                if claim := self.claims.pop(entry.plan_id, None):
+                    self.sent |= {file.name: file.etag for file in claim.files}
+                for receipt in entry.receipts:
+                    self.target_ends.setdefault(receipt.topic, {})[receipt.partition] = (
+                        receipt.after
+                    )
             case Gap():
                 self.gaps.append(entry)
                 key = entry.topic_id, entry.partition
                 self.skipped[key] = self.skipped.get(key, NOTHING).add(entry.start, entry.end)
             case Abandon():
                 self.abandoned.add((entry.plan_id, entry.chunk, entry.attempt))
+            case Claim():
+                if dead := self.claims.get(entry.plan_id):
+                    self.abandoned.add((entry.plan_id, 0, dead.attempt))
+                    entry = replace(entry, target=dead.target)
+                self.claims[entry.plan_id] = entry
+            case Release():
+                claim = self.claims.pop(entry.plan_id)
+                self.abandoned.add((entry.plan_id, 0, claim.attempt))
+                refused = set(entry.refused)
+                self.refused |= {f.name: f.etag for f in claim.files if f.name in refused}
+                if entry.how == "declare sent":
+                    self.sent |= {file.name: file.etag for file in claim.files}
+                    for r in claim.window:
+                        self._cover(claim.topic_ids[r.topic], r)
         self.n, self.digest = n, digest
+
+    def _cover(self, topic_id: str, r: OffsetRange) -> None:
+        key = topic_id, r.partition
+        self.covered[key] = self.covered.get(key, NOTHING).add(r.start, r.end)
+        if key in self.skipped:  # covered beats skipped
+            taken = Intervals.of([(r.start, r.end)])
+            self.skipped[key] = self.skipped[key].subtract(taken)
 
     def progress(self, topic_id: str, partition: int) -> Progress:
         """Return one partition's outcome so far; KeyError where it has no origin."""
@@ -134,7 +166,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Refused:
-    """The attempt was abandoned, or is committed and cannot be."""
+    """The attempt was abandoned, or is committed and cannot be; or another holds the claim."""
 
     reason: str
 
@@ -175,6 +207,49 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
                 return Refused(f"attempt {entry.attempt} is committed as #{n}")
             given_up = (entry.plan_id, entry.chunk, entry.attempt) in fold.abandoned
             return Lost() if given_up else Accepted()
+        case Claim():
+            return _judge_claim(fold, entry)
+        case Release():
+            return Accepted() if entry.plan_id in fold.claims else Lost()
+
+
+def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
+    """A file or an offset belongs to one plan at a time, and a plan to one sender."""
+    n = fold.committed.get((claim.plan_id, 0))
+    if n is not None:
+        return Adopt(n)
+    held = fold.claims.get(claim.plan_id)
+    if held:
+        if held.attempt == claim.supersedes:
+            return Accepted()
+        return Refused(f"attempt {held.attempt} holds the claim")
+    names = {file.name for file in claim.files}
+    for other in fold.claims.values():
+        if taken := sorted(names & {file.name for file in other.files}):
+            return Refused(f"plan {other.plan_id} has claimed {taken[0]}")
+        if claim.lane != REPLAY and (taken_ranges := _common(claim, other)):
+            return Refused(f"plan {other.plan_id} has claimed {taken_ranges[0]}")
+    if claim.lane == REPLAY:
+        return Accepted()
+    if sent := sorted(names & fold.sent.keys()):
+        return Refused(f"{sent[0]} was sent already")
+    if covered := fold.covered_part(claim.window, claim.topic_ids):
+        return PartlyCovered(tuple(covered))
+    return Accepted()
+
+
+def _common(claim: Claim, other: Claim) -> list[OffsetRange]:
+    """Return the ranges of `claim` that meet one of `other`; a replay holds none."""
+    if other.lane == REPLAY:
+        return []
+    taken = {(other.topic_ids[r.topic], r.partition): r for r in other.window}
+    return [
+        r
+        for r in claim.window
+        if (o := taken.get((claim.topic_ids[r.topic], r.partition)))
+        and r.start < o.end
+        and o.start < r.end
+    ]
 
 
 def _judge_commit(fold: Fold, commit: Commit) -> Verdict:
@@ -184,7 +259,7 @@ def _judge_commit(fold: Fold, commit: Commit) -> Verdict:
     if (commit.plan_id, commit.chunk, commit.attempt) in fold.abandoned:
         return Refused(f"attempt {commit.attempt} was abandoned")
     window = tuple(r for _, r in commit.ranges)
-    covered = fold.covered_part(window, commit.topic_ids)
+    covered = [] if commit.lane == REPLAY else fold.covered_part(window, commit.topic_ids)
     if not covered:
         return Accepted()
     if fold.covers(window, commit.topic_ids):

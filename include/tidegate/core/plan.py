@@ -1,9 +1,13 @@
-"""The plan: the frozen description of a run's work, named by the digest of its own bytes."""
+"""The plan: the frozen description of a run's work, named by the digest of its own bytes.
+
+An ingest plan has windows of a topic's offsets. An egress plan has one chunk: a window of a lake,
+or a list of files; and it has a target.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -43,11 +47,51 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class LeftOutFile:
+    """A source file that an egress plan does not take, and why."""
+
+    file: str
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"file": self.file, "reason": self.reason}
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.reason}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class SourceFile:
+    """A file of an egress source as it was when it was planned.
+
+    `name` is relative to the source's root; `size` in bytes; `rows` is None where only reading all
+    of the file would tell.
+    """
+
+    name: str
+    size: int
+    etag: str
+    rows: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "size": self.size, "etag": self.etag, "rows": self.rows}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """A topic that an egress plan may write to, as it was when it was planned."""
+
+    topic_id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """A run's work. No run id, no clock and no watermarks: the same work has the same id.
 
-    `topics` maps a topic to its topic id; `chunks` are staged, sealed and committed one by one, in
-    any order; `byte_settings` are the settings that decide the bytes of the files.
+    `topics` maps a topic that is read to its topic id; `chunks` are staged, sealed and committed
+    one by one, in any order; `byte_settings` are the settings that decide the bytes of what is
+    written. Only egress has `files`, in the place of windows, and a `target`.
     """
 
     pipeline: str
@@ -60,11 +104,16 @@ class Plan:
     chunks: tuple[Window, ...]
     destination: str
     byte_settings: Mapping[str, Any]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOut | LeftOutFile, ...] = ()
     replay: Mapping[str, Any] | None = None
+    files: tuple[SourceFile, ...] = ()
+    target: Mapping[str, TargetTopic] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        chunks: list[Any] = [window_to_json(window) for window in self.chunks]
+        if self.files:
+            chunks = [{"files": [file.to_json() for file in self.files]}]
+        form = {
             "format": FORMAT,
             "pipeline": self.pipeline,
             "kind": self.kind,
@@ -73,17 +122,26 @@ class Plan:
             "cluster_id": self.cluster_id,
             "isolation": self.isolation,
             "topics": dict(self.topics),
-            "chunks": [window_to_json(window) for window in self.chunks],
+            "chunks": chunks,
             "left_out": [each.to_json() for each in self.left_out],
             "destination": self.destination,
             "bytes": dict(self.byte_settings),
             "replay": None if self.replay is None else dict(self.replay),
         }
+        if self.target is not None:
+            form["target"] = {topic: asdict(each) for topic, each in self.target.items()}
+        return form
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Plan:
         if form.get("format") != FORMAT:
             raise ValueError(f"a plan of format {form.get('format')!r}; this is format {FORMAT}")
+        files: list[Any] = []
+        chunks = form["chunks"]
+        if chunks and isinstance(chunks[0].get("files"), list):
+            (chunk,), chunks = chunks, []
+            files = chunk["files"]
+        target = form.get("target")
         return cls(
             pipeline=form["pipeline"],
             kind=form["kind"],
@@ -92,11 +150,16 @@ class Plan:
             cluster_id=form["cluster_id"],
             isolation=form["isolation"],
             topics=dict(form["topics"]),
-            chunks=tuple(window_from_json(window) for window in form["chunks"]),
-            left_out=tuple(LeftOut.from_json(each) for each in form["left_out"]),
+            chunks=tuple(window_from_json(window) for window in chunks),
+            left_out=tuple(
+                LeftOutFile(**each) if "file" in each else LeftOut.from_json(each)
+                for each in form["left_out"]
+            ),
             destination=form["destination"],
             byte_settings=dict(form["bytes"]),
             replay=form["replay"],
+            files=tuple(SourceFile(**each) for each in files),
+            target=target and {topic: TargetTopic(**each) for topic, each in target.items()},
         )
 
     @cached_property
@@ -115,6 +178,12 @@ class Plan:
         return self.sha256[:16]
 
     @property
+    def has_work(self) -> bool:
+        """Whether there is anything to stage or to send."""
+        return bool(self.chunks or self.files)
+
+    @property
     def records(self) -> int:
-        """Offsets planned over all chunks; an upper bound of the rows."""
-        return sum(len(r) for window in self.chunks for r in window)
+        """Offsets planned over all chunks, an upper bound of the rows; of files, rows known."""
+        rows = sum(file.rows or 0 for file in self.files)
+        return rows + sum(len(r) for window in self.chunks for r in window)
