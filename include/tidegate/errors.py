@@ -132,5 +132,33 @@ class PartitionsLeftOut(TidegateError):
     """The healthy partitions are published; the named ones could not be read."""
 
 
+class SourceUnavailable(Transient):
+    """The source of an egress cannot be listed or read now."""
+
+
+class SourceRefused(TidegateError):
+    """The source holds what cannot be sent; nothing of it was."""
+
+
+class SourceChanged(TidegateError):
+    """A file that was planned is gone or another one now."""
+
+
+class RowsRefused(TidegateError):
+    """Rows of the source cannot become records; nothing was sent."""
+
+
+class SenderAlive(Transient):
+    """Another attempt holds the claim, and is not proven dead."""
+
+
+class SendFailed(Transient):
+    """Spark ended without sending and verifying everything; the retry sends what is missing."""
+
+
+class NotClaimed(TidegateError):
+    """There is no open claim of that plan."""
+
+
 class Difference(TidegateError):
     """`verify` found rows that differ."""

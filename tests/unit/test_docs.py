@@ -21,7 +21,7 @@ from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Ingest, Spark, StartAt
+from tidegate.pipelines.spec import Columns, Egress, Ingest, Source, Spark, StartAt, Target
 
 PROJECT = Path(__file__).parents[2]
 DOCS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
@@ -40,10 +40,17 @@ def named(path: Path) -> str:
     return str(path.relative_to(PROJECT))
 
 
-def keys() -> Iterator[str]:
+def ingest_keys() -> Iterator[str]:
     yield from Ingest.model_fields
     yield from (f"spark.{key}" for key in Spark.model_fields)
     yield from (f"start.{key}" for key in StartAt.model_fields)
+
+
+def egress_keys() -> Iterator[str]:
+    shared = {"name", "kind", "schedule", "spark", "retries"}
+    yield from Egress.model_fields.keys() - shared
+    for group, model in (("source", Source), ("target", Target), ("columns", Columns)):
+        yield from (f"{group}.{key}" for key in model.model_fields)
 
 
 def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
@@ -79,23 +86,22 @@ def test_every_error_of_the_local_stack_is_named() -> None:
     assert {name for name in found if f"`{name}`" not in OPERATIONS} == set()
 
 
-@pytest.mark.parametrize("key", keys())
-def test_every_pipeline_key_is_described(key: str) -> None:
-    """And none is that does not exist: see the next test."""
-    assert f"\n| `{key}` |" in FORMAT
-
-
-def test_the_table_of_keys_holds_nothing_else() -> None:
-    """The defaults that it states are those of the spec."""
-    table = FORMAT.partition("## Pipeline file")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([\w.]+)` \|.*\|(.*)\|.*\|$", table, re.MULTILINE)
+@pytest.mark.parametrize(
+    ("heading", "keys", "model"),
+    [("## Pipeline file", ingest_keys, Ingest), ("### Egress", egress_keys, Egress)],
+    ids=["ingest", "egress"],
+)
+def test_the_tables_of_keys(heading: str, keys: Any, model: Any) -> None:
+    """Every key is described, none that does not exist; the defaults are those of the spec."""
+    table = re.split(r"^##+ ", FORMAT.partition(f"\n{heading}\n")[2], flags=re.MULTILINE)[0]
+    rows = re.findall(r"^\| `([\w.]+)` \|[^|]*\|([^|]*)\|.*\|$", table, re.MULTILINE)
     assert {key for key, _ in rows} == set(keys())
-    stated = {key: cell.strip(" `") for key, cell in rows if "." not in key}
-    for key, field in Ingest.model_fields.items():
-        if key == "spark":
+    for key, cell in rows:
+        stated, field = cell.strip(" `"), model.model_fields.get(key)
+        if field is None or key in ("spark", "columns", "tombstones"):
             continue
-        default = "needed" if field.is_required() else str(field.default or "none")
-        assert stated[key] == default, key
+        default = "needed" if field.is_required() else str(field.default)
+        assert stated == ("none" if default == "None" else default), key
 
 
 def test_every_command_and_option_is_described() -> None:

@@ -28,7 +28,7 @@ from tidegate.errors import (
 )
 
 _PATIENCE_MS = 8_000  # to find a broker, and for one request
-_NO_SUCH_TOPIC, _TOPIC_FORBIDDEN = 3, 29  # Kafka's error codes
+NO_SUCH_TOPIC, TOPIC_FORBIDDEN = 3, 29  # Kafka's error codes
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Cluster:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         with _cause_of_failure(settings):
-            self._admin = KafkaAdminClient(
+            self.admin = KafkaAdminClient(
                 **{"request_timeout_ms": _PATIENCE_MS, **settings.for_python()},
                 bootstrap_timeout_ms=_PATIENCE_MS,
             )
@@ -83,21 +83,21 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._admin.close()
+        self.admin.close()
 
     def id(self) -> str:
         """Return the cluster id."""
-        with self._refusals("DESCRIBE on the cluster"):
-            return str(self._admin.describe_cluster()["cluster_id"])
+        with self.refusals("DESCRIBE on the cluster"):
+            return str(self.admin.describe_cluster()["cluster_id"])
 
     def identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity]:
         """Return the topics that exist and may be described; others are missing from the answer."""
-        with self._refusals("DESCRIBE on the topics"):
-            described = self._admin.describe_topics(sorted(topics))
+        with self.refusals("DESCRIBE on the topics"):
+            described = self.admin.describe_topics(sorted(topics))
         found = {}
         for topic in described:
             code = topic["error_code"]
-            if code in (_NO_SUCH_TOPIC, _TOPIC_FORBIDDEN):
+            if code in (NO_SUCH_TOPIC, TOPIC_FORBIDDEN):
                 continue
             if code:
                 raise BrokerError(f"{topic['name']}: {kafka_errors.for_code(code).__name__}")
@@ -112,7 +112,7 @@ class Cluster:
     ) -> dict[str, dict[int, Watermarks]]:
         """Return log start, end under `isolation`, and high watermark of each partition."""
         asked = [TopicPartition(t, p) for t, ps in partitions.items() for p in ps]
-        with self._refusals("DESCRIBE on the topics"):
+        with self.refusals("DESCRIBE on the topics"):
             starts = self._offsets(asked, OffsetSpec.EARLIEST, "read_uncommitted")
             highs = self._offsets(asked, OffsetSpec.LATEST, "read_uncommitted")
             ends = highs
@@ -130,8 +130,8 @@ class Cluster:
     ) -> dict[str, dict[int, int | None]]:
         """Return the first offset at or after a moment; None where no record is that late."""
         asked = {TopicPartition(t, p): timestamp_ms for t, ps in partitions.items() for p in ps}
-        with self._refusals("DESCRIBE on the topics"):
-            answer = self._admin.list_partition_offsets(asked)
+        with self.refusals("DESCRIBE on the topics"):
+            answer = self.admin.list_partition_offsets(asked)
         found: dict[str, dict[int, int | None]] = {}
         for tp in asked:
             offset = answer[tp].offset
@@ -141,7 +141,7 @@ class Cluster:
     def _offsets(
         self, asked: list[TopicPartition], spec: OffsetSpec, isolation: str
     ) -> dict[TopicPartition, int]:
-        answer = self._admin.list_partition_offsets(dict.fromkeys(asked, spec), isolation)
+        answer = self.admin.list_partition_offsets(dict.fromkeys(asked, spec), isolation)
         return {tp: each.offset for tp, each in answer.items()}
 
     @property
@@ -149,7 +149,8 @@ class Cluster:
         return f"Kafka at {self._settings.bootstrap_servers} ({self._settings.connection})"
 
     @contextmanager
-    def _refusals(self, operation: str) -> Iterator[None]:
+    def refusals(self, operation: str) -> Iterator[None]:
+        """Turn what the broker refuses into an error that names the operation it denied."""
         try:
             yield
         except kafka_errors.KafkaError as error:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from tidegate.cli import local
-from tidegate.core.offsets import bounds
-from tidegate.core.plan import Plan
+from tidegate.cli import local, telling
+from tidegate.cli.telling import err, out
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.local import stack
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Egress, Spec
 
 app = typer.Typer(
     help="Planned, bounded amounts of data between Kafka and a Parquet lake, provably once.",
@@ -32,8 +31,13 @@ app = typer.Typer(
 )
 app.add_typer(local.app, name="local")
 
-out = Console()
-err = Console(stderr=True)
+
+class Release(enum.StrEnum):
+    """What becomes of a claim's files."""
+
+    RESEND = "resend"
+    DECLARE_SENT = "declare-sent"
+
 
 Pipeline = Annotated[str, typer.Argument(help="The name of a file in the pipelines' directory.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, logs on stderr.")]
@@ -92,49 +96,56 @@ def run_pipeline(
     ] = None,
     max_records: Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")] = None,
     replan: Annotated[bool, typer.Option(help="Plan again although the plan is well.")] = False,
+    resend: Annotated[
+        bool, typer.Option(help="Egress: send what came back under a name that was sent.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Plan, stage, publish: take what arrived since last time into the lake."""
+    """Take what arrived since last time into the lake; of an egress, send what was not sent."""
     from tidegate.broker.settings import from_environment
     from tidegate.runs import ingest, submission
-    from tidegate.runs.plan import Planned
-    from tidegate.runs.publish import Published
-    from tidegate.runs.run import Run
+    from tidegate.runs.egress import egress
+    from tidegate.runs.run import EgressRun, Run
 
     spec = files.load_named(pipeline)
     now = datetime.now(UTC)
     if run_id is None:
         run_id = f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
     err.print(f"run id: {run_id}", highlight=False)
-    this_run = Run(
-        spec=spec,
-        kafka=from_environment(spec.kafka),
-        dag_id=f"tidegate__{spec.name}",
-        run_id=run_id,
-        window_date=now.date(),
-        max_records=max_records,
-    )
-
-    def on_planned(planned: Planned) -> None:
-        _tell_plan(planned.plan, known=planned.known)
-
-    def on_published(published: Published) -> None:
-        if not as_json:
-            _tell_published(published.report)
+    this_run: dict[str, Any] = {
+        "dag_id": f"tidegate__{spec.name}",
+        "run_id": run_id,
+        "window_date": now.date(),
+        "max_records": max_records,
+    }
 
     def submit(given: submission.Submission) -> None:
         master = _spark_master(spec)
         submission.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
 
-    published = ingest.ingest(
-        this_run,
-        submit,
-        replan=replan,
-        on_planned=on_planned,
-        on_published=on_published,
-    )
+    if isinstance(spec, Egress):
+        sent = egress(
+            EgressRun(spec, from_environment(spec.target.kafka), resend=resend, **this_run),
+            submit,
+            lambda _: False,  # only Airflow knows of its tasks
+            replan=replan,
+            on_planned=lambda planned: telling.tell_files(planned.plan, known=planned.known),
+            on_published=lambda sent: None if as_json else telling.tell_sent(sent.report),
+        )
+        report = sent.report
+    else:
+        if resend:
+            raise ConfigurationError(f"pipeline {pipeline!r}: --resend is for egress pipelines")
+        published = ingest.ingest(
+            Run(spec, from_environment(spec.kafka), **this_run),
+            submit,
+            replan=replan,
+            on_planned=lambda planned: telling.tell_plan(planned.plan, known=planned.known),
+            on_published=lambda done: None if as_json else telling.tell_published(done.report),
+        )
+        report = published.report
     if as_json:
-        print(json.dumps(published.report))
+        print(json.dumps(report))
 
 
 @app.command()
@@ -151,22 +162,17 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show origin, cursor, end and lag of every partition."""
-    from tidegate.broker.settings import from_environment
-    from tidegate.runs.status import status as status_of
-
     if pipeline:
-        spec = files.load_named(pipeline)
-        state = status_of(spec, from_environment(spec.kafka))
+        state = _status_of(files.load_named(pipeline))
         if as_json:
             print(json.dumps(state))
         else:
-            _tell_status(state)
+            telling.tell_status(state)
         return
     states, bad = [], 0
     for name in files.names():
         try:
-            spec = files.load_named(name)
-            states.append(status_of(spec, from_environment(spec.kafka)))
+            states.append(_status_of(files.load_named(name)))
         except TidegateError as error:  # the others are still shown
             states.append({"format": 1, "pipeline": name, "error": error.to_json()})
             bad = error.exit_code
@@ -174,7 +180,7 @@ def status(
         print(json.dumps({"format": 1, "pipelines": states}))
     else:
         for state in states:
-            _tell_status(state)
+            telling.tell_status(state)
     if bad:
         raise typer.Exit(bad)
 
@@ -184,7 +190,7 @@ def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
     """List the lake's files: every row exactly once, placed or not."""
     from tidegate.runs.status import files as files_of
 
-    listed = files_of(files.load_named(pipeline))
+    listed = files_of(files.load_ingest(pipeline))
     if as_json:
         print(json.dumps(listed))
         return
@@ -207,11 +213,19 @@ def verify(
 ) -> None:
     """Hold ledger, manifests, files and footers against each other; exit 3 if they differ."""
     from tidegate.broker.settings import from_environment
+    from tidegate.runs.egress.verify import verify as verify_egress
     from tidegate.runs.verify import verify as verify_lake
 
+    def say(line: str) -> None:
+        err.print(line, highlight=False)
+
     spec = files.load_named(pipeline)
-    kafka = from_environment(spec.kafka) if against_kafka else None
-    findings = verify_lake(spec, kafka, lambda line: err.print(line, highlight=False))
+    if isinstance(spec, Egress):
+        target = from_environment(spec.target.kafka) if against_kafka else None
+        findings = verify_egress(spec, target, say)
+    else:
+        source = from_environment(spec.kafka) if against_kafka else None
+        findings = verify_lake(spec, source, say)
     if as_json:
         print(json.dumps(findings))
     else:
@@ -227,7 +241,41 @@ def verify(
         raise typer.Exit(3)
 
 
-def _spark_master(spec: Ingest) -> str:
+@app.command()
+def release(
+    pipeline: Pipeline,
+    how: Annotated[
+        Release, typer.Option(help="resend: as if nothing was sent; declare-sent: as if all was.")
+    ],
+    reason: Annotated[str, typer.Option(help="Kept in the ledger.")],
+    plan: Annotated[str | None, typer.Option(help="The plan; else the only open claim.")] = None,
+    as_json: Json = False,
+) -> None:
+    """End an egress claim by hand: its sender cannot be proven dead, or its plan cannot go on."""
+    from tidegate.runs.egress.release import release as end_claim
+
+    spec = files.load_named(pipeline)
+    if not isinstance(spec, Egress):
+        raise ConfigurationError(f"pipeline {pipeline!r}: only egress pipelines have claims")
+    told: Literal["resend", "declare sent"] = "resend" if how is Release.RESEND else "declare sent"
+    done = end_claim(spec, plan, told, reason, run=f"manual__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}")
+    if as_json:
+        print(json.dumps(done))
+    else:
+        out.print(f"plan {done['plan_id']}: released, {told}", highlight=False)
+
+
+def _status_of(spec: Spec) -> dict[str, Any]:
+    from tidegate.broker.settings import from_environment
+    from tidegate.runs.egress.status import status as egress_status
+    from tidegate.runs.status import status as ingest_status
+
+    if isinstance(spec, Egress):
+        return egress_status(spec)
+    return ingest_status(spec, from_environment(spec.kafka))
+
+
+def _spark_master(spec: Spec) -> str:
     """Return the master of AIRFLOW_CONN_<ID> in JSON form; local[*] where it is not set."""
     name = f"AIRFLOW_CONN_{spec.spark.connection.upper()}"
     text = os.environ.get(name)
@@ -243,50 +291,3 @@ def _spark_master(spec: Ingest) -> str:
         port = f":{form['port']}" if form.get("port") else ""
         return f"{form['host']}{port}"
     raise ConfigurationError(f"{name} is not a connection in JSON form with a host")
-
-
-def _tell_plan(plan: Plan, *, known: bool) -> None:
-    state = "known plan" if known else "plan"
-    err.print(
-        f"{state} {plan.id}: {plan.records:,} offsets in {len(plan.chunks)} chunks"
-        + ("" if plan.chunks else ": nothing new"),
-        highlight=False,
-    )
-    for topic, (starts, ends) in _by_topic(plan):
-        for p in sorted(starts):
-            err.print(f"  {topic}-{p} [{starts[p]:,}, {ends[p]:,})", highlight=False, markup=False)
-
-
-def _by_topic(plan: Plan) -> Iterator[tuple[str, tuple[Mapping[int, int], Mapping[int, int]]]]:
-    starts, ends = bounds(plan.chunks)
-    for topic in sorted(starts):
-        yield topic, (starts[topic], ends[topic])
-
-
-def _tell_published(report: Mapping[str, Any]) -> None:
-    for commit in report["commits"]:
-        out.print(f"commit #{commit['commit']}: {commit['rows']:,} rows", highlight=False)
-    for chunk, commits in report["covered_by"].items():
-        out.print(f"chunk {chunk}: in the lake already, by commits {commits}", highlight=False)
-    if not report["commits"] and not report["covered_by"]:
-        out.print("nothing new", highlight=False)
-
-
-def _tell_status(state: Mapping[str, Any]) -> None:
-    if error := state.get("error"):
-        err.print(f"{state['pipeline']}: {error['message']}", style="red", markup=False)
-        return
-    last = f", the last is #{state['last_commit']}" if state["commits"] else ""
-    out.print(f"[bold]{state['pipeline']}[/]: {state['commits']} commits{last}", highlight=False)
-    if state["broker"]:
-        err.print(state["broker"], style="yellow", markup=False)
-    table = Table(box=None)
-    table.add_column("topic")
-    columns = ("partition", "origin", "cursor", "log start", "end", "lag")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for topic, each in state["topics"].items():
-        for p, numbers in each["partitions"].items():
-            shown = ("-" if n is None else f"{n:,}" for n in numbers.values())
-            table.add_row(topic, p, *shown)
-    out.print(table)

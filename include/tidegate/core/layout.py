@@ -62,6 +62,11 @@ def manifest(plan_id: str, number: int, name: str) -> str:
     return f"_tidegate/manifests/{plan_id}-{number}-{name}.json"
 
 
+def quarantine(plan_id: str, attempt_name: str) -> str:
+    """Where an egress attempt keeps the rows that it could not send."""
+    return f"_tidegate/quarantine/{plan_id}/{attempt_name}"
+
+
 def placed(n: int) -> str:
     return f"{PLACED}{n:020d}"
 

@@ -209,7 +209,7 @@ class ObjectStore:
 
     def open(self, path: str) -> IO[bytes]:
         with _as_lake_errors(self.url):
-            return io.BufferedReader(_Reader(obstore.open_reader(self._store, path)))
+            return reader(self._store, path)
 
     def objects(self, prefix: str) -> list[Listed]:
         with _as_lake_errors(self.url):
@@ -264,6 +264,11 @@ class _Reader(io.RawIOBase):
         data = self._file.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+
+def reader(store: Obstore, path: str) -> IO[bytes]:
+    """Open an object of any obstore for random reads."""
+    return io.BufferedReader(_Reader(obstore.open_reader(store, path)))
 
 
 def open_store(lake: str, pipeline: str) -> Store:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import tasks
+from tidegate.orchestration import egress_tasks, tasks
 from tidegate.pipelines import files
-
-if TYPE_CHECKING:
-    from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Egress, Ingest, Spec
 
 BEFORE_ANY_RUN = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -27,38 +25,23 @@ def pipeline_dags() -> dict[str, DAG]:
     dags = {}
     for name in files.names():
         try:
-            dag = ingest_dag(files.load_named(name))
+            dag = pipeline_dag(files.load_named(name))
         except ConfigurationError as error:
             dag = _refusing_dag(name, str(error))
         dags[dag.dag_id] = dag
     return dags
 
 
+def pipeline_dag(spec: Spec) -> DAG:
+    """Return the DAG of one pipeline."""
+    return egress_dag(spec) if isinstance(spec, Egress) else ingest_dag(spec)
+
+
 def ingest_dag(spec: Ingest) -> DAG:
     """Return the DAG of topics → lake: plan → stage → publish → verdict."""
-    with DAG(
-        dag_id=f"tidegate__{spec.name}",
-        description=f"{', '.join(spec.topics)} → {spec.lake}",
-        doc_md=_doc(spec),
-        schedule=_timetable(spec),
-        start_date=BEFORE_ANY_RUN,
-        catchup=False,
-        max_active_runs=1,
-        tags={"tidegate", "ingest"},
-        default_args={"retries": spec.retries, "retry_delay": timedelta(seconds=15)},
-        params={
-            "max_records": Param(
-                None,
-                type=["null", "integer"],
-                minimum=1,
-                description=f"Offsets per commit; empty: the pipeline's {spec.max_records:,}.",
-            ),
-            "dry_run": Param(False, type="boolean", description="Print the plan, freeze nothing."),
-            "replan": Param(
-                False, type="boolean", description="Plan again although the run's plan is well."
-            ),
-        },
-    ) as dag:
+    per_commit = f"Offsets per commit; empty: the pipeline's {spec.max_records:,}."
+    params = _params(per_commit)
+    with _dag(spec, f"{', '.join(spec.topics)} → {spec.lake}", _doc(spec), params) as dag:
         pipeline = spec.name
 
         @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
@@ -81,7 +64,63 @@ def ingest_dag(spec: Ingest) -> DAG:
     return dag
 
 
-def _timetable(spec: Ingest) -> CronDataIntervalTimetable | None:
+def egress_dag(spec: Egress) -> DAG:
+    """Return the DAG of files → topics: plan → send → publish → verdict."""
+    topics = spec.target.names
+    params = _params(f"Rows per run, where known; empty: the pipeline's {spec.max_records:,}.")
+    params["resend"] = Param(
+        False, type="boolean", description="Send what came back under a name that was sent."
+    )
+    description = f"{spec.source.path or spec.source.lake} → {', '.join(topics)}"
+    with _dag(spec, description, _egress_doc(spec, description), params) as dag:
+        pipeline = spec.name
+
+        @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
+        def plan() -> bool:
+            return egress_tasks.plan(pipeline, get_current_context())
+
+        send = egress_tasks.SendOperator(
+            task_id="send", pipeline=pipeline, conn_id=spec.spark.connection
+        )
+
+        @task(task_id="publish", outlets=[tasks.asset(pipeline, topic) for topic in topics])
+        def publish() -> None:
+            egress_tasks.publish(pipeline, get_current_context())
+
+        @task(task_id="verdict", trigger_rule="none_failed")
+        def verdict() -> None:
+            egress_tasks.verdict(pipeline, get_current_context())
+
+        plan() >> send >> publish() >> verdict()
+    return dag
+
+
+def _dag(spec: Spec, description: str, doc: str, params: dict[str, Any]) -> DAG:
+    return DAG(
+        dag_id=f"tidegate__{spec.name}",
+        description=description,
+        doc_md=doc,
+        schedule=_timetable(spec),
+        start_date=BEFORE_ANY_RUN,
+        catchup=False,
+        max_active_runs=1,
+        tags={"tidegate", spec.kind},
+        default_args={"retries": spec.retries, "retry_delay": timedelta(seconds=15)},
+        params=params,
+    )
+
+
+def _params(max_records: str) -> dict[str, Any]:
+    return {
+        "max_records": Param(None, type=["null", "integer"], minimum=1, description=max_records),
+        "dry_run": Param(False, type="boolean", description="Print the plan, freeze nothing."),
+        "replan": Param(
+            False, type="boolean", description="Plan again although the run's plan is well."
+        ),
+    }
+
+
+def _timetable(spec: Spec) -> CronDataIntervalTimetable | None:
     """Return real data intervals: those of a plain cron string are empty in Airflow 3."""
     if spec.schedule is None:
         return None
@@ -129,4 +168,22 @@ Each run takes exactly what arrived since the last one, in commits of at most
 
 Any task may be cleared or killed at any moment: the plan stays the same, and no row is lost or
 doubled. The truth about progress is the ledger in the lake; the Variables are copies of it.
+"""
+
+
+def _egress_doc(spec: Egress, description: str) -> str:
+    return f"""\
+### {spec.name}: {description}
+
+Each run sends what its source has and no run has sent, every row once.
+
+- **plan** finishes what another run began, or freezes the list of what is sent; nothing new: the
+  rest is skipped
+- **send** claims it in the ledger, looks at every row, sends by Spark what the target does not hold
+  yet, and reads all of it back
+- **publish** records the receipts in the ledger, and shows the target's ends in XCom and Variables
+- **verdict** fails the run if files had to be left out, naming them
+
+Any task may be cleared or killed at any moment. An attempt that died half-way is finished by the
+next one, which sends only what is missing. A bad row stops the run before anything is sent.
 """

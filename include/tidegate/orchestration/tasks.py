@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Asset
 
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
-from tidegate.pipelines.files import load_named
+from tidegate.pipelines.files import load_ingest
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,26 +39,31 @@ def airflow_errors() -> Iterator[None]:
 
 
 def run_of(pipeline: str, context: Context) -> Run:
-    """Return the run that a task instance belongs to; refuses Params that do not exist."""
+    """Return the run that a task instance belongs to."""
     from tidegate.orchestration import connections
     from tidegate.runs.run import Run
 
+    spec = load_ingest(pipeline)
+    return Run(spec=spec, kafka=connections.kafka(spec.kafka), **of_run(context, PARAMS))
+
+
+def of_run(context: Context, params: Sequence[str]) -> dict[str, Any]:
+    """Return what any kind of run takes from Airflow; refuses Params that do not exist."""
+    from tidegate.orchestration import connections
+
     dag_run = context["dag_run"]
-    strangers = sorted((dag_run.conf or {}).keys() - set(PARAMS))
+    strangers = sorted((dag_run.conf or {}).keys() - set(params))
     if strangers:
-        raise ConfigurationError(f"unknown params {strangers}; there are {list(PARAMS)}")
-    spec = load_named(pipeline)
+        raise ConfigurationError(f"unknown params {strangers}; there are {list(params)}")
     start, end = context.get("data_interval_start"), context.get("data_interval_end")
     has_interval = start is not None and start != end
-    return Run(
-        spec=spec,
-        kafka=connections.kafka(spec.kafka),
-        dag_id=dag_run.dag_id,
-        run_id=dag_run.run_id,
-        window_date=start.date() if has_interval else datetime.now(UTC).date(),
-        max_records=context["params"].get("max_records"),
-        mirror=connections.Variables(),
-    )
+    return {
+        "dag_id": dag_run.dag_id,
+        "run_id": dag_run.run_id,
+        "window_date": start.date() if has_interval else datetime.now(UTC).date(),
+        "max_records": context["params"].get("max_records"),
+        "mirror": connections.Variables(),
+    }
 
 
 def plan(pipeline: str, context: Context) -> bool:
@@ -88,24 +93,27 @@ def plan(pipeline: str, context: Context) -> bool:
     return bool(planned.chunks)
 
 
-class StageOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
-    """Stages and seals the open chunks of the run's plan, by one spark-submit."""
+class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
+    """A task with one Spark application at most, which dies with it."""
 
     def __init__(self, *, pipeline: str, conn_id: str, **kwargs: Any) -> None:
         super().__init__(conn_id=conn_id, durable=False, **kwargs)
         self.pipeline = pipeline
 
     def execute(self, context: Context) -> None:
-        from tidegate.runs.stage import stage
         from tidegate.spark.parent import end_with_parent
 
         # A supervisor that is killed would leave this task, and Spark below it, running.
         end_with_parent()
         with airflow_errors():
-            staged = stage(run_of(self.pipeline, context), lambda s: self._submit(s, context))
-        logger.info("plan %s: staged and sealed chunks %s", staged.plan.id, list(staged.chunks))
+            self.work(context)
 
-    def _submit(self, submission: Submission, context: Context) -> None:
+    def work(self, context: Context) -> None:
+        """Do what the task is for."""
+        raise NotImplementedError
+
+    def submit(self, submission: Submission, context: Context) -> None:
+        """Run an application by the provider, to its end."""
         from tidegate.orchestration import connections
         from tidegate.runs.submission import for_master
 
@@ -119,9 +127,19 @@ class StageOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         self._spark_binary = submission.binary
         self._hook = None  # the provider makes it from the above
         try:
-            super().execute(context)
+            super().execute(context)  # the provider's
         except Exception as error:
             raise StageFailed(f"spark-submit failed; its output is above: {error}") from error
+
+
+class StageOperator(SparkTask):
+    """Stages and seals the open chunks of the run's plan, by one spark-submit."""
+
+    def work(self, context: Context) -> None:
+        from tidegate.runs.stage import stage
+
+        staged = stage(run_of(self.pipeline, context), lambda s: self.submit(s, context))
+        logger.info("plan %s: staged and sealed chunks %s", staged.plan.id, list(staged.chunks))
 
 
 def publish(pipeline: str, context: Context) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines.spec import Ingest, parse
+from tidegate.pipelines.spec import Ingest, Spec, parse
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
@@ -22,7 +22,7 @@ def directory() -> Path:
     return Path(named) if named else Path(__file__).parents[2] / "pipelines"
 
 
-def load(path: Path, environ: Mapping[str, str] = os.environ) -> Ingest:
+def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
     """Read one file; ConfigurationError names the file and all that is wrong with it."""
     try:
         form: Any = yaml.safe_load(path.read_text())
@@ -47,7 +47,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Ingest:
     return spec
 
 
-def load_named(name: str) -> Ingest:
+def load_named(name: str) -> Spec:
     """Read the file of the pipeline with this name; the error lists those that exist."""
     path = directory() / f"{name}.yaml"
     if not path.is_file():
@@ -56,6 +56,14 @@ def load_named(name: str) -> Ingest:
             f"there is no pipeline {name!r} in {directory()}; there are: {known}"
         )
     return load(path)
+
+
+def load_ingest(name: str) -> Ingest:
+    """Read the file of an ingest pipeline; an egress one is refused by name."""
+    spec = load_named(name)
+    if not isinstance(spec, Ingest):
+        raise ConfigurationError(f"pipeline {name!r} is an egress: this is for ingest pipelines")
+    return spec
 
 
 def names() -> list[str]:

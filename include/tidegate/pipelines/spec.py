@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,6 +16,8 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+
+from tidegate.spark import sink
 
 TopicName = Annotated[str, Field(pattern=r"^(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")]
 Offset = Annotated[int, Field(ge=0)]
@@ -45,17 +48,23 @@ Start = Annotated[
 ]
 
 
+Scalar = str | int | float | bool
+
+
 class Spark(_Strict):
     """Where the job runs, and Spark settings beside Tidegate's own."""
 
     connection: str = "spark_default"
-    conf: dict[str, str | int | float | bool] = {}
+    conf: dict[str, Scalar] = {}
+
+
+PipelineName = Annotated[str, Field(pattern=r"^[a-z](?!.*__)[a-z0-9_-]{0,63}\Z")]
 
 
 class Ingest(_Strict):
     """Topics into the lake."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z](?!.*__)[a-z0-9_-]{0,63}\Z")]
+    name: PipelineName
     kind: Literal["ingest"]
     kafka: str = "kafka_default"
     topics: Annotated[tuple[TopicName, ...], Field(min_length=1)]
@@ -72,9 +81,7 @@ class Ingest(_Strict):
     def _agrees_with_itself(self) -> Ingest:
         if len(set(self.topics)) < len(self.topics):
             raise ValueError(f"topics: one is named twice in {list(self.topics)}")
-        if "://" not in self.lake and not self.lake.startswith("/"):
-            # Airflow and a terminal have other working directories: they would use two lakes.
-            raise ValueError(f"lake: {self.lake!r} is neither an absolute path nor a URL")
+        _refuse_relative("lake", self.lake)
         if isinstance(self.start, StartAt) and self.start.offsets:
             strangers = self.start.offsets.keys() - set(self.topics)
             if strangers:
@@ -82,30 +89,180 @@ class Ingest(_Strict):
         return self
 
 
-_KNOWN_KEYS = {
-    "": sorted(Ingest.model_fields),
-    "spark": sorted(Spark.model_fields),
-    "start": ["offsets", "timestamp"],
+class Source(_Strict):
+    """What is sent: files below a root, or what an ingest pipeline has in its lake.
+
+    `columns` is a schema in Spark's DDL form; without it Parquet tells its own, and the others'
+    is inferred.
+    """
+
+    path: str | None = None
+    format: Literal["parquet", "json", "csv", "text"] | None = None
+    options: dict[str, Scalar] = {}
+    columns: str | None = None
+    lake: PipelineName | None = None
+    topics: tuple[TopicName, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_one_of_the_two(self) -> Source:
+        if (self.path is None) == (self.lake is None):
+            raise ValueError("give either a path or the lake of an ingest pipeline, by its name")
+        if self.path is not None:
+            _refuse_relative("path", self.path)
+            if self.format is None:
+                raise ValueError("format: missing; one of parquet, json, csv, text")
+            if self.topics:
+                raise ValueError("topics: only a lake has topics")
+            refused = sorted({name.lower() for name in self.options} & _NOT_OPTIONS.keys())
+            if refused:
+                raise ValueError(
+                    f"options: {'; '.join(f'{n}: {_NOT_OPTIONS[n]}' for n in refused)}"
+                )
+        elif self.format or self.options or self.columns:
+            raise ValueError("a lake has its own format, options and columns")
+        return self
+
+
+# Readers' options that would change which rows there are, or how they are counted.
+_NOT_OPTIONS = {
+    "mode": "bad rows go by on_bad_row",
+    "columnnameofcorruptrecord": "Tidegate names it",
+    "ignorecorruptfiles": "a file that cannot be read must be seen",
+    "ignoremissingfiles": "a file that is gone must be seen",
+    "recursivefilelookup": "the plan lists the files",
+    "pathglobfilter": "put the pattern into path",
+    "modifiedbefore": "the plan chooses the files",
+    "modifiedafter": "the plan chooses the files",
+    "samplingratio": "the schema must not depend on chance",
 }
 
 
-def parse(form: dict[str, Any]) -> Ingest:
+class Target(_Strict):
+    """Where rows go: one topic, or those that the rows name among `topics`.
+
+    A topic that is missing is made only if `partitions` says with how many.
+    """
+
+    kafka: str = "kafka_default"
+    topic: TopicName | None = None
+    topics: Annotated[tuple[TopicName, ...], Field(min_length=1)] | None = None
+    partitions: Annotated[int, Field(ge=1)] | None = None
+    producer: dict[str, Scalar] = {}
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Target:
+        if (self.topic is None) == (self.topics is None):
+            raise ValueError("give either topic, or topics that columns.topic chooses from")
+        if wrong := sink.complaints(self.producer_settings):
+            raise ValueError(f"producer: {'; '.join(wrong)}")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics that may be written to."""
+        return self.topics or ((self.topic,) if self.topic else ())
+
+    @property
+    def producer_settings(self) -> dict[str, str]:
+        return {name: as_text(value) for name, value in self.producer.items()}
+
+
+class Columns(_Strict):
+    """What becomes of a row: names of columns, or SQL expressions over them."""
+
+    key: str | None = None
+    value: str | None = None
+    headers: str | None = None
+    partition: str | None = None
+    topic: str | None = None
+
+
+class Egress(_Strict):
+    """Files, or a lake, into topics. `lake` is where the ledger is kept."""
+
+    name: PipelineName
+    kind: Literal["egress"]
+    source: Source
+    target: Target
+    lake: Annotated[str, Field(min_length=1)]
+    columns: Columns = Columns()
+    order_by: tuple[str, ...] = ()
+    order: Literal["report", "strict"] = "report"
+    tombstones: bool | None = None
+    on_bad_row: Literal["fail", "quarantine"] = "fail"
+    settle: Annotated[int, Field(ge=0)] = 60
+    max_files: Annotated[int, Field(ge=1)] = 10_000
+    max_records: Annotated[int, Field(ge=1)] = 50_000_000
+    schedule: str | None = None
+    spark: Spark = Spark()
+    retries: Annotated[int, Field(ge=0, le=100)] = 3
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Egress:
+        _refuse_relative("lake", self.lake)
+        if self.target.topics and not self.columns.topic:
+            raise ValueError("columns.topic: missing: target.topics needs it to choose by")
+        if self.source.lake == self.name:
+            raise ValueError(f"source.lake: {self.name!r} is this pipeline itself")
+        return self
+
+    @property
+    def sends_tombstones(self) -> bool:
+        """Whether a row without a value is a record: those of a lake have been records."""
+        return self.source.lake is not None if self.tombstones is None else self.tombstones
+
+
+Spec = Ingest | Egress
+
+_KINDS: Mapping[str, type[Ingest] | type[Egress]] = {"ingest": Ingest, "egress": Egress}
+_KNOWN_KEYS = {
+    "ingest": {
+        "": sorted(Ingest.model_fields),
+        "spark": sorted(Spark.model_fields),
+        "start": ["offsets", "timestamp"],
+    },
+    "egress": {
+        "": sorted(Egress.model_fields),
+        "spark": sorted(Spark.model_fields),
+        "source": sorted(Source.model_fields),
+        "target": sorted(Target.model_fields),
+        "columns": sorted(Columns.model_fields),
+    },
+}
+
+
+def parse(form: dict[str, Any]) -> Spec:
     """Return the spec; ValueError with one complaint a line otherwise."""
+    kind = "egress" if form.get("kind") == "egress" else "ingest"
     try:
-        return Ingest.model_validate(form)
+        return _KINDS[kind].model_validate(form)
     except ValidationError as error:
-        raise ValueError("\n".join(dict.fromkeys(map(_complaint, error.errors())))) from None
+        complaints = (_complaint(each, _KNOWN_KEYS[kind]) for each in error.errors())
+        raise ValueError("\n".join(dict.fromkeys(complaints))) from None
 
 
-def _complaint(error: Any) -> str:
+def as_text(value: Scalar) -> str:
+    """Return a setting as Spark and Kafka read it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refuse_relative(key: str, path: str) -> None:
+    if "://" not in path and not path.startswith("/"):
+        # Airflow and a terminal have other working directories: they would mean two places.
+        raise ValueError(f"{key}: {path!r} is neither an absolute path nor a URL")
+
+
+def _complaint(error: Any, known_keys: Mapping[str, list[str]]) -> str:
     path = [str(p) for p in error["loc"] if p not in ("Word", "At", "[key]")]
     key = ".".join(path)
     if error["type"] == "extra_forbidden":
-        known = _KNOWN_KEYS.get(".".join(path[:-1]), [])
+        known = known_keys.get(".".join(path[:-1]), [])
         near = difflib.get_close_matches(path[-1], known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
         return f"{key}: unknown key{hint}"
     if error["type"] == "missing":
         return f"{key}: missing"
     message = error["msg"].removeprefix("Value error, ")
+    if key == "kind":
+        message = "ingest (topics into the lake) or egress (files into topics)"
     return f"{key}: {error['input']!r}: {message}" if key else message

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
 
 
 class Mirror(Protocol):
@@ -35,13 +36,13 @@ NO_MIRROR = NoMirror()
 
 
 @dataclass(frozen=True)
-class Run:
+class AnyRun:
     """One run of a pipeline: its key finds its frozen plan again, whatever else is lost.
 
     `window_date` is the day that goes into the paths of the lake; `max_records` is per chunk.
     """
 
-    spec: Ingest
+    spec: Spec
     kafka: KafkaSettings
     dag_id: str
     run_id: str
@@ -53,8 +54,32 @@ class Run:
     def key(self) -> str:
         return layout.run_key(self.dag_id, self.run_id)
 
+    @property
+    def spark_conf(self) -> dict[str, str]:
+        return {key: as_text(value) for key, value in self.spec.spark.conf.items()}
+
     def store(self) -> Store:
         return open_store(self.spec.lake, self.spec.name)
 
     def ledger(self, store: Store) -> Ledger:
         return Ledger(store, self.spec.name)
+
+
+@dataclass(frozen=True)
+class Run(AnyRun):
+    """A run of an ingest pipeline."""
+
+    spec: Ingest
+
+
+@dataclass(frozen=True)
+class EgressRun(AnyRun):
+    """A run of an egress pipeline; `kafka` is the target's.
+
+    `task` tells Airflow's task instance, for whoever must know whether this sender is dead;
+    `resend` takes files that came back under a name that was sent.
+    """
+
+    spec: Egress
+    task: Mapping[str, Any] | None = None
+    resend: bool = False

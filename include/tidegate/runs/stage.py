@@ -58,7 +58,7 @@ def stage(run: Run, submit: Submit) -> Staged:
         try:
             with _job_file(run, store, planned, mine) as job_file:
                 records = sum(len(r) for number in todo for r in planned.chunks[number])
-                submit(submission(job_file, _spark_conf(run), records, name=_name(run)))
+                submit(submission(job_file, run.spark_conf, records, name=_name(run)))
         except StageFailed as error:
             failures.append(error)
         failures += _seal_finished(run, store, planned, mine, sealed)
@@ -82,13 +82,6 @@ def stage(run: Run, submit: Submit) -> Staged:
 
 def _name(run: Run) -> str:
     return f"tidegate {run.spec.name} {run.run_id}"
-
-
-def _spark_conf(run: Run) -> dict[str, str]:
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in run.spec.spark.conf.items()
-    }
 
 
 @contextmanager

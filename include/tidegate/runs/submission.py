@@ -65,16 +65,27 @@ def submission(job_file: Path, conf: Mapping[str, str], records: int, *, name: s
     `conf` is the pipeline's own; ConfigurationError if it holds a secret, which all could see.
     `records` is the size of the work: it decides how hard the JVM compiles.
     """
-    if secret := sorted(key for key in conf if _SECRET.search(key)):
-        raise ConfigurationError(
-            f"spark.conf: {', '.join(secret)}: a secret here would show in the process list;"
-            " give it to Spark by its environment, a credentials provider or spark-defaults.conf",
-            settings=secret,
-        )
+    _refuse_secrets(conf)
     fast = {"spark.driver.defaultJavaOptions": _java_options(records, conf)}
     if records < _TINY:
         fast |= _INTERPRETED
     return _described("ingest.py", (str(job_file),), {**fast, **conf}, name=name)
+
+
+def sending_submission(
+    job_file: Path, conf: Mapping[str, str], *, name: str, rows: int
+) -> Submission:
+    """Describe the application that sends a plan's rows; `rows` is 0 where nobody knows."""
+    _refuse_secrets(conf)
+    fast = {"spark.driver.defaultJavaOptions": _java_options(rows or _SMALL, conf)}
+    # One layer of retries, and that is the next attempt's: what a task has sent cannot be unsent.
+    once = {
+        "spark.task.maxFailures": "1",
+        "spark.stage.maxConsecutiveAttempts": "1",
+        "spark.speculation": "false",
+        "spark.dynamicAllocation.enabled": "false",
+    }
+    return _described("egress.py", (str(job_file),), {**fast, **conf, **once}, name=name)
 
 
 def ensure_archive(log: Callable[[str], None]) -> Path | None:
@@ -146,6 +157,15 @@ def telling(lines: Iterable[str]) -> str:
     if refusals := [line for line in said if _NO_START.search(line)]:
         return refusals[0]
     return said[-1] if said else "it said nothing"
+
+
+def _refuse_secrets(conf: Mapping[str, str]) -> None:
+    if secret := sorted(key for key in conf if _SECRET.search(key)):
+        raise ConfigurationError(
+            f"spark.conf: {', '.join(secret)}: a secret here would show in the process list;"
+            " give it to Spark by its environment, a credentials provider or spark-defaults.conf",
+            settings=secret,
+        )
 
 
 def _described(

@@ -97,7 +97,7 @@ def write(spark: SparkSession, job: Job, chunk: Chunk, rows: DataFrame) -> Mappi
         "chunk": chunk.number,
         "rows": counted.get["rows"],
         "files": _files(spark, chunk.directory),
-        "versions": _versions(spark),
+        "versions": versions(spark),
     }
     _create(spark, chunk.directory, DONE, json.dumps(done, sort_keys=True, indent=1))
     return done
@@ -196,7 +196,7 @@ def _create(spark: SparkSession, directory: str, name: str, text: str) -> None:
         raise OSError(f"could not rename {temporary} to {name}")
 
 
-def _versions(spark: SparkSession) -> dict[str, str]:
+def versions(spark: SparkSession) -> dict[str, str]:
     jvm = spark.sparkContext._jvm
     # Not Class.forName: jars given with --jars are only known to the context's loader.
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()

@@ -6,13 +6,13 @@ It may hold secrets (the client's options): mode 0600, written and removed by th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidegate.core.offsets import Window, window_from_json, window_to_json
+from tidegate.spark.private import write_private
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,7 @@ class Job:
 
     def write(self, path: Path) -> None:
         """Create the file, readable by its owner only from the first byte on."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
-            json.dump(self.to_json(), file)
+        write_private(path, self.to_json())
 
     @classmethod
     def read(cls, path: Path) -> Job:

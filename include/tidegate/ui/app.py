@@ -18,6 +18,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tidegate.errors import TidegateError, Transient
 from tidegate.orchestration import connections
 from tidegate.pipelines import files
+from tidegate.pipelines.spec import Egress
+from tidegate.runs.egress.status import status as egress_status
 from tidegate.runs.status import status
 
 FORMAT = 1
@@ -88,6 +90,8 @@ def statuses(names: Iterable[str]) -> list[dict[str, Any]]:
 
 def _status(name: str) -> dict[str, Any]:
     spec = files.load_named(name)
+    if isinstance(spec, Egress):
+        return egress_status(spec)
     return status(spec, connections.kafka(spec.kafka))
 
 

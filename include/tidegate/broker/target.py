@@ -1,0 +1,123 @@
+"""What a cluster says of the topics that are to be written to, before anything is."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource
+
+from tidegate.broker.cluster import NO_SUCH_TOPIC, TOPIC_FORBIDDEN, Cluster
+from tidegate.broker.settings import KafkaSettings
+from tidegate.errors import BrokerError, NotAuthorised, UnknownTopic
+
+_NEEDED = ("READ", "WRITE", "DESCRIBE_CONFIGS")
+_DEFAULT_LARGEST = 1_048_588
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """A topic as a target: `ends` are high watermarks, `largest` the bytes that a batch may have.
+
+    In a `compacted` one an older record of a key may vanish at any moment.
+    """
+
+    topic_id: str
+    ends: Mapping[int, int]
+    largest: int
+    compacted: bool
+
+    @property
+    def partitions(self) -> int:
+        return len(self.ends)
+
+
+@dataclass(frozen=True)
+class TargetSurvey:
+    """What a cluster has of the topics that are to be written to."""
+
+    cluster_id: str
+    topics: Mapping[str, TargetState]
+
+
+def survey_target(
+    settings: KafkaSettings, topics: Iterable[str], *, create_with: int | None
+) -> TargetSurvey:
+    """Look at the topics; make those that are missing only with `create_with` partitions.
+
+    UnknownTopic where one is missing otherwise, NotAuthorised with the operations that are.
+    """
+    names = sorted(topics)
+    where = f"Kafka at {settings.bootstrap_servers} ({settings.connection})"
+    with Cluster(settings) as cluster:
+        described = _described(cluster, names)
+        missing = [name for name in names if name not in described]
+        if missing and create_with is None:
+            raise UnknownTopic(
+                f"{where} has no topic {', '.join(missing)}, or this user may not DESCRIBE it: "
+                "create it, or set target.partitions and Tidegate does",
+                topics=missing,
+            )
+        if missing:
+            with cluster.refusals("CREATE on the cluster"):
+                _create(cluster, dict.fromkeys(missing, create_with or 1))
+            described = _described(cluster, names)
+        forbidden = [
+            f"{', '.join(operations)} on {name}"
+            for name in names
+            if (operations := _denied(described[name]))
+        ]
+        if forbidden:
+            raise NotAuthorised(
+                f"{where}: not permitted: {'; '.join(forbidden)}. WRITE is for sending, READ for "
+                "reading back what came, DESCRIBE_CONFIGS for the largest record",
+                operations=forbidden,
+            )
+        partitions = {n: sorted(p["partition_index"] for p in described[n]["partitions"])
+                      for n in names}  # fmt: skip
+        marks = cluster.watermarks(partitions, "read_uncommitted")
+        with cluster.refusals("DESCRIBE_CONFIGS on the topics"):
+            asked = [ConfigResource("TOPIC", name) for name in names]
+            configs = cluster.admin.describe_configs(asked, config_filter="all").get("topic", {})
+        return TargetSurvey(
+            cluster.id(),
+            {
+                name: TargetState(
+                    str(uuid.UUID(str(described[name]["topic_id"]))),
+                    {p: m.high for p, m in marks[name].items()},
+                    int(_value(configs, name, "max.message.bytes") or _DEFAULT_LARGEST),
+                    "compact" in (_value(configs, name, "cleanup.policy") or ""),
+                )
+                for name in names
+            },
+        )
+
+
+def _described(cluster: Cluster, names: list[str]) -> dict[str, dict[str, Any]]:
+    with cluster.refusals("DESCRIBE on the topics"):
+        answer = cluster.admin.describe_topics(names)
+    for topic in answer:
+        code = topic["error_code"]
+        if code and code not in (NO_SUCH_TOPIC, TOPIC_FORBIDDEN):
+            raise BrokerError(f"{topic['name']}: {kafka_errors.for_code(code).__name__}")
+    return {topic["name"]: topic for topic in answer if not topic["error_code"]}
+
+
+def _create(cluster: Cluster, partitions: Mapping[str, int]) -> None:
+    wanted = {name: {"num_partitions": count} for name, count in partitions.items()}
+    with contextlib.suppress(kafka_errors.TopicAlreadyExistsError):  # another run was quicker
+        cluster.admin.create_topics(wanted, wait_for_metadata=True)
+
+
+def _denied(topic: Mapping[str, Any]) -> list[str]:
+    """Return the operations that the broker says this user may not do; none where it does not."""
+    allowed = topic.get("authorized_operations")
+    return [each for each in _NEEDED if each not in allowed] if allowed else []
+
+
+def _value(configs: Mapping[str, Mapping[str, Mapping[str, str]]], topic: str, name: str) -> str:
+    return configs.get(topic, {}).get(name, {}).get("value", "")

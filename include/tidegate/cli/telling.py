@@ -1,0 +1,110 @@
+"""What people are told: plans, runs and states, on stdout what they asked for, else on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.core.offsets import bounds
+from tidegate.core.plan import Plan
+
+out = Console()
+err = Console(stderr=True)
+
+
+def tell_plan(plan: Plan, *, known: bool) -> None:
+    state = "known plan" if known else "plan"
+    err.print(
+        f"{state} {plan.id}: {plan.records:,} offsets in {len(plan.chunks)} chunks"
+        + ("" if plan.chunks else ": nothing new"),
+        highlight=False,
+    )
+    for topic, (starts, ends) in _by_topic(plan):
+        for p in sorted(starts):
+            err.print(f"  {topic}-{p} [{starts[p]:,}, {ends[p]:,})", highlight=False, markup=False)
+
+
+def _by_topic(plan: Plan) -> Iterator[tuple[str, tuple[Mapping[int, int], Mapping[int, int]]]]:
+    starts, ends = bounds(plan.chunks)
+    for topic in sorted(starts):
+        yield topic, (starts[topic], ends[topic])
+
+
+def tell_published(report: Mapping[str, Any]) -> None:
+    for commit in report["commits"]:
+        out.print(f"commit #{commit['commit']}: {commit['rows']:,} rows", highlight=False)
+    for chunk, commits in report["covered_by"].items():
+        out.print(f"chunk {chunk}: in the lake already, by commits {commits}", highlight=False)
+    if not report["commits"] and not report["covered_by"]:
+        out.print("nothing new", highlight=False)
+
+
+def tell_files(plan: Plan, *, known: bool) -> None:
+    state = "known plan" if known else "plan"
+    size = sum(file.size for file in plan.files)
+    what = f"{len(plan.files)} files, {size:,} bytes" if plan.files else f"{plan.records:,} offsets"
+    err.print(f"{state} {plan.id}: " + (what if plan.has_work else "nothing new"), highlight=False)
+    for each in plan.left_out:
+        err.print(f"  left out: {each}", highlight=False, markup=False)
+
+
+def tell_sent(report: Mapping[str, Any]) -> None:
+    if report["commit"] is None:
+        out.print("nothing new", highlight=False)
+        return
+    doubled = f", {report['duplicates']:,} doubled" if report["duplicates"] else ""
+    kept = f", {report['quarantined']:,} in quarantine" if report["quarantined"] else ""
+    out.print(f"commit #{report['commit']}: {report['rows']:,} rows sent{doubled}{kept}",
+              highlight=False)  # fmt: skip
+
+
+def tell_egress_status(state: Mapping[str, Any]) -> None:
+    sent, waiting = state["sent"], state["waiting"]
+    out.print(
+        f"[bold]{state['pipeline']}[/]: {state['commits']} commits, {sent['rows']:,} rows sent, "
+        f"{sent['duplicates']:,} doubled",
+        highlight=False,
+    )
+    if waiting:
+        out.print(
+            f"  waiting: {waiting['files']:,} files, {waiting['offsets']:,} offsets; "
+            f"{waiting['young']} files not settled yet",
+            highlight=False,
+        )
+    else:
+        err.print(state["source_problem"], style="yellow", markup=False)
+    for each in state["left_out"]:
+        err.print(f"  left out: {each['file']}: {each['reason']}", markup=False, highlight=False)
+    for claim in state["open_claims"]:
+        sender = claim["sender"]
+        err.print(
+            f"  open claim of plan {claim['plan_id']}, by process {sender['pid']} on "
+            f"{sender['host']}" + (", which is dead" if claim["sender_dead"] else ""),
+            style="yellow", markup=False, highlight=False,
+        )  # fmt: skip
+
+
+def tell_status(state: Mapping[str, Any]) -> None:
+    if error := state.get("error"):
+        err.print(f"{state['pipeline']}: {error['message']}", style="red", markup=False)
+        return
+    if state.get("kind") == "egress":
+        tell_egress_status(state)
+        return
+    last = f", the last is #{state['last_commit']}" if state["commits"] else ""
+    out.print(f"[bold]{state['pipeline']}[/]: {state['commits']} commits{last}", highlight=False)
+    if state["broker"]:
+        err.print(state["broker"], style="yellow", markup=False)
+    table = Table(box=None)
+    table.add_column("topic")
+    columns = ("partition", "origin", "cursor", "log start", "end", "lag")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for topic, each in state["topics"].items():
+        for p, numbers in each["partitions"].items():
+            shown = ("-" if n is None else f"{n:,}" for n in numbers.values())
+            table.add_row(topic, p, *shown)
+    out.print(table)

@@ -1,0 +1,123 @@
+"""The tasks of an egress pipeline's DAG: each gathers what its use case needs, and calls it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.exceptions import AirflowSkipException
+
+from tidegate.errors import ConfigurationError
+from tidegate.orchestration.tasks import SparkTask, airflow_errors, asset, of_run
+from tidegate.pipelines.files import load_named
+from tidegate.pipelines.spec import Egress
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidegate.runs.run import EgressRun
+
+PARAMS = ("max_records", "dry_run", "replan", "resend")
+_ENDED = {"success", "failed", "upstream_failed", "skipped", "removed", "up_for_retry"}
+
+logger = logging.getLogger(__name__)
+
+
+def run_of(pipeline: str, context: Context) -> EgressRun:
+    """Return the run that a task instance belongs to, with that instance's name."""
+    from tidegate.orchestration import connections
+    from tidegate.runs.run import EgressRun
+
+    spec = load_named(pipeline)
+    if not isinstance(spec, Egress):
+        raise ConfigurationError(f"pipeline {pipeline!r} is no egress any more")
+    ti = context["ti"]
+    return EgressRun(
+        spec=spec,
+        kafka=connections.kafka(spec.target.kafka),
+        task={"dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "try": ti.try_number},
+        resend=bool(context["params"].get("resend")),
+        **of_run(context, PARAMS),
+    )
+
+
+def plan(pipeline: str, context: Context) -> bool:
+    """Freeze the run's plan; False, which skips the rest, when there is nothing to send."""
+    from tidegate.core import layout
+    from tidegate.runs.egress import planning
+
+    with airflow_errors():
+        run = run_of(pipeline, context)
+        if context["params"].get("dry_run"):
+            planned = planning.preview(run)
+            logger.info("dry run, nothing is frozen: %s", json.dumps(planned.to_json(), indent=1))
+            return False
+        replan = bool(context["params"].get("replan"))
+        frozen = planning.plan(run, _is_over(context), replan=replan).frozen
+    planned = frozen.plan
+    uri = run.store().uri(layout.plan(planned.id))
+    told = {"plan_id": planned.id, "uri": uri, "generation": frozen.generation}
+    context["ti"].xcom_push("plan", told)
+    logger.info(
+        "plan %s: %s", planned.id,
+        f"{len(planned.files)} files, {planned.records:,} rows known"
+        if planned.has_work else "nothing new",
+    )  # fmt: skip
+    return planned.has_work
+
+
+class SendOperator(SparkTask):
+    """Sends and verifies the run's plan, by one spark-submit."""
+
+    def work(self, context: Context) -> None:
+        from tidegate.runs.egress.send import send
+
+        run = run_of(self.pipeline, context)
+        sent = send(run, lambda s: self.submit(s, context), _is_over(context))
+        if sent.sending:
+            logger.info("plan %s: %s rows are in the target", sent.plan.id, sent.sending.rows)
+
+
+def publish(pipeline: str, context: Context) -> None:
+    """Commit what is sealed; put the target's ends into XCom, Variables and asset events."""
+    from tidegate.core.offsets import spark_offsets
+    from tidegate.runs.egress.publish import publish as record
+
+    with airflow_errors():
+        run = run_of(pipeline, context)
+        published = record(run)
+    push = context["ti"].xcom_push
+    push("offsets", spark_offsets(published.offsets))
+    push("report", published.report)
+    for topic in run.spec.target.names:
+        event = context["outlet_events"][asset(pipeline, topic)]
+        event.extra = published.asset_event(topic)
+    logger.info("%s rows in commit %s", f"{published.report['rows']:,}", published.commit)
+
+
+def verdict(pipeline: str, context: Context) -> None:
+    """Fail the run if files had to be left out, naming them."""
+    from tidegate.runs.egress.publish import verdict as judge
+
+    if context["params"].get("dry_run"):
+        raise AirflowSkipException("dry run")
+    with airflow_errors():
+        judge(run_of(pipeline, context))
+
+
+def _is_over(context: Context) -> Any:
+    """Return the question whether a sender's task instance has ended, as far as Airflow knows."""
+    ours = context["ti"]
+
+    def is_over(task: Mapping[str, Any]) -> bool:
+        same = (task["dag"], task["run"], task["task"]) == (ours.dag_id, ours.run_id, ours.task_id)
+        if same:
+            return bool(task["try"] < ours.try_number)
+        states = ours.get_task_states(
+            dag_id=task["dag"], run_ids=[task["run"]], task_ids=[task["task"]]
+        )
+        return states.get(task["run"], {}).get(task["task"]) in _ENDED
+
+    return is_over

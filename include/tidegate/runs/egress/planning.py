@@ -1,0 +1,271 @@
+"""Plan what is sent: finish what another began, else the files or offsets that were not sent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate import faults
+from tidegate.broker.target import TargetSurvey, survey_target
+from tidegate.core.ledger import REPLAY, Fold
+from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.plan import LeftOutFile, Plan, SourceFile, TargetTopic
+from tidegate.core.planning import chunked
+from tidegate.errors import ConfigurationError, IdentityChanged, SenderAlive, SourceRefused
+from tidegate.lake import plans, sources
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.plans import Frozen
+from tidegate.lake.sources import Root
+from tidegate.lake.store import Store, open_store
+from tidegate.pipelines import files
+from tidegate.pipelines.spec import Egress, Ingest, as_text
+from tidegate.runs.egress.sender import IsOver, is_dead
+from tidegate.runs.run import EgressRun
+
+LANE = "live"
+ISOLATION = "read_uncommitted"  # of the scans that look for what was sent
+
+# What becomes of a row where the pipeline does not say.
+_OF_A_LAKE = {"key": "key", "value": "value", "headers": "headers", "partition": "partition"}
+_OF_TEXT = {"key": "null", "value": "value", "headers": "null", "partition": "null"}
+_OF_FILES = {**_OF_TEXT, "value": "to_json(struct(*))"}
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run's living plan. `known` says that it was frozen before this call."""
+
+    frozen: Frozen
+    known: bool
+
+    @property
+    def plan(self) -> Plan:
+        return self.frozen.plan
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What is there to be sent: files, or ranges of a lake; and what is left out, and why."""
+
+    files: tuple[SourceFile, ...] = ()
+    young: tuple[SourceFile, ...] = ()
+    topic_ids: Mapping[str, str] | None = None
+    ranges: Window = ()
+    left_out: tuple[LeftOutFile, ...] = ()
+
+
+def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
+    """Return the run's plan, freezing one if it has none that can still be carried out.
+
+    The oldest open claim comes first, whoever made it: SenderAlive while its sender is not proven
+    dead. Another generation is made when the claim was released or the files changed.
+    """
+    store = run.store()
+    ledger = run.ledger(store)
+    current = plans.latest(store, run.key)
+    if current and _is_well(run, ledger.fold, current.plan) and not replan:
+        return Planned(current, known=True)
+    number = current.generation + 1 if current else 1
+    if claim := next(iter(ledger.fold.claims.values()), None):
+        if not is_dead(claim.sender, claim.attempt, is_over):
+            raise SenderAlive(
+                f"pipeline {run.spec.name!r}: attempt {claim.attempt} of plan {claim.plan_id} is "
+                f"being sent by process {claim.sender['pid']} on {claim.sender['host']}, which is "
+                f"not proven dead. Wait; or, if you know that it is, `tidegate release`",
+                sender=dict(claim.sender),
+                plan_id=claim.plan_id,
+            )
+        made = plans.load(store, claim.plan_id)
+        logger.info("%s: plan %s was begun and is finished first", run.spec.name, made.id)
+    else:
+        made = draft(run, ledger.fold, target_of(run))
+    if current and made.id == current.plan.id:
+        return Planned(current, known=True)
+    note = {
+        "format": 1, "run": run.run_id, "dag": run.dag_id,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+    frozen = plans.freeze(store, run.key, made, number, note=note)
+    faults.point("plan.frozen")
+    return Planned(frozen, known=False)
+
+
+def preview(run: EgressRun) -> Plan:
+    """Return the plan that `plan` would freeze now; nothing is written anywhere."""
+    return draft(run, run.ledger(run.store()).fold, target_of(run))
+
+
+def target_of(run: EgressRun) -> TargetSurvey:
+    """Look at the target, and make its topics if the pipeline says so."""
+    target = run.spec.target
+    return survey_target(run.kafka, target.names, create_with=target.partitions)
+
+
+def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
+    """Return the plan of what waits, as much as one run takes."""
+    spec = run.spec
+    if fold.cluster_id not in (None, target.cluster_id):
+        raise IdentityChanged(
+            f"pipeline {spec.name!r} has written to cluster {fold.cluster_id}; Kafka at "
+            f"{run.kafka.bootstrap_servers} is cluster {target.cluster_id}. Point the connection "
+            f"{run.kafka.connection!r} back, or give the new cluster a pipeline of its own",
+            was=fold.cluster_id,
+            now=target.cluster_id,
+        )
+    refuse_loop(spec, target.cluster_id)
+    found = waiting(spec, fold, resend=run.resend)
+    chunk = chunked(found.ranges, run.max_records or spec.max_records)[:1]
+    taken = _taken(found.files, spec.max_files, run.max_records or spec.max_records)
+    return Plan(
+        pipeline=spec.name,
+        kind=spec.kind,
+        lane=REPLAY if run.resend else LANE,
+        window_date=run.window_date.isoformat(),
+        cluster_id=target.cluster_id,
+        isolation=ISOLATION,
+        topics={r.topic: (found.topic_ids or {})[r.topic] for window in chunk for r in window},
+        chunks=chunk,
+        destination="kafka",
+        byte_settings=_settings(spec),
+        left_out=found.left_out,
+        replay={"id": run.run_id, "replaces": []} if run.resend else None,
+        files=taken,
+        target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
+    )
+
+
+def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
+    """Return what the source has that was neither sent nor refused."""
+    if spec.source.lake is not None:
+        return _waiting_in_lake(spec, fold)
+    assert spec.source.path is not None
+    root = Root.of(spec.source.path)
+    listed = sources.listing(root, settle=spec.settle)
+    if not (listed.files or listed.young or fold.sent):
+        raise SourceRefused(
+            f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
+            "the path right? Names with a part that begins with a dot or underscore do not count"
+        )
+    new, left_out = [], []
+    for file in listed.files:
+        if fold.refused.get(file.name) == file.etag:
+            left_out.append(LeftOutFile(file.name, "refused for its rows; it has not changed"))
+        elif file.name not in fold.sent:
+            new.append(file)
+        elif fold.sent[file.name] == file.etag:
+            continue
+        elif resend:
+            new.append(file)
+        else:
+            left_out.append(
+                LeftOutFile(file.name, "sent before, with other content: --resend sends it again")
+            )
+    if spec.source.format == "parquet" and spec.source.columns is None:
+        new, broken = sources.looked_into(root, new)
+        left_out += broken
+    return Waiting(tuple(new), listed.young, left_out=tuple(left_out))
+
+
+def lake_of(spec: Egress) -> tuple[Ingest, Store, Fold]:
+    """Return the ingest pipeline whose lake is the source, with its store and its ledger."""
+    assert spec.source.lake is not None
+    source = files.load_ingest(spec.source.lake)
+    store = open_store(source.lake, source.name)
+    return source, store, Ledger(store, source.name).fold
+
+
+def refuse_loop(spec: Egress, cluster_id: str) -> None:
+    """Refuse a target that an ingest pipeline reads into this very source: it would never end."""
+    for name in files.names():
+        try:
+            other = files.load_named(name)
+        except ConfigurationError:
+            continue
+        if not isinstance(other, Ingest):
+            continue
+        path = spec.source.path or ""
+        fed = spec.source.lake == name or path.removeprefix("file://").startswith(
+            f"{other.lake.removeprefix('file://').rstrip('/')}/{name}/"
+        )
+        looping = sorted(set(spec.target.names) & set(other.topics))
+        if not (fed and looping):
+            continue
+        known = Ledger(open_store(other.lake, name), name).fold.cluster_id
+        if known in (None, cluster_id):
+            raise ConfigurationError(
+                f"pipeline {spec.name!r}: {', '.join(looping)} feeds the lake of {name!r}, which "
+                "is the source: what is sent would come back and be sent again, without end"
+            )
+
+
+def _waiting_in_lake(spec: Egress, fold: Fold) -> Waiting:
+    source, _, lake = lake_of(spec)
+    topics = spec.source.topics or source.topics
+    if strangers := sorted(set(topics) - set(source.topics)):
+        raise ConfigurationError(
+            f"pipeline {spec.name!r}: source.topics: {', '.join(strangers)}: not of {source.name!r}"
+        )
+    ids = {topic: lake.topic_ids[topic] for topic in topics if topic in lake.topic_ids}
+    ranges = []
+    for topic, topic_id in ids.items():
+        for partition in lake.origins.get(topic_id, {}):
+            covered = lake.progress(topic_id, partition).covered
+            sent = fold.covered.get((topic_id, partition))
+            unsent = covered.subtract(sent) if sent else covered
+            # One span a run: what lies between two spans is not in the lake yet, or never will be.
+            ranges += [OffsetRange(topic, partition, *span) for span in unsent.spans[:1]]
+    return Waiting(topic_ids=ids, ranges=tuple(sorted(ranges)))
+
+
+def _taken(
+    found: tuple[SourceFile, ...], max_files: int, max_records: int
+) -> tuple[SourceFile, ...]:
+    """Return the first files, at least one, that stay within the limits as far as is known."""
+    taken: list[SourceFile] = []
+    records = 0
+    for file in found[:max_files]:
+        records += file.rows or 0
+        if taken and records > max_records:
+            break
+        taken.append(file)
+    return tuple(taken)
+
+
+def _is_well(run: EgressRun, fold: Fold, plan: Plan) -> bool:
+    """Say whether a run's plan still stands: it is done, or begun, or can still be begun."""
+    if (plan.id, 0) in fold.committed or not plan.has_work:
+        return True
+    if plan.id in fold.claims:
+        return False  # its sender is looked at, as any other's
+    if any(plan_id == plan.id for plan_id, _, _ in fold.abandoned):
+        return False  # it was released
+    if plan.files and run.spec.source.path:
+        return not sources.changed(Root.of(run.spec.source.path), plan.files)
+    return not fold.covered_part(tuple(r for w in plan.chunks for r in w), plan.topics)
+
+
+def _settings(spec: Egress) -> dict[str, Any]:
+    """Return what decides the records, and the order in which they are sent."""
+    source = spec.source
+    defaults = _OF_A_LAKE if source.lake else _OF_TEXT if source.format == "text" else _OF_FILES
+    given = {name: value for name, value in spec.columns if value is not None}
+    return {
+        "source": {
+            "path": source.path,
+            "lake": source.lake,
+            "format": "parquet" if source.lake else source.format,
+            "options": {name: as_text(value) for name, value in source.options.items()},
+            "columns": source.columns,
+        },
+        "topic": spec.target.topic,
+        "columns": {**defaults, **given},
+        "order_by": list(spec.order_by),
+        "order": spec.order,
+        "tombstones": spec.sends_tombstones,
+        "on_bad_row": spec.on_bad_row,
+    }

@@ -1,0 +1,119 @@
+"""Publish and verdict of an egress: record what was sent, tell it, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate import faults
+from tidegate.core.ledger import Adopt, Refused
+from tidegate.core.offsets import Offsets, spark_offsets
+from tidegate.core.plan import Plan
+from tidegate.errors import AttemptAbandoned, NotSealed, PartitionsLeftOut, PlanDead
+from tidegate.lake import plans, sendings
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.runs.mirrored import name_of
+from tidegate.runs.run import EgressRun
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run sent: `offsets` are the target's ends at the last commit of each topic."""
+
+    plan: Plan
+    commit: int | None
+    offsets: Offsets
+    report: Mapping[str, Any]
+    complete_through: str | None
+
+    def asset_event(self, topic: str) -> dict[str, Any]:
+        """Return what is told to those who wait for a topic (contract: event extra)."""
+        receipts = [r for r in self.report["receipts"] if r["topic"] == topic]
+        return {
+            "ranges": {str(r["partition"]): [r["before"], r["after"]] for r in receipts},
+            "rows": sum(r["sent"] for r in receipts),
+            "commit": self.commit,
+            "complete_through": self.complete_through,
+        }
+
+
+def publish(run: EgressRun) -> Published:
+    """Commit what is sealed of the run's plan. Needs no broker; may be done again."""
+    store = run.store()
+    frozen = plans.latest(store, run.key)
+    if frozen is None:
+        raise NotSealed(
+            f"run {run.run_id} of {run.spec.name!r} has no plan: its plan step never ran, or the "
+            f"lake at {run.spec.lake} is not the one it ran on"
+        )
+    plan = frozen.plan
+    ledger = run.ledger(store)
+    n = ledger.fold.committed.get((plan.id, 0))
+    if plan.has_work and n is None:
+        sending = sendings.sealed(store, plan, ledger.fold)
+        if sending is None:
+            raise NotSealed(
+                f"plan {plan.id}: no attempt of it is sealed, so nothing proves that all was sent. "
+                "Clear the send task: it sends what is missing"
+            )
+        match sendings.commit(store, ledger, plan, sending, run=run.run_id):
+            case Appended(n) | Adopt(n):
+                pass
+            case Refused(reason):
+                raise AttemptAbandoned(f"plan {plan.id}: {reason}")
+            case other:
+                raise PlanDead(f"plan {plan.id}: others have sent a part of it: {other}")
+    show(run, ledger)
+    faults.point("caches.half")
+    note = plans.note(store, plan.id)
+    return Published(
+        plan,
+        n,
+        ledger.fold.target_ends,
+        _report(run, ledger, plan, n),
+        complete_through=note["at"] if note else None,
+    )
+
+
+def verdict(run: EgressRun) -> None:
+    """Raise PartitionsLeftOut when the run's plan could not take every file."""
+    frozen = plans.latest(run.store(), run.key)
+    if frozen and frozen.plan.left_out:
+        listed = "; ".join(map(str, frozen.plan.left_out))
+        raise PartitionsLeftOut(
+            f"pipeline {run.spec.name!r}: the other files are sent, these are not: {listed}",
+            left_out=[each.to_json() for each in frozen.plan.left_out],
+        )
+
+
+def show(run: EgressRun, ledger: Ledger) -> None:
+    """Write the target's ends where people look."""
+    for topic, ends in ledger.fold.target_ends.items():
+        text = spark_offsets({topic: ends})
+        name = name_of(run.spec.name, topic)
+        if run.mirror.read(name) != text:
+            run.mirror.write(name, text)
+
+
+def _report(run: EgressRun, ledger: Ledger, plan: Plan, n: int | None) -> dict[str, Any]:
+    commit = ledger.fold.live[n] if n is not None else None
+    store = run.store()
+    sending = sendings.sealed(store, plan, ledger.fold) if commit else None
+    return {
+        "format": FORMAT,
+        "pipeline": run.spec.name,
+        "run": run.run_id,
+        "plan_id": plan.id,
+        "lane": plan.lane,
+        "rows": sum(r.sent for r in commit.receipts) if commit else 0,
+        "duplicates": sum(r.duplicates for r in commit.receipts) if commit else 0,
+        "quarantined": sum(file.bad for file in sending.files) if sending else 0,
+        "files": [file.name for file in plan.files],
+        "commit": n,
+        "receipts": [r._asdict() for r in commit.receipts] if commit else [],
+        "broken_order": list(sending.broken_order) if sending else [],
+        "left_out": [each.to_json() for each in plan.left_out],
+    }

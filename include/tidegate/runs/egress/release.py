@@ -1,0 +1,51 @@
+"""Release a claim by hand: somebody has looked, and says what is to become of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from tidegate.core.entries import Release
+from tidegate.core.ledger import Lost
+from tidegate.errors import NotClaimed
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import open_store
+from tidegate.pipelines.spec import Egress
+
+FORMAT = 1
+
+
+def release(
+    spec: Egress,
+    plan_id: str | None,
+    how: Literal["resend", "declare sent"],
+    reason: str,
+    *,
+    run: str,
+) -> dict[str, Any]:
+    """End an open claim; without `plan_id` the only one there is.
+
+    `resend` gives its files back, to be sent as if they never had been; `declare sent` counts them
+    as sent. NotClaimed where there is no such claim, or more than one to choose from.
+    """
+    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    claims = ledger.fold.claims
+    if plan_id is None and len(claims) == 1:
+        (plan_id,) = claims
+    if plan_id not in claims:
+        raise NotClaimed(
+            f"pipeline {spec.name!r} has no open claim"
+            + (f" of plan {plan_id}" if plan_id else " to choose")
+            + f"; open: {', '.join(claims) or 'none'}",
+            open=list(claims),
+        )
+    claim = claims[plan_id]
+    outcome = ledger.append(Release(plan_id, how, reason), run=run)
+    if isinstance(outcome, Lost):
+        raise NotClaimed(f"plan {plan_id}: somebody else has just ended its claim")
+    return {
+        "format": FORMAT,
+        "pipeline": spec.name,
+        "plan_id": plan_id,
+        "how": how,
+        "files": [file.name for file in claim.files],
+    }

@@ -1,0 +1,257 @@
+"""Send: claim, one Spark application that sends and reads back, and the seal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tidegate
+from tidegate import faults
+from tidegate.broker.target import TargetSurvey
+from tidegate.core import layout
+from tidegate.core.entries import Claim, Receipt, Release
+from tidegate.core.ledger import Adopt, PartlyCovered, Refused
+from tidegate.core.plan import Plan
+from tidegate.errors import (
+    IdentityChanged,
+    PlanDead,
+    RowsRefused,
+    SenderAlive,
+    SendFailed,
+    SourceChanged,
+    StageFailed,
+)
+from tidegate.lake import publishing, sendings, sources
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.sendings import Sending, SentFile
+from tidegate.lake.sources import Root
+from tidegate.lake.store import Store
+from tidegate.runs.egress import planning
+from tidegate.runs.egress.sender import IsOver, is_dead, ourselves
+from tidegate.runs.run import EgressRun
+from tidegate.runs.stage import Submit
+from tidegate.runs.submission import sending_submission
+from tidegate.spark import sink
+from tidegate.spark.private import write_private
+from tidegate.spark.send_job import DONE, REFUSED, SENDING, Rows, SendJob, Topic
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The plan, and what was sent of it; None: it was committed before, or there was nothing."""
+
+    plan: Plan
+    sending: Sending | None
+
+
+def send(run: EgressRun, submit: Submit, is_over: IsOver) -> Sent:
+    """Send and verify the run's plan; what an earlier attempt has sent is not sent again.
+
+    Raises RowsRefused or SourceChanged before anything is sent, SendFailed when a retry must send
+    what is missing.
+    """
+    plan = planning.plan(run, is_over).plan
+    store = run.store()
+    ledger = run.ledger(store)
+    if not plan.has_work or (plan.id, 0) in ledger.fold.committed:
+        return Sent(plan, None)
+    if sending := sendings.sealed(store, plan, ledger.fold):
+        return Sent(plan, sending)
+    _refuse_changed(run, plan)
+    target = _same_target(run, plan)
+    for told in sink.warnings(run.spec.target.producer_settings):
+        logger.warning("%s: target.producer: %s", run.spec.name, told)
+    if run.spec.target.topic and run.spec.columns.topic:
+        logger.warning("%s: target.topic is used, columns.topic is not", run.spec.name)
+    attempt = secrets.token_hex(8)
+    claim = _claim(run, ledger, plan, target, attempt, is_over)
+    faults.point("send.claimed")
+    done = _sent(run, store, ledger, plan, claim, target, submit)
+    _refuse_changed(run, plan)
+    target = _same_target(run, plan)
+    sending = Sending(
+        plan_id=plan.id,
+        attempt=attempt,
+        files=tuple(SentFile(**each) for each in done["files"]),
+        receipts=tuple(
+            Receipt(topic_id=target.topics[each["topic"]].topic_id, **each)
+            for each in done["receipts"]
+        ),
+        broken_order=tuple(done["broken_order"]),
+        versions={**done["versions"], "tidegate": tidegate.__version__},
+    )
+    sendings.seal(store, sending)
+    faults.point("seal.written")
+    logger.info("plan %s: %d rows are sent and sealed", plan.id, sending.rows)
+    return Sent(plan, sending)
+
+
+def _claim(
+    run: EgressRun,
+    ledger: Ledger,
+    plan: Plan,
+    target: TargetSurvey,
+    attempt: str,
+    is_over: IsOver,
+) -> Claim:
+    """Put the claim into the ledger; return it with the target's ends at the first claim."""
+    held = ledger.refresh().claims.get(plan.id)
+    if held and not is_dead(held.sender, held.attempt, is_over):
+        raise SenderAlive(
+            f"plan {plan.id}: attempt {held.attempt} holds the claim, and is not proven dead",
+            sender=dict(held.sender),
+        )
+    claim = Claim(
+        lane=plan.lane,
+        plan_id=plan.id,
+        attempt=attempt,
+        sender=ourselves(run.task),
+        files=plan.files,
+        topic_ids=plan.topics,
+        window=tuple(r for window in plan.chunks for r in window),
+        target={topic: dict(state.ends) for topic, state in target.topics.items()},
+        supersedes=held.attempt if held else None,
+    )
+    match ledger.append(claim, run=run.run_id):
+        case Refused(reason):
+            raise SenderAlive(f"plan {plan.id}: {reason}; try again later")
+        case Adopt() | PartlyCovered():
+            raise PlanDead(
+                f"plan {plan.id}: others have sent it, or a part of it, meanwhile; clear the plan "
+                "task, or start a new run"
+            )
+    return ledger.fold.claims[plan.id]
+
+
+def _sent(
+    run: EgressRun,
+    store: Store,
+    ledger: Ledger,
+    plan: Plan,
+    claim: Claim,
+    target: TargetSurvey,
+    submit: Submit,
+) -> dict[str, Any]:
+    """Run the application; return what it verified. Where nothing was sent, release the claim."""
+    job = _job(run, store, plan, claim, target)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as private:
+        directory = Path(private, claim.attempt)  # the process list names the attempt
+        directory.mkdir(mode=0o700)
+        write_private(directory / "job.json", job.to_json())
+        failure: StageFailed | None = None
+        try:
+            submit(
+                sending_submission(
+                    directory / "job.json", run.spark_conf, name=job.app_name, rows=plan.records
+                )
+            )
+        except StageFailed as error:
+            failure = error
+        if (directory / DONE).exists() and failure is None:
+            return dict(json.loads((directory / DONE).read_text()))
+        began = (directory / SENDING).exists() or claim.supersedes is not None
+        refusal = directory / REFUSED
+        refused = json.loads(refusal.read_text()) if refusal.exists() else None
+    if not began:
+        reason = refused["message"] if refused else f"the application failed: {failure}"
+        release = Release(
+            plan.id, "nothing sent", reason[:1000], tuple(refused["files"]) if refused else ()
+        )
+        ledger.append(release, run=run.run_id)
+        logger.warning("plan %s: nothing was sent, the claim is released", plan.id)
+    if refused:
+        raise RowsRefused(
+            f"pipeline {run.spec.name!r}: {refused['message']}. "
+            + ("Nothing was sent" if not began else "Nothing more was sent")
+            + ": correct or remove what is named, or set on_bad_row: quarantine; the other files "
+            "go with the next run",
+            files=refused["files"],
+            rows=refused["rows"],
+        )
+    raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
+
+
+def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetSurvey) -> SendJob:
+    settings = plan.byte_settings
+    source = settings["source"]
+    if source["lake"]:
+        files = _lake_files(run, plan)
+    else:
+        root = Root.of(source["path"])
+        files = tuple((file.name, root.native(file.name)) for file in plan.files)
+    quarantine = layout.quarantine(plan.id, claim.attempt)
+    client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
+    return SendJob(
+        plan_id=plan.id,
+        app_name=f"tidegate {run.spec.name} {run.run_id}",
+        rows=Rows(
+            format=source["format"],
+            options=source["options"],
+            columns=source["columns"],
+            files=files,
+            topic_ids=plan.topics,
+            window=tuple(r for window in plan.chunks for r in window),
+        ),
+        columns=settings["columns"],
+        topic=settings["topic"],
+        order_by=tuple(settings["order_by"]),
+        strict_order=settings["order"] == "strict",
+        tombstones=settings["tombstones"],
+        quarantine=store.native(quarantine) if settings["on_bad_row"] == "quarantine" else None,
+        target={
+            topic: Topic(state.partitions, claim.target[topic], state.largest, state.compacted)
+            for topic, state in target.topics.items()
+        },
+        reader={**run.kafka.for_spark(), "kafka.client.id": client_id},
+        producer=run.spec.target.producer_settings,
+        client_id=client_id,
+    )
+
+
+def _lake_files(run: EgressRun, plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return the data files that hold any offset of the plan's window, by topic."""
+    _, lake, fold = planning.lake_of(run.spec)
+    wanted = {(r.topic, r.partition): r for window in plan.chunks for r in window}
+    waiting = set(publishing.unplaced(lake, fold))
+    return tuple(
+        (file.staged.topic, lake.native(file.staged.path if n in waiting else file.final))
+        for n, commit in fold.live.items()
+        for file in publishing.read_manifest(lake, commit)
+        if commit.topic_ids[file.staged.topic] == plan.topics.get(file.staged.topic)
+        and (r := wanted.get((file.staged.topic, file.staged.partition)))
+        and file.staged.first < r.end
+        and r.start <= file.staged.last
+    )
+
+
+def _refuse_changed(run: EgressRun, plan: Plan) -> None:
+    if plan.files and (names := sources.changed(Root.of(run.spec.source.path or ""), plan.files)):
+        raise SourceChanged(
+            f"plan {plan.id}: {len(names)} of its files are gone or have changed, {names[0]} among "
+            "them. Put them back as they were; or release the claim, if there is one, and start a "
+            "new run",
+            files=names,
+        )
+
+
+def _same_target(run: EgressRun, plan: Plan) -> TargetSurvey:
+    """Look at the target again; IdentityChanged if it is not the one that was planned."""
+    now = planning.target_of(run)
+    planned = {topic: each.topic_id for topic, each in (plan.target or {}).items()}
+    found = {topic: state.topic_id for topic, state in now.topics.items()}
+    if found != planned or now.cluster_id != plan.cluster_id:
+        raise IdentityChanged(
+            f"plan {plan.id}: its target was {planned} on cluster {plan.cluster_id}, and is "
+            f"{found} on {now.cluster_id}: a topic was recreated, or the connection leads "
+            "elsewhere. Nothing more was sent; release the claim, if there is one",
+            planned=planned,
+            found=found,
+        )
+    return now

@@ -1,0 +1,72 @@
+"""Who sends, and the proof that it does so no more."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+IsOver = Callable[[Mapping[str, Any]], bool]
+"""Says of a sender's `task` whether Airflow knows that this try has ended."""
+
+_PATIENCE = 15.0  # seconds for a JVM whose parent is dead to end
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def ourselves(task: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a claim says of this process: host, boot, pid, start time, Airflow's task."""
+    return {
+        "host": socket.gethostname(),
+        "boot": _BOOT.read_text().strip(),
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
+        "task": None if task is None else dict(task),
+    }
+
+
+def is_dead(
+    sender: Mapping[str, Any], attempt: str, is_over: IsOver, *, patience: float = _PATIENCE
+) -> bool:
+    """Say whether a sender is proven dead, its Spark driver with it; False means: not proven.
+
+    On its own host and boot: neither the process nor any that names the attempt is left; a driver
+    whose parent has just died is given `patience` seconds. Elsewhere: only Airflow can tell.
+    """
+    if sender["host"] != socket.gethostname():
+        task = sender["task"]
+        return task is not None and is_over(task)
+    if sender["boot"] != _BOOT.read_text().strip():
+        return True
+    if _started(sender["pid"]) == sender["started"]:
+        return False
+    give_up = time.monotonic() + patience
+    while _names(attempt):
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _names(attempt: str) -> list[int]:
+    """Return the processes of this host whose command line names the attempt."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if attempt.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]

@@ -1,0 +1,68 @@
+"""Where an egress pipeline stands: what was sent, what waits, who holds a claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.core.entries import Claim
+from tidegate.errors import TidegateError
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import open_store
+from tidegate.pipelines.spec import Egress
+from tidegate.runs.egress.planning import waiting
+from tidegate.runs.egress.sender import is_dead
+
+FORMAT = 1
+
+
+def status(spec: Egress) -> dict[str, Any]:
+    """Return what was sent and what waits (contract: `status --json`, egress).
+
+    `waiting` is null, and `source_problem` says why, when the source cannot be looked at.
+    """
+    store = open_store(spec.lake, spec.name)
+    fold = Ledger(store, spec.name).fold
+    problem, found = None, None
+    try:
+        found = waiting(spec, fold)
+    except TidegateError as error:
+        problem = str(error)
+    return {
+        "format": FORMAT,
+        "pipeline": spec.name,
+        "kind": spec.kind,
+        "source": spec.source.path or f"the lake of {spec.source.lake}",
+        "source_problem": problem,
+        "waiting": found
+        and {
+            "files": len(found.files),
+            "bytes": sum(file.size for file in found.files),
+            "young": len(found.young),
+            "offsets": sum(map(len, found.ranges)),
+        },
+        "left_out": [each.to_json() for each in found.left_out] if found else [],
+        "sent": {
+            "files": len(fold.sent),
+            "rows": sum(r.sent for commit in fold.live.values() for r in commit.receipts),
+            "duplicates": sum(r.duplicates for c in fold.live.values() for r in c.receipts),
+        },
+        "target": {
+            topic: {str(p): end for p, end in sorted(ends.items())}
+            for topic, ends in sorted(fold.target_ends.items())
+        },
+        "commits": len(fold.live),
+        "last_commit": max(fold.live, default=None),
+        "open_claims": [_told(claim) for claim in fold.claims.values()],
+    }
+
+
+def _told(claim: Claim) -> dict[str, Any]:
+    """Return a claim; `sender_dead` is true only where that is proven from here."""
+    return {
+        "plan_id": claim.plan_id,
+        "attempt": claim.attempt,
+        "sender": dict(claim.sender),
+        "sender_dead": is_dead(claim.sender, claim.attempt, lambda _: False, patience=0),
+        "files": [file.name for file in claim.files],
+        "offsets": sum(map(len, claim.window)),
+    }

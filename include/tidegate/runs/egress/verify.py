@@ -1,0 +1,101 @@
+"""Verify an egress: is each row in the target, as often as its commit says?"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tidegate.broker.cluster import Survey, survey
+from tidegate.broker.records import read_records
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core import canonical
+from tidegate.core.entries import Commit, Receipt
+from tidegate.core.offsets import OffsetRange
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import Store, open_store
+from tidegate.pipelines.spec import Egress
+from tidegate.runs.verify import Findings
+
+Say = Callable[[str], None]
+
+
+def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
+    """Hold ledger and manifests against each other; with `kafka`, every row against the target.
+
+    Only what the target still retains can be compared; the rest is counted as `expired`.
+    """
+    store = open_store(spec.lake, spec.name)
+    fold = Ledger(store, spec.name).fold
+    findings = Findings()
+    seen = survey(kafka, spec.target.names, "read_uncommitted") if kafka else None
+    for n, commit in fold.live.items():
+        sent = sum(r.sent for r in commit.receipts)
+        say(f"commit #{n}: {sent:,} rows")
+        findings.commits += 1
+        rows = _manifest(store, n, commit, findings)
+        if rows is None:
+            continue
+        findings.files += len(rows)
+        findings.rows += sent
+        if sum(rows.values()) != sent:
+            findings.add(f"{sum(rows.values())} rows in the files, receipts for {sent}", commit=n)
+        if kafka and seen:
+            _compare(kafka, seen, n, commit, rows, findings)
+    return findings.to_json(spec.name, against_kafka=kafka is not None)
+
+
+def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> dict[str, int] | None:
+    data = store.get(commit.manifest.path)
+    if data is None or canonical.digest(data) != commit.manifest.sha256:
+        findings.add(
+            "the manifest is missing" if data is None else "the manifest was changed",
+            commit=n, uri=store.uri(commit.manifest.path),
+        )  # fmt: skip
+        return None
+    return {each["file"]: each["rows"] for each in json.loads(data)["files"]}
+
+
+def _compare(
+    kafka: KafkaSettings,
+    seen: Survey,
+    n: int,
+    commit: Commit,
+    rows: dict[str, int],
+    findings: Findings,
+) -> None:
+    marks = seen.watermarks
+    if any(
+        seen.topic_ids.get(r.topic) != r.topic_id or marks[r.topic][r.partition].start > r.before
+        for r in commit.receipts
+    ):
+        findings.expired += sum(r.sent for r in commit.receipts)
+        return
+    there: Counter[tuple[str, int]] = Counter()
+    for receipt in commit.receipts:
+        of_partition = Counter(_rows(kafka, commit.plan_id, receipt))
+        there += of_partition
+        extra = of_partition.total() - len(of_partition)
+        if (len(of_partition), extra) != (receipt.sent, receipt.duplicates):
+            findings.add(
+                f"{len(of_partition)} rows and {extra} duplicates, the receipt says "
+                f"{receipt.sent} and {receipt.duplicates}",
+                commit=n, topic=receipt.topic, partition=receipt.partition,
+            )  # fmt: skip
+    findings.compared += there.total()
+    found = Counter(file for file, _ in there)
+    for file in sorted(rows.keys() | found.keys()):
+        if found[file] != rows.get(file, 0):
+            findings.add(
+                f"{found[file]} of its rows are in the target, {rows.get(file, 0)} were sent",
+                commit=n, file=file,
+            )  # fmt: skip
+
+
+def _rows(kafka: KafkaSettings, plan_id: str, receipt: Receipt) -> Iterator[tuple[str, int]]:
+    r = OffsetRange(receipt.topic, receipt.partition, receipt.before, receipt.after)
+    for record in read_records(kafka, r, "read_uncommitted") if len(r) else ():
+        ours = {key: value or b"" for key, value in record.headers}  # the last of a name
+        if ours.get("tidegate-plan") == plan_id.encode():
+            yield ours["tidegate-file"].decode(), int(ours["tidegate-row"])

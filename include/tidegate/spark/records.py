@@ -1,0 +1,187 @@
+"""From rows to records: the columns that a pipeline maps, what is wrong with a row, provenance."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from tidegate.spark import source
+from tidegate.spark.send_job import SendJob
+
+IDENTITY = ("file", "row")
+RECORD = ("topic", "key", "value", "headers", "partition")
+PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timestamp")
+# What a record takes beside key, value and headers: batch and record headers, at most.
+_OVERHEAD = 100
+_PER_HEADER = 10
+
+
+class DoesNotFit(Exception):
+    """The pipeline's columns do not make records of the source's rows."""
+
+
+def shape(spark: SparkSession, job: SendJob) -> DataFrame:
+    """Return the records to be, with the identity of their rows, and what is wrong with them.
+
+    Columns: `topic`, `key`, `value`, `headers`, `partition` (null: Kafka chooses by the key),
+    `timestamp` (milliseconds, of a lake's rows), `order0`… to sort by, `file`, `row`, `bytes`
+    (what the record takes at most), `reason` (null: it can be sent) and `text` of a bad row.
+    """
+    topic = F.lit(job.topic) if job.topic else _expression(job, "topic")
+    timestamp = F.expr("unix_millis(timestamp)") if job.rows.is_lake else F.lit(None).cast("long")
+    columns = [
+        topic.alias("topic"),
+        *(_expression(job, name).alias(name) for name in RECORD[1:]),
+        timestamp.alias("timestamp"),
+        *(F.expr(by).alias(f"order{i}") for i, by in enumerate(job.order_by)),
+    ]
+    rows = source.select(spark, job.rows, columns)
+    rows = rows.select(
+        F.col("topic"),
+        *(_typed(rows, name).alias(name) for name in RECORD[1:]),
+        *(column for column in rows.columns if column not in RECORD),
+    )
+    if not isinstance(rows.schema["topic"].dataType, StringType):
+        raise DoesNotFit(_told("topic", rows.schema["topic"].dataType, "a string"))
+    rows = rows.withColumn("bytes", _bytes())
+    return rows.withColumn("reason", _reason(job)).withColumnRenamed("bad", "text")
+
+
+def sent_as(records: DataFrame, job: SendJob) -> DataFrame:
+    """Return what Spark's sink takes, each record with its provenance in its headers."""
+    texts = {
+        "tidegate-plan": F.lit(job.plan_id),
+        "tidegate-file": F.col("file"),
+        "tidegate-row": F.col("row").cast("string"),
+        "tidegate-timestamp": F.col("timestamp").cast("string"),
+    }
+    names = PROVENANCE if job.rows.is_lake else PROVENANCE[:3]
+    provenance = F.array(
+        *(
+            F.struct(F.lit(name).alias("key"), texts[name].cast("binary").alias("value"))
+            for name in names
+        )
+    )
+    headers = F.when(F.col("headers").isNull(), provenance).otherwise(
+        F.concat("headers", provenance)
+    )
+    return records.select("topic", "key", "value", headers.alias("headers"), "partition")
+
+
+def has_partition(job: SendJob) -> bool:
+    """Say whether the pipeline chooses the partition, not Kafka."""
+    return job.columns["partition"].strip().lower() != "null"
+
+
+def _expression(job: SendJob, name: str) -> Column:
+    return F.expr(job.columns[name])
+
+
+def _typed(rows: DataFrame, name: str) -> Column:
+    """Return a mapped column as the type that a record has; DoesNotFit for any other."""
+    column, found = F.col(name), rows.schema[name].dataType
+    match name:
+        case "key" | "value":
+            if isinstance(found, NullType | StringType | BinaryType):
+                return column.cast("binary")  # of text: its UTF-8
+            raise DoesNotFit(_told(name, found, "text or bytes: try to_json, or cast to string"))
+        case "partition":
+            if isinstance(found, NullType | ByteType | ShortType | IntegerType | LongType):
+                return column.cast("int")
+            raise DoesNotFit(_told(name, found, "an integer"))
+        case _:
+            if isinstance(found, NullType):
+                return column.cast("array<struct<key:string,value:binary>>")
+            if isinstance(found, MapType):
+                column = F.map_entries(column)
+                element: DataType = StructType().add("key", found.keyType).add(
+                    "value", found.valueType
+                )  # fmt: skip
+            else:
+                element = found.elementType if isinstance(found, ArrayType) else NullType()
+            if not isinstance(element, StructType) or element.names != ["key", "value"]:
+                raise DoesNotFit(_told(name, found, "a map, or an array of structs (key, value)"))
+            return F.transform(
+                column,
+                lambda h: F.struct(
+                    h["key"].cast("string").alias("key"), h["value"].cast("binary").alias("value")
+                ),
+            )
+
+
+def _told(name: str, found: DataType, wanted: str) -> str:
+    return f"columns.{name} is {found.simpleString()}; a record needs {wanted}"
+
+
+def _bytes() -> Column:
+    headers = F.aggregate(
+        F.coalesce("headers", F.array()),
+        F.lit(0),
+        lambda total, h: (
+            total
+            + F.coalesce(F.octet_length(h["key"]), F.lit(0))
+            + F.coalesce(F.octet_length(h["value"]), F.lit(0))
+            + _PER_HEADER
+        ),
+    )
+    provenance = sum(len(name) + _PER_HEADER + 20 for name in PROVENANCE)
+    return (
+        F.coalesce(F.octet_length("key"), F.lit(0))
+        + F.coalesce(F.octet_length("value"), F.lit(0))
+        + F.octet_length("file")
+        + headers
+        + F.lit(_OVERHEAD + provenance)
+    )
+
+
+def _reason(job: SendJob) -> Column:
+    """Return what keeps a row from being sent, the first that holds; null if nothing does."""
+    topics = list(job.target)
+    limits = F.create_map(*(F.lit(x) for t in topics for x in (t, job.target[t].largest)))
+    counts = F.create_map(*(F.lit(x) for t in topics for x in (t, job.target[t].partitions)))
+    limit, count = limits[F.col("topic")], counts[F.col("topic")]
+    partition = F.col("partition")
+    found = (
+        F.when(F.col("file").isNull(), F.lit("it is in a file that is not in the plan"))
+        .when(
+            F.col("bad").isNotNull(),
+            F.concat(F.lit("cannot be read: "), F.substring("bad", 1, 200)),
+        )
+        .when(F.col("topic").isNull(), F.lit("no topic"))
+        .when(
+            ~F.col("topic").isin(topics),
+            F.concat(F.lit("topic "), F.col("topic"), F.lit(" is not among target.topics")),
+        )
+        .when(
+            F.exists(F.coalesce("headers", F.array()), lambda h: h["key"].isNull()),
+            F.lit("a header without a key"),
+        )
+        .when(
+            F.col("bytes") > limit,
+            F.format_string(
+                "%d bytes as a record, the topic takes %d: raise its max.message.bytes",
+                F.col("bytes"), limit,
+            ),
+        )
+    )  # fmt: skip
+    if not job.tombstones:
+        found = found.when(F.col("value").isNull(), F.lit("no value, and tombstones are not on"))
+    if has_partition(job):
+        found = found.when(partition.isNull(), F.lit("no partition")).when(
+            (partition < 0) | (partition >= count),
+            F.format_string("partition %d is out of range, the topic has %d", partition, count),
+        )
+    return found.otherwise(F.lit(None).cast("string"))
