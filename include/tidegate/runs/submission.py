@@ -75,9 +75,9 @@ def submission(job_file: Path, conf: Mapping[str, str], records: int, *, name: s
 def sending_submission(
     job_file: Path, conf: Mapping[str, str], *, name: str, rows: int
 ) -> Submission:
-    """Describe the application that sends a plan's rows; `rows` is 0 where nobody knows."""
+    """Describe the application that sends a plan's rows, about `rows` of them."""
     _refuse_secrets(conf)
-    fast = {"spark.driver.defaultJavaOptions": _java_options(rows or _SMALL, conf)}
+    fast = {"spark.driver.defaultJavaOptions": _java_options(rows, conf)}
     # One layer of retries, and that is the next attempt's: what a task has sent cannot be unsent.
     once = {
         "spark.task.maxFailures": "1",

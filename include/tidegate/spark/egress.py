@@ -40,33 +40,36 @@ class Refused(Exception):
 
 
 def main(job_file: str) -> int:
-    """Do the work of a job file; return the exit code, and leave the answer beside the file.
-
-    A failure is told in one last line, `tidegate: <what>`, and without a secret.
-    """
+    """Do the work of a job file; return the exit code, and leave the answer beside the file."""
     path = Path(job_file)
     job = SendJob.read(path)
     path.unlink()  # it may hold secrets, and whoever wrote it may be killed
-    spark = None
+    spark = SparkSession.builder.appName(job.app_name).getOrCreate()
     try:
-        spark = SparkSession.builder.appName(job.app_name).getOrCreate()
+        return attempt(spark, job, path.parent)
+    finally:
+        spark.stop()
+
+
+def attempt(spark: SparkSession, job: SendJob, directory: Path) -> int:
+    """Send a plan's rows; return 0, and what was verified in `directory`, or 1.
+
+    A failure is told in one last line, `tidegate: <what>`, and without a secret.
+    """
+    try:
         source.configure(spark)
         spark.conf.set(_V1_SOURCES, "kafka," + (spark.conf.get(_V1_SOURCES) or ""))
-        done = send(spark, job, path.parent)
-        _answer(path.parent / DONE, done)
+        _answer(directory / DONE, send(spark, job, directory))
     except Refused as refusal:
         told = options.redact(str(refusal), job.reader)
         answer = {"message": told, "files": refusal.files, "rows": refusal.rows}
-        _answer(path.parent / REFUSED, answer)
+        _answer(directory / REFUSED, answer)
         log.error("tidegate: plan %s: %s", job.plan_id, told)
         return 1
     except Exception as error:
         told = options.redact(ingest.explain(error), job.reader)
         log.error("tidegate: plan %s: %s", job.plan_id, told)
         return 1
-    finally:
-        if spark is not None:
-            spark.stop()
     return 0
 
 

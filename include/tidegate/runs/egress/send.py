@@ -149,7 +149,7 @@ def _sent(
         try:
             submit(
                 sending_submission(
-                    directory / "job.json", run.spark_conf, name=job.app_name, rows=plan.records
+                    directory / "job.json", run.spark_conf, name=job.app_name, rows=_rows(plan)
                 )
             )
         except StageFailed as error:
