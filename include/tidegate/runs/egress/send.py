@@ -178,6 +178,11 @@ def _sent(
     raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
 
 
+def _rows(plan: Plan) -> int:
+    """Return about how many rows a plan has; text is taken to have some 100 bytes a row."""
+    return plan.records or sum(file.size for file in plan.files) // 100
+
+
 def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetSurvey) -> SendJob:
     settings = plan.byte_settings
     source = settings["source"]
