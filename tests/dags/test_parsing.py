@@ -10,6 +10,13 @@ from typing import NoReturn
 import pytest
 
 PROJECT = Path(__file__).parents[2]
+BACK = """
+name: back
+kind: egress
+source: {lake: flights}
+target: {topic: copy}
+lake: /lake
+"""
 FLIGHTS = (PROJECT / "include/pipelines/flights.yaml").read_text()
 
 
@@ -39,12 +46,13 @@ def test_exactly_the_expected_dags(pipelines: Path, no_way_out: None) -> None:
     (pipelines / "flights.yaml").write_text(FLIGHTS)
     other = FLIGHTS.replace("name: flights", "name: other")
     (pipelines / "other.yaml").write_text(other)
+    (pipelines / "back.yaml").write_text(BACK)
     parse()  # the first reading also imports Airflow's provider
     started = time.monotonic()
     bag = parse()
     seconds = time.monotonic() - started
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"tidegate__flights", "tidegate__other"}
+    assert set(bag.dags) == {"tidegate__flights", "tidegate__other", "tidegate__back"}
     assert seconds < 1
 
 
@@ -52,6 +60,7 @@ def test_reading_a_dag_file_loads_no_client(pipelines: Path) -> None:
     """What is slow to import is imported by the tasks."""
 
     (pipelines / "flights.yaml").write_text(FLIGHTS)
+    (pipelines / "back.yaml").write_text(BACK)
     script = (
         "import sys, runpy; runpy.run_path(sys.argv[1]);"
         "print([m for m in ('kafka', 'pyarrow', 'obstore', 'pyspark.sql') if m in sys.modules])"
@@ -81,6 +90,21 @@ def test_shape_of_a_dag(pipelines: Path) -> None:
     assert set(dag.params) == {"max_records", "dry_run", "replan"}
     assert dag.doc_md
     assert all(task.retries == 3 for task in dag.tasks)
+
+
+def test_shape_of_an_egress_dag(pipelines: Path) -> None:
+    """plan → send → publish → verdict, by hand only where there is no schedule."""
+    (pipelines / "back.yaml").write_text(BACK)
+    dag = parse().dags["tidegate__back"]
+    assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {
+        "plan": ["send"],
+        "send": ["publish"],
+        "publish": ["verdict"],
+        "verdict": [],
+    }
+    assert set(dag.params) == {"max_records", "dry_run", "replan", "resend"}
+    assert dag.tags == {"tidegate", "egress"}
+    assert [asset.uri for asset in dag.get_task("publish").outlets] == ["tidegate://back/copy"]
 
 
 def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:

@@ -93,7 +93,14 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     processes.send(scheduler, signal.SIGKILL)
     told = demo(home)
     assert "336,776 rows = 336,776 distinct (partition, offset)" in told
+    assert "336,776 records in topic 'flights-back', equal to those in 'flights'" in told
     agree(home)
+    sent = api(home).xcom("tidegate__flights_back", "demo-1", "publish", "report")
+    assert (sent["rows"], sent["duplicates"]) == (FLIGHTS, 0)
+    ends = api(home).variable("tidegate__flights_back__flights-back")
+    assert json.loads(ends or "") == {
+        "flights-back": {"0": 78543, "1": 86969, "2": 86054, "3": 85210}
+    }
     end = {"flights": {"0": 78543, "1": 86969, "2": 86054, "3": 85210}}
     assert json.loads(api(home).variable(VARIABLE) or "") == end
     plan = api(home).xcom(DAG, "demo-1", "plan", "plan")

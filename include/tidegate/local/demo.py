@@ -1,4 +1,4 @@
-"""Show the whole of it on one machine: a year of flights, in two tides, into the lake.
+"""Show the whole of it on one machine: a year of flights, in two tides, into the lake, and back.
 
 Every step looks first at what is there already, so a demo that was killed is simply run again.
 """
@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.errors import ConfigurationError, Difference, TidegateError
-from tidegate.local import airflow, flights, stack
+from tidegate.local import airflow, flights, stack, way_back
 from tidegate.local.airflow_api import AirflowApi
 from tidegate.local.stack import Say, Stack
 
 DAG = "tidegate__flights"
 TOPIC = "flights"
 VARIABLE = f"{DAG}__{TOPIC}"
+BACK, BACK_TOPIC = "tidegate__flights_back", "flights-back"
 FLIGHTS = 336_776
 _PATIENCE = 300.0
 _TIDES = (("demo-1", "January to November", range(1, 12)), ("demo-2", "December", range(12, 13)))
@@ -60,20 +61,32 @@ def demo(home: Path, say: Say) -> None:
         )
     this = Demo(home, up, up.api(home), say)
     this.steps.append(("the stack", time.monotonic() - began))
-    seen = all(_state(this, run_id) == "success" for run_id, _, _ in _TIDES)
+    seen = all(_state(this, DAG, run_id) == "success" for run_id, _, _ in _TIDES)
     for run_id, what, months in _TIDES:
         with this.step(f"{what} in topic {TOPIC!r}"):
             sent = flights.load(up.kafka, TOPIC, months=months, partitions=4)
             say(f"  {sent:,} flights sent" if sent else "  all there already")
-        _see_through(this, run_id)
+        _see_through(this, DAG, run_id)
     if seen:
-        _see_through(this, another := _next_run(this))
+        _see_through(this, DAG, another := _next_run(this))
         if not _found(this.api, another):
             say(f"nothing new: run {another} found every offset in the lake already")
     with this.step("the lake, counted by DuckDB"):
         rows, distinct, carriers = _count(Path(up.lake))
+    _see_through(this, BACK, "demo-1")
+    with this.step(f"topics {TOPIC!r} and {BACK_TOPIC!r}, compared by another client"):
+        there, back = (way_back.content(up.kafka, topic) for topic in (TOPIC, BACK_TOPIC))
     for line in _result(this, rows, distinct, carriers, seconds=time.monotonic() - began):
         say(line)
+    say(f"Way back {back.records:,} records in topic {BACK_TOPIC!r}, "
+        + ("equal to" if back == there else "NOT equal to") + f" those in {TOPIC!r}")  # fmt: skip
+    if back != there:
+        raise Difference(
+            f"topics {TOPIC!r} ({there.records:,} records) and {BACK_TOPIC!r} ({back.records:,}) "
+            "differ: did something else write to one of them?",
+            there=there.records,
+            back=back.records,
+        )
     if (rows, distinct) != (FLIGHTS, FLIGHTS):
         raise Difference(
             f"{up.lake} holds {rows:,} rows, {distinct:,} distinct (partition, offset), and not"
@@ -83,40 +96,40 @@ def demo(home: Path, say: Say) -> None:
         )
 
 
-def _state(this: Demo, run_id: str) -> str | None:
-    run = this.api.run(DAG, run_id)
+def _state(this: Demo, dag: str, run_id: str) -> str | None:
+    run = this.api.run(dag, run_id)
     return str(run["state"]) if run else None
 
 
 def _next_run(this: Demo) -> str:
     """Return the first run id that is free, or whose run a killed demo left unfinished."""
     number = len(_TIDES) + 1
-    while _state(this, f"demo-{number}") == "success":
+    while _state(this, DAG, f"demo-{number}") == "success":
         number += 1
     return f"demo-{number}"
 
 
-def _see_through(this: Demo, run_id: str) -> None:
+def _see_through(this: Demo, dag: str, run_id: str) -> None:
     """Trigger a run, unless it exists, and wait for it; what had failed before is tried again."""
-    if _state(this, run_id) == "success":
-        this.say(f"run {run_id} was successful before")
+    if _state(this, dag, run_id) == "success":
+        this.say(f"run {run_id} of {dag} was successful before")
         return
-    with this.step(f"run {run_id}"):
+    with this.step(f"run {run_id} of {dag}"):
         # Triggered while the DAG is still paused and due an hour ago, so that it goes before the
         # scheduled run that unpausing makes.
         due = datetime.now(UTC) - timedelta(hours=1)
-        if not this.api.trigger(DAG, run_id, due=due) and _state(this, run_id) == "failed":
+        if not this.api.trigger(dag, run_id, due=due) and _state(this, dag, run_id) == "failed":
             this.say(f"run {run_id} had failed: its failed tasks run again")
-            this.api.clear(DAG, run_id)
-        this.api.unpause(DAG)
+            this.api.clear(dag, run_id)
+        this.api.unpause(dag)
         run = this.api.wait(
-            DAG,
+            dag,
             run_id,
             timeout=_PATIENCE,
             on_change=lambda tasks: _tell_progress(this, run_id, tasks),
         )
     if run["state"] != "success":
-        raise RunFailed(_obituary(this, run_id), run_id=run_id)
+        raise RunFailed(_obituary(this, dag, run_id), run_id=run_id)
 
 
 def _tell_progress(this: Demo, run_id: str, tasks: dict[str, str]) -> None:
@@ -125,18 +138,18 @@ def _tell_progress(this: Demo, run_id: str, tasks: dict[str, str]) -> None:
         this.say(f"  {run_id}: {', '.join(busy)}")
 
 
-def _obituary(this: Demo, run_id: str) -> str:
-    lines = [f"run {run_id} of {DAG} failed; see {this.api.url}/dags/{DAG}/runs/{run_id}"]
-    for task in this.api.tasks(DAG, run_id):
+def _obituary(this: Demo, dag: str, run_id: str) -> str:
+    lines = [f"run {run_id} of {dag} failed; see {this.api.url}/dags/{dag}/runs/{run_id}"]
+    for task in this.api.tasks(dag, run_id):
         if task["state"] != "failed":
             continue
         name, number = task["task_id"], task["try_number"]
         log = (
-            *(airflow.logs(this.home), f"dag_id={DAG}", f"run_id={run_id}", f"task_id={name}"),
+            *(airflow.logs(this.home), f"dag_id={dag}", f"run_id={run_id}", f"task_id={name}"),
             f"attempt={number}.log",
         )
         lines.append(f"task {name}, try {number}, ended with:")
-        lines += [f"  {line}" for line in this.api.log(DAG, run_id, name, number)[-10:]]
+        lines += [f"  {line}" for line in this.api.log(dag, run_id, name, number)[-10:]]
         lines.append(f"  (all of it: {Path(*log)})")
     return "\n".join([*lines, "run the demo again to try these tasks again"])
 
