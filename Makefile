@@ -49,6 +49,7 @@ lock: ## pin requirements.txt into requirements.lock, with hashes
 
 bench: setup ## measure throughput on this machine
 	@$(BIN)/python tests/bench/bench_ingest.py
+	@$(BIN)/python tests/bench/bench_egress.py
 
 clean: ## stop the local stack, then remove it and .venv (the jar cache stays)
 	@if [ -d .tidegate ] && [ -x $(BIN)/tidegate ]; then TIDEGATE_HOME= $(BIN)/tidegate local down; fi

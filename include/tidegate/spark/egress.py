@@ -20,13 +20,12 @@ from pyspark.sql import functions as F
 
 from tidegate import faults
 from tidegate.core.offsets import OffsetRange
-from tidegate.spark import ingest, options, records, sink, source
+from tidegate.spark import ingest, options, records, session, sink, source
 from tidegate.spark.records import IDENTITY, RECORD, DoesNotFit
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
 from tidegate.spark.tasks import records_per_task
 
 _NAMED = 20  # bad rows that a refusal names
-_V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +56,8 @@ def attempt(spark: SparkSession, job: SendJob, directory: Path) -> int:
     A failure is told in one last line, `tidegate: <what>`, and without a secret.
     """
     try:
+        session.configure(spark)
         source.configure(spark)
-        spark.conf.set(_V1_SOURCES, "kafka," + (spark.conf.get(_V1_SOURCES) or ""))
         _answer(directory / DONE, send(spark, job, directory))
     except Refused as refusal:
         told = options.redact(str(refusal), job.reader)
@@ -116,7 +115,10 @@ def preflight(spark: SparkSession, job: SendJob) -> tuple[DataFrame, list[dict[s
         raise Refused(" ".join(told.split())[:1000]) from error
     except (CapturedException, Py4JJavaError) as error:
         raise _unreadable(job, error) from error
-    bad_files = [each["file"] or "?" for each in inputs if each["bad"]]
+    strangers = {each["file"] for each in inputs} - {name for name, _ in job.rows.files}
+    if strangers and not job.rows.is_lake:
+        raise RuntimeError(f"Spark read {sorted(strangers)[:3]}, which are not in the plan")
+    bad_files = [each["file"] for each in inputs if each["bad"]]
     if bad_files and job.quarantine is None:
         first = [
             row.asDict()
@@ -187,14 +189,23 @@ def _seen(
     limit = records_per_task(window, spark.sparkContext.defaultParallelism)
     reader = options.render(window, given, max_records_per_task=limit)
 
-    def header(name: str) -> Column:
-        named = F.filter("headers", lambda h: h["key"] == name)
-        return F.try_element_at(named, F.lit(-1))["value"].cast("string")
+    # What was written as a record's last headers is what they are now, whoever else wrote some.
+    names = records.provenance(job)
+    headers = {
+        name: F.try_element_at("headers", F.lit(place - len(names)))
+        for place, name in enumerate(names)
+    }
+
+    def value(name: str) -> Column:
+        return headers[name]["value"].cast("string")
 
     found = spark.read.format("kafka").options(**reader).load()
-    return found.where(header("tidegate-plan") == job.plan_id).select(
+    ours = (headers["tidegate-plan"]["key"] == "tidegate-plan") & (
+        value("tidegate-plan") == job.plan_id
+    )
+    return found.where(ours).select(
         "topic", "partition", "offset", "key", "value",
-        header("tidegate-file").alias("file"), header("tidegate-row").cast("long").alias("row"),
+        value("tidegate-file").alias("file"), value("tidegate-row").cast("long").alias("row"),
     )  # fmt: skip
 
 
@@ -248,14 +259,13 @@ def _group(job: SendJob) -> list[str]:
 
 
 def _write(job: SendJob, rows: DataFrame, *, largest: int) -> None:
-    v1 = rows.sparkSession.conf.get(_V1_SOURCES) or ""
-    assert "kafka" in v1.split(","), "writing through V2 would show the password"
     if by := _order(job):
         # One task for all of a group; its records are sent in the order of its rows.
         tasks = sum(each.partitions for each in job.target.values())
         rows = rows.repartition(tasks, *_group(job)).sortWithinPartitions("topic", "partition", *by)
     written = sink.render(job.reader, job.producer, client_id=job.client_id, largest_row=largest)
-    records.sent_as(rows, job).write.format("kafka").options(**written).save()
+    with session.writing_v1(rows.sparkSession):
+        records.sent_as(rows, job).write.format("kafka").options(**written).save()
 
 
 def _verified(

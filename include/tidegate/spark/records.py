@@ -23,7 +23,7 @@ from tidegate.spark.send_job import SendJob
 
 IDENTITY = ("file", "row")
 RECORD = ("topic", "key", "value", "headers", "partition")
-PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timestamp")
+_PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timestamp")
 # What a record takes beside key, value and headers: batch and record headers, at most.
 _OVERHEAD = 100
 _PER_HEADER = 10
@@ -68,17 +68,19 @@ def sent_as(records: DataFrame, job: SendJob) -> DataFrame:
         "tidegate-row": F.col("row").cast("string"),
         "tidegate-timestamp": F.col("timestamp").cast("string"),
     }
-    names = PROVENANCE if job.rows.is_lake else PROVENANCE[:3]
-    provenance = F.array(
+    ours = F.array(
         *(
             F.struct(F.lit(name).alias("key"), texts[name].cast("binary").alias("value"))
-            for name in names
+            for name in provenance(job)
         )
     )
-    headers = F.when(F.col("headers").isNull(), provenance).otherwise(
-        F.concat("headers", provenance)
-    )
+    headers = F.when(F.col("headers").isNull(), ours).otherwise(F.concat("headers", ours))
     return records.select("topic", "key", "value", headers.alias("headers"), "partition")
+
+
+def provenance(job: SendJob) -> tuple[str, ...]:
+    """Return the names of the headers that are put behind a record's own, in their order."""
+    return _PROVENANCE if job.rows.is_lake else _PROVENANCE[:3]
 
 
 def has_partition(job: SendJob) -> bool:
@@ -127,8 +129,8 @@ def _told(name: str, found: DataType, wanted: str) -> str:
 
 
 def _bytes() -> Column:
-    headers = F.aggregate(
-        F.coalesce("headers", F.array()),
+    total = F.aggregate(
+        F.col("headers"),
         F.lit(0),
         lambda total, h: (
             total
@@ -137,13 +139,14 @@ def _bytes() -> Column:
             + _PER_HEADER
         ),
     )
-    provenance = sum(len(name) + _PER_HEADER + 20 for name in PROVENANCE)
+    headers = F.when(F.col("headers").isNull(), F.lit(0)).otherwise(total)
+    ours = sum(len(name) + _PER_HEADER + 20 for name in _PROVENANCE)
     return (
         F.coalesce(F.octet_length("key"), F.lit(0))
         + F.coalesce(F.octet_length("value"), F.lit(0))
         + F.octet_length("file")
         + headers
-        + F.lit(_OVERHEAD + provenance)
+        + F.lit(_OVERHEAD + ours)
     )
 
 
@@ -155,8 +158,7 @@ def _reason(job: SendJob) -> Column:
     limit, count = limits[F.col("topic")], counts[F.col("topic")]
     partition = F.col("partition")
     found = (
-        F.when(F.col("file").isNull(), F.lit("it is in a file that is not in the plan"))
-        .when(
+        F.when(
             F.col("bad").isNotNull(),
             F.concat(F.lit("cannot be read: "), F.substring("bad", 1, 200)),
         )
@@ -166,7 +168,7 @@ def _reason(job: SendJob) -> Column:
             F.concat(F.lit("topic "), F.col("topic"), F.lit(" is not among target.topics")),
         )
         .when(
-            F.exists(F.coalesce("headers", F.array()), lambda h: h["key"].isNull()),
+            F.col("headers").isNotNull() & F.exists("headers", lambda h: h["key"].isNull()),
             F.lit("a header without a key"),
         )
         .when(

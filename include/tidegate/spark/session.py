@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.sql import SparkSession
 
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
@@ -22,3 +25,14 @@ def configure(spark: SparkSession) -> SparkSession:
     # With a writer per topic at hand, tasks need not sort by topic.
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "8")
     return spark
+
+
+@contextmanager
+def writing_v1(spark: SparkSession) -> Iterator[None]:
+    """Let Kafka be written through V1: V2 would put the password into the event log."""
+    before = spark.conf.get(_V1_SOURCES) or ""
+    spark.conf.set(_V1_SOURCES, f"{before},kafka")
+    try:
+        yield
+    finally:
+        spark.conf.set(_V1_SOURCES, before)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,7 +17,7 @@ CORRUPT = "_corrupt_record"
 
 # Greater than any file: each file is a task of its own, so that its rows can be counted.
 _ONE_FILE = str(1 << 40)
-_SLASHES = "^file:/+"  # one or three of them, as Hadoop or Spark likes it
+_SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
 _IN_PARTITION = (1 << 33) - 1  # monotonically_increasing_id: the lower bits count within a task
 
 
@@ -40,21 +39,23 @@ def select(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> DataFr
 
 
 def _of_files(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> DataFrame:
-    paths = {_uri(spark, path): name for name, path in rows.files}
-    source = _read(spark, rows, list(paths))
+    source = _read(spark, rows, [path for _, path in rows.files])
     if rows.format == "parquet":
         row: Column = F.col("_metadata.row_index")
     else:
         row = F.monotonically_increasing_id().bitwiseAND(_IN_PARTITION)
     bad = F.col(CORRUPT) if CORRUPT in source.columns else F.lit(None).cast("string")
-    read = source.select(
-        *columns,
-        F.regexp_replace("_metadata.file_path", _SLASHES, "file:/").alias("path"),
-        row.alias("row"),
-        bad.alias("bad"),
-    )
-    names = spark.createDataFrame(list(paths.items()), "path string, file string")
-    return read.join(F.broadcast(names), "path", "left").drop("path")
+    return source.select(*columns, _name(rows).alias("file"), row.alias("row"), bad.alias("bad"))
+
+
+def _name(rows: Rows) -> Column:
+    """Return the plan's name of the file that a row is from: its path without the root."""
+    name, path = rows.files[0]
+    root = re.sub(_SLASHES, "/", path).removesuffix(name)
+    # Of a URI: a plus is one, and no space.
+    uri = F.replace("_metadata.file_path", F.lit("+"), F.lit("%2B"))
+    known = F.regexp_replace(F.url_decode(uri), _SLASHES, "/")
+    return F.substring(known, len(root) + 1, 1 << 20)
 
 
 def _read(spark: SparkSession, rows: Rows, paths: list[str]) -> DataFrame:
@@ -96,11 +97,3 @@ def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Data
         F.col("offset").alias("row"),
         F.lit(None).cast("string").alias("bad"),
     )
-
-
-def _uri(spark: SparkSession, path: str) -> str:
-    """Return a path as Hadoop qualifies it, with what must be escaped in a URI escaped."""
-    jvm: Any = spark.sparkContext._jvm
-    hadoop = jvm.org.apache.hadoop.fs.Path(path)
-    fs = hadoop.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-    return re.sub(_SLASHES, "file:/", fs.makeQualified(hadoop).toUri().toString())

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import zipfile
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.core.offsets import OffsetRange
-from tidegate.spark import ingest, session
+from tidegate.spark import egress, ingest, records, session
 from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.spark.send_job import Rows, SendJob, Topic
 
 _NOBODY = {
     "kafka.bootstrap.servers": "127.0.0.1:9",  # the discard port
@@ -41,8 +43,23 @@ def main() -> None:
             ingest.write(spark, job, chunk, _rows(spark))
             with contextlib.suppress(Exception):
                 ingest.read(spark, job, chunk).collect()
+        _send_nowhere(spark, Path(directory))
     _load_client(spark)
     spark.stop()
+
+
+def _send_nowhere(spark: SparkSession, directory: Path) -> None:
+    """Do what an egress does with its rows, but for sending them."""
+    path = min(directory.glob("1/topic=t/*.parquet"))
+    rows = Rows("parquet", {}, None, ((path.name, str(path)),), {}, ())
+    target = {"t": Topic(1, {0: 0}, 1 << 20, compacted=False)}
+    columns = dict.fromkeys(records.RECORD[1:], "null") | {"value": "value"}
+    job = SendJob(
+        "warm-up", "tidegate warm-up", rows, columns, "t", (), False, False, None, target,
+        {}, {}, "",
+    )  # fmt: skip
+    shaped, _ = egress.preflight(spark, job)
+    records.sent_as(shaped, job).repartition(2, "key").sortWithinPartitions("value").collect()
 
 
 def _rows(spark: SparkSession) -> DataFrame:
