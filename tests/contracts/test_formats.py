@@ -236,9 +236,10 @@ def test_ledger_entry(store, monkeypatch, entry, data):
 
 def test_release_and_receipts():
     """A release, and what a commit of egress has beside that of an ingest."""
-    release = Release("0123456789abcdef", "resend", "asked for", ("a.csv",))
+    release = Release("0123456789abcdef", "feedfeedfeedfeed", "resend", "asked for", ("a.csv",))
     form = {
-        "plan": "0123456789abcdef", "how": "resend", "reason": "asked for", "refused": ["a.csv"],
+        "plan": "0123456789abcdef", "attempt": "feedfeedfeedfeed", "how": "resend",
+        "reason": "asked for", "refused": ["a.csv"],
     }  # fmt: skip
     assert release.to_json() == form
     assert Release.from_json(form) == release

@@ -74,10 +74,17 @@ def test_a_plan_is_one_senders():
 )
 def test_a_release_ends_the_claim(how, sent):
     """Its sender, should it wake, commits nothing; another release has nothing to release."""
-    fold = folded(claim("p1", A), Release("p1", how, "", refused=("a.csv",)))
+    fold = folded(claim("p1", A), Release("p1", "x", how, "", refused=("a.csv",)))
     assert (fold.claims, fold.sent, fold.refused) == ({}, sent, {"a.csv": "e1"})
     assert isinstance(judge(fold, commit()), Refused)
-    assert judge(fold, Release("p1", how, "")) == Lost()
+    assert judge(fold, Release("p1", "x", how, "")) == Lost()
+
+
+def test_a_zombie_releases_nothing_of_the_next_attempt():
+    """Its own claim was superseded: what it says of it does not count."""
+    fold = folded(claim("p1", A), claim("p1", A, attempt="y", supersedes="x"))
+    assert judge(fold, Release("p1", "x", "nothing sent", "")) == Lost()
+    assert judge(fold, Release("p1", "y", "nothing sent", "")) == Accepted()
 
 
 def test_offsets_of_a_lake_are_one_plans():
@@ -87,16 +94,20 @@ def test_offsets_of_a_lake_are_one_plans():
     assert judge(fold, of_lake("p2", 10, 20)) == Accepted()
     fold = folded(of_lake("p1", 0, 10), commit(src={0: Account(0, 10, 10, 0)}))
     assert judge(fold, of_lake("p2", 9, 20)) == PartlyCovered((OffsetRange("src", 0, 9, 10),))
-    declared = folded(of_lake("p1", 0, 10), Release("p1", "declare sent", ""))
+    declared = folded(of_lake("p1", 0, 10), Release("p1", "x", "declare sent", ""))
     assert declared.covered == fold.covered
 
 
 def test_a_replay_sends_again_and_covers_nothing():
     """What was never sent live still will be."""
+    changed = replace(A, etag="e9")
+    assert isinstance(
+        judge(folded(claim("p1", A), commit()), claim("p2", A, lane="replay")), Refused
+    )
     fold = folded(
         claim("p1", A),
         commit(),
-        claim("p2", A, lane="replay"),
+        claim("p2", changed, lane="replay"),
         commit("p2", lane="replay"),
         of_lake("p3", 0, 5, lane="replay"),
         of_lake("p4", 0, 9),

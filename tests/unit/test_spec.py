@@ -163,7 +163,11 @@ def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):
 def test_the_projects_own_pipelines_are_right():
     """The sample is the first test input."""
     paths = sorted(files.directory().glob("*.yaml"))
-    assert [files.load(path, {"TIDEGATE_LAKE": "/lake"}).name for path in paths] == ["flights"]
+    specs = [files.load(path, {"TIDEGATE_LAKE": "/lake"}) for path in paths]
+    assert [(spec.name, spec.kind) for spec in specs] == [
+        ("flights", "ingest"),
+        ("flights_back", "egress"),
+    ]
 
 
 def test_a_relative_lake_is_refused(load):

@@ -248,7 +248,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Release:
-    """An egress claim ends without a commit.
+    """The claim of an egress attempt ends without a commit; that of another attempt stands.
 
     `how`: `nothing sent` and `resend` give its files or ranges back, `declare sent` counts them as
     sent. `refused` names files that hold bad rows: they are left out until they change.
@@ -256,6 +256,7 @@ class Release:
 
     kind: ClassVar[str] = "release"
     plan_id: str
+    attempt: str
     how: Literal["nothing sent", "resend", "declare sent"]
     reason: str
     refused: tuple[str, ...] = ()
@@ -263,6 +264,7 @@ class Release:
     def to_json(self) -> dict[str, Any]:
         return {
             "plan": self.plan_id,
+            "attempt": self.attempt,
             "how": self.how,
             "reason": self.reason,
             "refused": list(self.refused),
@@ -272,7 +274,8 @@ class Release:
     def from_json(cls, form: Mapping[str, Any]) -> Release:
         if form["how"] not in ("nothing sent", "resend", "declare sent"):
             raise ValueError(f"released how? {form['how']!r}")
-        return cls(form["plan"], form["how"], form["reason"], tuple(form["refused"]))
+        refused = tuple(form["refused"])
+        return cls(form["plan"], form["attempt"], form["how"], form["reason"], refused)
 
 
 Entry = Origin | Commit | Gap | Abandon | Claim | Release

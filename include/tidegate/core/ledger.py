@@ -210,7 +210,8 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
         case Claim():
             return _judge_claim(fold, entry)
         case Release():
-            return Accepted() if entry.plan_id in fold.claims else Lost()
+            held = fold.claims.get(entry.plan_id)
+            return Accepted() if held and held.attempt == entry.attempt else Lost()
 
 
 def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
@@ -229,10 +230,12 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
             return Refused(f"plan {other.plan_id} has claimed {taken[0]}")
         if claim.lane != REPLAY and (taken_ranges := _common(claim, other)):
             return Refused(f"plan {other.plan_id} has claimed {taken_ranges[0]}")
+    if same := sorted(f.name for f in claim.files if fold.sent.get(f.name) == f.etag):
+        return Refused(f"{same[0]} was sent already")
     if claim.lane == REPLAY:
         return Accepted()
     if sent := sorted(names & fold.sent.keys()):
-        return Refused(f"{sent[0]} was sent already")
+        return Refused(f"{sent[0]} was sent already, with other content")
     if covered := fold.covered_part(claim.window, claim.topic_ids):
         return PartlyCovered(tuple(covered))
     return Accepted()

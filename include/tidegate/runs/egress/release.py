@@ -39,7 +39,7 @@ def release(
             open=list(claims),
         )
     claim = claims[plan_id]
-    outcome = ledger.append(Release(plan_id, how, reason), run=run)
+    outcome = ledger.append(Release(plan_id, claim.attempt, how, reason), run=run)
     if isinstance(outcome, Lost):
         raise NotClaimed(f"plan {plan_id}: somebody else has just ended its claim")
     return {

@@ -162,7 +162,11 @@ def _sent(
     if not began:
         reason = refused["message"] if refused else f"the application failed: {failure}"
         release = Release(
-            plan.id, "nothing sent", reason[:1000], tuple(refused["files"]) if refused else ()
+            plan.id,
+            claim.attempt,
+            "nothing sent",
+            reason[:1000],
+            tuple(refused["files"]) if refused else (),
         )
         ledger.append(release, run=run.run_id)
         logger.warning("plan %s: nothing was sent, the claim is released", plan.id)

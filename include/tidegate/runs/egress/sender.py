@@ -20,7 +20,7 @@ def ourselves(task: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what a claim says of this process: host, boot, pid, start time, Airflow's task."""
     return {
         "host": socket.gethostname(),
-        "boot": _BOOT.read_text().strip(),
+        **_here(),
         "pid": os.getpid(),
         "started": _started(os.getpid()),
         "task": None if task is None else dict(task),
@@ -32,13 +32,16 @@ def is_dead(
 ) -> bool:
     """Say whether a sender is proven dead, its Spark driver with it; False means: not proven.
 
-    On its own host and boot: neither the process nor any that names the attempt is left; a driver
-    whose parent has just died is given `patience` seconds. Elsewhere: only Airflow can tell.
+    Where its processes can be seen from here: neither it nor any that names the attempt is left; a
+    driver whose parent has just died is given `patience` seconds. On the same machine after a
+    reboot it is dead. Elsewhere, in another container for one, only Airflow can tell.
     """
-    if sender["host"] != socket.gethostname():
+    here = _here()
+    rebooted = sender["machine"] == here["machine"] != "" and sender["boot"] != here["boot"]
+    if not rebooted and {name: sender[name] for name in here} != here:
         task = sender["task"]
         return task is not None and is_over(task)
-    if sender["boot"] != _BOOT.read_text().strip():
+    if rebooted:
         return True
     if _started(sender["pid"]) == sender["started"]:
         return False
@@ -48,6 +51,16 @@ def is_dead(
             return False
         time.sleep(0.2)
     return True
+
+
+def _here() -> dict[str, str]:
+    """Return what two processes share that see each other in /proc."""
+    machine = Path("/etc/machine-id")
+    return {
+        "machine": machine.read_text().strip() if machine.is_file() else "",
+        "boot": _BOOT.read_text().strip(),
+        "processes": str(Path("/proc/self/ns/pid").readlink()),
+    }
 
 
 def _started(pid: int) -> int | None:
