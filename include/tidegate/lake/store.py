@@ -10,11 +10,13 @@ import contextlib
 import errno
 import io
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 import obstore
@@ -25,6 +27,13 @@ from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
 from tidegate.errors import ConfigurationError, LakeDamaged, LakeReadOnly, LakeUnavailable
+from tidegate.lake import s3
+
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
+
+# obstore tries again by itself; 3 minutes, its default, are too long to say that nobody answers.
+_PATIENCE: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
 
 
 class Listed(NamedTuple):
@@ -280,10 +289,20 @@ def open_store(lake: str, pipeline: str) -> Store:
             raise ConfigurationError(f"lake {lake!r}: a file URL is file:///and/a/path")
         return LocalStore(Path(directory) / pipeline)
     url = f"{lake.rstrip('/')}/{pipeline}"
+    if scheme == "s3":
+        s3.place()  # says better than obstore what is wrong with the environment
     try:
-        return ObjectStore(url, from_url(url))
+        return ObjectStore(url, from_url(url, retry_config=_PATIENCE))
     except (BaseError, ValueError) as error:
-        raise ConfigurationError(f"lake {lake!r}: {error}") from None
+        raise ConfigurationError(f"lake {lake!r}: {_told(error)}") from None
+
+
+def _told(error: Exception) -> str:
+    """Reduce what obstore says to one line, and what S3 said in it to code and message."""
+    line = str(error).partition("\n\nDebug source")[0]
+    if said := re.search(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", line, re.DOTALL):
+        line = f"{line.partition(' - Server returned')[0]}: {said[1]}: {said[2]}"
+    return " ".join(line.split())
 
 
 def _file_uri(path: Path) -> str:
@@ -333,7 +352,7 @@ def _as_lake_errors(url: str) -> Iterator[None]:
         yield
     except (PermissionError, StorePermissionDenied) as error:
         raise LakeReadOnly(
-            f"lake {url}: not permitted: {error}; give this user write access"
+            f"lake {url}: not permitted: {_told(error)}; give this user write access"
         ) from error
     except OSError as error:
         if error.errno == errno.EROFS:
@@ -342,8 +361,12 @@ def _as_lake_errors(url: str) -> Iterator[None]:
             raise LakeUnavailable(
                 f"lake {url}: no space left; free some, then run again: nothing was lost"
             ) from error
-        raise LakeUnavailable(f"lake {url}: {error}") from error
+        raise LakeUnavailable(f"lake {url}: {_told(error)}") from error
     except BaseError as error:
         if isinstance(error, AlreadyExistsError | NotFoundError):
             raise
-        raise LakeUnavailable(f"lake {url}: {error}") from error
+        if " 403 Forbidden" in str(error):  # a listing's refusal has no class of its own
+            raise LakeReadOnly(
+                f"lake {url}: not permitted: {_told(error)}; check the credentials"
+            ) from error
+        raise LakeUnavailable(f"lake {url}: {_told(error)}") from error
