@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import shutil
-import socket
 import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,7 @@ from tidegate import jars
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.local import airflow, health, kafka, postgres, processes, s3
 from tidegate.local.airflow_api import AirflowApi
-from tidegate.local.ports import free_port
+from tidegate.local.ports import free_port, is_free
 from tidegate.local.postgres import Postgres
 from tidegate.pipelines import files
 
@@ -156,10 +155,10 @@ def status(home: Path) -> dict[str, Any]:
     if stack and stack.s3:
         pids["s3"] = server.pid if (server := s3.find(home / "s3")) else None
     healthy = dict.fromkeys(pids, False)
-    healthy["kafka"] = broker is not None and not _is_free(_port_of(broker.bootstrap))
+    healthy["kafka"] = broker is not None and not is_free(_port_of(broker.bootstrap))
     healthy["postgres"] = database is not None
     if stack and stack.s3:
-        healthy["s3"] = pids["s3"] is not None and not _is_free(_port_of(stack.s3))
+        healthy["s3"] = pids["s3"] is not None and not is_free(_port_of(stack.s3))
     dags: list[str] = []
     if stack and pids["api-server"]:
         with suppress(TidegateError):
@@ -227,7 +226,7 @@ def _port(variable: str, *, kept: int | None, used: int | None) -> int:
     if named := os.environ.get(variable):
         if not named.isdigit() or not 0 < int(named) < 65536:
             raise ConfigurationError(f"{variable}={named}: a port is a number from 1 to 65535")
-        if int(named) != used and not _is_free(int(named)):
+        if int(named) != used and not is_free(int(named)):
             raise PortTaken(
                 f"{variable}={named}: something else listens on 127.0.0.1:{named};"
                 f" end it, or unset {variable} and a free port is found",
@@ -236,18 +235,7 @@ def _port(variable: str, *, kept: int | None, used: int | None) -> int:
         return int(named)
     if used is not None:
         return used
-    return kept if kept is not None and _is_free(kept) else free_port()
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As servers do it: connections that are still closing are no obstacle.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+    return kept if kept is not None and is_free(kept) else free_port()
 
 
 def _start_s3(home: Path, say: Say) -> s3.Server:
