@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -293,6 +294,9 @@ def open_store(lake: str, pipeline: str) -> Store:
             raise ConfigurationError(f"lake {lake!r}: a file URL is file:///and/a/path")
         return LocalStore(Path(directory) / pipeline)
     url = f"{lake.rstrip('/')}/{pipeline}"
+    if strange := sorted(set(re.findall(r"[\s%?#]", url))):
+        # Of these obstore, Spark and pyarrow do not make the same key.
+        raise ConfigurationError(f"lake {lake!r}: a URL here has no {' '.join(map(repr, strange))}")
     try:
         return ObjectStore(url, opened(url))
     except (BaseError, ValueError) as error:
