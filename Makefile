@@ -13,8 +13,8 @@ help: ## print this
 setup: ## check this machine, fill .venv from requirements.lock, fetch the jars
 	@$(PYTHON) include/tidegate/local/bootstrap.py
 
-demo: setup ## bring up Kafka and Airflow here, move a year of flights into a lake, prove it
-	@$(BIN)/tidegate demo
+demo: setup ## bring up Kafka and Airflow here, move a year of flights into a lake, prove it (S3=1: into a bucket)
+	@$(BIN)/tidegate demo $(if $(S3),--s3)
 
 test: setup lint ## lint, types and the default tests (what CI runs)
 	@$(PYTEST)
@@ -52,5 +52,5 @@ bench: setup ## measure throughput on this machine
 	@$(BIN)/python tests/bench/bench_egress.py
 
 clean: ## stop the local stack, then remove it and .venv (the jar cache stays)
-	@if [ -d .tidegate ] && [ -x $(BIN)/tidegate ]; then TIDEGATE_HOME= $(BIN)/tidegate local down; fi
-	@rm -rf .venv .tidegate
+	@if [ -x $(BIN)/tidegate ]; then TIDEGATE_HOME= $(BIN)/tidegate local down; fi
+	@rm -rf .venv .tidegate .tidegate-s3

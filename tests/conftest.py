@@ -1,4 +1,4 @@
-"""What tests share: one real broker, and topics on it."""
+"""What tests share: one real broker, topics on it, and one real S3 server."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -7,7 +7,9 @@ import pytest
 
 import records
 from tidegate.local import kafka
+from tidegate.local import s3 as s3_server
 from tidegate.local.kafka import Broker
+from tidegate.local.s3 import Server
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +20,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield kafka.start(home)
     finally:
         kafka.stop(home)
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real S3 server with a bucket "lakes", for the whole test run."""
+    home = tmp_path_factory.mktemp("s3")
+    try:
+        yield s3_server.start(home, bucket="lakes")
+    finally:
+        s3_server.stop(home)
 
 
 _numbers = itertools.count(1)

@@ -18,6 +18,9 @@ class Terminal:
     home: Path
     bootstrap: str
     extra: dict[str, str] = field(default_factory=dict)
+    environ: dict[str, str] = field(default_factory=dict, repr=False)
+    url: str = ""
+    """The lake, where it is not a directory of this home."""
 
     @property
     def lake(self) -> Path:
@@ -30,12 +33,18 @@ class Terminal:
     def pipeline(self, name: str, topics: list[str], **settings: Any) -> None:
         """Write an ingest pipeline's file (JSON is YAML)."""
         self.pipelines.mkdir(parents=True, exist_ok=True)
-        form = {"name": name, "kind": "ingest", "topics": topics, "lake": str(self.lake)}
+        form = {
+            "name": name,
+            "kind": "ingest",
+            "topics": topics,
+            "lake": self.url or str(self.lake),
+        }
         (self.pipelines / f"{name}.yaml").write_text(json.dumps(form | settings))
 
     def env(self, **more: str) -> dict[str, str]:
         kafka = {"bootstrap.servers": self.bootstrap} | self.extra
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEGATE_", "AIRFLOW"))}
+        foreign = ("TIDEGATE_", "AIRFLOW", "AWS_")
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         cache = {k: v for k, v in os.environ.items() if k == "TIDEGATE_CACHE"}
         return {
             **clean,
@@ -44,6 +53,7 @@ class Terminal:
             "TIDEGATE_PIPELINES": str(self.pipelines),
             "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps({"conn_type": "kafka", "extra": kafka}),
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            **self.environ,
             **more,
         }
 

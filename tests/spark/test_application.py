@@ -1,12 +1,11 @@
 """The whole application through spark-submit, as the CLI and Airflow start it."""
 
-import contextlib
 import json
-import threading
 from pathlib import Path
 
 import pytest
 
+from bystander import CommandLines
 from records import numbers
 from tidegate import jars
 from tidegate.core.offsets import OffsetRange
@@ -40,7 +39,7 @@ def test_chunks_are_staged_in_order_and_no_secret_is_seen(
         "spark.eventLog.compress": "false",  # to be searched
         "spark.eventLog.dir": events.as_uri(),
     }
-    with _CommandLines() as seen:
+    with CommandLines() as seen:
         output = _run(tmp_path, broker, chunks, conf)
     done = [json.loads((directory / "_done.json").read_text()) for directory in directories]
     assert [(d["chunk"], d["rows"]) for d in done] == [(0, 30), (1, 30), (2, 30)]
@@ -104,28 +103,3 @@ def _run(tmp_path: Path, broker: Broker, chunks: list[Chunk], conf: dict[str, st
     output: list[str] = []
     submit(submission(path, conf, 90, name="tests"), master="local[2]", log=output.append)
     return output
-
-
-class _CommandLines:
-    """Collect what a `ps` of any user would show while the block runs."""
-
-    def __enter__(self) -> "_CommandLines":
-        self._lines: set[str] = set()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._collect)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self._lines)
-
-    def _collect(self) -> None:
-        while not self._over.wait(0.05):
-            for file in Path("/proc").glob("[0-9]*/cmdline"):
-                with contextlib.suppress(OSError):  # gone
-                    self._lines.add(file.read_text(errors="replace"))

@@ -83,7 +83,9 @@ def test_a_wrong_line_is_named(line: str) -> None:
         jars.parse("\n" + line, source="x.lock")
 
 
-@pytest.mark.parametrize(("name", "count"), [("spark-kafka", 4), ("kafka-broker", 46)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("spark-kafka", 4), ("spark-s3", 35), ("kafka-broker", 46)]
+)
 def test_the_committed_locks_hold_no_jar_twice(name: str, count: int) -> None:
     assert len({jar.file for jar in jars.read(name)}) == count
 

@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,10 @@ def taken() -> Iterator[int]:
         yield other.getsockname()[1]
 
 
-def environment(home: Path, **changes: str) -> dict[str, str]:
+def environment(home: Path, **changes: Any) -> dict[str, str]:
     given = {"bootstrap": "127.0.0.1:9", "lake": str(home / "lake"), **changes}
     database = Postgres(home / "a b", pid=1)
-    return airflow.environment(home, database=database, port=8, **given)  # type: ignore[arg-type]
+    return airflow.environment(home, database=database, port=8, **given)
 
 
 def test_status_of_nothing(tmp_path: Path) -> None:
@@ -82,6 +83,32 @@ def test_the_environment_belongs_to_this_stack(
         "bootstrap.servers": "127.0.0.1:9"
     }
     assert env["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].endswith("/a%20b")
+
+
+def test_keys_of_another_s3_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the stack has an S3 server; without one they are the caller's, for the lake's sake."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "elsewhere")
+    assert environment(tmp_path)["AWS_SESSION_TOKEN"] == "elsewhere"
+    own = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_SECRET_ACCESS_KEY": "key"}
+    env = environment(tmp_path, s3=own)
+    assert {name: value for name, value in env.items() if name.startswith("AWS_")} == own
+    assert airflow.fingerprint(env) != airflow.fingerprint(environment(tmp_path))
+
+
+def test_a_stack_on_s3_has_a_home_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless one is named; and one whose lake is a directory never moves into a bucket."""
+    monkeypatch.delenv("TIDEGATE_HOME", raising=False)
+    plain, on_s3 = stack.default_home(), stack.default_home(on_s3=True)
+    assert (plain.name, on_s3.name) == (".tidegate", ".tidegate-s3")
+    assert stack.default_homes() == [plain, on_s3]
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
+    assert stack.default_homes() == [stack.default_home(on_s3=True)] == [tmp_path]
+    stack._write(tmp_path, stack.Stack("127.0.0.1:9", "http://127.0.0.1:8", "/lake"))
+    with pytest.raises(ConfigurationError, match="/lake, not in a bucket"):
+        stack.up(tmp_path, say=print, on_s3=True)
+    assert not (tmp_path / "s3").exists()
 
 
 def test_the_fingerprint_tells_whether_settings_changed(tmp_path: Path) -> None:

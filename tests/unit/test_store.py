@@ -131,7 +131,7 @@ def test_a_lake_is_a_directory_or_a_url(tmp_path):
     open_store(str(tmp_path), "p").create("a", b"1")
     assert open_store(f"file://{tmp_path}", "p").get("a") == b"1"
     assert isinstance(open_store("memory:///lake", "p"), ObjectStore)
-    for wrong in ("s4://bucket/x", "file://host/x", "file:x"):
+    for wrong in ("s4://bucket/x", "file://host/x", "file:x", "memory:///a%20b", "memory:///a b"):
         with pytest.raises(ConfigurationError, match=re.escape(wrong)):
             open_store(wrong, "p")
 

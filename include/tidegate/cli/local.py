@@ -36,11 +36,12 @@ def up(*, as_json: Json = False) -> None:
 @app.command()
 def down(*, as_json: Json = False) -> None:
     """End what `up` started, running tasks and their Spark included. The data stays."""
-    home = stack.default_home()
-    ended = stack.down(home, say=_say)
+    homes = stack.default_homes()
+    ended = [home for home in homes if stack.down(home, say=_say)]
     if as_json:
-        _print_json({"format": 1, "home": str(home), "ended": ended})
-    else:
+        _print_json({"format": 1, "home": str(homes[0]), "ended": bool(ended)})
+        return
+    for home in ended or homes[:1]:
         Console().print(
             "the stack is down; its data stays in" if ended else "nothing ran in",
             escape(str(home)),

@@ -70,11 +70,13 @@ def run() -> None:
 
 def _use_local_stack() -> None:
     """Let a terminal that names no lake and no connection use the local stack's, if any."""
-    known = stack.read(stack.default_home())
-    if known:
-        kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": known.kafka}}
-        os.environ.setdefault("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
-        os.environ.setdefault("TIDEGATE_LAKE", known.lake)
+    known = stack.environment(stack.default_home())
+    if "AWS_ENDPOINT_URL" in known and "TIDEGATE_LAKE" not in os.environ:
+        os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the stack's
+        os.environ.update({k: v for k, v in known.items() if k.startswith("AWS_")})
+    for name in ("AIRFLOW_CONN_KAFKA_DEFAULT", "TIDEGATE_LAKE"):
+        if name in known:
+            os.environ.setdefault(name, known[name])
 
 
 def _wants_json() -> bool:
@@ -149,11 +151,16 @@ def run_pipeline(
 
 
 @app.command()
-def demo() -> None:
+def demo(
+    on_s3: Annotated[bool, typer.Option("--s3", help="The lake in a bucket, beside the other.")] = (
+        False
+    ),
+) -> None:
     """Bring up Kafka and Airflow here, move a year of real flights into a lake, and prove it."""
     from tidegate.local.demo import demo as show
 
-    show(stack.default_home(), say=lambda line: out.print(line, markup=False, soft_wrap=True))
+    home = stack.default_home(on_s3=on_s3)
+    show(home, say=lambda line: out.print(line, markup=False, soft_wrap=True), on_s3=on_s3)
 
 
 @app.command()

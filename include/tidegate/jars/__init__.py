@@ -71,6 +71,11 @@ def java() -> Path:
     return Path(found)
 
 
+def names() -> list[str]:
+    """Return the names of all locks."""
+    return sorted(lock.stem for lock in Path(__file__).parent.glob("*.lock"))
+
+
 def read(name: str) -> list[Jar]:
     """Read the lock `<name>.lock`."""
     lock = Path(__file__).with_name(f"{name}.lock")

@@ -17,6 +17,7 @@ from tidegate.errors import AttemptWrong
 from tidegate.lake.store import Listed, Store
 
 _AT_ONCE = 8
+_TAIL = 64 * 1024
 
 
 def read_footers(store: Store, files: Sequence[tuple[str, Listed]]) -> list[StagedFile]:
@@ -31,8 +32,8 @@ def read_footer(store: Store, topic: str, listed: Listed) -> StagedFile:
     The pages carry checksums of their own, so the footer's digest is enough to know the file by.
     """
     with _opened(store, listed.path) as file:
-        digest = _footer_digest(file, listed.size)
-        metadata = pq.read_metadata(file)
+        footer = _footer(file, listed.size)
+        metadata = pq.read_metadata(pyarrow.BufferReader(footer))
         partition, other = _bounds(metadata, "partition")
         first, last = _bounds(metadata, "offset")
     if partition != other:
@@ -40,7 +41,7 @@ def read_footer(store: Store, topic: str, listed: Listed) -> StagedFile:
     return StagedFile(
         path=listed.path,
         size=listed.size,
-        digest=digest,
+        digest=canonical.digest(footer),
         topic=topic,
         partition=partition,
         first=first,
@@ -79,13 +80,16 @@ def _bounds(metadata: pq.FileMetaData, column: str) -> tuple[int, int]:
     return min(s.min for s in statistics), max(s.max for s in statistics)
 
 
-def _footer_digest(file: IO[bytes], size: int) -> str:
-    # The last 8 bytes: the footer's length, little endian, and "PAR1".
-    file.seek(max(0, size - 8))
-    length = int.from_bytes(file.read(8)[:4], "little")
-    if length + 8 > size:
+def _footer(file: IO[bytes], size: int) -> bytes:
+    """Return metadata, its length and "PAR1", nearly always by one read: of a bucket, a request."""
+    start = max(0, size - _TAIL)
+    file.seek(start)
+    tail = file.read()
+    # The last 8 bytes: the metadata's length, little endian, and "PAR1".
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    if length > size:
         raise ValueError("cut short")
-    file.seek(size - 8 - length)
-    footer = file.read(length + 8)
-    file.seek(0)
-    return canonical.digest(bytes(footer))
+    if length > len(tail):
+        file.seek(size - length)
+        tail = file.read()
+    return tail[-length:]

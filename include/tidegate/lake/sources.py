@@ -14,11 +14,10 @@ import pyarrow
 import pyarrow.parquet as pq
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore as Obstore
-from obstore.store import from_url
 
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.errors import SourceRefused, SourceUnavailable
-from tidegate.lake.store import reader
+from tidegate.lake.store import opened, reader
 
 _AT_ONCE = 8
 _GLOB = re.compile(r"[*?\[]")
@@ -117,7 +116,7 @@ def changed(root: Root, files: Sequence[SourceFile]) -> list[str]:
 
 def _opened(root: Root) -> Obstore:
     try:
-        return from_url(root.url)
+        return opened(root.url)
     except (BaseError, ValueError, OSError) as error:
         raise SourceUnavailable(
             f"source {root.url} cannot be opened: {error}; make it, or correct `source.path`"

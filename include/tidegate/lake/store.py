@@ -7,14 +7,15 @@ one machine has an implementation of its own; every URL goes through obstore.
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
+import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 import obstore
@@ -24,7 +25,15 @@ from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
-from tidegate.errors import ConfigurationError, LakeDamaged, LakeReadOnly, LakeUnavailable
+from tidegate.errors import ConfigurationError
+from tidegate.lake import s3
+from tidegate.lake.refusals import as_damage, as_lake_errors, told
+
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
+
+# obstore tries again by itself; 3 minutes, its default, are too long to say that nobody answers.
+_PATIENCE: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
 
 
 class Listed(NamedTuple):
@@ -92,7 +101,7 @@ class LocalStore:
 
     def create(self, path: str, data: bytes) -> bool:
         target = self._at(path)
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             self._make_directory(target.parent)
             temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}"
             try:
@@ -111,18 +120,18 @@ class LocalStore:
         return created
 
     def get(self, path: str) -> bytes | None:
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             try:
                 return self._at(path).read_bytes()
             except FileNotFoundError:
                 return None
 
     def open(self, path: str) -> IO[bytes]:
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             return self._at(path).open("rb")
 
     def objects(self, prefix: str) -> list[Listed]:
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             found = []
             for directory, _, names in os.walk(self._at(prefix), onerror=_raise_unless_absent):
                 for name in names:
@@ -133,7 +142,7 @@ class LocalStore:
             return sorted(found)
 
     def size(self, path: str) -> int | None:
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             try:
                 return self._at(path).stat().st_size
             except FileNotFoundError:
@@ -141,15 +150,15 @@ class LocalStore:
 
     def place(self, source: str, target: str) -> None:
         final = self._at(target)
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             self._make_directory(final.parent)
             if not final.exists():
-                with _as_damage(self.uri(source)), contextlib.suppress(FileExistsError):
+                with as_damage(self.uri(source)), contextlib.suppress(FileExistsError):
                     final.hardlink_to(self._at(source))
             _fsync_directory(final.parent)
 
     def settle(self, paths: list[str]) -> None:
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             directories: set[Path] = set()
             for path in paths:
                 with self._at(path).open("rb") as file:
@@ -160,7 +169,7 @@ class LocalStore:
                     _fsync_directory(directory)
 
     def delete(self, path: str) -> None:
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             self._at(path).unlink(missing_ok=True)
 
     def uri(self, path: str) -> str:
@@ -193,7 +202,7 @@ class ObjectStore:
 
     def create(self, path: str, data: bytes) -> bool:
         # A put that timed out may have landed: the retry then meets its own first write.
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             try:
                 _put(self._store, path, data)
             except AlreadyExistsError:
@@ -201,18 +210,18 @@ class ObjectStore:
         return True
 
     def get(self, path: str) -> bytes | None:
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             try:
                 return bytes(obstore.get(self._store, path).bytes())
             except (NotFoundError, FileNotFoundError):
                 return None
 
     def open(self, path: str) -> IO[bytes]:
-        with _as_lake_errors(self.url):
-            return reader(self._store, path)
+        with as_lake_errors(self.url):
+            return reader(self._store, path, errors=lambda: as_lake_errors(self.url))
 
     def objects(self, prefix: str) -> list[Listed]:
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             return sorted(
                 Listed(each["path"], each["size"])
                 for batch in obstore.list(self._store, prefix.rstrip("/"))
@@ -220,7 +229,7 @@ class ObjectStore:
             )
 
     def size(self, path: str) -> int | None:
-        with _as_lake_errors(self.url):
+        with as_lake_errors(self.url):
             try:
                 return int(obstore.head(self._store, path)["size"])
             except (NotFoundError, FileNotFoundError):
@@ -228,14 +237,14 @@ class ObjectStore:
 
     def place(self, source: str, target: str) -> None:
         if self.size(target) is None:
-            with _as_lake_errors(self.url), _as_damage(self.uri(source)):
+            with as_lake_errors(self.url), as_damage(self.uri(source)):
                 obstore.copy(self._store, source, target)
 
     def settle(self, paths: list[str]) -> None:
         pass  # an object that can be listed is durable
 
     def delete(self, path: str) -> None:
-        with _as_lake_errors(self.url), contextlib.suppress(NotFoundError, FileNotFoundError):
+        with as_lake_errors(self.url), contextlib.suppress(NotFoundError, FileNotFoundError):
             obstore.delete(self._store, path)
 
     def uri(self, path: str) -> str:
@@ -248,8 +257,10 @@ class ObjectStore:
 class _Reader(io.RawIOBase):
     """An object as a file of Python's: obstore's own is none (no `with`, no `closed`)."""
 
-    def __init__(self, file: obstore.ReadableFile) -> None:
-        self._file = file
+    def __init__(
+        self, file: obstore.ReadableFile, errors: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._file, self._errors = file, errors
 
     def readable(self) -> bool:
         return True
@@ -261,14 +272,17 @@ class _Reader(io.RawIOBase):
         return self._file.seek(offset, whence)
 
     def readinto(self, buffer: Any, /) -> int:
-        data = self._file.read(len(buffer))
+        with self._errors():
+            data = self._file.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
 
-def reader(store: Obstore, path: str) -> IO[bytes]:
-    """Open an object of any obstore for random reads."""
-    return io.BufferedReader(_Reader(obstore.open_reader(store, path)))
+def reader(
+    store: Obstore, path: str, *, errors: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> IO[bytes]:
+    """Open an object of any obstore for random reads, each of them within `errors()`."""
+    return io.BufferedReader(_Reader(obstore.open_reader(store, path), errors))
 
 
 def open_store(lake: str, pipeline: str) -> Store:
@@ -280,10 +294,21 @@ def open_store(lake: str, pipeline: str) -> Store:
             raise ConfigurationError(f"lake {lake!r}: a file URL is file:///and/a/path")
         return LocalStore(Path(directory) / pipeline)
     url = f"{lake.rstrip('/')}/{pipeline}"
+    if strange := sorted(set(re.findall(r"[\s%?#]", url))):
+        # Of these obstore, Spark and pyarrow do not make the same key.
+        raise ConfigurationError(f"lake {lake!r}: a URL here has no {' '.join(map(repr, strange))}")
     try:
-        return ObjectStore(url, from_url(url))
+        return ObjectStore(url, opened(url))
     except (BaseError, ValueError) as error:
-        raise ConfigurationError(f"lake {lake!r}: {error}") from None
+        raise ConfigurationError(f"lake {lake!r}: {told(error)}") from None
+
+
+def opened(url: str) -> Obstore:
+    """Open a URL with obstore; ConfigurationError for what is wrong with the environment of S3."""
+    if urlsplit(url).scheme == "s3":
+        s3.place()
+        return from_url(url, retry_config=_PATIENCE)
+    return from_url(url)
 
 
 def _file_uri(path: Path) -> str:
@@ -317,33 +342,3 @@ def _fsync_directory(directory: Path) -> None:
 def _raise_unless_absent(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
-
-
-@contextmanager
-def _as_damage(uri: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise LakeDamaged(f"{uri} is missing, and a commit names it; restore it") from error
-
-
-@contextmanager
-def _as_lake_errors(url: str) -> Iterator[None]:
-    try:
-        yield
-    except (PermissionError, StorePermissionDenied) as error:
-        raise LakeReadOnly(
-            f"lake {url}: not permitted: {error}; give this user write access"
-        ) from error
-    except OSError as error:
-        if error.errno == errno.EROFS:
-            raise LakeReadOnly(f"lake {url}: the file system is read-only") from error
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise LakeUnavailable(
-                f"lake {url}: no space left; free some, then run again: nothing was lost"
-            ) from error
-        raise LakeUnavailable(f"lake {url}: {error}") from error
-    except BaseError as error:
-        if isinstance(error, AlreadyExistsError | NotFoundError):
-            raise
-        raise LakeUnavailable(f"lake {url}: {error}") from error

@@ -31,7 +31,7 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
     "dag-processor": ("dag-processor",),
 }
 _MARK = "TIDEGATE_STACK"
-_OURS = ("AIRFLOW_", "TIDEGATE_", "PYSPARK_")
+_OURS = ("AIRFLOW_", "TIDEGATE_", "PYSPARK_", "AWS_")
 _log = logging.getLogger(__name__)
 
 
@@ -46,16 +46,19 @@ def environment(
     bootstrap: str,
     port: int,
     lake: str,
+    s3: Mapping[str, str] | None = None,
     dags: Path = PROJECT / "dags",
     plugins: Path = PROJECT / "plugins",
 ) -> dict[str, str]:
     """Return all that Airflow's processes and tasks find in their environment.
 
-    The caller's own is passed on, except what would lead to another Airflow or another Spark.
+    The caller's own is passed on, except what would lead to another Airflow, another Spark or,
+    where `s3` says where that is, another S3.
     """
     foreign = (
         *("AIRFLOW__", "AIRFLOW_HOME", "AIRFLOW_CONFIG", "SPARK_HOME", "SPARK_CONF_DIR"),
         *("TIDEGATE_AIRFLOW_PORT", "TIDEGATE_KAFKA_PORT", _MARK),
+        *(("AWS_",) if s3 else ()),
     )
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
     keys = _keys(home)
@@ -111,6 +114,7 @@ def environment(
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
         "TIDEGATE_HOME": str(home),
         "TIDEGATE_LAKE": lake,
+        **(s3 or {}),
         "PYSPARK_PYTHON": sys.executable,
         "PATH": os.pathsep.join([str(_bin()), inherited.get("PATH", os.defpath)]),
         # Tasks talk to the API server; a proxy would not find it.

@@ -259,7 +259,7 @@ class Venv:
     def _run_jars(self, function: str) -> subprocess.CompletedProcess[str]:
         code = (
             "import sys; from tidegate import errors, jars\n"
-            "try: [jars.{}(name) for name in ('spark-kafka', 'kafka-broker')]\n"
+            "try: [jars.{}(name) for name in jars.names()]\n"
             "except errors.TidegateError as error: sys.exit(str(error))"
         )
         return subprocess.run(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.errors import ConfigurationError, Difference, TidegateError
-from tidegate.local import airflow, flights, stack, way_back
+from tidegate.local import airflow, flights, s3, stack, way_back
 from tidegate.local.airflow_api import AirflowApi
 from tidegate.local.stack import Say, Stack
 
@@ -50,12 +50,12 @@ class Demo:
         self.say(f"{what} ({self.steps[-1][1]:.1f} s)")
 
 
-def demo(home: Path, say: Say) -> None:
+def demo(home: Path, say: Say, *, on_s3: bool = False) -> None:
     """Run the demo and print what it proves; Difference if the lake is not the whole year."""
     began = time.monotonic()
     home = home.resolve()
-    up = stack.up(home, say=say)
-    if "://" in up.lake:
+    up = stack.up(home, say=say, on_s3=on_s3)
+    if "://" in up.lake and not up.s3:
         raise ConfigurationError(
             f"the demo counts files on this machine: unset TIDEGATE_LAKE={up.lake}"
         )
@@ -72,7 +72,7 @@ def demo(home: Path, say: Say) -> None:
         if not _found(this.api, another):
             say(f"nothing new: run {another} found every offset in the lake already")
     with this.step("the lake, counted by DuckDB"):
-        rows, distinct, carriers = _count(Path(up.lake))
+        rows, distinct, carriers = _count(this)
     _see_through(this, BACK, "demo-1")
     with this.step(f"topics {TOPIC!r} and {BACK_TOPIC!r}, compared by another client"):
         there, back = (way_back.content(up.kafka, topic) for topic in (TOPIC, BACK_TOPIC))
@@ -154,12 +154,17 @@ def _obituary(this: Demo, dag: str, run_id: str) -> str:
     return "\n".join([*lines, "run the demo again to try these tasks again"])
 
 
-def _count(lake: Path) -> tuple[int, int, list[tuple[str, int]]]:
+def _count(this: Demo) -> tuple[int, int, list[tuple[str, int]]]:
     """Return rows, distinct (partition, offset) and flights per carrier, most first."""
     import duckdb
 
-    source = f"read_parquet('{_quoted(lake)}/flights/data/**/*.parquet', hive_partitioning = true)"
     with duckdb.connect() as db:
+        if this.stack.s3:
+            source = "flights"
+            db.register(source, _in_bucket(this))
+        else:
+            files = f"{this.stack.lake}/flights/data/**/*.parquet".replace("'", "''")
+            source = f"read_parquet('{files}', hive_partitioning = true)"
         counted = db.execute(
             f'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM {source}'
         ).fetchone()
@@ -171,8 +176,20 @@ def _count(lake: Path) -> tuple[int, int, list[tuple[str, int]]]:
     return counted[0], counted[1], carriers
 
 
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
+def _in_bucket(this: Demo) -> Any:
+    """Return the lake as pyarrow's data set: DuckDB's own reader of S3 is a download."""
+    from pyarrow import dataset, fs
+
+    server = s3.find(this.home / "s3")
+    assert server is not None, "the stack is up"
+    bucket = fs.S3FileSystem(
+        access_key=server.access_key,
+        secret_key=server.secret_key,
+        endpoint_override=server.endpoint,
+        region=s3.REGION,
+    )
+    path = this.stack.lake.removeprefix("s3://")
+    return dataset.dataset(f"{path}/flights/data", filesystem=bucket, partitioning="hive")
 
 
 def _result(
@@ -200,6 +217,8 @@ def _result(
     yield f"Variable {VARIABLE} = {this.api.variable(VARIABLE)}"
     yield f"Airflow  {this.stack.airflow}  login {airflow.USER} / {airflow.password(this.home)}"
     yield f"Lake     {this.stack.lake}"
+    if this.stack.s3:
+        yield f"S3       {this.stack.s3}  keys in {this.home / 's3' / 'keys.json'}"
     yield f"Logs     {this.home / 'logs'}"
     yield "Stop     .venv/bin/tidegate local down"
 

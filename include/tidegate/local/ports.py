@@ -17,3 +17,15 @@ def free_port() -> int:
                 continue
             return port
     raise OSError("no free port on 127.0.0.1")
+
+
+def is_free(port: int) -> bool:
+    """Tell whether a server could listen on a port of the loopback address now."""
+    with socket.socket() as probe:
+        # As servers do it: connections that are still closing are no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -1,5 +1,7 @@
 """Bring the local stack up and down: Kafka, Postgres and Airflow on the loopback address.
 
+A stack with its lake in a bucket has an S3 server too, and is another stack in another home.
+
 `up` makes true what it is asked for, whatever it finds: nothing, a healthy stack, or one of
 which something was killed. What it chose once (ports, keys, login) is kept in the stack's home.
 """
@@ -10,7 +12,6 @@ import fcntl
 import json
 import os
 import shutil
-import socket
 import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,14 +23,15 @@ from typing import Any
 
 from tidegate import jars
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.local import airflow, health, kafka, postgres, processes
+from tidegate.local import airflow, health, kafka, postgres, processes, s3
 from tidegate.local.airflow_api import AirflowApi
-from tidegate.local.ports import free_port
+from tidegate.local.ports import free_port, is_free
 from tidegate.local.postgres import Postgres
 from tidegate.pipelines import files
 
 Say = Callable[[str], None]
 _SPACE = 1 << 30
+BUCKET = "tidegate"
 
 
 class PortTaken(TidegateError):
@@ -53,13 +55,35 @@ class Stack:
     lake: str
     environment: str = ""
     """Fingerprint of the settings with which Airflow's processes were started."""
+    s3: str = ""
+    """Where the S3 server is; none: the lake is a directory."""
 
     def api(self, home: Path) -> AirflowApi:
         return AirflowApi(self.airflow, user=airflow.USER, password=airflow.password(home))
 
 
-def default_home() -> Path:
-    return Path(os.environ.get("TIDEGATE_HOME") or airflow.PROJECT / ".tidegate").resolve()
+def default_home(*, on_s3: bool = False) -> Path:
+    named = os.environ.get("TIDEGATE_HOME")
+    return Path(named or airflow.PROJECT / (".tidegate-s3" if on_s3 else ".tidegate")).resolve()
+
+
+def default_homes() -> list[Path]:
+    """Return every home that a stack has when nobody names one."""
+    return list(dict.fromkeys((default_home(), default_home(on_s3=True))))
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return what a terminal needs to use the stack of this home; nothing where there is none."""
+    known = read(home)
+    if known is None:
+        return {}
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": known.kafka}}
+    server = s3.find(home / "s3") if known.s3 else None
+    return {
+        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(connection),
+        "TIDEGATE_LAKE": known.lake,
+        **(server.environment if server else {}),
+    }
 
 
 def up(
@@ -68,20 +92,29 @@ def up(
     say: Say,
     dags: Path = airflow.PROJECT / "dags",
     expected: Collection[str] | None = None,
+    on_s3: bool = False,
 ) -> Stack:
     """Return once the whole stack is healthy; start, or start again, only what is not.
 
-    `expected` names the DAGs to wait for, by default those of all pipeline files.
+    `expected` names the DAGs to wait for, by default those of all pipeline files. `on_s3` puts the
+    lake into a bucket; a stack that began so stays so.
     """
     began = time.monotonic()
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(home, say):
         _refuse_in_vain(home)
-        stack = _choose(home)
+        kept = read(home)
+        if on_s3 and kept and not kept.s3:
+            raise ConfigurationError(
+                f"the stack in {home} has its lake in {kept.lake}, not in a bucket: unset"
+                " TIDEGATE_HOME, or name another directory"
+            )
+        server = _start_s3(home, say) if on_s3 or (kept and kept.s3) else None
+        stack = _choose(home, server)
         with ThreadPoolExecutor() as pool:
             broker = pool.submit(_start_kafka, home, stack, say)
-            stack, started, since = _start_airflow(home, stack, dags, say)
+            stack, started, since = _start_airflow(home, stack, dags, server, say)
             anything = broker.result() or bool(started)
         if expected is None:
             expected = [f"tidegate__{name}" for name in files.names()]
@@ -100,10 +133,11 @@ def down(home: Path, *, say: Say = lambda _: None) -> bool:
     if not home.is_dir():
         return False
     with _locked(home, say), ThreadPoolExecutor() as pool:
-        broker = pool.submit(kafka.stop, home / "kafka")
+        servers = [pool.submit(kafka.stop, home / "kafka"), pool.submit(s3.stop, home / "s3")]
         services = [pool.submit(airflow.stop, name, home) for name in airflow.SERVICES]
         ended = [service.result() for service in services]
-        ended += [airflow.sweep("migrate", home), postgres.stop(home), broker.result()]
+        ended += [airflow.sweep("migrate", home), postgres.stop(home)]
+        ended += [server.result() for server in servers]
     return any(ended)
 
 
@@ -113,14 +147,18 @@ def status(home: Path) -> dict[str, Any]:
     stack = read(home)
     database, broker = postgres.running(home), kafka.find(home / "kafka")
     found = {name: processes.find(name, home=home) for name in airflow.SERVICES}
-    pids = {
-        "kafka": broker and broker.pid,
-        "postgres": database and database.pid,
-        **{name: process and process.pid for name, process in found.items()},
+    pids: dict[str, int | None] = {
+        "kafka": broker.pid if broker else None,
+        "postgres": database.pid if database else None,
+        **{name: process.pid if process else None for name, process in found.items()},
     }
+    if stack and stack.s3:
+        pids["s3"] = server.pid if (server := s3.find(home / "s3")) else None
     healthy = dict.fromkeys(pids, False)
-    healthy["kafka"] = broker is not None and not _is_free(_port_of(broker.bootstrap))
+    healthy["kafka"] = broker is not None and not is_free(_port_of(broker.bootstrap))
     healthy["postgres"] = database is not None
+    if stack and stack.s3:
+        healthy["s3"] = pids["s3"] is not None and not is_free(_port_of(stack.s3))
     dags: list[str] = []
     if stack and pids["api-server"]:
         with suppress(TidegateError):
@@ -148,13 +186,13 @@ def status(home: Path) -> dict[str, Any]:
 
 def _refuse_in_vain(home: Path) -> None:
     """Raise before anything starts for what would fail later, in more words."""
-    for lock in ("kafka-broker", "spark-kafka"):
+    for lock in jars.names():
         jars.paths(lock)
     if (free := shutil.disk_usage(home).free) < _SPACE:
         raise NoSpace(f"{home}: {free >> 20} MB are free, {_SPACE >> 20} are needed", free=free)
 
 
-def _choose(home: Path) -> Stack:
+def _choose(home: Path, server: s3.Server | None) -> Stack:
     """Decide on addresses: those that are named, else those that were kept, else free ones."""
     kept = read(home)
     broker = kafka.find(home / "kafka")
@@ -170,11 +208,14 @@ def _choose(home: Path) -> Stack:
         used=_port_of(kept.airflow) if kept and api_server else None,
     )
     lake = os.environ.get("TIDEGATE_LAKE") or str(home / "lake")
+    if server:
+        lake = f"s3://{BUCKET}/lake"
     stack = Stack(
         kafka=f"127.0.0.1:{kafka_port}",
         airflow=f"http://127.0.0.1:{airflow_port}",
         lake=lake if "://" in lake else str(Path(lake).resolve()),
         environment=kept.environment if kept else "",
+        s3=server.endpoint if server else "",
     )
     _write(home, stack)
     return stack
@@ -185,7 +226,7 @@ def _port(variable: str, *, kept: int | None, used: int | None) -> int:
     if named := os.environ.get(variable):
         if not named.isdigit() or not 0 < int(named) < 65536:
             raise ConfigurationError(f"{variable}={named}: a port is a number from 1 to 65535")
-        if int(named) != used and not _is_free(int(named)):
+        if int(named) != used and not is_free(int(named)):
             raise PortTaken(
                 f"{variable}={named}: something else listens on 127.0.0.1:{named};"
                 f" end it, or unset {variable} and a free port is found",
@@ -194,18 +235,13 @@ def _port(variable: str, *, kept: int | None, used: int | None) -> int:
         return int(named)
     if used is not None:
         return used
-    return kept if kept is not None and _is_free(kept) else free_port()
+    return kept if kept is not None and is_free(kept) else free_port()
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As servers do it: connections that are still closing are no obstacle.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+def _start_s3(home: Path, say: Say) -> s3.Server:
+    running = s3.find(home / "s3")
+    with _step(say if not running else _silent, "S3"):
+        return s3.start(home / "s3", bucket=BUCKET)
 
 
 def _start_kafka(home: Path, stack: Stack, say: Say) -> bool:
@@ -219,7 +255,7 @@ def _start_kafka(home: Path, stack: Stack, say: Say) -> bool:
 
 
 def _start_airflow(
-    home: Path, stack: Stack, dags: Path, say: Say
+    home: Path, stack: Stack, dags: Path, server: s3.Server | None, say: Say
 ) -> tuple[Stack, list[str], datetime]:
     """Start Postgres and the processes of Airflow that do not run; say which, and since when."""
     database = postgres.running(home)
@@ -234,6 +270,7 @@ def _start_airflow(
         bootstrap=stack.kafka,
         port=_port_of(stack.airflow),
         lake=stack.lake,
+        s3=server.environment if server else {},
         dags=dags,
     )
     _migrate(home, database, env, say)
@@ -265,7 +302,7 @@ def _migrate(home: Path, database: Postgres, env: dict[str, str], say: Say) -> N
 
 
 def _log(home: Path, name: str) -> Path:
-    return (home / "kafka" if name == "kafka" else home) / "logs" / f"{name}.log"
+    return (home / name if name in ("kafka", "s3") else home) / "logs" / f"{name}.log"
 
 
 def _port_of(address: str) -> int:

@@ -21,7 +21,7 @@ from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import Store
 from tidegate.runs.plan import open_chunks, plan
 from tidegate.runs.run import Run
-from tidegate.runs.submission import Submission, submission
+from tidegate.runs.submission import Submission, for_places, submission
 from tidegate.spark.job import Bytes, Chunk, Job
 
 MOST_PROBES = 200  # holes looked into per chunk; the seal says how many of how many
@@ -58,7 +58,8 @@ def stage(run: Run, submit: Submit) -> Staged:
         try:
             with _job_file(run, store, planned, mine) as job_file:
                 records = sum(len(r) for number in todo for r in planned.chunks[number])
-                submit(submission(job_file, run.spark_conf, records, name=_name(run)))
+                application = submission(job_file, run.spark_conf, records, name=_name(run))
+                submit(for_places(application, store.native("")))
         except StageFailed as error:
             failures.append(error)
         failures += _seal_finished(run, store, planned, mine, sealed)

@@ -18,6 +18,7 @@ from pathlib import Path
 import tidegate
 from tidegate import jars
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
+from tidegate.lake import s3
 from tidegate.runs import class_data
 
 _SPARK_SUBMIT = Path(__file__).with_name("spark-submit.sh")
@@ -25,6 +26,7 @@ _DRIVER_PYTHON = Path(__file__).with_name("driver-python.sh")
 _JOBS = Path(tidegate.__file__).parents[2] / "spark_jobs"
 
 _CLASS_PATH = "spark.driver.extraClassPath"
+_CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
 # Records; below, generating code or compiling it to the end costs more than it brings (ADR 5).
 _TINY, _SMALL = 200_000, 750_000
 # An archive that does not fit is ignored, as is a class that cannot be archived: no news.
@@ -102,11 +104,27 @@ def ensure_archive(log: Callable[[str], None]) -> Path | None:
     return class_data.find()
 
 
+def for_places(given: Submission, *places: str) -> Submission:
+    """Add what Spark needs for the places it reads or writes, if one of them is on S3."""
+    if not any(place.startswith("s3a://") for place in places):
+        return given
+    needed = [str(path) for path in jars.paths("spark-s3")]
+    # At the class path's end: the archive of classes fits what begins as it was made with.
+    end = ":".join([*needed, *filter(None, [os.environ.get(_CLASS_PATH_END)])])
+    return replace(
+        given,
+        conf={**s3.spark_conf(), **given.conf},
+        jars=(*given.jars, *needed),
+        env={**given.env, _CLASS_PATH_END: end},
+    )
+
+
 def for_master(given: Submission, master: str) -> Submission:
     """Leave out what is only needed when the executors are on other machines."""
     if master.partition("[")[0] != "local":
         return given
-    here = given.conf.get(_CLASS_PATH, "").split(":")
+    paths = given.conf.get(_CLASS_PATH, ""), given.env.get(_CLASS_PATH_END, "")
+    here = ":".join(paths).split(":")
     return replace(
         given,
         jars=tuple(jar for jar in given.jars if jar not in here),

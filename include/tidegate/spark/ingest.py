@@ -23,7 +23,8 @@ from tidegate.spark.tasks import records_per_task
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
 DONE = "_done.json"
 
-# On a local disk, no checksum file beside every file: the seal has digests.
+# On a local disk, no checksum file beside every file: the seal has digests. Elsewhere not, because
+# the client of S3 wants the usual local file system for its buffers.
 _NO_CHECKSUMS = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",  # the cached one has checksums
@@ -87,7 +88,7 @@ def read(spark: SparkSession, job: Job, chunk: Chunk) -> DataFrame:
 def write(spark: SparkSession, job: Job, chunk: Chunk, rows: DataFrame) -> Mapping[str, Any]:
     """Write rows as the chunk's files, count them on the way, and write `_done.json`."""
     root = _path(spark, chunk.directory)
-    if root.getFileSystem(_hadoop(spark)).exists(root):
+    if root.getFileSystem(_hadoop(spark, chunk.directory)).exists(root):
         raise FileExistsError(f"{chunk.directory} already exists: another attempt may be in it")
     counted = Observation()
     _parquet(rows.observe(counted, F.count(F.lit(1)).alias("rows")), chunk, job.bytes)
@@ -139,7 +140,7 @@ def _parquet(rows: DataFrame, chunk: Chunk, settings: Bytes) -> None:
     else:
         directory, writer = chunk.directory, rows.write.partitionBy("topic")
     (
-        writer.options(**_NO_CHECKSUMS)
+        writer.options(**_checksums(chunk.directory))
         .option("compression", settings.compression)
         .option(f"parquet.compression.codec.{settings.compression}.level", str(settings.level))
         .option("maxRecordsPerFile", str(settings.max_records_per_file))
@@ -156,7 +157,8 @@ def _parquet(rows: DataFrame, chunk: Chunk, settings: Bytes) -> None:
 def _files(spark: SparkSession, directory: str) -> list[str]:
     """List what was written; a first file without rows, which Spark makes, is removed."""
     root = _path(spark, directory)
-    fs = root.getFileSystem(_hadoop(spark))
+    hadoop = _hadoop(spark, directory)
+    fs = root.getFileSystem(hadoop)
     base = fs.makeQualified(root).toUri()
     found = []
     listed = fs.listFiles(root, True)
@@ -165,16 +167,16 @@ def _files(spark: SparkSession, directory: str) -> list[str]:
         path = file.getPath()
         if not path.getName().endswith(".parquet"):
             continue
-        if path.getName().startswith("part-00000-") and not _has_rows(spark, file):
+        if path.getName().startswith("part-00000-") and not _has_rows(spark, file, hadoop):
             fs.delete(path, False)
         else:
             found.append(base.relativize(path.toUri()).getPath())
     return sorted(found)
 
 
-def _has_rows(spark: SparkSession, file: Any) -> bool:
+def _has_rows(spark: SparkSession, file: Any, hadoop: Any) -> bool:
     parquet = spark.sparkContext._jvm.org.apache.parquet.hadoop
-    source = parquet.util.HadoopInputFile.fromStatus(file, _hadoop(spark))
+    source = parquet.util.HadoopInputFile.fromStatus(file, hadoop)
     reader = parquet.ParquetFileReader.open(source)
     try:
         return bool(reader.getRecordCount())
@@ -185,14 +187,16 @@ def _has_rows(spark: SparkSession, file: Any) -> bool:
 def _create(spark: SparkSession, directory: str, name: str, text: str) -> None:
     """Write a file that is there as a whole or not at all."""
     final = _path(spark, directory, name)
-    temporary = _path(spark, directory, f".{name}.tmp")
-    fs = final.getFileSystem(_hadoop(spark))
+    fs = final.getFileSystem(_hadoop(spark, directory))
+    # An object of S3 is there when it is closed, and renaming it would be a copy.
+    in_place = directory.startswith("s3a:")
+    temporary = final if in_place else _path(spark, directory, f".{name}.tmp")
     out = fs.create(temporary, True)
     try:
         out.write(bytearray(text.encode()))
     finally:
         out.close()
-    if not fs.rename(temporary, final):
+    if not in_place and not fs.rename(temporary, final):
         raise OSError(f"could not rename {temporary} to {name}")
 
 
@@ -213,10 +217,14 @@ def _path(spark: SparkSession, *parts: str) -> Any:
     return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(*parts)
 
 
-def _hadoop(spark: SparkSession) -> Any:
+def _hadoop(spark: SparkSession, directory: str) -> Any:
     configuration = spark.sparkContext._jvm.org.apache.hadoop.conf.Configuration(
         spark.sparkContext._jsc.hadoopConfiguration()
     )
-    for key, value in _NO_CHECKSUMS.items():
+    for key, value in _checksums(directory).items():
         configuration.set(key, value)
     return configuration
+
+
+def _checksums(directory: str) -> Mapping[str, str]:
+    return {} if "://" in directory else _NO_CHECKSUMS

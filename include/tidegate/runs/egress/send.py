@@ -35,7 +35,7 @@ from tidegate.runs.egress import planning
 from tidegate.runs.egress.sender import IsOver, is_dead, ourselves
 from tidegate.runs.run import EgressRun
 from tidegate.runs.stage import Submit
-from tidegate.runs.submission import sending_submission
+from tidegate.runs.submission import for_places, sending_submission
 from tidegate.spark import sink
 from tidegate.spark.private import write_private
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, Rows, SendJob, Topic
@@ -147,11 +147,11 @@ def _sent(
         write_private(directory / "job.json", job.to_json())
         failure: StageFailed | None = None
         try:
-            submit(
-                sending_submission(
-                    directory / "job.json", run.spark_conf, name=job.app_name, rows=_rows(plan)
-                )
+            application = sending_submission(
+                directory / "job.json", run.spark_conf, name=job.app_name, rows=_rows(plan)
             )
+            places = [path for _, path in job.rows.files]
+            submit(for_places(application, *places, job.quarantine or ""))
         except StageFailed as error:
             failure = error
         if (directory / DONE).exists() and failure is None:

@@ -1,0 +1,63 @@
+"""What file systems and obstore raise, as refusals by name."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
+
+from tidegate.errors import LakeDamaged, LakeReadOnly, LakeUnavailable
+
+
+@contextmanager
+def as_lake_errors(url: str) -> Iterator[None]:
+    """Raise LakeReadOnly for what is not permitted, LakeUnavailable for what may pass.
+
+    That obstore finds an object, or does not, is no refusal.
+    """
+    try:
+        yield
+    except (PermissionError, StorePermissionDenied) as error:
+        raise _not_permitted(url, error) from error
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise LakeReadOnly(f"lake {url}: the file system is read-only") from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise LakeUnavailable(
+                f"lake {url}: no space left; free some, then run again: nothing was lost"
+            ) from error
+        raise LakeUnavailable(f"lake {url}: {told(error)}") from error
+    except BaseError as error:
+        if isinstance(error, AlreadyExistsError | NotFoundError):
+            raise
+        if " 403 Forbidden" in str(error):  # a listing's refusal has no class of its own
+            raise _not_permitted(url, error) from error
+        raise LakeUnavailable(f"lake {url}: {told(error)}") from error
+
+
+@contextmanager
+def as_damage(uri: str) -> Iterator[None]:
+    """Raise LakeDamaged for an object that must be there and is not."""
+    try:
+        yield
+    except (NotFoundError, FileNotFoundError) as error:
+        raise LakeDamaged(f"{uri} is missing, and a commit names it; restore it") from error
+
+
+def told(error: Exception) -> str:
+    """Reduce what obstore says to one line, and what S3 said in it to code and message."""
+    line = str(error).partition("\n\nDebug source")[0]
+    if said := re.search(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", line, re.DOTALL):
+        line = f"{line.partition(' - Server returned')[0]}: {said[1]}: {said[2]}"
+    return " ".join(line.split())
+
+
+def _not_permitted(url: str, error: Exception) -> LakeReadOnly:
+    whom = "check AWS_ACCESS_KEY_ID and what its owner may do" if url.startswith("s3:") else ""
+    return LakeReadOnly(
+        f"lake {url}: not permitted: {told(error)}; {whom or 'give this user write access'}"
+    )

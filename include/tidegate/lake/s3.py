@@ -1,0 +1,92 @@
+"""S3 as the environment describes it, in the words of those that read it otherwise than obstore.
+
+obstore takes the `AWS_*` variables by itself. So do Spark and botocore with the keys, which are
+never read here; the names for place and region, each of them has its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from tidegate.errors import ConfigurationError
+
+_REGION = "us-east-1"  # obstore's default
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where S3 is; without an endpoint, at AWS."""
+
+    endpoint: str | None
+    region: str
+    path_style: bool
+
+
+def place(environ: Mapping[str, str] = os.environ) -> Place:
+    """Read the environment as obstore does; ConfigurationError for what it would not tell well."""
+    endpoint = environ.get("AWS_ENDPOINT_URL") or environ.get("AWS_ENDPOINT") or None
+    if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
+        raise ConfigurationError(f"AWS_ENDPOINT_URL={endpoint}: an endpoint is http(s)://host:port")
+    if endpoint and endpoint.startswith("http:") and not _is_true(environ, "AWS_ALLOW_HTTP"):
+        raise ConfigurationError(
+            f"AWS_ENDPOINT_URL={endpoint}: the data would go there in clear; set"
+            " AWS_ALLOW_HTTP=true if it may"
+        )
+    return Place(
+        endpoint,
+        region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or _REGION,
+        path_style=not _is_true(environ, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"),
+    )
+
+
+def spark_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the settings with which Spark reads and writes S3. None is secret.
+
+    Spark's driver takes the keys from its own environment into the configuration that its tasks
+    are sent. Files are written by the magic committer: they appear when the job commits, without
+    a copy.
+    """
+    where = place(environ)
+    s3a = {
+        "endpoint.region": where.region,
+        "path.style.access": str(where.path_style).lower(),
+        "committer.name": "magic",
+        # A fifth of all requests: each attempt writes into a directory that nobody else has.
+        "committer.magic.track.commits.in.memory.enabled": "true",
+        "performance.flags": "create,mkdir,delete",
+    }
+    if where.endpoint:
+        s3a["endpoint"] = where.endpoint
+    return {
+        **{f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()},
+        "spark.sql.sources.commitProtocolClass": (
+            "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
+        ),
+        "spark.sql.parquet.output.committer.class": (
+            "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter"
+        ),
+    }
+
+
+def client(where: Place | None = None, **keys: str) -> Any:
+    """Return botocore's client, for what obstore has no call for."""
+    import botocore.config
+    import botocore.session
+
+    where = where or place()
+    style = "path" if where.path_style else "virtual"
+    return botocore.session.get_session().create_client(
+        "s3",
+        region_name=where.region,
+        endpoint_url=where.endpoint,
+        config=botocore.config.Config(s3={"addressing_style": style}),
+        **keys,
+    )
+
+
+def _is_true(environ: Mapping[str, str], name: str) -> bool:
+    return environ.get(name, "").lower() in ("1", "true", "on", "yes", "y")
