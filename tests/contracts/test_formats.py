@@ -31,7 +31,7 @@ from tidegate.lake.attempts import Attempt, HoleProof, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import status
+from tidegate.runs import drafting, explain, status
 from tidegate.runs.run import Run
 
 FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"
@@ -439,6 +439,62 @@ def test_status_json(spec, monkeypatch):
         "open_claims": [],
         "broker": None,
     }
+
+
+def test_explain_json(spec, monkeypatch):
+    """Partition 0 goes on at its cursor, 11 has expired, 12 is new; nothing is written."""
+    marks = {0: Watermarks(2, 20, 25), 11: Watermarks(9, 9, 9), 12: Watermarks(0, 4, 4)}
+    identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
+    seen = Survey(CLUSTER, identities, {"flights": marks})
+    monkeypatch.setattr(drafting, "survey", lambda *_: seen)
+    monkeypatch.setattr(explain, "expiries", lambda *_: {("flights", 0): 1_714_557_600_000})
+    run = Run(spec, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), max_records=8)
+    before = run.store().objects("")
+    form = explain.explain(run, master="local[2]")
+    assert run.store().objects("") == before
+    planned = drafting.plan_of(
+        run, run.store(), run.ledger(run.store()).fold, seen,
+        drafting.draft(run, run.ledger(run.store()).fold, seen), "2024-05-01",
+    )  # fmt: skip
+    assert json.loads(json.dumps(form)) == {
+        "format": 1,
+        "pipeline": "flights",
+        "lane": "live",
+        "plan_id": planned.id,
+        "window_date": "2024-05-01",
+        "records": 12,
+        "bytes": 1_920,  # 12 records of 160 bytes: the newest commit has 10 in 1,600
+        "splits": 3,
+        "files": 3,
+        "chunks": [
+            {"records": 8, "splits": 2, "files": 2},
+            {"records": 4, "splits": 1, "files": 1},
+        ],
+        "topics": {
+            "flights": {
+                "topic_id": FLIGHTS_ID,
+                "partitions": {
+                    "0": {
+                        "ranges": [[12, 20]], "records": 8, "origin": 0, "cursor": 12,
+                        "cursor_after": 20, "log_start": 2, "end": 20,
+                        "expires_at": "2024-05-01T10:00:00+00:00",
+                    },
+                    "11": {
+                        "ranges": [], "records": 0, "origin": 3, "cursor": 5,
+                        "cursor_after": 5, "log_start": 9, "end": 9, "expires_at": None,
+                    },
+                    "12": {
+                        "ranges": [[0, 4]], "records": 4, "origin": 0, "cursor": 0,
+                        "cursor_after": 4, "log_start": 0, "end": 4, "expires_at": None,
+                    },
+                },
+            }
+        },
+        "gaps": [],
+        "left_out": [
+            {"topic": "flights", "partition": 11, "reason": "expired", "start": 5, "end": 9}
+        ],
+    }  # fmt: skip
 
 
 def test_status_json_without_a_broker(spec, monkeypatch):

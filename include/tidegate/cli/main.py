@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import json
 import logging
@@ -16,8 +15,9 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from tidegate.cli import local, telling
+from tidegate.cli import local, telling, windows
 from tidegate.cli.telling import err, out
+from tidegate.cli.terminal import Json, Pipeline, spark_master
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.local import stack
 from tidegate.pipelines import files
@@ -30,6 +30,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(local.app, name="local")
+app.add_typer(windows.app)
 
 
 class Release(enum.StrEnum):
@@ -37,10 +38,6 @@ class Release(enum.StrEnum):
 
     RESEND = "resend"
     DECLARE_SENT = "declare-sent"
-
-
-Pipeline = Annotated[str, typer.Argument(help="The name of a file in the pipelines' directory.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, logs on stderr.")]
 
 
 def run() -> None:
@@ -120,7 +117,7 @@ def run_pipeline(
     }
 
     def submit(given: submission.Submission) -> None:
-        master = _spark_master(spec)
+        master = spark_master(spec)
         submission.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
 
     if isinstance(spec, Egress):
@@ -273,21 +270,3 @@ def _status_of(spec: Spec) -> dict[str, Any]:
     if isinstance(spec, Egress):
         return egress_status(spec)
     return ingest_status(spec, from_environment(spec.kafka))
-
-
-def _spark_master(spec: Spec) -> str:
-    """Return the master of AIRFLOW_CONN_<ID> in JSON form; local[*] where it is not set."""
-    name = f"AIRFLOW_CONN_{spec.spark.connection.upper()}"
-    text = os.environ.get(name)
-    if text is None:
-        if spec.spark.connection == "spark_default":
-            return "local[*]"
-        raise ConfigurationError(
-            f"Spark connection {spec.spark.connection!r} is not defined: set {name} to "
-            '\'{"conn_type": "spark", "host": "local[2]"}\''
-        )
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        form = json.loads(text)
-        port = f":{form['port']}" if form.get("port") else ""
-        return f"{form['host']}{port}"
-    raise ConfigurationError(f"{name} is not a connection in JSON form with a host")

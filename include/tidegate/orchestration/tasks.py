@@ -70,13 +70,15 @@ def plan(pipeline: str, context: Context) -> bool:
     """Freeze the run's plan; False, which skips the rest, when there is nothing to stage."""
     from tidegate.core import layout
     from tidegate.core.offsets import bounds, spark_offsets
+    from tidegate.orchestration import connections
     from tidegate.runs import plan as use_case
+    from tidegate.runs.explain import explain
 
     with airflow_errors():
         run = run_of(pipeline, context)
         if context["params"].get("dry_run"):
-            planned = use_case.preview(run)
-            logger.info("dry run, nothing is frozen: %s", json.dumps(planned.to_json(), indent=1))
+            told = explain(run, master=connections.spark_master(run.spec.spark.connection))
+            logger.info("dry run, nothing is frozen: %s", json.dumps(told, indent=1))
             return False
         frozen = use_case.plan(run, replan=bool(context["params"].get("replan"))).frozen
         planned = frozen.plan
