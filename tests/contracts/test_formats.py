@@ -31,7 +31,7 @@ from tidegate.lake.attempts import Attempt, HoleProof, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import drafting, explain, status
+from tidegate.runs import coverage, drafting, explain, status
 from tidegate.runs.run import Run
 
 FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"
@@ -439,6 +439,53 @@ def test_status_json(spec, monkeypatch):
         "open_claims": [],
         "broker": None,
     }
+
+
+def test_coverage_json(spec, monkeypatch):
+    """Every offset that anyone knows, once; why it was skipped, and when what is left expires."""
+    marks = {0: Watermarks(0, 20, 25), 11: Watermarks(0, 5, 5)}
+    identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
+    seen = Survey(CLUSTER, identities, {"flights": marks})
+    monkeypatch.setattr(status, "survey", lambda *_: seen)
+    asked = []
+
+    def expiries(_, ranges, isolation):
+        asked.extend(ranges)
+        return {("flights", 0): 1_714_557_600_000}
+
+    monkeypatch.setattr(coverage, "expiries", expiries)
+    form = coverage.coverage(spec, KAFKA)
+    assert asked == [OffsetRange("flights", 0, 12, 20)]
+    assert json.loads(json.dumps(form)) == {
+        "format": 1,
+        "pipeline": "flights",
+        "topics": {
+            "flights": {
+                "topic_id": FLIGHTS_ID,
+                "partitions": {
+                    "0": {
+                        "intervals": [
+                            {"start": 0, "end": 10, "state": "covered", "lane": "live"},
+                            {
+                                "start": 10, "end": 12, "state": "skipped",
+                                "reason": "expired", "by": "a",
+                            },
+                            {"start": 12, "end": 20, "state": "unseen"},
+                        ],
+                        "expires_at": "2024-05-01T10:00:00+00:00",
+                    },
+                    "11": {
+                        "intervals": [
+                            {"start": 0, "end": 3, "state": "before"},
+                            {"start": 3, "end": 5, "state": "covered", "lane": "live"},
+                        ],
+                        "expires_at": None,
+                    },
+                },
+            }
+        },
+        "broker": None,
+    }  # fmt: skip
 
 
 def test_explain_json(spec, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
@@ -39,6 +40,16 @@ def expiries(
         return {}
     # A record without a timestamp goes by the age of its file, which nobody tells.
     return {key: moment + kept[key[0]] for key, moment in moments.items() if moment >= 0}
+
+
+def iso(moment: int | None) -> str | None:
+    """Return a moment in ms since the epoch as text; None where there is none to tell."""
+    try:
+        if moment is None:
+            return None
+        return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError):  # a producer's clock in a year that nobody will see
+        return None
 
 
 def _retention_ms(settings: KafkaSettings, topics: Iterable[str]) -> dict[str, int]:

@@ -9,12 +9,25 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
-from tidegate.cli.telling import out
+from tidegate.cli.telling import err, out
 from tidegate.cli.terminal import Json, Pipeline, spark_master
+from tidegate.core.coverage import Interval, drawn
 from tidegate.pipelines import files
 
 app = typer.Typer()
+
+_WIDTH = 40
+_DRAWN = {
+    "live": ("█", "green"),
+    "backfill": ("▓", "cyan"),
+    "replay": ("▒", "magenta"),
+    "skipped": ("x", "yellow"),
+    "expired": ("!", "red"),
+    "unseen": ("·", "blue"),
+    "before": ("_", "dim"),
+}
 
 
 @app.command("explain")
@@ -42,6 +55,58 @@ def explain_run(
         print(json.dumps(told))
     else:
         tell(told)
+
+
+@app.command("coverage")
+def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
+    """Draw what became of every offset: covered by lane, skipped, expired, still to come."""
+    from tidegate.broker.settings import from_environment
+    from tidegate.runs.coverage import coverage
+
+    spec = files.load_ingest(pipeline)
+    found = coverage(spec, from_environment(spec.kafka))
+    if as_json:
+        print(json.dumps(found))
+        return
+    out.print(f"[bold]{found['pipeline']}[/]", highlight=False)
+    if found["broker"]:
+        err.print(found["broker"], style="yellow", markup=False)
+    table = Table(box=None)
+    for column in ("topic", "partition"):
+        table.add_column(column)
+    table.add_column("", no_wrap=True)
+    for column in ("start", "end"):
+        table.add_column(column, justify="right")
+    for column in ("state", "expires from"):
+        table.add_column(column)
+    for topic, each in found["topics"].items():
+        for p, partition in each["partitions"].items():
+            _add_partition(table, topic, p, partition)
+    out.print(table)
+    out.print(Text.assemble(*(part for kind in _DRAWN for part in (_cells(kind, 1), f" {kind}  "))))
+
+
+def _add_partition(table: Table, topic: str, p: str, partition: Mapping[str, Any]) -> None:
+    """Add the bar, and a line for each interval; the moment stands beside the first unseen one."""
+    intervals = [Interval(**form) for form in partition["intervals"]]
+    bar = Text.assemble(*(_cells(*run) for run in drawn(intervals, _WIDTH)))
+    expires = [partition["expires_at"] or ""]
+    if not intervals:
+        table.add_row(topic, p, "", "-", "-", "empty", "")
+    for number, i in enumerate(intervals):
+        first = (topic, p, bar) if number == 0 else ("", "", "")
+        moment = expires.pop() if expires and i.state == "unseen" else ""
+        table.add_row(*first, f"{i.start:,}", f"{i.end:,}", _state(i), moment)
+
+
+def _cells(kind: str, count: int) -> tuple[str, str]:
+    character, style = _DRAWN.get(kind, _DRAWN["live"])
+    return character * count, style
+
+
+def _state(i: Interval) -> Text:
+    more = f" by {i.lane}" if i.lane else f": {i.reason} ({i.by})" if i.reason else ""
+    return Text(i.state + more)
 
 
 def tell(told: Mapping[str, Any]) -> None:

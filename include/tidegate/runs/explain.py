@@ -6,11 +6,10 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.broker.cluster import Survey
-from tidegate.broker.retention import expiries
+from tidegate.broker.retention import expiries, iso
 from tidegate.core.draft import Draft
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.ledger import Fold
@@ -88,7 +87,6 @@ def _topics(
             ranges = Intervals.of(planned.get((topic, p), ()))
             before = _progress(fold, draft, topic_id, p)
             after = before and _after(before, ranges, draft, topic_id, p)
-            moment = expire.get((topic, p))
             partitions[str(p)] = {
                 "ranges": [list(span) for span in ranges],
                 "records": len(ranges),
@@ -97,7 +95,7 @@ def _topics(
                 "cursor_after": after and after.cursor,
                 "log_start": m.start,
                 "end": m.end,
-                "expires_at": moment and _iso(moment),
+                "expires_at": iso(expire.get((topic, p))),
             }
         topics[topic] = {"topic_id": topic_id, "partitions": partitions}
     return topics
@@ -128,10 +126,3 @@ def _after(
         if (gap.topic_id, gap.partition) == (topic_id, partition):
             skipped = skipped.add(gap.start, gap.end)
     return Progress(before.origin, covered, skipped)
-
-
-def _iso(moment_ms: int) -> str | None:
-    try:
-        return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError):  # a producer's clock in a year that nobody will see
-        return None
