@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -25,8 +26,9 @@ from tidegate.core.entries import (
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import Watermarks
+from tidegate.core.windows import Backfill, Boundary
 from tidegate.errors import BrokerUnreachable, PlanDead
-from tidegate.lake import attempts, ledger, plans, publishing
+from tidegate.lake import attempts, boundaries, ledger, plans, publishing
 from tidegate.lake.attempts import Attempt, HoleProof, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
@@ -147,6 +149,30 @@ def test_frozen_run(store):
         ),
         "_tidegate/runs/key/1.json": b'{"format":1,"plan_id":"%s"}' % PLAN_SHA[:16].encode(),
     }
+
+
+def test_boundary(store):
+    """Where a moment cuts a topic, under the topic's id and the moment."""
+    made = Boundary("flights", FLIGHTS_ID, 1_773_446_400_000, {0: 120, 11: 95})
+    assert boundaries.freeze(store, made)
+    name = f"_tidegate/boundaries/{FLIGHTS_ID}/001773446400000.json"
+    assert store.get(name) == (
+        b'{"format":1,"partitions":{"0":120,"11":95},"timestamp":1773446400000,'
+        b'"topic":"flights","topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}'
+    )
+    assert boundaries.boundary(store, "flights", FLIGHTS_ID, made.moment, {}) == made
+    between = boundaries.boundary(store, "flights", FLIGHTS_ID, made.moment - 1, {0: 121, 12: 4})
+    assert between.offsets == {0: 120, 12: 0}
+    assert not boundaries.freeze(store, replace(made, offsets={0: 1}))
+
+
+def test_the_work_of_a_backfill():
+    """Another window under the same run id is other work."""
+    asked = Backfill("flights", (0, 3), "5", "9", chunk_size=10)
+    assert asked.work == (
+        '{"backfill":{"chunk_size":10,"end":"9","fill_gaps":false,"order":"oldest",'
+        '"partitions":[0,3],"start":"5","topic":"flights"}}'
+    )
 
 
 COMMIT = Commit(
@@ -501,7 +527,7 @@ def test_explain_json(spec, monkeypatch):
     assert run.store().objects("") == before
     planned = drafting.plan_of(
         run, run.store(), run.ledger(run.store()).fold, seen,
-        drafting.draft(run, run.ledger(run.store()).fold, seen), "2024-05-01",
+        drafting.draft(run, run.store(), run.ledger(run.store()).fold, seen), "2024-05-01",
     )  # fmt: skip
     assert json.loads(json.dumps(form)) == {
         "format": 1,
@@ -522,16 +548,16 @@ def test_explain_json(spec, monkeypatch):
                 "topic_id": FLIGHTS_ID,
                 "partitions": {
                     "0": {
-                        "ranges": [[12, 20]], "records": 8, "origin": 0, "cursor": 12,
-                        "cursor_after": 20, "log_start": 2, "end": 20,
+                        "ranges": [[12, 20]], "records": 8, "covered": [], "origin": 0,
+                        "cursor": 12, "cursor_after": 20, "log_start": 2, "end": 20,
                         "expires_at": "2024-05-01T10:00:00+00:00",
                     },
                     "11": {
-                        "ranges": [], "records": 0, "origin": 3, "cursor": 5,
+                        "ranges": [], "records": 0, "covered": [], "origin": 3, "cursor": 5,
                         "cursor_after": 5, "log_start": 9, "end": 9, "expires_at": None,
                     },
                     "12": {
-                        "ranges": [[0, 4]], "records": 4, "origin": 0, "cursor": 0,
+                        "ranges": [[0, 4]], "records": 4, "covered": [], "origin": 0, "cursor": 0,
                         "cursor_after": 4, "log_start": 0, "end": 4, "expires_at": None,
                     },
                 },

@@ -6,7 +6,6 @@ import enum
 import json
 import logging
 import os
-import secrets
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from rich.table import Table
 
 from tidegate.cli import local, telling, windows
 from tidegate.cli.telling import err, out
-from tidegate.cli.terminal import Json, Pipeline, spark_master
+from tidegate.cli.terminal import Json, Pipeline, new_run_id, submitter
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.local import stack
 from tidegate.pipelines import files
@@ -100,14 +99,14 @@ def run_pipeline(
 ) -> None:
     """Take what arrived since last time into the lake; of an egress, send what was not sent."""
     from tidegate.broker.settings import from_environment
-    from tidegate.runs import ingest, submission
+    from tidegate.runs import ingest
     from tidegate.runs.egress import egress
     from tidegate.runs.run import EgressRun, Run
 
     spec = files.load_named(pipeline)
     now = datetime.now(UTC)
     if run_id is None:
-        run_id = f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
+        run_id = new_run_id()
     err.print(f"run id: {run_id}", highlight=False)
     this_run: dict[str, Any] = {
         "dag_id": f"tidegate__{spec.name}",
@@ -116,14 +115,10 @@ def run_pipeline(
         "max_records": max_records,
     }
 
-    def submit(given: submission.Submission) -> None:
-        master = spark_master(spec)
-        submission.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
-
     if isinstance(spec, Egress):
         sent = egress(
             EgressRun(spec, from_environment(spec.target.kafka), resend=resend, **this_run),
-            submit,
+            submitter(spec),
             lambda _: False,  # only Airflow knows of its tasks
             replan=replan,
             on_planned=lambda planned: telling.tell_files(planned.plan, known=planned.known),
@@ -135,7 +130,7 @@ def run_pipeline(
             raise ConfigurationError(f"pipeline {pipeline!r}: --resend is for egress pipelines")
         published = ingest.ingest(
             Run(spec, from_environment(spec.kafka), **this_run),
-            submit,
+            submitter(spec),
             replan=replan,
             on_planned=lambda planned: telling.tell_plan(planned.plan, known=planned.known),
             on_published=lambda done: None if as_json else telling.tell_published(done.report),

@@ -11,12 +11,20 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.cli.telling import err, out
-from tidegate.cli.terminal import Json, Pipeline, spark_master
+from tidegate.cli.telling import err, out, tell_plan, tell_published
+from tidegate.cli.terminal import Json, Pipeline, new_run_id, spark_master, submitter
 from tidegate.core.coverage import Interval, drawn
+from tidegate.core.windows import Asked
+from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
+from tidegate.pipelines.spec import Ingest
 
 app = typer.Typer()
+
+EDGE_HELP = "An offset, offsets in Spark's form, or a time with a zone."
+Topic = Annotated[str | None, typer.Option(help="One of the pipeline's; needed if it has more.")]
+RunId = Annotated[str | None, typer.Option(help="The same id again continues; else a new one.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Explain, and do nothing.")]
 
 _WIDTH = 40
 _DRAWN = {
@@ -55,6 +63,84 @@ def explain_run(
         print(json.dumps(told))
     else:
         tell(told)
+
+
+@app.command("backfill")
+def backfill_window(
+    pipeline: Pipeline,
+    topic: Topic = None,
+    partitions: Annotated[
+        str | None, typer.Option(help="Their numbers, with commas; else all.")
+    ] = None,
+    start: Annotated[str | None, typer.Option(help=EDGE_HELP)] = None,
+    end: Annotated[str | None, typer.Option(help="Likewise; exclusive.")] = None,
+    fill_gaps: Annotated[
+        bool, typer.Option(help="Instead: what was skipped and is still in the log.")
+    ] = False,
+    chunk_size: Annotated[
+        int | None, typer.Option(help="Offsets per commit; else the pipeline's max_records.")
+    ] = None,
+    order: Annotated[str, typer.Option(help="oldest, or soonest-expiring, first.")] = "oldest",
+    run_id: RunId = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Take any window into the lake, unless it is there; the live cursor is not disturbed."""
+    from tidegate.core.windows import Backfill
+
+    spec = files.load_ingest(pipeline)
+    asked = Backfill(
+        topic=spec.topic_named(topic),
+        partitions=_numbers(partitions),
+        start=start,
+        end=end,
+        fill_gaps=fill_gaps,
+        chunk_size=chunk_size,
+        order=order,
+    )
+    carry_out(spec, asked, "tidegate_backfill", run_id, dry_run=dry_run, as_json=as_json)
+
+
+def carry_out(
+    spec: Ingest, asked: Asked, dag_id: str, run_id: str | None, *, dry_run: bool, as_json: bool
+) -> None:
+    """Run what was asked for, or tell what it would be."""
+    from tidegate.broker.settings import from_environment
+    from tidegate.runs.explain import explain
+    from tidegate.runs.ingest import ingest
+    from tidegate.runs.run import Run
+
+    run_id = run_id or new_run_id()
+    run = Run(
+        spec=spec,
+        kafka=from_environment(spec.kafka),
+        dag_id=dag_id,
+        run_id=run_id,
+        window_date=datetime.now(UTC).date(),
+        asked=asked,
+    )
+    if dry_run:
+        told = explain(run, master=spark_master(spec))
+        print(json.dumps(told)) if as_json else tell(told)
+        return
+    err.print(f"run id: {run_id}", highlight=False)
+    done = ingest(
+        run,
+        submitter(spec),
+        on_planned=lambda planned: tell_plan(planned.plan, known=planned.known),
+        on_published=lambda done: None if as_json else tell_published(done.report),
+    )
+    if as_json:
+        print(json.dumps(done.report))
+
+
+def _numbers(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(sorted({int(number) for number in text.split(",")}))
+    except ValueError:
+        raise ConfigurationError(f"partitions {text!r}: numbers with commas, like 0,3") from None
 
 
 @app.command("coverage")

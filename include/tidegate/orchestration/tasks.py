@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 PARAMS = ("max_records", "dry_run", "replan")
 
+RunOf = Callable[["Context"], "Run"]
+"""Returns the run that a task instance belongs to, by its Params."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -39,7 +42,7 @@ def airflow_errors() -> Iterator[None]:
 
 
 def run_of(pipeline: str, context: Context) -> Run:
-    """Return the run that a task instance belongs to."""
+    """Return the run of a pipeline's own DAG that a task instance belongs to."""
     from tidegate.orchestration import connections
     from tidegate.runs.run import Run
 
@@ -47,7 +50,7 @@ def run_of(pipeline: str, context: Context) -> Run:
     return Run(spec=spec, kafka=connections.kafka(spec.kafka), **of_run(context, PARAMS))
 
 
-def of_run(context: Context, params: Sequence[str]) -> dict[str, Any]:
+def of_run(context: Context, params: Collection[str]) -> dict[str, Any]:
     """Return what any kind of run takes from Airflow; refuses Params that do not exist."""
     from tidegate.orchestration import connections
 
@@ -66,7 +69,7 @@ def of_run(context: Context, params: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def plan(pipeline: str, context: Context) -> bool:
+def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan; False, which skips the rest, when there is nothing to stage."""
     from tidegate.core import layout
     from tidegate.core.offsets import bounds, spark_offsets
@@ -75,7 +78,7 @@ def plan(pipeline: str, context: Context) -> bool:
     from tidegate.runs.explain import explain
 
     with airflow_errors():
-        run = run_of(pipeline, context)
+        run = run_of(context)
         if context["params"].get("dry_run"):
             told = explain(run, master=connections.spark_master(run.spec.spark.connection))
             logger.info("dry run, nothing is frozen: %s", json.dumps(told, indent=1))
@@ -98,9 +101,9 @@ def plan(pipeline: str, context: Context) -> bool:
 class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
     """A task with one Spark application at most, which dies with it."""
 
-    def __init__(self, *, pipeline: str, conn_id: str, **kwargs: Any) -> None:
-        super().__init__(conn_id=conn_id, durable=False, **kwargs)
-        self.pipeline = pipeline
+    def __init__(self, *, run_of: Callable[[Context], Any], **kwargs: Any) -> None:
+        super().__init__(durable=False, **kwargs)
+        self._run_of = run_of
 
     def execute(self, context: Context) -> None:
         from tidegate.spark.parent import end_with_parent
@@ -108,9 +111,11 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         # A supervisor that is killed would leave this task, and Spark below it, running.
         end_with_parent()
         with airflow_errors():
-            self.work(context)
+            run = self._run_of(context)
+            self._conn_id = run.spec.spark.connection
+            self.work(run, context)
 
-    def work(self, context: Context) -> None:
+    def work(self, run: Any, context: Context) -> None:
         """Do what the task is for."""
         raise NotImplementedError
 
@@ -137,40 +142,45 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
 class StageOperator(SparkTask):
     """Stages and seals the open chunks of the run's plan, by one spark-submit."""
 
-    def work(self, context: Context) -> None:
+    def work(self, run: Run, context: Context) -> None:
         from tidegate.runs.stage import stage
 
-        staged = stage(run_of(self.pipeline, context), lambda s: self.submit(s, context))
+        staged = stage(run, lambda s: self.submit(s, context))
         logger.info("plan %s: staged and sealed chunks %s", staged.plan.id, list(staged.chunks))
 
 
-def publish(pipeline: str, context: Context) -> None:
-    """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events."""
+def publish(run_of: RunOf, context: Context) -> None:
+    """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events.
+
+    Events are of those assets that are among the task's outlets.
+    """
     from tidegate.core.offsets import spark_offsets
     from tidegate.runs import publish as use_case
 
     with airflow_errors():
-        run = run_of(pipeline, context)
+        run = run_of(context)
         published = use_case.publish(run)
     push = context["ti"].xcom_push
     push("offsets", spark_offsets(published.offsets))
     push("report", published.report)
+    outlets = [each.uri for each in context["task"].outlets]
     for topic in run.spec.topics:
-        event = context["outlet_events"][asset(pipeline, topic)]
-        event.extra = published.asset_event(topic)
+        told = asset(run.spec.name, topic)
+        if told.uri in outlets:
+            context["outlet_events"][told].extra = published.asset_event(topic)
     logger.info(
         "%s rows in commits %s", f"{published.report['rows']:,}", list(published.commits.values())
     )
 
 
-def verdict(pipeline: str, context: Context) -> None:
+def verdict(run_of: RunOf, context: Context) -> None:
     """Fail the run if partitions had to be left out, naming them."""
     from tidegate.runs import publish as use_case
 
     if context["params"].get("dry_run"):
         raise AirflowSkipException("dry run")
     with airflow_errors():
-        use_case.verdict(run_of(pipeline, context))
+        use_case.verdict(run_of(context))
 
 
 def asset(pipeline: str, topic: str) -> Asset:

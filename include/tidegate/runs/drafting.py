@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tidegate.broker.cluster import Cluster, Survey, survey
+from tidegate.broker.retention import expiries
 from tidegate.core.draft import Draft
 from tidegate.core.ledger import Fold
 from tidegate.core.live import draft_live
 from tidegate.core.plan import Plan
 from tidegate.core.planning import chunked
+from tidegate.core.windows import Backfill
 from tidegate.errors import ConfigurationError, IdentityChanged, UnknownTopic
 from tidegate.lake import publishing
 from tidegate.lake.store import Store
 from tidegate.pipelines.spec import Ingest, StartAt
+from tidegate.runs import backfill
 from tidegate.runs.run import Run
 
-LANE = "live"
+_HOUR_MS = 3_600_000
 _BYTES_PER_FILE = 256 * 1024 * 1024
 _TELLING_BYTES = 16 * 1024 * 1024  # of less, a good part is footers
 _RECORDS_PER_FILE = 1_000_000  # until a commit tells how many bytes a record takes
@@ -32,20 +35,15 @@ class Density(NamedTuple):
 
 def surveyed(run: Run) -> Survey:
     """Ask the broker for what the run is about."""
-    return survey(run.kafka, run.spec.topics, run.spec.isolation)
+    return survey(run.kafka, run.topics, run.spec.isolation)
 
 
-def draft(run: Run, fold: Fold, seen: Survey) -> Draft:
-    """Decide what the run would take; IdentityChanged or UnknownTopic where it may not begin."""
+def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = False) -> Draft:
+    """Decide what the run would take; IdentityChanged or UnknownTopic where it may not begin.
+
+    `again` says that it was planned before, and that this plan cannot be carried out any more.
+    """
     spec = run.spec
-    unseen = [t for t in spec.topics if t not in seen.identities and t not in fold.topic_ids]
-    if unseen:
-        raise UnknownTopic(
-            f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
-            f"{', '.join(unseen)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, or "
-            "correct `topics`",
-            topics=unseen,
-        )
     if fold.cluster_id not in (None, seen.cluster_id):
         raise IdentityChanged(
             f"pipeline {spec.name!r} has read cluster {fold.cluster_id}; Kafka at "
@@ -54,20 +52,38 @@ def draft(run: Run, fold: Fold, seen: Survey) -> Draft:
             was=fold.cluster_id,
             now=seen.cluster_id,
         )
-    return draft_live(
+    made = None
+    if isinstance(run.asked, Backfill):
+        made = backfill.draft(run, run.asked, store, fold, seen, again=again)
+    unseen = [t for t in run.topics if t not in seen.identities and t not in fold.topic_ids]
+    if unseen:
+        raise UnknownTopic(
+            f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
+            f"{', '.join(unseen)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, or "
+            "correct `topics`",
+            topics=unseen,
+        )
+    live = draft_live(
         fold,
-        spec.topics,
+        run.topics,
         seen.topic_ids,
         seen.watermarks,
         _first_sight(run, fold, seen),
         on_expired=spec.on_expired,
         by=run.run_id,
     )
+    if made is None:
+        return live
+    # Whoever sees a topic first says where it begins: a window never moves the live cursor.
+    made.origins = live.origins
+    if isinstance(run.asked, Backfill) and run.asked.order == "soonest-expiring":
+        made.expires = expiries(run.kafka, made.ranges, spec.isolation)
+    return made
 
 
 def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
     """Return where topics that the ledger does not know yet begin, by the pipeline's `start`."""
-    new = {t: seen.watermarks[t] for t in run.spec.topics if t not in fold.topic_ids}
+    new = {t: seen.watermarks[t] for t in run.topics if t not in fold.topic_ids}
     start = run.spec.start
     if start == "earliest":
         return {t: {p: m.start for p, m in marks.items()} for t, marks in new.items()}
@@ -113,12 +129,17 @@ def plan_of(
     return Plan(
         pipeline=run.spec.name,
         kind=run.spec.kind,
-        lane=LANE,
+        lane=run.asked.lane,
         window_date=window_date,
         cluster_id=seen.cluster_id,
         isolation=run.spec.isolation,
         topics={topic: seen.topic_ids[topic] for topic in topics},
-        chunks=chunked(draft.ranges, run.max_records or run.spec.max_records),
+        chunks=chunked(
+            draft.ranges,
+            run.chunk_size,
+            # Those that expire within the same hour are equally urgent, and share.
+            {key: moment // _HOUR_MS for key, moment in draft.expires.items()},
+        ),
         destination=store.url,
         byte_settings={
             "compression": "zstd",

@@ -31,7 +31,7 @@ def explain(run: Run, *, master: str | None = None) -> dict[str, Any]:
     store = run.store()
     fold = run.ledger(store).fold
     seen = drafting.surveyed(run)
-    draft = drafting.draft(run, fold, seen)
+    draft = drafting.draft(run, store, fold, seen)
     plan = drafting.plan_of(run, store, fold, seen, draft, run.window_date.isoformat())
     density = drafting.density(store, fold)
     size = plan.records * density.size // density.rows if density and density.rows else None
@@ -78,7 +78,7 @@ def _topics(
     planned: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for r in (r for window in plan.chunks for r in window):
         planned.setdefault((r.topic, r.partition), []).append((r.start, r.end))
-    expire = expiries(run.kafka, draft.ranges, plan.isolation)
+    expire = draft.expires or expiries(run.kafka, draft.ranges, plan.isolation)
     topics: dict[str, dict[str, Any]] = {}
     for topic, marks in seen.watermarks.items():
         topic_id = seen.topic_ids[topic]
@@ -90,6 +90,9 @@ def _topics(
             partitions[str(p)] = {
                 "ranges": [list(span) for span in ranges],
                 "records": len(ranges),
+                "covered": [
+                    [r.start, r.end] for r in draft.covered if (r.topic, r.partition) == (topic, p)
+                ],
                 "origin": before and before.origin,
                 "cursor": before and before.cursor,
                 "cursor_after": after and after.cursor,

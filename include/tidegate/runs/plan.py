@@ -13,12 +13,14 @@ from tidegate.core.draft import Draft
 from tidegate.core.entries import Gap
 from tidegate.core.ledger import CutTo, Fold, Lost
 from tidegate.core.plan import Plan
-from tidegate.lake import attempts, plans, publishing
+from tidegate.lake import attempts, boundaries, plans, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
 from tidegate.runs import drafting, mirrored
 from tidegate.runs.run import Run
+
+_MOST_TOLD = 20
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,8 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
             # What is sealed is proven and may be all that is left of it.
             publishing.publish_sealed(store, ledger, current.plan, run=run.run_id)
     seen = drafting.surveyed(run)
-    drafted = _recorded_draft(run, ledger, seen)
+    drafted = _recorded_draft(run, store, ledger, seen, again=current is not None)
+    _tell_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
     made = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
     if current and made.id == current.plan.id:
@@ -110,17 +113,35 @@ def _cause_of_death(run: Run, store: Store, fold: Fold, plan: Plan) -> str | Non
     return None
 
 
-def _recorded_draft(run: Run, ledger: Ledger, seen: Survey) -> Draft:
-    """Draft, and record its origins and gaps; who loses a race drafts again."""
+def _recorded_draft(run: Run, store: Store, ledger: Ledger, seen: Survey, *, again: bool) -> Draft:
+    """Draft, and record its boundaries, origins and gaps; who loses a race drafts again."""
     while True:
-        draft = drafting.draft(run, ledger.fold, seen)
-        if all(
-            not isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
+        draft = drafting.draft(run, store, ledger.fold, seen, again=again)
+        if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
+            isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
         ):
             break
     for gap in draft.gaps:
         _record(ledger, gap, run.run_id)
     return draft
+
+
+def _tell_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
+    """Say what was asked for and is in the lake already, and what to do if it is all of it."""
+    if not draft.covered:
+        return
+    told = draft.covered[:_MOST_TOLD]
+    commits = sorted({n for r in told for n in fold.commits_over((r,), seen.topic_ids)})
+    named = ", ".join(f"#{n}" for n in commits[:_MOST_TOLD])
+    more = " and others" if len(draft.covered) > len(told) or len(commits) > _MOST_TOLD else ""
+    if draft.ranges:
+        parts = ", ".join(map(str, told))
+        logger.info("%s: in the lake already, as %s%s: %s", run.spec.name, named, more, parts)
+    else:
+        logger.warning(
+            "%s: all of it is already committed as %s%s; use `tidegate replay` to read it again",
+            run.spec.name, named, more,
+        )  # fmt: skip
 
 
 def _record(ledger: Ledger, gap: Gap, run_id: str) -> None:

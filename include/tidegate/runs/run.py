@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
+from tidegate.core.windows import Asked, Backfill, Live
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
@@ -33,6 +34,7 @@ class NoMirror:
 
 
 NO_MIRROR = NoMirror()
+LIVE = Live()
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,25 @@ class AnyRun:
 
 @dataclass(frozen=True)
 class Run(AnyRun):
-    """A run of an ingest pipeline."""
+    """A run of an ingest pipeline, and what it is asked for."""
 
     spec: Ingest
+    asked: Asked = LIVE
+
+    @property
+    def key(self) -> str:
+        return layout.run_key(self.dag_id, self.run_id, self.asked.work)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it is about."""
+        return self.spec.topics if isinstance(self.asked, Live) else (self.asked.topic,)
+
+    @property
+    def chunk_size(self) -> int:
+        """The most offsets in a chunk."""
+        asked = self.asked.chunk_size if isinstance(self.asked, Backfill) else self.max_records
+        return asked or self.spec.max_records
 
 
 @dataclass(frozen=True)
