@@ -21,12 +21,28 @@ Order = Literal["oldest", "soonest-expiring"]
 ORDERS: tuple[Order, ...] = ("oldest", "soonest-expiring")
 
 
+Interval = tuple[datetime, datetime]
+
+
 @dataclass(frozen=True)
 class Live:
-    """Everything since the cursor."""
+    """Everything since the cursor, whatever the run's interval."""
 
     lane: ClassVar[str] = "live"
     work: ClassVar[str] = ""
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Dates:
+    """What was written in the run's interval, of all topics: one run of a backfill over dates.
+
+    It is the same work as the scheduled run of that interval: whichever is planned first counts.
+    """
+
+    lane: ClassVar[str] = "backfill"
+    work: ClassVar[str] = ""
+    interval: Interval
 
 
 @dataclass(frozen=True)
@@ -51,7 +67,7 @@ class Backfill:
         return canonical.encode({"backfill": asdict(self)}).decode()
 
 
-Asked = Live | Backfill
+Asked = Live | Dates | Backfill
 
 
 @dataclass(frozen=True)

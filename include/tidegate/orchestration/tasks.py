@@ -13,12 +13,14 @@ from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset
 
+from tidegate.core.windows import Dates, Live
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
 from tidegate.pipelines.files import load_ingest
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from tidegate.core.windows import Interval
     from tidegate.runs.run import Run
     from tidegate.runs.submission import Submission
 
@@ -47,7 +49,20 @@ def run_of(pipeline: str, context: Context) -> Run:
     from tidegate.runs.run import Run
 
     spec = load_ingest(pipeline)
-    return Run(spec=spec, kafka=connections.kafka(spec.kafka), **of_run(context, PARAMS))
+    interval = _interval(context)
+    over_dates = interval and context["dag_run"].run_type == "backfill"
+    return Run(
+        spec=spec,
+        kafka=connections.kafka(spec.kafka),
+        asked=Dates(interval) if interval and over_dates else Live(interval),
+        **of_run(context, PARAMS),
+    )
+
+
+def _interval(context: Context) -> Interval | None:
+    """Return the run's data interval; a run by hand may have none, or an empty one."""
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    return (start, end) if start is not None and end is not None and start < end else None
 
 
 def of_run(context: Context, params: Collection[str]) -> dict[str, Any]:
@@ -58,12 +73,11 @@ def of_run(context: Context, params: Collection[str]) -> dict[str, Any]:
     strangers = sorted((dag_run.conf or {}).keys() - set(params))
     if strangers:
         raise ConfigurationError(f"unknown params {strangers}; there are {list(params)}")
-    start, end = context.get("data_interval_start"), context.get("data_interval_end")
-    has_interval = start is not None and start != end
+    interval = _interval(context)
     return {
         "dag_id": dag_run.dag_id,
         "run_id": dag_run.run_id,
-        "window_date": start.date() if has_interval else datetime.now(UTC).date(),
+        "window_date": interval[0].date() if interval else datetime.now(UTC).date(),
         "max_records": context["params"].get("max_records"),
         "mirror": connections.Variables(),
     }

@@ -10,7 +10,8 @@ from tidegate.core import windows
 from tidegate.core.backfill import draft_window, out_of_reach, retained_gaps
 from tidegate.core.draft import Draft
 from tidegate.core.ledger import Fold
-from tidegate.core.windows import ORDERS, Backfill, Boundary, Edges
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.windows import ORDERS, Backfill, Boundary, Edges, Interval
 from tidegate.errors import WindowRefused
 from tidegate.lake.boundaries import boundary
 from tidegate.lake.store import Store
@@ -47,6 +48,46 @@ def draft(
         fold, topic_id, window, marks, on_expired=run.spec.on_expired, by=run.run_id
     )
     made.boundaries = list(cuts.values())
+    return made
+
+
+def draft_dates(
+    run: Run, interval: Interval, store: Store, fold: Fold, seen: Survey, live: Draft
+) -> Draft:
+    """Draft what was written in an interval, below the cursor: the rest is the live lane's.
+
+    `live` is what a live run would do now: its origins, and the topics that are not well, hold
+    here too.
+    """
+    made = Draft(origins=live.origins)
+    made.left_out = [each for each in live.left_out if each.partition is None]
+    start, end = interval
+    if end > datetime.now(UTC):
+        raise WindowRefused(
+            f"pipeline {run.spec.name!r}: the interval ends at {end.isoformat()}, in the future; "
+            "it has no offsets yet"
+        )
+    ill = {each.topic for each in made.left_out}
+    for topic in (t for t in run.topics if t not in ill):
+        topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
+        cuts = boundaries(run, store, seen, topic, [start, end])
+        window = windows.ranges(topic, sorted(marks), Edges(start, end), cuts, [])
+        below = []
+        for r in window:
+            progress = live.progress(fold, topic_id, r.partition)
+            cursor = progress.cursor if progress else 0
+            cut = min(max(cursor, r.start), r.end)
+            below.append(OffsetRange(topic, r.partition, r.start, cut))
+            if cut < r.end:
+                made.ahead.append(OffsetRange(topic, r.partition, cut, r.end))
+        part = draft_window(
+            fold, topic_id, below, marks, on_expired=run.spec.on_expired, by=run.run_id
+        )
+        made.boundaries += cuts.values()
+        made.ranges += part.ranges
+        made.covered += part.covered
+        made.left_out += part.left_out
+        made.gaps += part.gaps
     return made
 
 

@@ -12,7 +12,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.live import draft_live
 from tidegate.core.plan import Plan
 from tidegate.core.planning import chunked
-from tidegate.core.windows import Backfill
+from tidegate.core.windows import Backfill, Dates
 from tidegate.errors import ConfigurationError, IdentityChanged, UnknownTopic
 from tidegate.lake import publishing
 from tidegate.lake.store import Store
@@ -53,7 +53,7 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = Fal
             now=seen.cluster_id,
         )
     made = None
-    if isinstance(run.asked, Backfill):
+    if isinstance(run.asked, Backfill):  # its complaints come first
         made = backfill.draft(run, run.asked, store, fold, seen, again=again)
     unseen = [t for t in run.topics if t not in seen.identities and t not in fold.topic_ids]
     if unseen:
@@ -72,6 +72,8 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = Fal
         on_expired=spec.on_expired,
         by=run.run_id,
     )
+    if isinstance(run.asked, Dates):
+        return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
     if made is None:
         return live
     # Whoever sees a topic first says where it begins: a window never moves the live cursor.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from tidegate.broker.cluster import Survey
 from tidegate.broker.retention import expiries, iso
 from tidegate.core.draft import Draft
-from tidegate.core.intervals import NOTHING, Intervals
+from tidegate.core.intervals import Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
@@ -85,7 +84,7 @@ def _topics(
         partitions = {}
         for p, m in sorted(marks.items()):
             ranges = Intervals.of(planned.get((topic, p), ()))
-            before = _progress(fold, draft, topic_id, p)
+            before = draft.progress(fold, topic_id, p)
             after = before and _after(before, ranges, draft, topic_id, p)
             partitions[str(p)] = {
                 "ranges": [list(span) for span in ranges],
@@ -102,20 +101,6 @@ def _topics(
             }
         topics[topic] = {"topic_id": topic_id, "partitions": partitions}
     return topics
-
-
-def _progress(fold: Fold, draft: Draft, topic_id: str, partition: int) -> Progress | None:
-    """Return where a partition stands; it is at its origin if the draft gives it one."""
-    origins: Mapping[int, int] = fold.origins.get(topic_id, {})
-    for origin in draft.origins:
-        if origin.topic_id == topic_id:
-            origins = {**origins, **origin.partitions}
-    if partition not in origins:
-        return None
-    key = topic_id, partition
-    return Progress(
-        origins[partition], fold.covered.get(key, NOTHING), fold.skipped.get(key, NOTHING)
-    )
 
 
 def _after(

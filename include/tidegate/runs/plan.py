@@ -50,6 +50,13 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     mirrored.restore(run.mirror, run.spec, shown, ledger.fold)
     current = plans.latest(store, run.key)
     if current:
+        if current.plan.lane != run.asked.lane:
+            logger.warning(
+                "%s: this run was planned in the lane %s, as plan %s, and stays what it is; "
+                "use `tidegate replay` to read offsets again",
+                run.spec.name, current.plan.lane, current.plan.id,
+            )  # fmt: skip
+            run = run.in_lane(current.plan.lane)
         cause = _cause_of_death(run, store, ledger.fold, current.plan)
         if cause is None and not replan:
             return Planned(current, known=True)
@@ -128,6 +135,9 @@ def _recorded_draft(run: Run, store: Store, ledger: Ledger, seen: Survey, *, aga
 
 def _tell_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
     """Say what was asked for and is in the lake already, and what to do if it is all of it."""
+    if draft.ahead:
+        parts = ", ".join(map(str, draft.ahead[:_MOST_TOLD]))
+        logger.warning("%s: left to the live lane, not below its cursor: %s", run.spec.name, parts)
     if not draft.covered:
         return
     told = draft.covered[:_MOST_TOLD]

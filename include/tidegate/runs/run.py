@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Protocol
 
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
-from tidegate.core.windows import Asked, Backfill, Live
+from tidegate.core.windows import Asked, Backfill, Dates, Live
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
@@ -81,7 +81,15 @@ class Run(AnyRun):
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that it is about."""
-        return self.spec.topics if isinstance(self.asked, Live) else (self.asked.topic,)
+        return (self.asked.topic,) if isinstance(self.asked, Backfill) else self.spec.topics
+
+    def in_lane(self, lane: str) -> Run:
+        """Return the run as its frozen plan says it is: what Airflow calls it may change."""
+        if isinstance(self.asked, Backfill) or self.asked.lane == lane:
+            return self
+        if lane == Live.lane:
+            return replace(self, asked=Live(self.asked.interval))
+        return replace(self, asked=Dates(self.asked.interval)) if self.asked.interval else self
 
     @property
     def chunk_size(self) -> int:
