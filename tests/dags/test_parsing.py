@@ -90,7 +90,7 @@ def test_shape_of_a_dag(pipelines: Path) -> None:
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
     assert dag.catchup is False
     assert dag.max_active_runs == 1
-    assert set(dag.params) == {"max_records", "dry_run", "replan"}
+    assert set(dag.params) == {"max_records", "max_chunks", "dry_run", "replan"}
     assert dag.doc_md
     assert all(task.retries == 3 for task in dag.tasks)
 

@@ -91,6 +91,9 @@ def run_pipeline(
         str | None, typer.Option(help="The same id again continues that run; else a new one.")
     ] = None,
     max_records: Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")] = None,
+    max_chunks: Annotated[
+        int | None, typer.Option(min=1, help="The most commits; what expires soonest goes first.")
+    ] = None,
     replan: Annotated[bool, typer.Option(help="Plan again although the plan is well.")] = False,
     resend: Annotated[
         bool, typer.Option(help="Egress: send what came back under a name that was sent.")
@@ -129,7 +132,7 @@ def run_pipeline(
         if resend:
             raise ConfigurationError(f"pipeline {pipeline!r}: --resend is for egress pipelines")
         published = ingest.ingest(
-            Run(spec, from_environment(spec.kafka), **this_run),
+            Run(spec, from_environment(spec.kafka), **this_run, max_chunks=max_chunks),
             submitter(spec),
             replan=replan,
             on_planned=lambda planned: telling.tell_plan(planned.plan, known=planned.known),

@@ -42,6 +42,9 @@ _DRAWN = {
 def explain_run(
     pipeline: Pipeline,
     max_records: Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")] = None,
+    max_chunks: Annotated[
+        int | None, typer.Option(min=1, help="The most commits; what expires soonest goes first.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Tell what `run` would do now; nothing is done, nothing is written."""
@@ -57,6 +60,7 @@ def explain_run(
         run_id="explain",
         window_date=datetime.now(UTC).date(),
         max_records=max_records,
+        max_chunks=max_chunks,
     )
     told = explain(run, master=spark_master(spec))
     if as_json:
@@ -204,6 +208,8 @@ def tell(told: Mapping[str, Any]) -> None:
         f"{len(told['chunks'])} chunks{size}{work}" + ("" if told["chunks"] else ": nothing new"),
         highlight=False,
     )
+    if told["later"]:
+        out.print(f"{told['later']:,} records are left to later runs", highlight=False)
     table = Table(box=None)
     table.add_column("topic")
     table.add_column("partition", justify="right")

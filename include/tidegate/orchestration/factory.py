@@ -43,6 +43,12 @@ def ingest_dag(spec: Ingest) -> DAG:
     """Return the DAG of topics → lake: plan → stage → publish → verdict."""
     per_commit = f"Offsets per commit; empty: the pipeline's {spec.max_records:,}."
     params = _params(per_commit)
+    params["max_chunks"] = Param(
+        None,
+        type=["null", "integer"],
+        minimum=1,
+        description="The most commits of this run; what expires soonest goes first.",
+    )
     with _dag(spec, f"{', '.join(spec.topics)} → {spec.lake}", _doc(spec), params) as dag:
         ingest_tasks(
             partial(tasks.run_of, spec.name),

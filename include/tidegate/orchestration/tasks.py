@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegate.runs.run import Run
     from tidegate.runs.submission import Submission
 
-PARAMS = ("max_records", "dry_run", "replan")
+PARAMS = ("max_records", "max_chunks", "dry_run", "replan")
 
 RunOf = Callable[["Context"], "Run"]
 """Returns the run that a task instance belongs to, by its Params."""
@@ -55,6 +55,7 @@ def run_of(pipeline: str, context: Context) -> Run:
         spec=spec,
         kafka=connections.kafka(spec.kafka),
         asked=Dates(interval) if interval and over_dates else Live(interval),
+        max_chunks=context["params"].get("max_chunks"),
         **of_run(context, PARAMS),
     )
 

@@ -75,6 +75,8 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = Fal
     if isinstance(run.asked, Dates):
         return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
     if made is None:
+        if sum(map(len, live.ranges)) > run.chunk_size:  # else it is taken at once
+            live.expires = expiries(run.kafka, live.ranges, spec.isolation)
         return live
     # Whoever sees a topic first says where it begins: a window never moves the live cursor.
     made.origins = live.origins
@@ -127,7 +129,10 @@ def plan_of(
     run: Run, store: Store, fold: Fold, seen: Survey, draft: Draft, window_date: str
 ) -> Plan:
     """Return the plan of a draft."""
-    topics = sorted({r.topic for r in draft.ranges})
+    # Those that expire within the same hour are equally urgent, and share.
+    urgency = {key: moment // _HOUR_MS for key, moment in draft.expires.items()}
+    chunks = chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
+    topics = sorted({r.topic for window in chunks for r in window})
     return Plan(
         pipeline=run.spec.name,
         kind=run.spec.kind,
@@ -136,12 +141,7 @@ def plan_of(
         cluster_id=seen.cluster_id,
         isolation=run.spec.isolation,
         topics={topic: seen.topic_ids[topic] for topic in topics},
-        chunks=chunked(
-            draft.ranges,
-            run.chunk_size,
-            # Those that expire within the same hour are equally urgent, and share.
-            {key: moment // _HOUR_MS for key, moment in draft.expires.items()},
-        ),
+        chunks=chunks,
         destination=store.url,
         byte_settings={
             "compression": "zstd",

@@ -47,6 +47,7 @@ def explain(run: Run, *, master: str | None = None) -> dict[str, Any]:
         "splits": sum(each["splits"] for each in chunks) if cores else None,
         "files": sum(each["files"] for each in chunks) if cores else None,
         "chunks": chunks,
+        "later": sum(map(len, draft.ranges)) - plan.records,
         "topics": _topics(run, fold, seen, draft, plan),
         "gaps": [gap.to_json() for gap in draft.gaps],
         "left_out": [each.to_json() for each in plan.left_out],

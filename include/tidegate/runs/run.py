@@ -69,10 +69,14 @@ class AnyRun:
 
 @dataclass(frozen=True)
 class Run(AnyRun):
-    """A run of an ingest pipeline, and what it is asked for."""
+    """A run of an ingest pipeline, and what it is asked for.
+
+    Of more than `max_chunks` chunks the rest is left to later runs.
+    """
 
     spec: Ingest
     asked: Asked = LIVE
+    max_chunks: int | None = None
 
     @property
     def key(self) -> str:
