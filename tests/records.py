@@ -3,13 +3,19 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 from kafka import KafkaProducer
 
 PARTITIONS = 6
@@ -51,6 +57,27 @@ def numbers(bootstrap: str, topic: str, count: int, *, partitions: int = 4, firs
         text = str(number).encode()
         _send(producer, topic, number % width, {"key": text, "value": b"n" + text})
     _flush(producer)
+
+
+def stamped(bootstrap: str, topic: str, partition: int, stamps: Iterable[int]) -> None:
+    """Send one record for each timestamp (ms since the epoch), in this order."""
+    producer = _producer(bootstrap, "none")
+    for number, stamp in enumerate(stamps):
+        _send(producer, topic, partition, {"value": b"%d" % number, "timestamp": stamp})
+    _flush(producer)
+
+
+def configure(bootstrap: str, topic: str, **config: str) -> None:
+    """Set topic settings; `_` in a name stands for `.`."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    for name, value in config.items():
+        entry = ConfigEntry(
+            name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET
+        )
+        resource.add_incremental_config(entry)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(30)
 
 
 def delete_records(bootstrap: str, topic: str, before: Mapping[int, int]) -> None:

@@ -128,6 +128,10 @@ class CursorAhead(TidegateError):
     """A Variable is ahead of the ledger: edited by hand, or the lake is not the one it was."""
 
 
+class WindowRefused(TidegateError):
+    """A window that was asked for makes no sense; all complaints are in the message."""
+
+
 class PartitionsLeftOut(TidegateError):
     """The healthy partitions are published; the named ones could not be read."""
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -25,13 +26,14 @@ from tidegate.core.entries import (
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import Watermarks
+from tidegate.core.windows import Backfill, Boundary
 from tidegate.errors import BrokerUnreachable, PlanDead
-from tidegate.lake import attempts, ledger, plans, publishing
+from tidegate.lake import attempts, boundaries, ledger, plans, publishing
 from tidegate.lake.attempts import Attempt, HoleProof, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import status
+from tidegate.runs import coverage, drafting, explain, status
 from tidegate.runs.run import Run
 
 FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"
@@ -147,6 +149,30 @@ def test_frozen_run(store):
         ),
         "_tidegate/runs/key/1.json": b'{"format":1,"plan_id":"%s"}' % PLAN_SHA[:16].encode(),
     }
+
+
+def test_boundary(store):
+    """Where a moment cuts a topic, under the topic's id and the moment."""
+    made = Boundary("flights", FLIGHTS_ID, 1_773_446_400_000, {0: 120, 11: 95})
+    assert boundaries.freeze(store, made)
+    name = f"_tidegate/boundaries/{FLIGHTS_ID}/001773446400000.json"
+    assert store.get(name) == (
+        b'{"format":1,"partitions":{"0":120,"11":95},"timestamp":1773446400000,'
+        b'"topic":"flights","topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}'
+    )
+    assert boundaries.boundary(store, "flights", FLIGHTS_ID, made.moment, {}) == made
+    between = boundaries.boundary(store, "flights", FLIGHTS_ID, made.moment - 1, {0: 121, 12: 4})
+    assert between.offsets == {0: 120, 12: 0}
+    assert not boundaries.freeze(store, replace(made, offsets={0: 1}))
+
+
+def test_the_work_of_a_backfill():
+    """Another window under the same run id is other work."""
+    asked = Backfill("flights", (0, 3), "5", "9", chunk_size=10)
+    assert asked.work == (
+        '{"backfill":{"chunk_size":10,"end":"9","fill_gaps":false,"order":"oldest",'
+        '"partitions":[0,3],"start":"5","topic":"flights"}}'
+    )
 
 
 COMMIT = Commit(
@@ -440,6 +466,111 @@ def test_status_json(spec, monkeypatch):
         "open_claims": [],
         "broker": None,
     }
+
+
+def test_coverage_json(spec, monkeypatch):
+    """Every offset that anyone knows, once; why it was skipped, and when what is left expires."""
+    marks = {0: Watermarks(0, 20, 25), 11: Watermarks(0, 5, 5)}
+    identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
+    seen = Survey(CLUSTER, identities, {"flights": marks})
+    monkeypatch.setattr(status, "survey", lambda *_: seen)
+    asked = []
+
+    def expiries(_, ranges, isolation):
+        asked.extend(ranges)
+        return {("flights", 0): 1_714_557_600_000}
+
+    monkeypatch.setattr(coverage, "expiries", expiries)
+    form = coverage.coverage(spec, KAFKA)
+    assert asked == [OffsetRange("flights", 0, 12, 20)]
+    assert json.loads(json.dumps(form)) == {
+        "format": 1,
+        "pipeline": "flights",
+        "topics": {
+            "flights": {
+                "topic_id": FLIGHTS_ID,
+                "partitions": {
+                    "0": {
+                        "intervals": [
+                            {"start": 0, "end": 10, "state": "covered", "lane": "live"},
+                            {
+                                "start": 10, "end": 12, "state": "skipped",
+                                "reason": "expired", "by": "a",
+                            },
+                            {"start": 12, "end": 20, "state": "unseen"},
+                        ],
+                        "expires_at": "2024-05-01T10:00:00+00:00",
+                    },
+                    "11": {
+                        "intervals": [
+                            {"start": 0, "end": 3, "state": "before"},
+                            {"start": 3, "end": 5, "state": "covered", "lane": "live"},
+                        ],
+                        "expires_at": None,
+                    },
+                },
+            }
+        },
+        "broker": None,
+    }  # fmt: skip
+
+
+def test_explain_json(spec, monkeypatch):
+    """Partition 0 goes on at its cursor, 11 has expired, 12 is new; nothing is written."""
+    marks = {0: Watermarks(2, 20, 25), 11: Watermarks(9, 9, 9), 12: Watermarks(0, 4, 4)}
+    identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
+    seen = Survey(CLUSTER, identities, {"flights": marks})
+    monkeypatch.setattr(drafting, "survey", lambda *_: seen)
+    expires = {("flights", 0): 1_714_557_600_000}
+    monkeypatch.setattr(drafting, "expiries", lambda *_: expires)
+    run = Run(spec, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), max_records=8)
+    before = run.store().objects("")
+    form = explain.explain(run, master="local[2]")
+    assert run.store().objects("") == before
+    planned = drafting.plan_of(
+        run, run.store(), run.ledger(run.store()).fold, seen,
+        drafting.draft(run, run.store(), run.ledger(run.store()).fold, seen), "2024-05-01",
+    )  # fmt: skip
+    assert json.loads(json.dumps(form)) == {
+        "format": 1,
+        "pipeline": "flights",
+        "lane": "live",
+        "plan_id": planned.id,
+        "window_date": "2024-05-01",
+        "records": 12,
+        "bytes": 1_920,  # 12 records of 160 bytes: the newest commit has 10 in 1,600
+        "splits": 2,
+        "files": 2,
+        "chunks": [  # partition 0 expires, as far as is known, and goes first
+            {"records": 8, "splits": 1, "files": 1},
+            {"records": 4, "splits": 1, "files": 1},
+        ],
+        "later": 0,
+        "topics": {
+            "flights": {
+                "topic_id": FLIGHTS_ID,
+                "partitions": {
+                    "0": {
+                        "ranges": [[12, 20]], "records": 8, "covered": [], "origin": 0,
+                        "cursor": 12, "cursor_after": 20, "log_start": 2, "end": 20,
+                        "expires_at": "2024-05-01T10:00:00+00:00",
+                    },
+                    "11": {
+                        "ranges": [], "records": 0, "covered": [], "origin": 3, "cursor": 5,
+                        "cursor_after": 5, "log_start": 9, "end": 9, "expires_at": None,
+                    },
+                    "12": {
+                        "ranges": [[0, 4]], "records": 4, "covered": [], "origin": 0, "cursor": 0,
+                        "cursor_after": 4, "log_start": 0, "end": 4, "expires_at": None,
+                    },
+                },
+            }
+        },
+        "gaps": [],
+        "left_out": [
+            {"topic": "flights", "partition": 11, "reason": "expired", "start": 5, "end": 9}
+        ],
+    }  # fmt: skip
 
 
 def test_status_json_without_a_broker(spec, monkeypatch):

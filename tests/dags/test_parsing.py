@@ -1,5 +1,6 @@
 """DAG files are read often, by a process that must never wait: no network, no Variables, quick."""
 
+import copy
 import socket
 import subprocess
 import sys
@@ -18,6 +19,8 @@ target: {topic: copy}
 lake: /lake
 """
 FLIGHTS = (PROJECT / "include/pipelines/flights.yaml").read_text()
+
+BY_HAND = {"tidegate_backfill"}
 
 
 def parse():
@@ -52,7 +55,7 @@ def test_exactly_the_expected_dags(pipelines: Path, no_way_out: None) -> None:
     bag = parse()
     seconds = time.monotonic() - started
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"tidegate__flights", "tidegate__other", "tidegate__back"}
+    assert set(bag.dags) == {"tidegate__flights", "tidegate__other", "tidegate__back", *BY_HAND}
     assert seconds < 1
 
 
@@ -87,7 +90,7 @@ def test_shape_of_a_dag(pipelines: Path) -> None:
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
     assert dag.catchup is False
     assert dag.max_active_runs == 1
-    assert set(dag.params) == {"max_records", "dry_run", "replan"}
+    assert set(dag.params) == {"max_records", "max_chunks", "dry_run", "replan"}
     assert dag.doc_md
     assert all(task.retries == 3 for task in dag.tasks)
 
@@ -107,6 +110,42 @@ def test_shape_of_an_egress_dag(pipelines: Path) -> None:
     assert [asset.uri for asset in dag.get_task("publish").outlets] == ["tidegate://back/copy"]
 
 
+def test_the_form_of_a_backfill(pipelines: Path) -> None:
+    """What Airflow can judge it refuses when the form is sent; only sound pipelines are offered."""
+    from airflow.sdk.exceptions import ParamValidationError
+
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    (pipelines / "bad.yaml").write_text("name: bad\n")
+    dag = parse().dags["tidegate_backfill"]
+    assert {t.task_id for t in dag.tasks} == {"plan", "stage", "publish", "verdict"}
+    assert dag.schedule is None
+
+    def takes(**values: object) -> bool:
+        try:
+            filled = copy.deepcopy(dag.params)
+            filled.update({"pipeline": "flights"} | values)
+            filled.validate()
+        except ParamValidationError:
+            return False
+        return True
+
+    assert takes(start="0", end='{"flights": {"0": 5}}')
+    assert takes(start="2026-03-14T00:00:00Z", end="2026-03-14 10:00+01:00", partitions=[0, 3])
+    assert takes(fill_gaps=True, chunk_size=1, order="soonest-expiring")
+    for wrong in (
+        {"pipeline": "bad"},
+        {"start": "2026-03-14T00:00:00"},
+        {"start": "latest"},
+        {"end": "-1"},
+        {"partitions": [-1]},
+        {"partitions": ["0"]},
+        {"chunk_size": 0},
+        {"order": "newest"},
+        {"fill_gaps": "yes"},
+    ):
+        assert not takes(**wrong), wrong
+
+
 def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:
     """The healthy pipeline is there; the bad one is there too, and its page says what is wrong."""
     (pipelines / "flights.yaml").write_text(FLIGHTS)
@@ -121,6 +160,7 @@ def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:
         "tidegate__bad",
         "tidegate__cron",
         "tidegate__my-pipe",
+        *BY_HAND,
     }
     bad = bag.dags["tidegate__bad"]
     assert "topic: unknown key; did you mean 'topics'?" in bad.doc_md

@@ -1,5 +1,6 @@
 """The page in Airflow's UI: behind Airflow's own login, with the numbers of a ledger on disk."""
 
+import dataclasses
 import json
 import re
 import threading
@@ -106,9 +107,16 @@ def ann(login: Login) -> TestClient:
 
 
 def cells(html: str) -> list[list[str]]:
-    """Return the texts of each table row that has cells."""
+    """Return the texts of each table row that has cells; a bar is its kinds and their widths."""
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.S) for row in html.split("<tr>")]
-    return [[" ".join(cell.split()) for cell in row] for row in rows if row]
+    return [[text(cell) for cell in row] for row in rows if row]
+
+
+def text(cell: str) -> str:
+    if "<svg" in cell:
+        runs = re.findall(r'class="(\w+)" x="\d+" width="(\d+)"', cell)
+        return " ".join(f"{kind} {width}" for kind, width in runs)
+    return " ".join(cell.split())
 
 
 def statuses(browser: TestClient) -> list[dict[str, Any]]:
@@ -151,8 +159,8 @@ def test_the_numbers_are_those_of_ledger_and_broker(
     answer = ann.get("/tidegate/")
     assert answer.status_code == 200
     assert cells(answer.text) == [
-        ["0", "1,000", "2,500", "1,000", "1,237,067", "1,234,567"],
-        ["1", "20", "20", "20", "20", "0"],
+        ["0", "unseen 200", "1,000", "2,500", "1,000", "1,237,067", "1,234,567"],
+        ["1", "", "20", "20", "20", "20", "0"],
         ["total of 2 partitions", "1,234,567"],
     ]
     assert "lag 1,234,567" in answer.text
@@ -169,6 +177,22 @@ def test_gaps_are_listed(ann: TestClient, flights: str, survey: mock.Mock) -> No
     listed = [TOPIC, "0", "2,500", "1,002,500", "expired", "&lt;b&gt;ann&lt;/b&gt;"]
     assert cells(html)[-1] == listed
     assert "lag 234,567" in html
+
+
+def test_the_bar_shows_what_became_of_the_offsets(
+    ann: TestClient, flights: str, survey: mock.Mock
+) -> None:
+    """Half covered, a quarter given up, a quarter to come; and a word for each colour."""
+    gap = Gap(TOPIC, TOPIC_ID, 0, 2_500, 3_250, "expired", "ann")
+    Ledger(open_store(flights, "flights"), "flights").append(gap, run="r")
+    marks = {0: Watermarks(1_000, 4_000, 4_000), 1: Watermarks(20, 20, 20)}
+    survey.return_value = dataclasses.replace(survey.return_value, watermarks={TOPIC: marks})
+    html = ann.get("/tidegate/").text
+    assert cells(html)[0][1] == "live 100 skipped 50 unseen 50"
+    assert {"live", "backfill", "replay", "skipped", "expired", "unseen", "before"} <= set(
+        re.findall(r'<rect class="(\w+)" width="1"', html)
+    )
+    assert "bars" not in statuses(ann)[0]
 
 
 def test_a_topic_that_is_not_there_is_no_good_news(
@@ -192,8 +216,8 @@ def test_a_silent_broker_leaves_the_ledgers_part(
     html = ann.get("/tidegate/").text
     assert f"<pre>{DOWN}</pre>" in html
     assert cells(html) == [
-        ["0", "1,000", "2,500", "—", "—", "—"],
-        ["1", "20", "20", "—", "—", "—"],
+        ["0", "live 200", "1,000", "2,500", "—", "—", "—"],
+        ["1", "", "20", "20", "—", "—", "—"],
         ["total of 2 partitions", "—"],
     ]
     assert statuses(ann)[0]["broker"] == DOWN

@@ -137,6 +137,39 @@ def test_only_the_biggest_are_cut(lengths, starts, max_records):
             assert sum(first.values()) == max_records
 
 
+def test_the_most_urgent_come_first():
+    """Equals share; what they leave goes to the next; of whom nothing is known come last."""
+    ranges = [OffsetRange("t", p, 0, 6) for p in range(4)]
+    urgency = {("t", 3): 1, ("t", 1): 1, ("t", 0): 7}
+    cut = [[(r.partition, r.start, r.end) for r in w] for w in chunked(ranges, 8, urgency)]
+    assert cut == [
+        [(1, 0, 4), (3, 0, 4)],
+        [(0, 0, 4), (1, 4, 6), (3, 4, 6)],
+        [(0, 4, 6), (2, 0, 6)],
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9), st.integers(1, 9)), max_size=9),
+    st.integers(1, 12),
+    st.dictionaries(st.integers(0, 3), st.integers(0, 2)),
+)
+def test_many_ranges_of_one_partition(pieces, max_records, urgency):
+    """A window has one range of each partition at most; all are taken, each partition in order."""
+    ranges, at = [], dict.fromkeys(range(4), 0)
+    for p, gap, length in pieces:
+        ranges.append(OffsetRange("t", p, at[p] + gap, at[p] + gap + length))
+        at[p] += gap + length
+    windows = chunked(ranges, max_records, {("t", p): n for p, n in urgency.items()})
+    for window in windows:
+        assert 0 < sum(map(len, window)) <= max_records
+        assert len({r.partition for r in window}) == len(window)
+    for p in at:
+        taken = [o for w in windows for r in w if r.partition == p for o in range(r.start, r.end)]
+        assert taken == [o for r in ranges if r.partition == p for o in range(r.start, r.end)]
+
+
 def test_fair_shares_by_example():
     """10 for lengths 2, 9 and 9: the small one whole, 4 for each of the others, then the rest."""
     windows = chunked([OffsetRange("t", p, 0, n) for p, n in enumerate((2, 9, 9))], 10)

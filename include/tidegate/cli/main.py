@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import json
 import logging
 import os
-import secrets
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,8 +14,9 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from tidegate.cli import local, telling
+from tidegate.cli import local, telling, windows
 from tidegate.cli.telling import err, out
+from tidegate.cli.terminal import Json, Pipeline, new_run_id, submitter
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.local import stack
 from tidegate.pipelines import files
@@ -30,6 +29,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(local.app, name="local")
+app.add_typer(windows.app)
 
 
 class Release(enum.StrEnum):
@@ -37,10 +37,6 @@ class Release(enum.StrEnum):
 
     RESEND = "resend"
     DECLARE_SENT = "declare-sent"
-
-
-Pipeline = Annotated[str, typer.Argument(help="The name of a file in the pipelines' directory.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, logs on stderr.")]
 
 
 def run() -> None:
@@ -97,6 +93,9 @@ def run_pipeline(
         str | None, typer.Option(help="The same id again continues that run; else a new one.")
     ] = None,
     max_records: Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")] = None,
+    max_chunks: Annotated[
+        int | None, typer.Option(min=1, help="The most commits; what expires soonest goes first.")
+    ] = None,
     replan: Annotated[bool, typer.Option(help="Plan again although the plan is well.")] = False,
     resend: Annotated[
         bool, typer.Option(help="Egress: send what came back under a name that was sent.")
@@ -105,14 +104,14 @@ def run_pipeline(
 ) -> None:
     """Take what arrived since last time into the lake; of an egress, send what was not sent."""
     from tidegate.broker.settings import from_environment
-    from tidegate.runs import ingest, submission
+    from tidegate.runs import ingest
     from tidegate.runs.egress import egress
     from tidegate.runs.run import EgressRun, Run
 
     spec = files.load_named(pipeline)
     now = datetime.now(UTC)
     if run_id is None:
-        run_id = f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
+        run_id = new_run_id()
     err.print(f"run id: {run_id}", highlight=False)
     this_run: dict[str, Any] = {
         "dag_id": f"tidegate__{spec.name}",
@@ -121,14 +120,10 @@ def run_pipeline(
         "max_records": max_records,
     }
 
-    def submit(given: submission.Submission) -> None:
-        master = _spark_master(spec)
-        submission.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
-
     if isinstance(spec, Egress):
         sent = egress(
             EgressRun(spec, from_environment(spec.target.kafka), resend=resend, **this_run),
-            submit,
+            submitter(spec),
             lambda _: False,  # only Airflow knows of its tasks
             replan=replan,
             on_planned=lambda planned: telling.tell_files(planned.plan, known=planned.known),
@@ -139,8 +134,8 @@ def run_pipeline(
         if resend:
             raise ConfigurationError(f"pipeline {pipeline!r}: --resend is for egress pipelines")
         published = ingest.ingest(
-            Run(spec, from_environment(spec.kafka), **this_run),
-            submit,
+            Run(spec, from_environment(spec.kafka), **this_run, max_chunks=max_chunks),
+            submitter(spec),
             replan=replan,
             on_planned=lambda planned: telling.tell_plan(planned.plan, known=planned.known),
             on_published=lambda done: None if as_json else telling.tell_published(done.report),
@@ -280,21 +275,3 @@ def _status_of(spec: Spec) -> dict[str, Any]:
     if isinstance(spec, Egress):
         return egress_status(spec)
     return ingest_status(spec, from_environment(spec.kafka))
-
-
-def _spark_master(spec: Spec) -> str:
-    """Return the master of AIRFLOW_CONN_<ID> in JSON form; local[*] where it is not set."""
-    name = f"AIRFLOW_CONN_{spec.spark.connection.upper()}"
-    text = os.environ.get(name)
-    if text is None:
-        if spec.spark.connection == "spark_default":
-            return "local[*]"
-        raise ConfigurationError(
-            f"Spark connection {spec.spark.connection!r} is not defined: set {name} to "
-            '\'{"conn_type": "spark", "host": "local[2]"}\''
-        )
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        form = json.loads(text)
-        port = f":{form['port']}" if form.get("port") else ""
-        return f"{form['host']}{port}"
-    raise ConfigurationError(f"{name} is not a connection in JSON form with a host")

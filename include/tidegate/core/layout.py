@@ -50,6 +50,15 @@ def generation(key: str, number: int) -> str:
     return f"{generations(key)}{number}.json"
 
 
+def boundaries(topic_id: str) -> str:
+    return f"_tidegate/boundaries/{topic_id}/"
+
+
+def boundary(topic_id: str, moment: int) -> str:
+    """Return the name of a frozen boundary; `moment` is in ms since the epoch."""
+    return f"{boundaries(topic_id)}{moment:015d}.json"
+
+
 def chunk(plan_id: str, number: int) -> str:
     return f"{STAGING}{plan_id}/{number}/"
 

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from tidegate.core.draft import Draft
 from tidegate.core.entries import Gap, Origin
 from tidegate.core.ledger import Fold
-from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
 from tidegate.core.planning import Progress, Watermarks, decide_live, new_origins
-
-
-@dataclass
-class Draft:
-    """Entries to record first (`origins`, `gaps`), ranges to plan, partitions to leave out."""
-
-    origins: list[Origin] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    ranges: list[OffsetRange] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
 
 
 def draft_live(

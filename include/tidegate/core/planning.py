@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -9,6 +10,8 @@ from dataclasses import dataclass, replace
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import LeftOut
+
+NO_URGENCY: Mapping[tuple[str, int], int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,28 +82,50 @@ def decide_live(
     return Decision(range=OffsetRange(topic, partition, cursor, end), gap=gap)
 
 
-def chunked(ranges: Iterable[OffsetRange], max_records: int) -> tuple[Window, ...]:
+def chunked(
+    ranges: Iterable[OffsetRange],
+    max_records: int,
+    urgency: Mapping[tuple[str, int], int] = NO_URGENCY,
+) -> tuple[Window, ...]:
     """Cut ranges into windows of at most `max_records` offsets, shared fairly.
 
     In each window small partitions go whole and big ones share what is left. With less than one
-    record each, those that got nothing come first in the next window, so none starves.
+    record each, those that got nothing come first in the next window, so none starves. By
+    `urgency`, lower numbers come first: others share only what the more urgent ones leave, and
+    those that have none come last.
     """
     if max_records < 1:
         raise ValueError(f"max_records must be at least 1, not {max_records}")
-    waiting = deque(r for r in sorted(ranges) if len(r))
+    partitions: dict[tuple[str, int], deque[OffsetRange]] = {}
+    for r in sorted(ranges):
+        if len(r):
+            partitions.setdefault((r.topic, r.partition), deque()).append(r)
+    queues: dict[float, deque[deque[OffsetRange]]] = {}
+    for key, each in partitions.items():
+        queues.setdefault(urgency.get(key, math.inf), deque()).append(each)
     windows: list[Window] = []
-    while waiting:
-        turn = list(waiting)[:max_records]
-        shares = _fair_shares([len(r) for r in turn], max_records)
-        window = []
-        for r, share in zip(turn, shares, strict=True):
-            waiting.popleft()
-            cut = r.start + share
-            window.append(OffsetRange(r.topic, r.partition, r.start, cut))
-            if cut < r.end:
-                waiting.append(OffsetRange(r.topic, r.partition, cut, r.end))
+    while queues:
+        window: list[OffsetRange] = []
+        for _, queue in sorted(queues.items()):
+            window += _turn(queue, max_records - sum(map(len, window)))
         windows.append(tuple(sorted(window)))
+        queues = {key: queue for key, queue in queues.items() if queue}
     return tuple(windows)
+
+
+def _turn(queue: deque[deque[OffsetRange]], room: int) -> list[OffsetRange]:
+    """Take at most `room` offsets off the partitions' first ranges; what is left queues again."""
+    turn = [queue.popleft() for _ in range(min(len(queue), room))]
+    taken = []
+    for partition, share in zip(turn, _fair_shares([len(p[0]) for p in turn], room), strict=True):
+        r = partition.popleft()
+        cut = r.start + share
+        taken.append(OffsetRange(r.topic, r.partition, r.start, cut))
+        if cut < r.end:
+            partition.appendleft(OffsetRange(r.topic, r.partition, cut, r.end))
+        if partition:
+            queue.append(partition)
+    return taken
 
 
 def _fair_shares(wants: list[int], budget: int) -> list[int]:

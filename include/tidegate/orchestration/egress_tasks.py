@@ -71,10 +71,9 @@ def plan(pipeline: str, context: Context) -> bool:
 class SendOperator(SparkTask):
     """Sends and verifies the run's plan, by one spark-submit."""
 
-    def work(self, context: Context) -> None:
+    def work(self, run: EgressRun, context: Context) -> None:
         from tidegate.runs.egress.send import send
 
-        run = run_of(self.pipeline, context)
         sent = send(run, lambda s: self.submit(s, context), _is_over(context))
         if sent.sending:
             logger.info("plan %s: %s rows are in the target", sent.plan.id, sent.sending.rows)

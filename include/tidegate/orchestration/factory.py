@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param, get_current_context, task
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from tidegate.errors import ConfigurationError
@@ -41,27 +43,37 @@ def ingest_dag(spec: Ingest) -> DAG:
     """Return the DAG of topics → lake: plan → stage → publish → verdict."""
     per_commit = f"Offsets per commit; empty: the pipeline's {spec.max_records:,}."
     params = _params(per_commit)
+    params["max_chunks"] = Param(
+        None,
+        type=["null", "integer"],
+        minimum=1,
+        description="The most commits of this run; what expires soonest goes first.",
+    )
     with _dag(spec, f"{', '.join(spec.topics)} → {spec.lake}", _doc(spec), params) as dag:
-        pipeline = spec.name
-
-        @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
-        def plan() -> bool:
-            return tasks.plan(pipeline, get_current_context())
-
-        stage = tasks.StageOperator(
-            task_id="stage", pipeline=pipeline, conn_id=spec.spark.connection
+        ingest_tasks(
+            partial(tasks.run_of, spec.name),
+            outlets=[tasks.asset(spec.name, topic) for topic in spec.topics],
         )
-
-        @task(task_id="publish", outlets=[tasks.asset(pipeline, topic) for topic in spec.topics])
-        def publish() -> None:
-            tasks.publish(pipeline, get_current_context())
-
-        @task(task_id="verdict", trigger_rule="none_failed")
-        def verdict() -> None:
-            tasks.verdict(pipeline, get_current_context())
-
-        plan() >> stage >> publish() >> verdict()
     return dag
+
+
+def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset] = ()) -> None:
+    """Put plan → stage → publish → verdict into the DAG that is being made."""
+
+    @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
+    def plan() -> bool:
+        return tasks.plan(run_of, get_current_context())
+
+    @task(task_id="publish", outlets=list(outlets))
+    def publish() -> None:
+        tasks.publish(run_of, get_current_context())
+
+    @task(task_id="verdict", trigger_rule="none_failed")
+    def verdict() -> None:
+        tasks.verdict(run_of, get_current_context())
+
+    stage = tasks.StageOperator(task_id="stage", run_of=run_of)
+    plan() >> stage >> publish() >> verdict()
 
 
 def egress_dag(spec: Egress) -> DAG:
@@ -80,7 +92,7 @@ def egress_dag(spec: Egress) -> DAG:
             return egress_tasks.plan(pipeline, get_current_context())
 
         send = egress_tasks.SendOperator(
-            task_id="send", pipeline=pipeline, conn_id=spec.spark.connection
+            task_id="send", run_of=partial(egress_tasks.run_of, pipeline)
         )
 
         @task(task_id="publish", outlets=[tasks.asset(pipeline, topic) for topic in topics])

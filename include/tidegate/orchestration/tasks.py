@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,16 +13,21 @@ from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset
 
+from tidegate.core.windows import Dates, Live
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
 from tidegate.pipelines.files import load_ingest
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from tidegate.core.windows import Interval
     from tidegate.runs.run import Run
     from tidegate.runs.submission import Submission
 
-PARAMS = ("max_records", "dry_run", "replan")
+PARAMS = ("max_records", "max_chunks", "dry_run", "replan")
+
+RunOf = Callable[["Context"], "Run"]
+"""Returns the run that a task instance belongs to, by its Params."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,15 +44,29 @@ def airflow_errors() -> Iterator[None]:
 
 
 def run_of(pipeline: str, context: Context) -> Run:
-    """Return the run that a task instance belongs to."""
+    """Return the run of a pipeline's own DAG that a task instance belongs to."""
     from tidegate.orchestration import connections
     from tidegate.runs.run import Run
 
     spec = load_ingest(pipeline)
-    return Run(spec=spec, kafka=connections.kafka(spec.kafka), **of_run(context, PARAMS))
+    interval = _interval(context)
+    over_dates = interval and context["dag_run"].run_type == "backfill"
+    return Run(
+        spec=spec,
+        kafka=connections.kafka(spec.kafka),
+        asked=Dates(interval) if interval and over_dates else Live(interval),
+        max_chunks=context["params"].get("max_chunks"),
+        **of_run(context, PARAMS),
+    )
 
 
-def of_run(context: Context, params: Sequence[str]) -> dict[str, Any]:
+def _interval(context: Context) -> Interval | None:
+    """Return the run's data interval; a run by hand may have none, or an empty one."""
+    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    return (start, end) if start is not None and end is not None and start < end else None
+
+
+def of_run(context: Context, params: Collection[str]) -> dict[str, Any]:
     """Return what any kind of run takes from Airflow; refuses Params that do not exist."""
     from tidegate.orchestration import connections
 
@@ -55,28 +74,29 @@ def of_run(context: Context, params: Sequence[str]) -> dict[str, Any]:
     strangers = sorted((dag_run.conf or {}).keys() - set(params))
     if strangers:
         raise ConfigurationError(f"unknown params {strangers}; there are {list(params)}")
-    start, end = context.get("data_interval_start"), context.get("data_interval_end")
-    has_interval = start is not None and start != end
+    interval = _interval(context)
     return {
         "dag_id": dag_run.dag_id,
         "run_id": dag_run.run_id,
-        "window_date": start.date() if has_interval else datetime.now(UTC).date(),
+        "window_date": interval[0].date() if interval else datetime.now(UTC).date(),
         "max_records": context["params"].get("max_records"),
         "mirror": connections.Variables(),
     }
 
 
-def plan(pipeline: str, context: Context) -> bool:
+def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan; False, which skips the rest, when there is nothing to stage."""
     from tidegate.core import layout
     from tidegate.core.offsets import bounds, spark_offsets
+    from tidegate.orchestration import connections
     from tidegate.runs import plan as use_case
+    from tidegate.runs.explain import explain
 
     with airflow_errors():
-        run = run_of(pipeline, context)
+        run = run_of(context)
         if context["params"].get("dry_run"):
-            planned = use_case.preview(run)
-            logger.info("dry run, nothing is frozen: %s", json.dumps(planned.to_json(), indent=1))
+            told = explain(run, master=connections.spark_master(run.spec.spark.connection))
+            logger.info("dry run, nothing is frozen: %s", json.dumps(told, indent=1))
             return False
         frozen = use_case.plan(run, replan=bool(context["params"].get("replan"))).frozen
         planned = frozen.plan
@@ -96,9 +116,9 @@ def plan(pipeline: str, context: Context) -> bool:
 class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
     """A task with one Spark application at most, which dies with it."""
 
-    def __init__(self, *, pipeline: str, conn_id: str, **kwargs: Any) -> None:
-        super().__init__(conn_id=conn_id, durable=False, **kwargs)
-        self.pipeline = pipeline
+    def __init__(self, *, run_of: Callable[[Context], Any], **kwargs: Any) -> None:
+        super().__init__(durable=False, **kwargs)
+        self._run_of = run_of
 
     def execute(self, context: Context) -> None:
         from tidegate.spark.parent import end_with_parent
@@ -106,9 +126,11 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         # A supervisor that is killed would leave this task, and Spark below it, running.
         end_with_parent()
         with airflow_errors():
-            self.work(context)
+            run = self._run_of(context)
+            self._conn_id = run.spec.spark.connection
+            self.work(run, context)
 
-    def work(self, context: Context) -> None:
+    def work(self, run: Any, context: Context) -> None:
         """Do what the task is for."""
         raise NotImplementedError
 
@@ -135,40 +157,45 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
 class StageOperator(SparkTask):
     """Stages and seals the open chunks of the run's plan, by one spark-submit."""
 
-    def work(self, context: Context) -> None:
+    def work(self, run: Run, context: Context) -> None:
         from tidegate.runs.stage import stage
 
-        staged = stage(run_of(self.pipeline, context), lambda s: self.submit(s, context))
+        staged = stage(run, lambda s: self.submit(s, context))
         logger.info("plan %s: staged and sealed chunks %s", staged.plan.id, list(staged.chunks))
 
 
-def publish(pipeline: str, context: Context) -> None:
-    """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events."""
+def publish(run_of: RunOf, context: Context) -> None:
+    """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events.
+
+    Events are of those assets that are among the task's outlets.
+    """
     from tidegate.core.offsets import spark_offsets
     from tidegate.runs import publish as use_case
 
     with airflow_errors():
-        run = run_of(pipeline, context)
+        run = run_of(context)
         published = use_case.publish(run)
     push = context["ti"].xcom_push
     push("offsets", spark_offsets(published.offsets))
     push("report", published.report)
+    outlets = [each.uri for each in context["task"].outlets]
     for topic in run.spec.topics:
-        event = context["outlet_events"][asset(pipeline, topic)]
-        event.extra = published.asset_event(topic)
+        told = asset(run.spec.name, topic)
+        if told.uri in outlets:
+            context["outlet_events"][told].extra = published.asset_event(topic)
     logger.info(
         "%s rows in commits %s", f"{published.report['rows']:,}", list(published.commits.values())
     )
 
 
-def verdict(pipeline: str, context: Context) -> None:
+def verdict(run_of: RunOf, context: Context) -> None:
     """Fail the run if partitions had to be left out, naming them."""
     from tidegate.runs import publish as use_case
 
     if context["params"].get("dry_run"):
         raise AirflowSkipException("dry run")
     with airflow_errors():
-        use_case.verdict(run_of(pipeline, context))
+        use_case.verdict(run_of(context))
 
 
 def asset(pipeline: str, topic: str) -> Asset:

@@ -71,6 +71,19 @@ def names() -> list[str]:
     return sorted(path.stem for path in directory().glob("*.yaml"))
 
 
+def ingest_names() -> list[str]:
+    """Return the names of the ingest pipelines whose file is right."""
+    return [name for name in names() if _is_ingest(name)]
+
+
+def _is_ingest(name: str) -> bool:
+    try:
+        load_ingest(name)
+    except ConfigurationError:
+        return False
+    return True
+
+
 def _expand(value: Any, environ: Mapping[str, str], missing: list[str]) -> Any:
     match value:
         case dict():

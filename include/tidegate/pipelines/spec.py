@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidegate.errors import ConfigurationError
 from tidegate.spark import sink
 
 TopicName = Annotated[str, Field(pattern=r"^(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")]
@@ -76,6 +77,15 @@ class Ingest(_Strict):
     on_expired: Literal["fail", "skip"] = "fail"
     spark: Spark = Spark()
     retries: Annotated[int, Field(ge=0, le=100)] = 3
+
+    def topic_named(self, topic: str | None) -> str:
+        """Return the topic that is meant; unnamed, it is the only one."""
+        if topic or len(self.topics) == 1:
+            return topic or self.topics[0]
+        raise ConfigurationError(
+            f"pipeline {self.name!r} has {len(self.topics)} topics: say which of "
+            f"{', '.join(self.topics)}"
+        )
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Ingest:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from tidegate import faults
-from tidegate.broker.cluster import Cluster, Survey, survey
+from tidegate.broker.cluster import Survey
+from tidegate.core.draft import Draft
 from tidegate.core.entries import Gap
 from tidegate.core.ledger import CutTo, Fold, Lost
-from tidegate.core.live import Draft, draft_live
 from tidegate.core.plan import Plan
-from tidegate.core.planning import chunked
-from tidegate.errors import ConfigurationError, IdentityChanged, UnknownTopic
-from tidegate.lake import attempts, plans, publishing
+from tidegate.lake import attempts, boundaries, plans, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
-from tidegate.pipelines.spec import Ingest, StartAt
-from tidegate.runs import mirrored
+from tidegate.runs import drafting, mirrored
 from tidegate.runs.run import Run
 
-LANE = "live"
-_BYTES_PER_FILE = 256 * 1024 * 1024
-_TELLING_BYTES = 16 * 1024 * 1024  # of less, a good part is footers
-_RECORDS_PER_FILE = 1_000_000  # until a commit tells how many bytes a record takes
+_MOST_TOLD = 20
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +50,13 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     mirrored.restore(run.mirror, run.spec, shown, ledger.fold)
     current = plans.latest(store, run.key)
     if current:
+        if current.plan.lane != run.asked.lane:
+            logger.warning(
+                "%s: this run was planned in the lane %s, as plan %s, and stays what it is; "
+                "use `tidegate replay` to read offsets again",
+                run.spec.name, current.plan.lane, current.plan.id,
+            )  # fmt: skip
+            run = run.in_lane(current.plan.lane)
         cause = _cause_of_death(run, store, ledger.fold, current.plan)
         if cause is None and not replan:
             return Planned(current, known=True)
@@ -64,10 +64,11 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
             logger.warning("plan %s: %s; planning again", current.plan.id, cause)
             # What is sealed is proven and may be all that is left of it.
             publishing.publish_sealed(store, ledger, current.plan, run=run.run_id)
-    seen = _surveyed(run)
-    drafted = _recorded_draft(run, ledger, seen)
+    seen = drafting.surveyed(run)
+    drafted = _recorded_draft(run, store, ledger, seen, again=current is not None)
+    _tell_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
-    made = _plan_of(run, store, ledger.fold, seen, drafted, day)
+    made = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
     if current and made.id == current.plan.id:
         return Planned(current, known=True)  # there is nothing else to do
     frozen = plans.freeze(
@@ -83,15 +84,6 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     )  # fmt: skip
     faults.point("plan.frozen")
     return Planned(frozen, known=False)
-
-
-def preview(run: Run) -> Plan:
-    """Return the plan that `plan` would freeze now; nothing is written anywhere."""
-    store = run.store()
-    fold = run.ledger(store).fold
-    seen = _surveyed(run)
-    draft = _draft(run, fold, seen)
-    return _plan_of(run, store, fold, seen, draft, run.window_date.isoformat())
 
 
 def open_chunks(store: Store, fold: Fold, plan: Plan) -> list[int]:
@@ -116,7 +108,7 @@ def _cause_of_death(run: Run, store: Store, fold: Fold, plan: Plan) -> str | Non
     todo = open_chunks(store, fold, plan)
     if not todo:
         return None
-    seen = _surveyed(run)
+    seen = drafting.surveyed(run)
     if seen.cluster_id != plan.cluster_id:
         return f"the cluster is {seen.cluster_id}, not {plan.cluster_id}"
     for r in (r for number in todo for r in plan.chunks[number]):
@@ -128,16 +120,12 @@ def _cause_of_death(run: Run, store: Store, fold: Fold, plan: Plan) -> str | Non
     return None
 
 
-def _surveyed(run: Run) -> Survey:
-    return survey(run.kafka, run.spec.topics, run.spec.isolation)
-
-
-def _recorded_draft(run: Run, ledger: Ledger, seen: Survey) -> Draft:
-    """Draft, and record its origins and gaps; who loses a race drafts again."""
+def _recorded_draft(run: Run, store: Store, ledger: Ledger, seen: Survey, *, again: bool) -> Draft:
+    """Draft, and record its boundaries, origins and gaps; who loses a race drafts again."""
     while True:
-        draft = _draft(run, ledger.fold, seen)
-        if all(
-            not isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
+        draft = drafting.draft(run, store, ledger.fold, seen, again=again)
+        if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
+            isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
         ):
             break
     for gap in draft.gaps:
@@ -145,118 +133,32 @@ def _recorded_draft(run: Run, ledger: Ledger, seen: Survey) -> Draft:
     return draft
 
 
+def _tell_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
+    """Say what was asked for and is in the lake already, and what to do if it is all of it."""
+    if draft.ahead:
+        parts = ", ".join(map(str, draft.ahead[:_MOST_TOLD]))
+        logger.warning("%s: left to the live lane, not below its cursor: %s", run.spec.name, parts)
+    if not draft.covered:
+        return
+    told = draft.covered[:_MOST_TOLD]
+    commits = sorted({n for r in told for n in fold.commits_over((r,), seen.topic_ids)})
+    named = ", ".join(f"#{n}" for n in commits[:_MOST_TOLD])
+    more = " and others" if len(draft.covered) > len(told) or len(commits) > _MOST_TOLD else ""
+    if draft.ranges:
+        parts = ", ".join(map(str, told))
+        logger.info("%s: in the lake already, as %s%s: %s", run.spec.name, named, more, parts)
+    else:
+        logger.warning(
+            "%s: all of it is already committed as %s%s; use `tidegate replay` to read it again",
+            run.spec.name, named, more,
+        )  # fmt: skip
+
+
 def _record(ledger: Ledger, gap: Gap, run_id: str) -> None:
     outcome = ledger.append(gap, run=run_id)
     if isinstance(outcome, CutTo):
         for part in outcome.gaps:
             _record(ledger, part, run_id)
-
-
-def _draft(run: Run, fold: Fold, seen: Survey) -> Draft:
-    spec = run.spec
-    unseen = [t for t in spec.topics if t not in seen.identities and t not in fold.topic_ids]
-    if unseen:
-        raise UnknownTopic(
-            f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
-            f"{', '.join(unseen)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, or "
-            "correct `topics`",
-            topics=unseen,
-        )
-    if fold.cluster_id not in (None, seen.cluster_id):
-        raise IdentityChanged(
-            f"pipeline {spec.name!r} has read cluster {fold.cluster_id}; Kafka at "
-            f"{run.kafka.bootstrap_servers} is cluster {seen.cluster_id}. Point the connection "
-            f"{run.kafka.connection!r} back, or give the new cluster a pipeline of its own",
-            was=fold.cluster_id,
-            now=seen.cluster_id,
-        )
-    return draft_live(
-        fold,
-        spec.topics,
-        seen.topic_ids,
-        seen.watermarks,
-        _first_sight(run, fold, seen),
-        on_expired=spec.on_expired,
-        by=run.run_id,
-    )
-
-
-def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
-    """Return where topics that the ledger does not know yet begin, by the pipeline's `start`."""
-    new = {t: seen.watermarks[t] for t in run.spec.topics if t not in fold.topic_ids}
-    start = run.spec.start
-    if start == "earliest":
-        return {t: {p: m.start for p, m in marks.items()} for t, marks in new.items()}
-    if start == "latest" or not new:
-        return {t: {p: m.end for p, m in marks.items()} for t, marks in new.items()}
-    assert isinstance(start, StartAt)
-    if start.offsets is not None:
-        return _given_offsets(run.spec, start.offsets, new)
-    assert start.timestamp is not None
-    with Cluster(run.kafka) as cluster:
-        at = cluster.offsets_at(new, int(start.timestamp.timestamp() * 1000))
-    return {
-        t: {p: m.end if (offset := at[t][p]) is None else offset for p, m in marks.items()}
-        for t, marks in new.items()
-    }
-
-
-def _given_offsets(
-    spec: Ingest, given: Mapping[str, Mapping[int, int]], new: Mapping[str, Mapping[int, Any]]
-) -> dict[str, dict[int, int]]:
-    complaints = []
-    for topic, marks in new.items():
-        offsets = given.get(topic, {})
-        for partition in sorted(marks.keys() ^ offsets.keys()):
-            state = "has no start" if partition in marks else "does not exist"
-            complaints.append(f"{topic}-{partition} {state}")
-        for partition in sorted(marks.keys() & offsets.keys()):
-            m = marks[partition]
-            if not m.start <= offsets[partition] <= m.end:
-                complaints.append(
-                    f"{topic}-{partition}: {offsets[partition]} is not in [{m.start}, {m.end}]"
-                )
-    if complaints:
-        raise ConfigurationError(f"pipeline {spec.name!r}: start.offsets: {'; '.join(complaints)}")
-    return {topic: dict(given[topic]) for topic in new}
-
-
-def _plan_of(
-    run: Run, store: Store, fold: Fold, seen: Survey, draft: Draft, window_date: str
-) -> Plan:
-    topics = sorted({r.topic for r in draft.ranges})
-    return Plan(
-        pipeline=run.spec.name,
-        kind=run.spec.kind,
-        lane=LANE,
-        window_date=window_date,
-        cluster_id=seen.cluster_id,
-        isolation=run.spec.isolation,
-        topics={topic: seen.topic_ids[topic] for topic in topics},
-        chunks=chunked(draft.ranges, run.max_records or run.spec.max_records),
-        destination=store.url,
-        byte_settings={
-            "compression": "zstd",
-            "level": 1,
-            "max_records_per_file": _records_per_file(store, fold),
-        },
-        left_out=tuple(draft.left_out),
-    )
-
-
-def _records_per_file(store: Store, fold: Fold) -> int:
-    """Return how many records make a file of about 256 MiB, by the newest commit's bytes.
-
-    Rounded to a power of two, so that small changes in the data do not change plans.
-    """
-    if not fold.live:
-        return _RECORDS_PER_FILE
-    files = publishing.read_manifest(store, fold.live[max(fold.live)])
-    rows = sum(f.staged.rows for f in files)
-    size = sum(f.staged.size for f in files)
-    if size < _TELLING_BYTES:
-        return _RECORDS_PER_FILE
-    return 1 << max(10, (_BYTES_PER_FILE * rows // size).bit_length() - 1)
 
 
 def _note(run: Run, seen: Survey) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Protocol
 
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
+from tidegate.core.windows import Asked, Backfill, Dates, Live
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
@@ -33,6 +34,7 @@ class NoMirror:
 
 
 NO_MIRROR = NoMirror()
+LIVE = Live()
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,37 @@ class AnyRun:
 
 @dataclass(frozen=True)
 class Run(AnyRun):
-    """A run of an ingest pipeline."""
+    """A run of an ingest pipeline, and what it is asked for.
+
+    Of more than `max_chunks` chunks the rest is left to later runs.
+    """
 
     spec: Ingest
+    asked: Asked = LIVE
+    max_chunks: int | None = None
+
+    @property
+    def key(self) -> str:
+        return layout.run_key(self.dag_id, self.run_id, self.asked.work)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that it is about."""
+        return (self.asked.topic,) if isinstance(self.asked, Backfill) else self.spec.topics
+
+    def in_lane(self, lane: str) -> Run:
+        """Return the run as its frozen plan says it is: what Airflow calls it may change."""
+        if isinstance(self.asked, Backfill) or self.asked.lane == lane:
+            return self
+        if lane == Live.lane:
+            return replace(self, asked=Live(self.asked.interval))
+        return replace(self, asked=Dates(self.asked.interval)) if self.asked.interval else self
+
+    @property
+    def chunk_size(self) -> int:
+        """The most offsets in a chunk."""
+        asked = self.asked.chunk_size if isinstance(self.asked, Backfill) else self.max_records
+        return asked or self.spec.max_records
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tidegate.broker.cluster import survey
 from tidegate.broker.settings import KafkaSettings
+from tidegate.core.ledger import Fold
+from tidegate.core.planning import Watermarks
 from tidegate.errors import TidegateError
 from tidegate.lake import publishing
 from tidegate.lake.ledger import Ledger
@@ -22,29 +25,49 @@ def files(spec: Ingest) -> list[Mapping[str, Any]]:
     return publishing.live_files(store, Ledger(store, spec.name).fold)
 
 
-def status(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Look:
+    """What the ledger says, and what the broker has of the topics that the ledger means.
+
+    `problem` says why the broker's part is missing, or that a topic was recreated.
+    """
+
+    fold: Fold
+    topic_ids: Mapping[str, str]
+    watermarks: Mapping[str, Mapping[int, Watermarks]]
+    problem: str | None
+
+
+def look(spec: Ingest, kafka: KafkaSettings) -> Look:
+    """Read the ledger and ask the broker; one that does not answer is no error."""
+    store = open_store(spec.lake, spec.name)
+    fold = Ledger(store, spec.name).fold
+    try:
+        seen = survey(kafka, spec.topics, spec.isolation)
+    except TidegateError as error:
+        return Look(fold, fold.topic_ids, {}, str(error))
+    problem = None
+    watermarks = dict(seen.watermarks)
+    for topic, topic_id in seen.topic_ids.items():
+        known = fold.topic_ids.get(topic, topic_id)
+        if known != topic_id:  # its offsets say nothing about ours
+            problem = f"topic {topic} was recreated: it was {known}, it is {topic_id}"
+            del watermarks[topic]
+    return Look(fold, {**seen.topic_ids, **fold.topic_ids}, watermarks, problem)
+
+
+def status(spec: Ingest, kafka: KafkaSettings, looked: Look | None = None) -> dict[str, Any]:
     """Return where each partition stands (contract: `status --json`).
 
     `log_start`, `end` and `lag` are null, and `broker` says why, when the broker does not answer.
     """
-    store = open_store(spec.lake, spec.name)
-    fold = Ledger(store, spec.name).fold
-    problem = None
-    topic_ids: Mapping[str, str] = {}
-    watermarks: Mapping[str, Mapping[int, Any]] = {}
-    try:
-        seen = survey(kafka, spec.topics, spec.isolation)
-        topic_ids, watermarks = seen.topic_ids, seen.watermarks
-    except TidegateError as error:
-        problem = str(error)
+    looked = looked or look(spec, kafka)
+    fold = looked.fold
     topics = {}
     for topic in spec.topics:
-        topic_id = fold.topic_ids.get(topic, topic_ids.get(topic))
-        if topic_ids.get(topic, topic_id) != topic_id:  # its offsets say nothing about ours
-            problem = f"topic {topic} was recreated: it was {topic_id}, it is {topic_ids[topic]}"
-            watermarks = {t: marks for t, marks in watermarks.items() if t != topic}
+        topic_id = looked.topic_ids.get(topic)
         origins = fold.origins.get(topic_id or "", {})
-        marks = watermarks.get(topic, {})
+        marks = looked.watermarks.get(topic, {})
         partitions = {}
         for p in sorted(origins.keys() | marks.keys()):
             cursor = fold.progress(topic_id or "", p).cursor if p in origins else None
@@ -65,5 +88,5 @@ def status(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
         "last_commit": max(fold.live, default=None),
         "gaps": [gap.to_json() for gap in fold.gaps],
         "open_claims": [],
-        "broker": problem,
+        "broker": looked.problem,
     }

@@ -27,6 +27,16 @@ def records_per_task(window: Window, cores: int) -> int:
     return limit
 
 
+def splits(window: Window, cores: int) -> list[int]:
+    """Return how many records each task would read."""
+    limit = records_per_task(window, cores)
+    cut = []
+    for r in window:
+        pieces = math.ceil(len(r) / limit)
+        cut += [len(r) * (i + 1) // pieces - len(r) * i // pieces for i in range(pieces)]
+    return cut
+
+
 def _busiest(sizes: Sequence[int], limit: int, cores: int) -> float:
     """Return the records of the busiest core when tasks start in order, each on the next free one.
 

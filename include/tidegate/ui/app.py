@@ -15,14 +15,17 @@ from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from tidegate.core.coverage import drawn
 from tidegate.errors import TidegateError, Transient
 from tidegate.orchestration import connections
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress
+from tidegate.runs.coverage import Tiles, tiles
 from tidegate.runs.egress.status import status as egress_status
-from tidegate.runs.status import status
+from tidegate.runs.status import look, status
 
 FORMAT = 1
+BAR = 200  # cells
 PATIENCE = 15.0  # seconds for all pipelines together: a dead broker is called dead after 8
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -77,7 +80,8 @@ def page(pipelines: Readable) -> Response:
 @app.get("/status.json")
 def document(pipelines: Readable) -> Response:
     """Return the documents of `tidegate status --json`, an error in the place of a bad one's."""
-    text = json.dumps({"format": FORMAT, "pipelines": statuses(pipelines)}, default=str)
+    told = [{k: v for k, v in each.items() if k != "bars"} for each in statuses(pipelines)]
+    text = json.dumps({"format": FORMAT, "pipelines": told}, default=str)
     return Response(text, media_type="application/json", headers=_HEADERS)
 
 
@@ -92,7 +96,17 @@ def _status(name: str) -> dict[str, Any]:
     spec = files.load_named(name)
     if isinstance(spec, Egress):
         return egress_status(spec)
-    return status(spec, connections.kafka(spec.kafka))
+    kafka = connections.kafka(spec.kafka)
+    looked = look(spec, kafka)
+    return status(spec, kafka, looked) | {"bars": _bars(tiles(spec, looked))}
+
+
+def _bars(found: Tiles) -> dict[str, dict[str, list[tuple[str, int]]]]:
+    """Return each partition's bar: (kind, cells) from left to right."""
+    return {
+        topic: {str(p): drawn(intervals, BAR) for p, intervals in partitions.items()}
+        for topic, partitions in found.items()
+    }
 
 
 def _settled(name: str, answer: Future[dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,131 @@
+"""The DAGs for any window again, of any pipeline: triggered by hand, with a form."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Param
+
+from tidegate.core.windows import ORDERS, Backfill
+from tidegate.orchestration import factory, tasks
+from tidegate.pipelines import files
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidegate.core.windows import Asked
+    from tidegate.pipelines.spec import Ingest
+    from tidegate.runs.run import Run
+
+# What Airflow can refuse when the form is sent; the plan task judges the rest.
+_EDGE = r"^\s*(\d+|\{.*\}|\d{4}-\d\d-\d\d[T ].*(Z|[+-]\d\d:?\d\d))\s*$"
+_EDGE_HELP = (
+    'An offset for all partitions, offsets like {"flights": {"0": 123}}, or a time with a zone, '
+    "like 2026-03-14T00:00:00Z."
+)
+
+
+def backfill_dag() -> DAG:
+    """Return the DAG that reads any window into the lake, unless it is there."""
+    return _dag(
+        "tidegate_backfill",
+        "Any window of a topic into the lake, without a doubled row",
+        _BACKFILL_DOC,
+        _backfill,
+        {
+            **_pipeline_params(),
+            "partitions": Param(
+                None,
+                type=["null", "array"],
+                items={"type": "integer", "minimum": 0},
+                description="Empty: all.",
+            ),
+            "start": Param(None, type=["null", "string"], pattern=_EDGE, description=_EDGE_HELP),
+            "end": Param(None, type=["null", "string"], pattern=_EDGE, description="Exclusive."),
+            "fill_gaps": Param(
+                False,
+                type="boolean",
+                description="In place of start and end: what was skipped and is still in the log.",
+            ),
+            "chunk_size": Param(
+                None,
+                type=["null", "integer"],
+                minimum=1,
+                description="Offsets per commit; empty: the pipeline's max_records.",
+            ),
+            "order": Param(
+                ORDERS[0],
+                type="string",
+                enum=list(ORDERS),
+                description="The oldest offsets of all partitions first, or what expires soonest.",
+            ),
+            "dry_run": Param(False, type="boolean", description="Explain, and do nothing."),
+        },
+    )
+
+
+def _pipeline_params() -> dict[str, Param]:
+    # A file that is wrong has no run; its own DAG says what is wrong.
+    names = files.ingest_names()
+    one_of: dict[str, Any] = {"enum": names} if names else {}
+    return {
+        "pipeline": Param(type="string", description="The pipeline.", **one_of),
+        "topic": Param(
+            None, type=["null", "string"], description="Empty: the pipeline's only topic."
+        ),
+    }
+
+
+def _dag(
+    dag_id: str, description: str, doc: str, run_of: tasks.RunOf, params: dict[str, Param]
+) -> DAG:
+    with DAG(
+        dag_id=dag_id,
+        description=description,
+        doc_md=doc,
+        schedule=None,
+        start_date=factory.BEFORE_ANY_RUN,
+        catchup=False,
+        tags={"tidegate", "by hand"},
+        default_args={"retries": 3, "retry_delay": timedelta(seconds=15)},
+        params=params,
+    ) as dag:
+        factory.ingest_tasks(run_of)
+    return dag
+
+
+def _backfill(context: Context) -> Run:
+    params = context["params"]
+    partitions = params["partitions"]
+    spec = files.load_ingest(params["pipeline"])
+    asked = Backfill(
+        topic=spec.topic_named(params["topic"]),
+        partitions=None if partitions is None else tuple(sorted(set(partitions))),
+        start=params["start"],
+        end=params["end"],
+        fill_gaps=params["fill_gaps"],
+        chunk_size=params["chunk_size"],
+        order=params["order"],
+    )
+    return _run(context, spec, asked)
+
+
+def _run(context: Context, spec: Ingest, asked: Asked) -> Run:
+    from tidegate.orchestration import connections
+    from tidegate.runs.run import Run
+
+    known = list(context["dag"].params)
+    return Run(spec, connections.kafka(spec.kafka), asked=asked, **tasks.of_run(context, known))
+
+
+_BACKFILL_DOC = """\
+### Any window of a topic into the lake
+
+Trigger it with a pipeline and a window: from `start` to `end` (exclusive), or *fill gaps*.
+What the lake has already is skipped and said so; the live cursor stays where it is, or moves only
+over what is then covered. One plan of many chunks, one Spark application, one commit a chunk.
+Stop and clear it at any moment: what is sealed or committed is not read again.
+
+A window that makes no sense is refused with every complaint at once, and nothing is done.
+"""

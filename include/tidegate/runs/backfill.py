@@ -1,0 +1,139 @@
+"""Backfill: any window of a topic again, told as offsets or as moments, without a doubled row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from tidegate.broker.cluster import Cluster, Survey
+from tidegate.core import windows
+from tidegate.core.backfill import draft_window, out_of_reach, retained_gaps
+from tidegate.core.draft import Draft
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.windows import ORDERS, Backfill, Boundary, Edges, Interval
+from tidegate.errors import WindowRefused
+from tidegate.lake.boundaries import boundary
+from tidegate.lake.store import Store
+from tidegate.runs.run import Run
+
+
+def draft(
+    run: Run, asked: Backfill, store: Store, fold: Fold, seen: Survey, *, again: bool
+) -> Draft:
+    """Draft a backfill; WindowRefused with every complaint about what was asked for.
+
+    `again`: it was well when it was planned first; what has expired since goes by policy.
+    """
+    topic = asked.topic
+    found, complaints = _judged(run, asked)
+    marks = seen.watermarks.get(topic)
+    was, topic_id = fold.topic_ids.get(topic), seen.topic_ids.get(topic)
+    if marks is None or topic_id is None:
+        raise _refusal(run, asked, [*complaints, f"there is no topic {topic}"])
+    if was not in (None, topic_id):
+        across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
+        raise _refusal(run, asked, [*complaints, across])
+    partitions = windows.chosen(asked.partitions, found, marks, complaints)
+    if asked.fill_gaps:
+        window, cuts = retained_gaps(fold, topic, topic_id, partitions, marks), {}
+    else:
+        cuts = boundaries(run, store, seen, topic, found.moments)
+        window = windows.ranges(topic, partitions, found, cuts, complaints)
+    if not again:
+        complaints += out_of_reach(fold, topic_id, window, marks)
+    if complaints:
+        raise _refusal(run, asked, complaints)
+    made = draft_window(
+        fold, topic_id, window, marks, on_expired=run.spec.on_expired, by=run.run_id
+    )
+    made.boundaries = list(cuts.values())
+    return made
+
+
+def draft_dates(
+    run: Run, interval: Interval, store: Store, fold: Fold, seen: Survey, live: Draft
+) -> Draft:
+    """Draft what was written in an interval, below the cursor: the rest is the live lane's.
+
+    `live` is what a live run would do now: its origins, and the topics that are not well, hold
+    here too.
+    """
+    made = Draft(origins=live.origins)
+    made.left_out = [each for each in live.left_out if each.partition is None]
+    start, end = interval
+    if end > datetime.now(UTC):
+        raise WindowRefused(
+            f"pipeline {run.spec.name!r}: the interval ends at {end.isoformat()}, in the future; "
+            "it has no offsets yet"
+        )
+    ill = {each.topic for each in made.left_out}
+    for topic in (t for t in run.topics if t not in ill):
+        topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
+        cuts = boundaries(run, store, seen, topic, [start, end])
+        window = windows.ranges(topic, sorted(marks), Edges(start, end), cuts, [])
+        below = []
+        for r in window:
+            progress = live.progress(fold, topic_id, r.partition)
+            cursor = progress.cursor if progress else 0
+            cut = min(max(cursor, r.start), r.end)
+            below.append(OffsetRange(topic, r.partition, r.start, cut))
+            if cut < r.end:
+                made.ahead.append(OffsetRange(topic, r.partition, cut, r.end))
+        part = draft_window(
+            fold, topic_id, below, marks, on_expired=run.spec.on_expired, by=run.run_id
+        )
+        made.boundaries += cuts.values()
+        made.ranges += part.ranges
+        made.covered += part.covered
+        made.left_out += part.left_out
+        made.gaps += part.gaps
+    return made
+
+
+def boundaries(
+    run: Run, store: Store, seen: Survey, topic: str, moments: list[datetime]
+) -> dict[datetime, Boundary]:
+    """Return where moments cut a topic: frozen ones as they are, others as they would be frozen.
+
+    The first record at or after the moment; none that late: the end.
+    """
+    if not moments:
+        return {}
+    topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
+    cuts: dict[datetime, Boundary] = {}
+    with Cluster(run.kafka) as cluster:
+        for moment in moments:
+            ms = windows.milliseconds(moment)
+            offsets: Mapping[int, int | None] = cluster.offsets_at({topic: marks}, ms)[topic]
+            found = {
+                p: m.end if (o := offsets[p]) is None else min(o, m.end) for p, m in marks.items()
+            }
+            cuts[moment] = boundary(store, topic, topic_id, ms, found)
+    return cuts
+
+
+def _judged(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
+    """Return the edges, and every complaint that needs no broker."""
+    complaints = []
+    if asked.topic not in run.spec.topics:
+        complaints.append(f"{asked.topic} is not among its topics {list(run.spec.topics)}")
+    if asked.chunk_size is not None and asked.chunk_size < 1:
+        complaints.append(f"chunk size {asked.chunk_size}: at least 1")
+    if asked.order not in ORDERS:
+        complaints.append(f"order {asked.order!r}: it is one of {list(ORDERS)}")
+    if asked.fill_gaps:
+        if asked.start or asked.end:
+            complaints.append("give start and end, or have the gaps filled: not both")
+        return Edges(), complaints
+    found = windows.edges(asked.topic, asked.start, asked.end, datetime.now(UTC))
+    return found, complaints + found.complaints
+
+
+def _refusal(run: Run, asked: Backfill, complaints: list[str]) -> WindowRefused:
+    listed = "".join(f"\n  - {each}" for each in complaints)
+    return WindowRefused(
+        f"pipeline {run.spec.name!r}, {asked.lane} of {asked.topic}: nothing was done:{listed}\n"
+        f"`tidegate coverage {run.spec.name}` shows what there is",
+        complaints=complaints,
+    )

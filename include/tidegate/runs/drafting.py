@@ -1,0 +1,171 @@
+"""Drafting: what a run would do now. `plan` records and freezes it, `explain` only tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tidegate.broker.cluster import Cluster, Survey, survey
+from tidegate.broker.retention import expiries
+from tidegate.core.draft import Draft
+from tidegate.core.ledger import Fold
+from tidegate.core.live import draft_live
+from tidegate.core.plan import Plan
+from tidegate.core.planning import chunked
+from tidegate.core.windows import Backfill, Dates
+from tidegate.errors import ConfigurationError, IdentityChanged, UnknownTopic
+from tidegate.lake import publishing
+from tidegate.lake.store import Store
+from tidegate.pipelines.spec import Ingest, StartAt
+from tidegate.runs import backfill
+from tidegate.runs.run import Run
+
+_HOUR_MS = 3_600_000
+_BYTES_PER_FILE = 256 * 1024 * 1024
+_TELLING_BYTES = 16 * 1024 * 1024  # of less, a good part is footers
+_RECORDS_PER_FILE = 1_000_000  # until a commit tells how many bytes a record takes
+
+
+class Density(NamedTuple):
+    """How many bytes the rows of the newest commit take as files of the lake."""
+
+    rows: int
+    size: int
+
+
+def surveyed(run: Run) -> Survey:
+    """Ask the broker for what the run is about."""
+    return survey(run.kafka, run.topics, run.spec.isolation)
+
+
+def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = False) -> Draft:
+    """Decide what the run would take; IdentityChanged or UnknownTopic where it may not begin.
+
+    `again` says that it was planned before, and that this plan cannot be carried out any more.
+    """
+    spec = run.spec
+    if fold.cluster_id not in (None, seen.cluster_id):
+        raise IdentityChanged(
+            f"pipeline {spec.name!r} has read cluster {fold.cluster_id}; Kafka at "
+            f"{run.kafka.bootstrap_servers} is cluster {seen.cluster_id}. Point the connection "
+            f"{run.kafka.connection!r} back, or give the new cluster a pipeline of its own",
+            was=fold.cluster_id,
+            now=seen.cluster_id,
+        )
+    made = None
+    if isinstance(run.asked, Backfill):  # its complaints come first
+        made = backfill.draft(run, run.asked, store, fold, seen, again=again)
+    unseen = [t for t in run.topics if t not in seen.identities and t not in fold.topic_ids]
+    if unseen:
+        raise UnknownTopic(
+            f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
+            f"{', '.join(unseen)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, or "
+            "correct `topics`",
+            topics=unseen,
+        )
+    live = draft_live(
+        fold,
+        run.topics,
+        seen.topic_ids,
+        seen.watermarks,
+        _first_sight(run, fold, seen),
+        on_expired=spec.on_expired,
+        by=run.run_id,
+    )
+    if isinstance(run.asked, Dates):
+        return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
+    if made is None:
+        if sum(map(len, live.ranges)) > run.chunk_size:  # else it is taken at once
+            live.expires = expiries(run.kafka, live.ranges, spec.isolation)
+        return live
+    # Whoever sees a topic first says where it begins: a window never moves the live cursor.
+    made.origins = live.origins
+    if isinstance(run.asked, Backfill) and run.asked.order == "soonest-expiring":
+        made.expires = expiries(run.kafka, made.ranges, spec.isolation)
+    return made
+
+
+def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
+    """Return where topics that the ledger does not know yet begin, by the pipeline's `start`."""
+    new = {t: seen.watermarks[t] for t in run.topics if t not in fold.topic_ids}
+    start = run.spec.start
+    if start == "earliest":
+        return {t: {p: m.start for p, m in marks.items()} for t, marks in new.items()}
+    if start == "latest" or not new:
+        return {t: {p: m.end for p, m in marks.items()} for t, marks in new.items()}
+    assert isinstance(start, StartAt)
+    if start.offsets is not None:
+        return _given_offsets(run.spec, start.offsets, new)
+    assert start.timestamp is not None
+    with Cluster(run.kafka) as cluster:
+        at = cluster.offsets_at(new, int(start.timestamp.timestamp() * 1000))
+    return {
+        t: {p: m.end if (offset := at[t][p]) is None else offset for p, m in marks.items()}
+        for t, marks in new.items()
+    }
+
+
+def _given_offsets(
+    spec: Ingest, given: Mapping[str, Mapping[int, int]], new: Mapping[str, Mapping[int, Any]]
+) -> dict[str, dict[int, int]]:
+    complaints = []
+    for topic, marks in new.items():
+        offsets = given.get(topic, {})
+        for partition in sorted(marks.keys() ^ offsets.keys()):
+            state = "has no start" if partition in marks else "does not exist"
+            complaints.append(f"{topic}-{partition} {state}")
+        for partition in sorted(marks.keys() & offsets.keys()):
+            m = marks[partition]
+            if not m.start <= offsets[partition] <= m.end:
+                complaints.append(
+                    f"{topic}-{partition}: {offsets[partition]} is not in [{m.start}, {m.end}]"
+                )
+    if complaints:
+        raise ConfigurationError(f"pipeline {spec.name!r}: start.offsets: {'; '.join(complaints)}")
+    return {topic: dict(given[topic]) for topic in new}
+
+
+def plan_of(
+    run: Run, store: Store, fold: Fold, seen: Survey, draft: Draft, window_date: str
+) -> Plan:
+    """Return the plan of a draft."""
+    # Those that expire within the same hour are equally urgent, and share.
+    urgency = {key: moment // _HOUR_MS for key, moment in draft.expires.items()}
+    chunks = chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
+    topics = sorted({r.topic for window in chunks for r in window})
+    return Plan(
+        pipeline=run.spec.name,
+        kind=run.spec.kind,
+        lane=run.asked.lane,
+        window_date=window_date,
+        cluster_id=seen.cluster_id,
+        isolation=run.spec.isolation,
+        topics={topic: seen.topic_ids[topic] for topic in topics},
+        chunks=chunks,
+        destination=store.url,
+        byte_settings={
+            "compression": "zstd",
+            "level": 1,
+            "max_records_per_file": _records_per_file(store, fold),
+        },
+        left_out=tuple(draft.left_out),
+    )
+
+
+def density(store: Store, fold: Fold) -> Density | None:
+    """Return what the newest commit tells of the size of rows; None before there is one."""
+    if not fold.live:
+        return None
+    files = publishing.read_manifest(store, fold.live[max(fold.live)])
+    return Density(sum(f.staged.rows for f in files), sum(f.staged.size for f in files))
+
+
+def _records_per_file(store: Store, fold: Fold) -> int:
+    """Return how many records make a file of about 256 MiB, by the newest commit's bytes.
+
+    Rounded to a power of two, so that small changes in the data do not change plans.
+    """
+    found = density(store, fold)
+    if found is None or found.size < _TELLING_BYTES:
+        return _RECORDS_PER_FILE
+    return 1 << max(10, (_BYTES_PER_FILE * found.rows // found.size).bit_length() - 1)
