@@ -61,6 +61,32 @@ def tell_sent(report: Mapping[str, Any]) -> None:
               highlight=False)  # fmt: skip
 
 
+def tell_sending(told: Mapping[str, Any]) -> None:
+    """Tell what an egress run would send."""
+    if first := told["finishes_first"]:
+        state = "which is dead" if first["sender_dead"] else "which is not proven dead"
+        out.print(f"first: plan {first['plan_id']}, begun by a sender {state}", highlight=False)
+    where = ", ".join(
+        f"{t} ({each['partitions']} partitions)" for t, each in told["target"].items()
+    )
+    what = (
+        f"{len(told['files'])} files, {told['bytes']:,} bytes, {told['records']:,} rows known"
+        if told["files"] or not told["offsets"]
+        else f"{told['records']:,} offsets of the lake"
+    )
+    out.print(f"[bold]{told['pipeline']}[/]: would send {what}, to {where}", highlight=False)
+    for file in told["files"][:20]:
+        out.print(f"  {file['name']}  {file['size']:,} bytes", markup=False, highlight=False)
+    later = told["later"]
+    out.print(
+        f"  later: {later['files']} files, {later['offsets']:,} offsets; "
+        f"{later['young']} files have not settled",
+        highlight=False,
+    )
+    for each in told["left_out"]:
+        err.print(f"  left out: {each['file']}: {each['reason']}", markup=False, highlight=False)
+
+
 def tell_egress_status(state: Mapping[str, Any]) -> None:
     sent, waiting = state["sent"], state["waiting"]
     out.print(

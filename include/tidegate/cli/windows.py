@@ -11,13 +11,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.cli.telling import err, out, tell_plan, tell_published
+from tidegate.cli.telling import err, out, tell_plan, tell_published, tell_sending
 from tidegate.cli.terminal import Json, Pipeline, new_run_id, spark_master, submitter
 from tidegate.core.coverage import Interval, drawn
 from tidegate.core.windows import Asked
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Egress, Ingest
 
 app = typer.Typer()
 
@@ -52,7 +52,10 @@ def explain_run(
     from tidegate.runs.explain import explain
     from tidegate.runs.run import Run
 
-    spec = files.load_ingest(pipeline)
+    spec = files.load_named(pipeline)
+    if isinstance(spec, Egress):
+        _explain_egress(spec, max_records, as_json=as_json)
+        return
     run = Run(
         spec=spec,
         kafka=from_environment(spec.kafka),
@@ -67,6 +70,27 @@ def explain_run(
         print(json.dumps(told))
     else:
         tell(told)
+
+
+def _explain_egress(spec: Egress, max_records: int | None, *, as_json: bool) -> None:
+    from tidegate.broker.settings import from_environment
+    from tidegate.runs.egress.explain import explain
+    from tidegate.runs.run import EgressRun
+
+    told = explain(
+        EgressRun(
+            spec=spec,
+            kafka=from_environment(spec.target.kafka),
+            dag_id=f"tidegate__{spec.name}",
+            run_id="explain",
+            window_date=datetime.now(UTC).date(),
+            max_records=max_records,
+        )
+    )
+    if as_json:
+        print(json.dumps(told))
+    else:
+        tell_sending(told)
 
 
 @app.command("backfill")

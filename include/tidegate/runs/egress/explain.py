@@ -1,0 +1,47 @@
+"""Explain an egress: what a run would send now. It drafts as `plan` does, and does nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.core.offsets import window_to_json
+from tidegate.runs.egress import planning
+from tidegate.runs.egress.sender import is_dead
+from tidegate.runs.run import EgressRun
+
+FORMAT = 1
+
+
+def explain(run: EgressRun) -> dict[str, Any]:
+    """Return what the run would do (contract: `explain --json`, egress)."""
+    fold = run.ledger(run.store()).fold
+    claim = next(iter(fold.claims.values()), None)
+    plan = planning.preview(run)
+    found = planning.waiting(run.spec, fold, resend=run.resend)
+    return {
+        "format": FORMAT,
+        "pipeline": run.spec.name,
+        "kind": run.spec.kind,
+        "lane": plan.lane,
+        "plan_id": plan.id,
+        "finishes_first": claim
+        and {
+            "plan_id": claim.plan_id,
+            "attempt": claim.attempt,
+            "sender_dead": is_dead(claim.sender, claim.attempt, lambda _: False, patience=0),
+        },
+        "files": [file.to_json() for file in plan.files],
+        "offsets": [window_to_json(window) for window in plan.chunks],
+        "records": plan.records,
+        "bytes": sum(file.size for file in plan.files),
+        "later": {
+            "files": len(found.files) - len(plan.files),
+            "offsets": sum(map(len, found.ranges)) - sum(len(r) for w in plan.chunks for r in w),
+            "young": len(found.young),
+        },
+        "left_out": [each.to_json() for each in plan.left_out],
+        "target": {
+            topic: {"topic_id": each.topic_id, "partitions": each.partitions}
+            for topic, each in (plan.target or {}).items()
+        },
+    }
