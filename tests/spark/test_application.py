@@ -11,7 +11,7 @@ from tidegate import jars
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import StageFailed
 from tidegate.local.kafka import Broker
-from tidegate.runs.submission import ensure_archive, submission, submit
+from tidegate.runs.submission import ensure_archive, for_places, submission, submit
 from tidegate.spark.job import Bytes, Chunk, Job
 
 CANARY = "hunter2-never-to-be-seen"
@@ -75,7 +75,9 @@ def test_a_failure_is_one_clear_line(broker: Broker, topic: str, tmp_path: Path)
 def test_an_archive_of_classes_is_made_and_used(
     broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a broker, once; the next driver takes thousands of classes from it."""
+    """Without a broker, once; the next driver takes thousands of classes from it, also one with the
+    jars of S3 (which this job does not use).
+    """
     numbers(broker.bootstrap, topic, 10, partitions=1)
     (tmp_path / "jars").symlink_to(jars.cache_dir() / "jars")
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
@@ -87,9 +89,15 @@ def test_an_archive_of_classes_is_made_and_used(
     verbose = {"spark.driver.extraJavaOptions": "-Xlog:class+load"}
     output = _run(tmp_path, broker, chunks, verbose)
     assert sum("source: shared objects file" in line for line in output) > 10_000
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    chunks = [Chunk(1, (OffsetRange(topic, 0, 0, 10),), str(tmp_path / "1"))]
+    output = _run(tmp_path, broker, chunks, verbose, also="s3a://bucket/lake")
+    assert sum("source: shared objects file" in line for line in output) > 10_000
 
 
-def _run(tmp_path: Path, broker: Broker, chunks: list[Chunk], conf: dict[str, str]) -> list[str]:
+def _run(
+    tmp_path: Path, broker: Broker, chunks: list[Chunk], conf: dict[str, str], *, also: str = ""
+) -> list[str]:
     options = {
         "kafka.bootstrap.servers": broker.bootstrap,
         "kafka.isolation.level": "read_committed",
@@ -101,5 +109,6 @@ def _run(tmp_path: Path, broker: Broker, chunks: list[Chunk], conf: dict[str, st
     path = tmp_path / "job.json"
     Job("f00d", "tests", options, tuple(chunks), Bytes("zstd", 1, 1_000_000)).write(path)
     output: list[str] = []
-    submit(submission(path, conf, 90, name="tests"), master="local[2]", log=output.append)
+    application = for_places(submission(path, conf, 90, name="tests"), also)
+    submit(application, master="local[2]", log=output.append)
     return output

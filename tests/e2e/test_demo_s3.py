@@ -1,0 +1,58 @@
+"""The demo with its lake in a bucket, on a real scheduler."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import judge
+from terminal import TIDEGATE
+from tidegate.local import s3, stack
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    stack.down(tmp_path)
+
+
+def command(home: Path, *args: str) -> str:
+    foreign = ("AIRFLOW", "TIDEGATE_", "AWS_")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+    kept = {k: v for k, v in os.environ.items() if k == "TIDEGATE_CACHE"}
+    done = subprocess.run(
+        [str(TIDEGATE), *args], env={**env, **kept, "TIDEGATE_HOME": str(home)},
+        capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_demo_in_a_bucket(home: Path) -> None:
+    """Every flight once, by count and by the oracle; again there is nothing new; a terminal finds
+    the lake and the keys by itself; no file but the server's own has the key; `down` ends all.
+    """
+    assert "336,776 rows = 336,776 distinct (partition, offset)" in command(home, "demo", "--s3")
+    known, server = stack.read(home), s3.find(home / "s3")
+    assert known is not None
+    assert server is not None
+    report = judge.agree(
+        known.kafka, known.lake, "flights", ["flights"], environ=server.environment
+    )
+    assert report["lake"] == 336_776
+    assert "nothing new" in command(home, "demo", "--s3")
+    assert " 0 differences" in command(home, "verify", "flights")
+    assert not (home / "lake").exists()
+
+    command(home, "local", "down")
+    assert s3.find(home / "s3") is None
+    key = server.secret_key.encode()
+    telling = {
+        str(path.relative_to(home))
+        for path in home.rglob("*")
+        if path.is_file() and key in path.read_bytes()
+    }
+    assert telling == {"s3/keys.json"}
