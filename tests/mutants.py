@@ -28,7 +28,7 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant(
         "create-if-absent",
-        "lake/store.py",
+        "lake/directory.py",
         "target.hardlink_to(temporary)",
         "temporary.replace(target)",
         "tests/unit/test_store.py::test_sixteen_processes_race_for_one_name",
@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "fsync",
-        "lake/store.py",
+        "lake/directory.py",
         "                    os.fsync(file.fileno())\n                target",
         "                target",
         "tests/unit/test_store.py::test_creating_survives_a_power_loss",

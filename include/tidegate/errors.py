@@ -128,6 +128,14 @@ class CursorAhead(TidegateError):
     """A Variable is ahead of the ledger: edited by hand, or the lake is not the one it was."""
 
 
+class CursorBackward(TidegateError):
+    """An offset behind the cursor was asked for: what is there has its outcome already."""
+
+
+class BeyondEnd(TidegateError):
+    """An offset beyond the end of the log was asked for: nobody can skip what is not there yet."""
+
+
 class WindowRefused(TidegateError):
     """A window that was asked for makes no sense; all complaints are in the message."""
 

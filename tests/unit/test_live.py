@@ -85,7 +85,7 @@ def test_one_bad_partition_never_stops_the_others():
     )
     made = draft(known, {"a": {0: marks(5, 9), 2: marks(0, 20), 3: marks(0, 70)}})
     assert made.left_out == [
-        LeftOut("a", 1, "the partition vanished"),
+        LeftOut("a", 1, "the partition vanished", {"cursor": 0}),
         LeftOut("a", 0, "expired", {"start": 0, "end": 5}),
         LeftOut("a", 2, "truncated", {"cursor": 50, "end": 20}),
     ]
@@ -100,7 +100,7 @@ def test_one_bad_topic_never_stops_the_others():
     made = draft(known, {"a": {0: marks(0, 99)}, "b": {0: marks(0, 3)}}, topics=("a", "b", "c"))
     assert made.left_out == [
         LeftOut("a", None, "the topic was recreated", {"was": "old-a", "is": "id-a"}),
-        LeftOut("c", None, "no such topic"),
+        LeftOut("c", None, "no such topic", {"was": "id-c"}),
     ]
     assert made.ranges == [OffsetRange("b", 0, 0, 3)]
     assert (made.origins, made.gaps) == ([], [])

@@ -107,7 +107,18 @@ def test_all_complaints_come_at_once(load):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"topics": []}, "topics: "),
+        ({"topics": []}, "topics: give either their names, or a pattern"),
+        ({"pattern": "f.*"}, "topics: give either their names, or a pattern"),
+        ({"exclude": "f.*"}, "exclude: only a pattern has exceptions"),
+        ({"topics": [], "pattern": "f("}, "pattern: 'f(': not a regular expression"),
+        ({"topics": [], "pattern": "f", "exclude": "["}, "exclude: '[': not a regular expression"),
+        ({"topics": [], "pattern": ""}, "pattern: ''"),
+        (
+            {"topics": [], "pattern": "a.*", "start": {"offsets": {"b": {0: 1}}}},
+            "start.offsets: not among the topics: ['b']",
+        ),
+        ({"progress_group": ""}, "progress_group: ''"),
+        ({"start": {"group": ""}}, "start.group: ''"),
         ({"topics": "flights"}, "topics: 'flights'"),
         ({"topics": ["a", "a"]}, "topics: one is named twice in ['a', 'a']"),
         ({"topics": [".."]}, "topics.0: '..'"),
@@ -117,7 +128,7 @@ def test_all_complaints_come_at_once(load):
         ({"max_records": 0}, "max_records: 0"),
         ({"max_records": "many"}, "max_records: 'many'"),
         ({"start": "sometime"}, "start: 'sometime'"),
-        ({"start": {}}, "start: {}: give either a timestamp or offsets"),
+        ({"start": {}}, "start: {}: give a timestamp, offsets, or a consumer"),
         ({"start": {"timestamp": "2024-05-01T00:00:00"}}, "start.timestamp: "),
         ({"start": {"offsets": {"b": {0: 1}}}}, "start.offsets: not among the topics: ['b']"),
         ({"start": {"offsets": {"flights": {0: -1}}}}, "start.offsets.flights.0: -1"),
@@ -147,8 +158,17 @@ def test_missing_keys_are_named():
     with pytest.raises(ValueError) as refused:
         parse({})
     assert set(str(refused.value).splitlines()) == {
-        "name: missing", "kind: missing", "topics: missing", "lake: missing",
+        "name: missing", "kind: missing", "lake: missing",
     }  # fmt: skip
+
+
+def test_which_topics_a_pattern_means():
+    """The whole name matches, and no exception does; never Kafka's own topics."""
+    known = ["a.one", "a.two", "ba.one", "a.one.more", "__a.one", "a.test"]
+    spec = parse({**LEAST, "topics": [], "pattern": r"(__)?a\..*", "exclude": r".*\.(test|more)"})
+    assert spec.select(known) == ("a.one", "a.two")
+    assert spec.subscription == r"/(__)?a\..*/ without /.*\.(test|more)/"
+    assert parse(LEAST).select(known) == ("flights",)
 
 
 def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):

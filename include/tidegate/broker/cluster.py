@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,24 +12,15 @@ from typing import Any, Literal
 import tenacity
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.admin import KafkaAdminClient, OffsetSpec
+from kafka.admin import ConfigResource, KafkaAdminClient, OffsetSpec
 
+from tidegate.broker.failures import PATIENCE_MS, cause_of_failure, named
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.planning import Watermarks
-from tidegate.errors import (
-    BrokerError,
-    BrokerUnreachable,
-    NotAuthenticated,
-    NotAuthorised,
-    TidegateError,
-    UnknownTopic,
-)
+from tidegate.errors import BrokerError, NotAuthorised
 
-_PATIENCE_MS = 8_000  # to find a broker, and for one request
 NO_SUCH_TOPIC, TOPIC_FORBIDDEN = 3, 29  # Kafka's error codes
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,10 +63,10 @@ class Cluster:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        with _cause_of_failure(settings):
+        with cause_of_failure(settings):
             self.admin = KafkaAdminClient(
-                **{"request_timeout_ms": _PATIENCE_MS, **settings.for_python()},
-                bootstrap_timeout_ms=_PATIENCE_MS,
+                **{"request_timeout_ms": PATIENCE_MS, **settings.for_python()},
+                bootstrap_timeout_ms=PATIENCE_MS,
             )
 
     def __enter__(self) -> Cluster:
@@ -138,6 +128,43 @@ class Cluster:
             found.setdefault(tp.topic, {})[tp.partition] = None if offset < 0 else offset
         return found
 
+    def topics(self) -> list[str]:
+        """Return the names of all topics that may be described."""
+        with self.refusals("DESCRIBE on the topics"):
+            return sorted(self.admin.list_topics())
+
+    def version(self) -> str:
+        """Return the version of the brokers, as far as their protocol tells it."""
+        with self.refusals("DESCRIBE on the cluster"):
+            broker = self.admin.describe_cluster()["brokers"][0]["broker_id"]
+            return str(self.admin.get_broker_version_data(broker).broker_version_str)
+
+    def operations(self, topics: Iterable[str]) -> dict[str, set[str]]:
+        """Return what this user may do with each topic that it may describe."""
+        with self.refusals("DESCRIBE on the topics"):
+            described = self.admin.describe_topics(sorted(topics))
+        return {
+            topic["name"]: set(topic["authorized_operations"])
+            for topic in described
+            if not topic["error_code"]
+        }
+
+    def kept_ms(self, topics: Iterable[str]) -> dict[str, int | None]:
+        """Return how long records are kept, in ms; None where time does not decide."""
+        names = {"cleanup.policy": None, "retention.ms": None}
+        asked = [ConfigResource("TOPIC", topic, names) for topic in sorted(topics)]
+        operation = "DESCRIBE_CONFIGS on the topics"
+        with self.refusals(operation):
+            found = self.admin.describe_configs(asked, config_filter="all").get("topic", {})
+        if not all(config.keys() >= names.keys() for config in found.values()):
+            # kafka-python passes over the broker's refusal, and returns no settings.
+            raise NotAuthorised(f"{self._where}: not permitted: {operation}", operation=operation)
+        return {
+            topic: int(ms) if "delete" in policy and ms != "-1" else None
+            for topic, config in found.items()
+            for policy, ms in [(config[name]["value"] for name in names)]
+        }
+
     def _offsets(
         self, asked: list[TopicPartition], spec: OffsetSpec, isolation: str
     ) -> dict[TopicPartition, int]:
@@ -154,7 +181,7 @@ class Cluster:
         try:
             yield
         except kafka_errors.KafkaError as error:
-            raise _named(error, self._where, operation) from error
+            raise named(error, self._where, operation) from error
 
 
 @dataclass(frozen=True)
@@ -174,19 +201,19 @@ def probe(
     A hole is empty only when the consumer's position has passed its end, or its first record does.
     `patience` is in seconds for each hole.
     """
-    with _cause_of_failure(settings):
+    with cause_of_failure(settings):
         consumer = KafkaConsumer(
             **settings.for_python(),
             isolation_level=isolation,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            bootstrap_timeout_ms=_PATIENCE_MS,
+            bootstrap_timeout_ms=PATIENCE_MS,
         )
     try:
         return [_probe_one(consumer, hole, patience) for hole in holes]
     except kafka_errors.KafkaError as error:
         where = f"Kafka at {settings.bootstrap_servers} ({settings.connection})"
-        raise _named(error, where, "READ on the topic") from error
+        raise named(error, where, "READ on the topic") from error
     finally:
         consumer.close()
 
@@ -211,61 +238,3 @@ def _probe_one(consumer: Any, hole: OffsetRange, patience: float) -> Probe:
         f"{hole}: no answer in {patience:.0f} s whether it holds a record; try again",
         position=consumer.position(partition),
     )
-
-
-class _Listener(logging.Handler):
-    """Keeps what kafka-python logs while it connects: its exception does not say the cause."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self._heard: list[tuple[int | None, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._heard.append((record.thread, record.getMessage()))
-
-    def about(self, servers: str) -> str:
-        """Return what was said by the threads that spoke of these servers: others connect too."""
-        addresses = [each.strip() for each in servers.split(",")]
-        threads = {t for t, said in self._heard if any(a in said for a in addresses)}
-        return " ".join(said for t, said in self._heard if t in threads)
-
-
-@contextmanager
-def _cause_of_failure(settings: KafkaSettings) -> Iterator[None]:
-    where = f"Kafka at {settings.bootstrap_servers} ({settings.connection})"
-    kafka_log = logging.getLogger("kafka")
-    listener = _Listener()
-    kafka_log.addHandler(listener)
-    try:
-        yield
-    except kafka_errors.KafkaError as error:
-        said = listener.about(settings.bootstrap_servers) + str(error)
-        # A broker may hang up before its refusal of a login has been read.
-        hung_up = "sasl.mechanism" in settings.extra and "socket disconnected" in said
-        if "SaslAuthenticationFailed" in said or hung_up:
-            raise NotAuthenticated(
-                f"{where}: the broker refused the credentials; check sasl.mechanism, sasl.username "
-                "and sasl.password of the connection"
-            ) from None
-        if "certificate" in said.lower() or "SSL" in said:
-            raise NotAuthenticated(
-                f"{where}: the TLS handshake failed; check ssl.ca.location and the host name in "
-                "the broker's certificate"
-            ) from None
-        raise BrokerUnreachable(
-            f"{where}: no broker answered within {_PATIENCE_MS // 1000} s; check that it runs, "
-            "bootstrap.servers and security.protocol",
-        ) from None
-    except (OSError, ValueError) as error:
-        raise BrokerUnreachable(f"{where}: {error}") from None
-    finally:
-        kafka_log.removeHandler(listener)
-
-
-def _named(error: kafka_errors.KafkaError, where: str, operation: str) -> TidegateError:
-    name = type(error).__name__
-    if "Authorization" in name:
-        return NotAuthorised(f"{where}: not permitted: {operation}", operation=operation)
-    if isinstance(error, kafka_errors.UnknownTopicOrPartitionError):
-        return UnknownTopic(f"{where}: {error}")
-    return BrokerError(f"{where}: {error or name}")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from tidegate.cli import local, telling, windows
+from tidegate.cli import keeper, local, telling, windows
 from tidegate.cli.telling import err, out
 from tidegate.cli.terminal import Json, Pipeline, new_run_id, submitter
 from tidegate.errors import ConfigurationError, TidegateError
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(local.app, name="local")
 app.add_typer(windows.app)
+app.add_typer(keeper.app)
 
 
 class Release(enum.StrEnum):

@@ -15,26 +15,38 @@ from tidegate.core.plan import SourceFile
 FORMAT = 1
 
 
+class Adoption(NamedTuple):
+    """A recreated topic is taken up: the topic id that it had before, why, and who said so."""
+
+    topic_id: str
+    reason: str
+    by: str
+
+
 @dataclass(frozen=True)
 class Origin:
-    """Where partitions of a topic begin for this pipeline."""
+    """Where partitions of a topic begin for this pipeline; with `adopts`, of a recreated one."""
 
     kind: ClassVar[str] = "origin"
     topic: str
     topic_id: str
     partitions: Mapping[int, int]
+    adopts: Adoption | None = None
 
     def to_json(self) -> dict[str, Any]:
+        adopted = {"adopts": self.adopts._asdict()} if self.adopts else {}
         return {
             "topic": self.topic,
             "topic_id": self.topic_id,
             "partitions": {str(p): offset for p, offset in self.partitions.items()},
+            **adopted,
         }
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Origin:
         partitions = {int(p): offset for p, offset in form["partitions"].items()}
-        return cls(form["topic"], form["topic_id"], partitions)
+        adopts = Adoption(**form["adopts"]) if "adopts" in form else None
+        return cls(form["topic"], form["topic_id"], partitions, adopts)
 
 
 class Account(NamedTuple):

@@ -13,6 +13,8 @@ from tidegate.core import canonical
 LOG = "_tidegate/log/"
 STAGING = "_tidegate/staging/"
 PLACED = "_tidegate/placed/"
+CHECKPOINTS = "_tidegate/checkpoints/"
+QUARANTINE = "_tidegate/quarantine/"
 DATA = "data/"
 
 _LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes; a topic may have 249
@@ -74,6 +76,15 @@ def manifest(plan_id: str, number: int, name: str) -> str:
 def quarantine(plan_id: str, attempt_name: str) -> str:
     """Where an egress attempt keeps the rows that it could not send."""
     return f"_tidegate/quarantine/{plan_id}/{attempt_name}"
+
+
+def checkpoint(n: int) -> str:
+    return f"{CHECKPOINTS}{n:020d}.json"
+
+
+def checkpoint_commits(n: int) -> str:
+    """The live commits of a checkpoint, one a line."""
+    return f"{CHECKPOINTS}{n:020d}.commits"
 
 
 def placed(n: int) -> str:

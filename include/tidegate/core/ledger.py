@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
@@ -25,10 +25,13 @@ class Fold:
     n: int = 0
     digest: str = ""  # of entry n; empty before the first
     topic_ids: dict[str, str] = field(default_factory=dict)
+    earlier_ids: dict[str, list[str]] = field(default_factory=dict)  # before it was recreated
     origins: dict[str, dict[int, int]] = field(default_factory=dict)
     covered: dict[tuple[str, int], Intervals] = field(default_factory=dict)
     skipped: dict[tuple[str, int], Intervals] = field(default_factory=dict)
-    live: dict[int, Commit] = field(default_factory=dict)
+    live: MutableMapping[int, Commit] = field(default_factory=dict)
+    # Live commits that may not be in place yet: all, but those that a checkpoint knows to be.
+    waiting: set[int] = field(default_factory=set, compare=False)
     committed: dict[tuple[str, int], int] = field(default_factory=dict)  # (plan, chunk) → n
     abandoned: set[tuple[str, int, str]] = field(default_factory=set)
     gaps: list[Gap] = field(default_factory=list)
@@ -45,10 +48,14 @@ class Fold:
         n = self.n + 1
         match entry:
             case Origin():
+                if entry.adopts:
+                    self.earlier_ids.setdefault(entry.topic, []).append(entry.adopts.topic_id)
                 self.topic_ids[entry.topic] = entry.topic_id
-                self.origins.setdefault(entry.topic_id, {}).update(entry.partitions)
+                known = self.origins.get(entry.topic_id, {})
+                self.origins[entry.topic_id] = {**entry.partitions, **known}
             case Commit():
                 self.live[n] = entry
+                self.waiting.add(n)
                 self.committed[entry.plan_id, entry.chunk] = n
                 self.cluster_id = entry.cluster_id
                 if entry.lane != REPLAY:
@@ -100,7 +107,17 @@ class Fold:
 
     def cursors(self, topic: str) -> dict[int, int]:
         """Return the first unseen offset per partition with an origin."""
-        topic_id = self.topic_ids[topic]
+        return self._cursors_of(self.topic_ids[topic])
+
+    def highest_cursors(self, topic: str) -> dict[int, int]:
+        """Return the highest cursor per partition under any topic id that the topic has had."""
+        highest: dict[int, int] = {}
+        for topic_id in (*self.earlier_ids.get(topic, ()), self.topic_ids[topic]):
+            for p, cursor in self._cursors_of(topic_id).items():
+                highest[p] = max(cursor, highest.get(p, 0))
+        return highest
+
+    def _cursors_of(self, topic_id: str) -> dict[int, int]:
         return {p: self.progress(topic_id, p).cursor for p in sorted(self.origins[topic_id])}
 
     def covered_part(self, window: Window, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
@@ -186,9 +203,10 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
     match entry:
         case Origin():
             known = fold.origins.get(entry.topic_id, {})
-            recreated = fold.topic_ids.get(entry.topic, entry.topic_id) != entry.topic_id
-            lost = recreated or known.keys() & entry.partitions.keys()
-            return Lost() if lost else Accepted()
+            now = fold.topic_ids.get(entry.topic, entry.topic_id)
+            expected = entry.adopts.topic_id if entry.adopts else entry.topic_id
+            doubled = not entry.adopts and known.keys() & entry.partitions.keys()
+            return Lost() if now != expected or doubled else Accepted()
         case Commit():
             return _judge_commit(fold, entry)
         case Gap():

@@ -31,7 +31,8 @@ def draft_live(
         known_id = fold.topic_ids.get(topic)
         topic_id = topic_ids.get(topic)
         if topic_id is None:
-            draft.left_out.append(LeftOut(topic, None, "no such topic"))
+            numbers = {} if known_id is None else {"was": known_id}
+            draft.left_out.append(LeftOut(topic, None, "no such topic", numbers))
         elif known_id is not None and known_id != topic_id:
             numbers = {"was": known_id, "is": topic_id}
             draft.left_out.append(LeftOut(topic, None, "the topic was recreated", numbers))
@@ -42,7 +43,8 @@ def draft_live(
             if origins:
                 draft.origins.append(Origin(topic, topic_id, origins))
             for partition in sorted((known or {}).keys() - marks.keys()):
-                draft.left_out.append(LeftOut(topic, partition, "the partition vanished"))
+                seen = {"cursor": fold.progress(topic_id, partition).cursor}
+                draft.left_out.append(LeftOut(topic, partition, "the partition vanished", seen))
             for partition in sorted(marks):
                 if partition in origins:
                     progress = Progress(origins[partition])

@@ -116,17 +116,18 @@ def ensure(name: str) -> list[Path]:
     the others wait and find everything.
     """
     directory, jars = cache_dir() / "jars", read(name)
-    if any(not _is_right(directory / jar.file, jar) for jar in jars):
+    if any(not is_right(directory / jar.file, jar) for jar in jars):
         directory.mkdir(parents=True, exist_ok=True)
         with (directory / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for left_behind in directory.glob(".fetch-*"):
                 shutil.rmtree(left_behind)
-            _fetch([jar for jar in jars if not _is_right(directory / jar.file, jar)], directory)
+            _fetch([jar for jar in jars if not is_right(directory / jar.file, jar)], directory)
     return [directory / jar.file for jar in jars]
 
 
-def _is_right(file: Path, jar: Jar) -> bool:
+def is_right(file: Path, jar: Jar) -> bool:
+    """Say whether a file is there and is the jar that the lock names."""
     return file.is_file() and _sha256(file) == jar.sha256
 
 
@@ -142,7 +143,7 @@ def _fetch(jars: Sequence[Jar], directory: Path) -> None:
             _run_ivy(batch, Path(temporary))
             for jar in batch:
                 fetched = Path(temporary) / jar.file
-                if not _is_right(fetched, jar):
+                if not is_right(fetched, jar):
                     raise JarError(
                         f"{jar.file} was fetched but is not the one in the lock: expected SHA-256"
                         f" {jar.sha256}, got {_sha256(fetched)}: find out what serves it",

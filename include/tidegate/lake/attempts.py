@@ -105,18 +105,21 @@ class Seal:
 
 
 def sealed(store: Store, plan: Plan, fold: Fold) -> dict[int, Seal]:
-    """Return one seal per sealed chunk of a plan; one is as good as another.
+    """Return one seal per chunk of a plan that is sealed and not committed; any is as good.
 
     Not the seals of abandoned attempts, nor those whose files are gone: such a chunk is open.
     """
     found: dict[int, Seal] = {}
-    sizes = dict(store.objects(f"{layout.STAGING}{plan.id}/"))
+    listed = store.objects(f"{layout.STAGING}{plan.id}/")
+    sizes = {each.path: each.size for each in listed}
     for path in sizes:
         if posixpath.basename(path) != SEAL or not (
             seal := documents.read(store, path, Seal.from_json)
         ):
             continue
         attempt = seal.attempt
+        if (attempt.plan_id, attempt.chunk) in fold.committed:
+            continue  # its staged files may have been swept
         if (attempt.plan_id, attempt.chunk, attempt.name) in fold.abandoned:
             continue
         if any(sizes.get(f.path) != f.size for f in seal.files):

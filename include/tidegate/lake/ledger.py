@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core import canonical, layout
-from tidegate.core.entries import FORMAT, KINDS, Entry
-from tidegate.core.ledger import Accepted, Fold, Verdict, judge
+from tidegate.core.entries import FORMAT, KINDS, Entry, Gap
+from tidegate.core.ledger import Accepted, CutTo, Fold, Verdict, judge
 from tidegate.errors import LedgerCorrupt
+from tidegate.lake import checkpoints
 from tidegate.lake.documents import UNREADABLE
 from tidegate.lake.store import Store
 
@@ -29,13 +30,20 @@ class Appended:
 
 
 class Ledger:
-    """One pipeline's ledger, folded up to the last entry seen."""
+    """One pipeline's ledger, folded up to the last entry seen.
 
-    def __init__(self, store: Store, pipeline: str) -> None:
+    Opening it reads the newest checkpoint and the entries after it; `whole` reads every entry.
+    `checkpoint` is the number of the entry that reading began after.
+    """
+
+    def __init__(self, store: Store, pipeline: str, *, whole: bool = False) -> None:
         self._store = store
         self._pipeline = pipeline
         self._writer = secrets.token_hex(8)
-        self.fold = Fold()
+        self.fold = (None if whole else checkpoints.latest(store, pipeline)) or Fold()
+        self.checkpoint = self.fold.n
+        if self.checkpoint:
+            self._check_that_it_follows()
         highest = self._highest()
         if self.refresh().n < highest:
             # Going on would commit again what the missing entries have committed.
@@ -66,6 +74,15 @@ class Ledger:
                 logger.info("%s: ledger entry %d: %s", self._pipeline, n, entry.kind)
                 return Appended(n)
 
+    def skip(self, gap: Gap, *, run: str) -> list[int]:
+        """Record the parts of a gap that are unseen; return the numbers of their entries."""
+        match self.append(gap, run=run):
+            case Appended(n):
+                return [n]
+            case CutTo(parts):
+                return [n for part in parts for n in self.skip(part, run=run)]
+        return []
+
     def _envelope(self, n: int, entry: Entry, run: str) -> dict[str, Any]:
         return {
             "format": FORMAT,
@@ -90,14 +107,23 @@ class Ledger:
             raise ValueError(f"it does not follow from entry {n - 1}: one of them was changed")
         return KINDS[form["kind"]].from_json(form)
 
+    def _check_that_it_follows(self) -> None:
+        """Refuse a ledger that is not the one that the checkpoint was made of."""
+        data = self._store.get(layout.entry(self.fold.n))
+        if data is None or canonical.digest(data) != self.fold.digest:
+            state = "is missing" if data is None else "was changed"
+            raise self._corrupt(f"it {state} since a checkpoint was made of it", n=self.fold.n)
+
     def _highest(self) -> int:
         """Return the highest number that any entry, or any sign of one, bears."""
-        listed = [*self._store.objects(layout.LOG), *self._store.objects(layout.PLACED)]
-        names = (posixpath.basename(each.path)[:20] for each in listed)
-        return max((int(name) for name in names if name.isdecimal()), default=0)
+        names = [
+            *self._store.names(layout.LOG, after=posixpath.basename(layout.entry(self.fold.n))),
+            *self._store.names(layout.PLACED, after=posixpath.basename(layout.placed(self.fold.n))),
+        ]
+        return max((int(n) for name in names if (n := name[:20]).isdecimal()), default=self.fold.n)
 
-    def _corrupt(self, cause: str) -> LedgerCorrupt:
-        n = self.fold.n + 1
+    def _corrupt(self, cause: str, *, n: int | None = None) -> LedgerCorrupt:
+        n = self.fold.n + 1 if n is None else n
         return LedgerCorrupt(
             f"ledger of {self._pipeline!r}, entry {n} ({self._store.uri(layout.entry(n))}): "
             f"{cause}. Nothing was done; restore this object from a copy, nothing may be "

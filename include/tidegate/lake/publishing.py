@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import posixpath
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,7 +13,16 @@ from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.accounting import StagedFile
 from tidegate.core.entries import Commit, Reference
-from tidegate.core.ledger import Adopt, CoveredBy, Fold, PartlyCovered, Refused, Verdict
+from tidegate.core.ledger import (
+    Accepted,
+    Adopt,
+    CoveredBy,
+    Fold,
+    PartlyCovered,
+    Refused,
+    Verdict,
+    judge,
+)
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged
 from tidegate.lake import attempts
@@ -66,32 +76,33 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
 
     The moment the entry exists, readers by the ledger see the rows; before, nobody does.
     """
+    attempt = seal.attempt
+    manifest = manifest_of(plan, seal)
+    path = layout.manifest(plan.id, attempt.chunk, attempt.name)
+    entry = Commit(
+        lane=plan.lane,
+        plan_id=plan.id,
+        plan_sha256=plan.sha256,
+        chunk=attempt.chunk,
+        attempt=attempt.name,
+        cluster_id=plan.cluster_id,
+        topic_ids={topic: plan.topics[topic] for topic in seal.accounts},
+        accounts=seal.accounts,
+        manifest=Reference(path, canonical.digest(manifest)),
+    )
     for f in seal.files:
         if store.size(f.path) != f.size:
+            verdict = judge(ledger.refresh(), entry)
+            if not isinstance(verdict, Accepted):  # swept meanwhile, by right
+                return verdict
             raise LakeDamaged(
                 f"{store.uri(f.path)} is missing or changed since it was sealed; "
                 "clear the stage task: the chunk is then staged again"
             )
-    attempt = seal.attempt
-    manifest = manifest_of(plan, seal)
-    path = layout.manifest(plan.id, attempt.chunk, attempt.name)
     if not store.create(path, manifest):
         raise LakeDamaged(f"{store.uri(path)} does not list the files of its seal; restore it")
     faults.point("publish.before")
-    outcome = ledger.append(
-        Commit(
-            lane=plan.lane,
-            plan_id=plan.id,
-            plan_sha256=plan.sha256,
-            chunk=attempt.chunk,
-            attempt=attempt.name,
-            cluster_id=plan.cluster_id,
-            topic_ids={topic: plan.topics[topic] for topic in seal.accounts},
-            accounts=seal.accounts,
-            manifest=Reference(path, canonical.digest(manifest)),
-        ),
-        run=run,
-    )
+    outcome = ledger.append(entry, run=run)
     faults.point("publish.committed")
     return outcome
 
@@ -132,8 +143,12 @@ def finalise(store: Store, n: int, commit: Commit) -> None:
 
 def unplaced(store: Store, fold: Fold) -> list[int]:
     """Return the live commits whose files are not all known to be in place."""
-    placed = {listed.path for listed in store.objects(layout.PLACED)}
-    return [n for n in fold.live if layout.placed(n) not in placed]
+    waiting = sorted(n for n in fold.waiting if n in fold.live)
+    if not waiting:
+        return []
+    before = posixpath.basename(layout.placed(waiting[0] - 1))
+    placed = set(store.names(layout.PLACED, after=before))
+    return [n for n in waiting if posixpath.basename(layout.placed(n)) not in placed]
 
 
 def roll_forward(store: Store, fold: Fold) -> list[int]:

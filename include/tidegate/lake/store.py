@@ -1,22 +1,19 @@
 """Objects of one pipeline's directory, by relative path: create if absent, never change.
 
-`LocalStore` survives a power loss: obstore's local writes do no fsync, so the directory tree of
-one machine has an implementation of its own; every URL goes through obstore.
+A directory has an implementation of its own; every URL goes through obstore.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
-import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import quote, unquote, urlsplit
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 import obstore
 import tenacity
@@ -27,170 +24,17 @@ from obstore.store import from_url
 
 from tidegate.errors import ConfigurationError
 from tidegate.lake import s3
+from tidegate.lake.directory import LocalStore
+from tidegate.lake.objects import Listed, Store
 from tidegate.lake.refusals import as_damage, as_lake_errors, told
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
+__all__ = ["Listed", "LocalStore", "ObjectStore", "Store", "open_store"]
+
 # obstore tries again by itself; 3 minutes, its default, are too long to say that nobody answers.
 _PATIENCE: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
-
-
-class Listed(NamedTuple):
-    """An object by its path and its size in bytes."""
-
-    path: str
-    size: int
-
-
-class Store(Protocol):
-    """What the lake needs of a directory or a bucket."""
-
-    url: str
-
-    def create(self, path: str, data: bytes) -> bool:
-        """Create an object durably; False where one with other bytes exists already."""
-        ...
-
-    def get(self, path: str) -> bytes | None:
-        """Return an object's bytes; None where there is none."""
-        ...
-
-    def open(self, path: str) -> IO[bytes]:
-        """Open an object for random reads."""
-        ...
-
-    def objects(self, prefix: str) -> list[Listed]:
-        """Return the objects below a directory (`prefix` ends with a slash), sorted by path."""
-        ...
-
-    def size(self, path: str) -> int | None:
-        """Return an object's size in bytes; None where there is none."""
-        ...
-
-    def place(self, source: str, target: str) -> None:
-        """Give an object a second name, durably; where the name exists already, do nothing.
-
-        LakeDamaged where neither is there.
-        """
-        ...
-
-    def settle(self, paths: list[str]) -> None:
-        """Make objects that another process wrote survive a power loss."""
-        ...
-
-    def delete(self, path: str) -> None:
-        """Remove an object; nothing happens where there is none."""
-        ...
-
-    def uri(self, path: str) -> str:
-        """Return an absolute URI with its scheme."""
-        ...
-
-    def native(self, path: str) -> str:
-        """Return what Spark and Parquet readers call this object or directory."""
-        ...
-
-
-class LocalStore:
-    """A directory. Creating is: temporary file, fsync, link, fsync of the directory."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
-        self.url = _file_uri(self.root)
-
-    def create(self, path: str, data: bytes) -> bool:
-        target = self._at(path)
-        with as_lake_errors(self.url):
-            self._make_directory(target.parent)
-            temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}"
-            try:
-                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                target.hardlink_to(temporary)
-                created = True
-            except FileExistsError:
-                created = target.read_bytes() == data
-            finally:
-                temporary.unlink(missing_ok=True)
-            _fsync_directory(target.parent)  # the loser too: it may act on what it has read
-        return created
-
-    def get(self, path: str) -> bytes | None:
-        with as_lake_errors(self.url):
-            try:
-                return self._at(path).read_bytes()
-            except FileNotFoundError:
-                return None
-
-    def open(self, path: str) -> IO[bytes]:
-        with as_lake_errors(self.url):
-            return self._at(path).open("rb")
-
-    def objects(self, prefix: str) -> list[Listed]:
-        with as_lake_errors(self.url):
-            found = []
-            for directory, _, names in os.walk(self._at(prefix), onerror=_raise_unless_absent):
-                for name in names:
-                    file = Path(directory, name)
-                    with contextlib.suppress(FileNotFoundError):
-                        path = file.relative_to(self.root).as_posix()
-                        found.append(Listed(path, file.lstat().st_size))
-            return sorted(found)
-
-    def size(self, path: str) -> int | None:
-        with as_lake_errors(self.url):
-            try:
-                return self._at(path).stat().st_size
-            except FileNotFoundError:
-                return None
-
-    def place(self, source: str, target: str) -> None:
-        final = self._at(target)
-        with as_lake_errors(self.url):
-            self._make_directory(final.parent)
-            if not final.exists():
-                with as_damage(self.uri(source)), contextlib.suppress(FileExistsError):
-                    final.hardlink_to(self._at(source))
-            _fsync_directory(final.parent)
-
-    def settle(self, paths: list[str]) -> None:
-        with as_lake_errors(self.url):
-            directories: set[Path] = set()
-            for path in paths:
-                with self._at(path).open("rb") as file:
-                    os.fsync(file.fileno())
-                directories.update((self.root / path).parents)
-            for directory in directories:
-                if directory.is_relative_to(self.root):
-                    _fsync_directory(directory)
-
-    def delete(self, path: str) -> None:
-        with as_lake_errors(self.url):
-            self._at(path).unlink(missing_ok=True)
-
-    def uri(self, path: str) -> str:
-        return _file_uri(self.root / path)
-
-    def native(self, path: str) -> str:
-        return str(self.root / path)
-
-    def _at(self, path: str) -> Path:
-        if path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"not a path in the lake: {path!r}")
-        return self.root / path
-
-    def _make_directory(self, directory: Path) -> None:
-        """Create a directory and make its name durable, as deep as needed."""
-        if directory.is_dir():
-            return
-        self._make_directory(directory.parent)
-        with contextlib.suppress(FileExistsError):
-            directory.mkdir(mode=0o750)
-        _fsync_directory(directory.parent)
 
 
 class ObjectStore:
@@ -228,10 +72,27 @@ class ObjectStore:
                 for each in batch
             )
 
+    def names(self, directory: str, *, after: str = "") -> list[str]:
+        with as_lake_errors(self.url):
+            return sorted(
+                each["path"].removeprefix(directory)
+                for batch in obstore.list(
+                    self._store, directory.rstrip("/"), offset=directory + after
+                )
+                for each in batch
+            )
+
     def size(self, path: str) -> int | None:
         with as_lake_errors(self.url):
             try:
                 return int(obstore.head(self._store, path)["size"])
+            except (NotFoundError, FileNotFoundError):
+                return None
+
+    def modified(self, path: str) -> float | None:
+        with as_lake_errors(self.url):
+            try:
+                return obstore.head(self._store, path)["last_modified"].timestamp()
             except (NotFoundError, FileNotFoundError):
                 return None
 
@@ -246,6 +107,9 @@ class ObjectStore:
     def delete(self, path: str) -> None:
         with as_lake_errors(self.url), contextlib.suppress(NotFoundError, FileNotFoundError):
             obstore.delete(self._store, path)
+
+    def prune(self, prefix: str) -> None:
+        pass  # a bucket has no directories
 
     def uri(self, path: str) -> str:
         return f"{self.url}/{path}"
@@ -311,11 +175,6 @@ def opened(url: str) -> Obstore:
     return from_url(url)
 
 
-def _file_uri(path: Path) -> str:
-    # Not Path.as_uri: it escapes "=", and readers of hive partitions look for that.
-    return "file://" + quote(str(path), safe="/=~")
-
-
 @tenacity.retry(
     retry=tenacity.retry_if_exception(
         lambda e: (
@@ -329,16 +188,3 @@ def _file_uri(path: Path) -> str:
 )
 def _put(store: Obstore, path: str, data: bytes) -> None:
     obstore.put(store, path, data, mode="create")
-
-
-def _fsync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _raise_unless_absent(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error

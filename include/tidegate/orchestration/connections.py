@@ -7,6 +7,7 @@ from airflow.sdk import BaseHook, Variable
 
 from tidegate.broker.settings import KafkaSettings
 from tidegate.errors import ConfigurationError
+from tidegate.orchestration.database import DESCRIPTION
 
 
 def kafka(connection: str) -> KafkaSettings:
@@ -46,4 +47,4 @@ class Variables:
         return None if value is None else str(value)
 
     def write(self, name: str, text: str) -> None:
-        Variable.set(name, text, description="Tidegate's cursor, a copy of the ledger")
+        Variable.set(name, text, description=DESCRIPTION)

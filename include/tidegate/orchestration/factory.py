@@ -8,7 +8,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, get_current_context, task
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetAlias,
+    CronDataIntervalTimetable,
+    Param,
+    get_current_context,
+    task,
+)
 from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from tidegate.errors import ConfigurationError
@@ -49,15 +57,12 @@ def ingest_dag(spec: Ingest) -> DAG:
         minimum=1,
         description="The most commits of this run; what expires soonest goes first.",
     )
-    with _dag(spec, f"{', '.join(spec.topics)} → {spec.lake}", _doc(spec), params) as dag:
-        ingest_tasks(
-            partial(tasks.run_of, spec.name),
-            outlets=[tasks.asset(spec.name, topic) for topic in spec.topics],
-        )
+    with _dag(spec, f"{spec.subscription} → {spec.lake}", _doc(spec), params) as dag:
+        ingest_tasks(partial(tasks.run_of, spec.name), outlets=tasks.outlets(spec))
     return dag
 
 
-def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset] = ()) -> None:
+def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset | AssetAlias] = ()) -> None:
     """Put plan → stage → publish → verdict into the DAG that is being made."""
 
     @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
@@ -166,7 +171,7 @@ def _refusing_dag(name: str, complaint: str) -> DAG:
 
 def _doc(spec: Ingest) -> str:
     return f"""\
-### {spec.name}: {", ".join(spec.topics)} → {spec.lake}
+### {spec.name}: {spec.subscription} → {spec.lake}
 
 Each run takes exactly what arrived since the last one, in commits of at most
 {spec.max_records:,} offsets.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 
 from tidegate.core.windows import Dates, Live
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidegate.core.windows import Interval
+    from tidegate.pipelines.spec import Ingest
     from tidegate.runs.run import Run
     from tidegate.runs.submission import Submission
 
@@ -178,11 +179,15 @@ def publish(run_of: RunOf, context: Context) -> None:
     push = context["ti"].xcom_push
     push("offsets", spark_offsets(published.offsets))
     push("report", published.report)
-    outlets = [each.uri for each in context["task"].outlets]
+    names = [each.name for each in context["task"].outlets]
+    events, alias = context["outlet_events"], AssetAlias(f"tidegate://{run.spec.name}")
     for topic in run.spec.topics:
         told = asset(run.spec.name, topic)
-        if told.uri in outlets:
-            context["outlet_events"][told].extra = published.asset_event(topic)
+        if told.name in names:
+            events[told].extra = published.asset_event(topic)
+    if alias.name in names:  # a pattern's assets come with its topics
+        for topic in published.plan.topics:
+            events[alias].add(asset(run.spec.name, topic), extra=published.asset_event(topic))
     logger.info(
         "%s rows in commits %s", f"{published.report['rows']:,}", list(published.commits.values())
     )
@@ -196,6 +201,13 @@ def verdict(run_of: RunOf, context: Context) -> None:
         raise AirflowSkipException("dry run")
     with airflow_errors():
         use_case.verdict(run_of(context))
+
+
+def outlets(spec: Ingest) -> list[Asset | AssetAlias]:
+    """Return what a publish task updates."""
+    if spec.pattern:
+        return [AssetAlias(f"tidegate://{spec.name}")]
+    return [asset(spec.name, topic) for topic in spec.topics]
 
 
 def asset(pipeline: str, topic: str) -> Asset:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
@@ -24,21 +26,34 @@ TopicName = Annotated[str, Field(pattern=r"^(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z
 Offset = Annotated[int, Field(ge=0)]
 
 
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    return pattern
+
+
+Regex = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
+
+
 class _Strict(BaseModel):
     # Python's regular expressions: pydantic's own know no look-ahead.
     model_config = ConfigDict(extra="forbid", frozen=True, regex_engine="python-re")
 
 
 class StartAt(_Strict):
-    """Begin at the first record at or after a moment, or at given offsets per partition."""
+    """Begin at the first record since a moment, at given offsets, or where a group stopped."""
 
     timestamp: AwareDatetime | None = None
     offsets: dict[TopicName, dict[Offset, Offset]] | None = None
+    group: Annotated[str, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
-    def _is_one_of_the_two(self) -> StartAt:
-        if (self.timestamp is None) == (self.offsets is None):
-            raise ValueError("give either a timestamp or offsets")
+    def _is_one_of_the_three(self) -> StartAt:
+        given = [self.timestamp, self.offsets, self.group]
+        if sum(each is not None for each in given) != 1:
+            raise ValueError("give a timestamp, offsets, or a consumer group: one of the three")
         return self
 
 
@@ -68,13 +83,16 @@ class Ingest(_Strict):
     name: PipelineName
     kind: Literal["ingest"]
     kafka: str = "kafka_default"
-    topics: Annotated[tuple[TopicName, ...], Field(min_length=1)]
+    topics: tuple[TopicName, ...] = ()
+    pattern: Regex | None = None
+    exclude: Regex | None = None
     lake: Annotated[str, Field(min_length=1)]
     schedule: str | None = None
     start: Start = "earliest"
     max_records: Annotated[int, Field(ge=1)] = 5_000_000
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     on_expired: Literal["fail", "skip"] = "fail"
+    progress_group: Annotated[str, Field(min_length=1)] | None = None
     spark: Spark = Spark()
     retries: Annotated[int, Field(ge=0, le=100)] = 3
 
@@ -89,14 +107,42 @@ class Ingest(_Strict):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Ingest:
+        if bool(self.topics) == bool(self.pattern):
+            raise ValueError("topics: give either their names, or a pattern for them")
+        if self.exclude and not self.pattern:
+            raise ValueError("exclude: only a pattern has exceptions")
         if len(set(self.topics)) < len(self.topics):
             raise ValueError(f"topics: one is named twice in {list(self.topics)}")
         _refuse_relative("lake", self.lake)
         if isinstance(self.start, StartAt) and self.start.offsets:
-            strangers = self.start.offsets.keys() - set(self.topics)
+            strangers = self.start.offsets.keys() - set(self.select(self.start.offsets))
             if strangers:
                 raise ValueError(f"start.offsets: not among the topics: {sorted(strangers)}")
         return self
+
+    def select(self, known: Iterable[str]) -> tuple[str, ...]:
+        """Return the topics that are meant: the named ones, or those of `known` that match.
+
+        The whole name must match; Kafka's own topics never do.
+        """
+        if self.pattern is None:
+            return self.topics
+        return tuple(
+            sorted(
+                topic
+                for topic in set(known)
+                if re.fullmatch(self.pattern, topic)
+                and not (self.exclude and re.fullmatch(self.exclude, topic))
+                and not topic.startswith("__")
+            )
+        )
+
+    @property
+    def subscription(self) -> str:
+        """What the pipeline reads, in words."""
+        if self.pattern is None:
+            return ", ".join(self.topics)
+        return f"/{self.pattern}/" + (f" without /{self.exclude}/" if self.exclude else "")
 
 
 class Source(_Strict):
@@ -229,7 +275,7 @@ _KNOWN_KEYS = {
     "ingest": {
         "": sorted(Ingest.model_fields),
         "spark": sorted(Spark.model_fields),
-        "start": ["offsets", "timestamp"],
+        "start": sorted(StartAt.model_fields),
     },
     "egress": {
         "": sorted(Egress.model_fields),

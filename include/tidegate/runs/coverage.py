@@ -25,7 +25,7 @@ def coverage(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
     `expires_at` is from when on the first unseen record may be deleted, null if nobody knows.
     """
     looked = look(spec, kafka)
-    found = tiles(spec, looked)
+    found = tiles(looked)
     expire = expiries(kafka, _first_unseen(found), spec.isolation) if looked.watermarks else {}
     return {
         "format": FORMAT,
@@ -47,11 +47,11 @@ def coverage(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
     }
 
 
-def tiles(spec: Ingest, looked: Look) -> Tiles:
+def tiles(looked: Look) -> Tiles:
     """Return what became of the offsets of each partition that ledger or broker knows."""
     known = _known(looked.fold)
     found: dict[str, dict[int, tuple[Interval, ...]]] = {}
-    for topic in spec.topics:
+    for topic in looked.topics:
         topic_id = looked.topic_ids.get(topic, "")
         marks = looked.watermarks.get(topic, {})
         origins = looked.fold.origins.get(topic_id, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tidegate.broker import groups
 from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.broker.retention import expiries
 from tidegate.core.draft import Draft
@@ -94,6 +95,12 @@ def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]
     if start == "latest" or not new:
         return {t: {p: m.end for p, m in marks.items()} for t, marks in new.items()}
     assert isinstance(start, StartAt)
+    if start.group is not None:
+        stopped = groups.committed(run.kafka, start.group)
+        return {
+            t: {p: stopped.get(t, {}).get(p, m.start) for p, m in marks.items()}
+            for t, marks in new.items()
+        }
     if start.offsets is not None:
         return _given_offsets(run.spec, start.offsets, new)
     assert start.timestamp is not None

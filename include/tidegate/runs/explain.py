@@ -15,7 +15,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.core.planning import Progress
-from tidegate.runs import drafting
+from tidegate.runs import drafting, subscription
 from tidegate.runs.run import Run
 from tidegate.spark.tasks import splits
 
@@ -29,6 +29,7 @@ def explain(run: Run, *, master: str | None = None) -> dict[str, Any]:
     """
     store = run.store()
     fold = run.ledger(store).fold
+    run = subscription.of_run(run, fold)
     seen = drafting.surveyed(run)
     draft = drafting.draft(run, store, fold, seen)
     plan = drafting.plan_of(run, store, fold, seen, draft, run.window_date.isoformat())

@@ -1,17 +1,52 @@
-"""Offsets in Variables: rewritten when missing, corrupt or behind; refused when ahead."""
+"""Offsets in Variables: rewritten when missing, unreadable or behind; refused when ahead."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import parse_spark_offsets, spark_offsets
 from tidegate.errors import CursorAhead
+from tidegate.lake.ledger import Ledger
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.run import Mirror
+from tidegate.runs.subscription import known
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A Variable that does not show the ledger's cursors.
+
+    `state` is `missing`, `unreadable`, `behind` or `ahead`; `shown` is None where it shows nothing.
+    """
+
+    name: str
+    topic: str
+    state: str
+    shown: Mapping[int, int] | None
+    cursors: Mapping[int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        shown = self.shown or {}
+        return {
+            "name": self.name,
+            "topic": self.topic,
+            "state": self.state,
+            "partitions": {
+                str(p): {"shown": shown.get(p), "ledger": self.cursors.get(p)}
+                for p in sorted(shown.keys() | self.cursors.keys())
+                if shown.get(p) != self.cursors.get(p)
+            },
+        }
+
+    def mend(self, mirror: Mirror) -> None:
+        """Write the ledger's cursors."""
+        mirror.write(self.name, spark_offsets({self.topic: self.cursors}))
 
 
 def name_of(pipeline: str, topic: str) -> str:
@@ -19,38 +54,62 @@ def name_of(pipeline: str, topic: str) -> str:
     return f"tidegate__{pipeline}__{topic}"
 
 
-def read(mirror: Mirror, spec: Ingest) -> dict[str, str | None]:
-    """Read what is shown now. Do it before the ledger is read, or a race looks like an edit."""
-    return {topic: mirror.read(name_of(spec.name, topic)) for topic in spec.topics}
+def drifts(mirror: Mirror, spec: Ingest, ledger: Ledger) -> list[Drift]:
+    """Hold what is shown of every topic against the ledger, which is read after the Variables.
 
-
-def restore(mirror: Mirror, spec: Ingest, shown: Mapping[str, str | None], fold: Fold) -> None:
-    """Rewrite what is missing, corrupt or behind the ledger; CursorAhead for what is ahead."""
-    for topic in spec.topics:
+    The other way round a race would look like an edit. A cursor of the topic before it was
+    recreated is not ahead: it is what was shown then.
+    """
+    topics = known(spec, ledger.fold).topics
+    shown = {topic: mirror.read(name_of(spec.name, topic)) for topic in topics}
+    fold = ledger.refresh()
+    found = []
+    for topic, text in shown.items():
         cursors = fold.cursors(topic) if topic in fold.topic_ids else {}
-        text = shown[topic]
+        highest = fold.highest_cursors(topic) if topic in fold.topic_ids else {}
         offsets = None if text is None else _parsed(text, topic)
-        if offsets is not None:
-            ahead = {p: o for p, o in offsets.items() if o > cursors.get(p, 0)}
-            if ahead:
-                name = name_of(spec.name, topic)
-                raise CursorAhead(
-                    f"Variable {name} is ahead of the ledger of {spec.name!r} in partitions "
-                    f"{ahead} (ledger: { {p: cursors.get(p) for p in ahead} }). Either the lake at "
-                    f"{spec.lake} is not the one it was (mount or restore it), or someone edited "
-                    "the Variable: delete it to go on from the ledger",
-                    variable=name,
-                    ahead={str(p): o for p, o in ahead.items()},
-                )
-        if cursors and offsets != cursors:
-            if text is not None:
-                logger.warning("%s: %s rewritten from the ledger", spec.name, topic)
-            mirror.write(name_of(spec.name, topic), spark_offsets({topic: cursors}))
+        if offsets is None:
+            state = "missing" if text is None else "unreadable"
+        elif any(offset > highest.get(p, 0) for p, offset in offsets.items()):
+            state = "ahead"
+        else:
+            state = "behind"
+        if (cursors and offsets != cursors) or state == "ahead":
+            found.append(Drift(name_of(spec.name, topic), topic, state, offsets, cursors))
+    return found
+
+
+def restore(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
+    """Rewrite what is missing, unreadable or behind the ledger; CursorAhead for what is ahead."""
+    found = drifts(mirror, spec, ledger)
+    for drift in found:
+        if drift.state == "ahead":
+            raise cursor_ahead(spec, drift)
+    for drift in found:
+        if drift.state != "missing":
+            logger.warning("%s: %s rewritten from the ledger", spec.name, drift.name)
+        drift.mend(mirror)
+
+
+def cursor_ahead(spec: Ingest, drift: Drift) -> CursorAhead:
+    """Return the refusal for a Variable that is ahead, with both ways out."""
+    differing = drift.to_json()["partitions"]
+    return CursorAhead(
+        f"Variable {drift.name} is ahead of the ledger of {spec.name!r}: "
+        + ", ".join(f"partition {p}: {n['shown']}, ledger {n['ledger']}"
+                    for p, n in differing.items())
+        + f". Either the lake at {spec.lake} is not the one it was (mount or restore it), or "
+        "someone edited the Variable: delete it to go on from the ledger, or skip to it with "
+        "`tidegate offsets set` or the form of tidegate_maintenance",
+        variable=drift.name,
+        partitions=differing,
+    )  # fmt: skip
 
 
 def show(mirror: Mirror, spec: Ingest, fold: Fold) -> dict[str, dict[int, int]]:
     """Write the ledger's cursors where people look; return them by topic."""
-    shown = {topic: fold.cursors(topic) for topic in spec.topics if topic in fold.topic_ids}
+    topics = known(spec, fold).topics
+    shown = {topic: fold.cursors(topic) for topic in topics if topic in fold.topic_ids}
     for topic, cursors in shown.items():
         mirror.write(name_of(spec.name, topic), spark_offsets({topic: cursors}))
     return shown

@@ -10,14 +10,13 @@ from typing import Any
 from tidegate import faults
 from tidegate.broker.cluster import Survey
 from tidegate.core.draft import Draft
-from tidegate.core.entries import Gap
-from tidegate.core.ledger import CutTo, Fold, Lost
+from tidegate.core.ledger import Fold, Lost
 from tidegate.core.plan import Plan
 from tidegate.lake import attempts, boundaries, plans, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
-from tidegate.runs import drafting, mirrored
+from tidegate.runs import drafting, mirrored, subscription
 from tidegate.runs.run import Run
 
 _MOST_TOLD = 20
@@ -43,11 +42,11 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     First it finalises what crashed publishers left and puts the mirror right. `replan` makes the
     next generation although the current one is well.
     """
-    shown = mirrored.read(run.mirror, run.spec)
     store = run.store()
     ledger = run.ledger(store)
+    mirrored.restore(run.mirror, run.spec, ledger)
     publishing.roll_forward(store, ledger.fold)
-    mirrored.restore(run.mirror, run.spec, shown, ledger.fold)
+    run = subscription.of_run(run, ledger.fold)
     current = plans.latest(store, run.key)
     if current:
         if current.plan.lane != run.asked.lane:
@@ -76,7 +75,7 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
         run.key,
         made,
         generation=current.generation + 1 if current else 1,
-        note=_note(run, seen),
+        note=_note(run, seen, drafted),
     )
     logger.info(
         "%s: plan %s, generation %d: %d offsets in %d chunks",
@@ -128,8 +127,12 @@ def _recorded_draft(run: Run, store: Store, ledger: Ledger, seen: Survey, *, aga
             isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
         ):
             break
+    for origin in draft.origins:
+        logger.info(
+            "%s: %s taken up, partitions %s", run.spec.name, origin.topic, sorted(origin.partitions)
+        )
     for gap in draft.gaps:
-        _record(ledger, gap, run.run_id)
+        ledger.skip(gap, run=run.run_id)
     return draft
 
 
@@ -154,14 +157,7 @@ def _tell_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
         )  # fmt: skip
 
 
-def _record(ledger: Ledger, gap: Gap, run_id: str) -> None:
-    outcome = ledger.append(gap, run=run_id)
-    if isinstance(outcome, CutTo):
-        for part in outcome.gaps:
-            _record(ledger, part, run_id)
-
-
-def _note(run: Run, seen: Survey) -> dict[str, Any]:
+def _note(run: Run, seen: Survey, draft: Draft) -> dict[str, Any]:
     return {
         "format": 1,
         "run": run.run_id,
@@ -175,4 +171,5 @@ def _note(run: Run, seen: Survey) -> dict[str, Any]:
             topic: {str(p): epoch for p, epoch in each.epochs.items()}
             for topic, each in seen.identities.items()
         },
+        "taken_up": {origin.topic: sorted(origin.partitions) for origin in draft.origins},
     }

@@ -14,10 +14,20 @@ from tidegate.core.plan import Plan
 from tidegate.errors import NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.lake import plans, publishing
 from tidegate.lake.plans import Frozen
-from tidegate.runs import mirrored
+from tidegate.runs import mirrored, progress
 from tidegate.runs.run import Run
 
 FORMAT = 1
+
+_WAYS_OUT = {
+    "expired": "set `on_expired: skip` to record the gap and go on",
+    "truncated": "the broker lost records that the lake has; see `truncated` in docs/operations.md",
+    "no such topic": "create it again, or, if it is gone for good, take it out of `topics` or add "
+    "it to `exclude`; its rows stay in the lake",
+    "the partition vanished": "look at the broker: partitions are never removed by design",
+    "the topic was recreated": "`tidegate offsets adopt {pipeline} TOPIC --reason …`, or give the "
+    "topic a new pipeline",
+}
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,7 @@ def publish(run: Run) -> Published:
         )
     offsets = mirrored.show(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
+    progress.show(run.spec, run.kafka, offsets)
     note = plans.note(store, plan.id)
     return Published(
         plan,
@@ -104,10 +115,15 @@ def verdict(run: Run) -> None:
     plan = frozen_plan(run).plan
     if plan.left_out:
         listed = "; ".join(map(str, plan.left_out))
+        reasons = {each.reason: None for each in plan.left_out}
+        ways_out = " ".join(
+            f"{reason[0].upper()}{reason[1:]}: {_WAYS_OUT[reason].format(pipeline=run.spec.name)}."
+            for reason in reasons
+            if reason in _WAYS_OUT
+        )
         raise PartitionsLeftOut(
             f"pipeline {run.spec.name!r}: the healthy partitions are published, these are not: "
-            f"{listed}. Expired: set `on_expired: skip` to record the gap and go on. Recreated: "
-            "give the topic a new pipeline. Then start a new run: this one's plan is frozen",
+            f"{listed}. {ways_out} Then start a new run: this one's plan is frozen",
             left_out=[each.to_json() for each in plan.left_out],
         )
 

@@ -15,6 +15,7 @@ from tidegate.lake import publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Ingest
+from tidegate.runs.subscription import known, resolved
 
 FORMAT = 1
 
@@ -29,10 +30,12 @@ def files(spec: Ingest) -> list[Mapping[str, Any]]:
 class Look:
     """What the ledger says, and what the broker has of the topics that the ledger means.
 
-    `problem` says why the broker's part is missing, or that a topic was recreated.
+    `topics` are those of the pipeline now; `problem` says why the broker's part is missing, or
+    that a topic was recreated.
     """
 
     fold: Fold
+    topics: tuple[str, ...]
     topic_ids: Mapping[str, str]
     watermarks: Mapping[str, Mapping[int, Watermarks]]
     problem: str | None
@@ -43,17 +46,18 @@ def look(spec: Ingest, kafka: KafkaSettings) -> Look:
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
     try:
-        seen = survey(kafka, spec.topics, spec.isolation)
+        topics = resolved(spec, kafka, fold).topics
+        seen = survey(kafka, topics, spec.isolation)
     except TidegateError as error:
-        return Look(fold, fold.topic_ids, {}, str(error))
+        return Look(fold, known(spec, fold).topics, fold.topic_ids, {}, str(error))
     problem = None
     watermarks = dict(seen.watermarks)
     for topic, topic_id in seen.topic_ids.items():
-        known = fold.topic_ids.get(topic, topic_id)
-        if known != topic_id:  # its offsets say nothing about ours
-            problem = f"topic {topic} was recreated: it was {known}, it is {topic_id}"
+        was = fold.topic_ids.get(topic, topic_id)
+        if was != topic_id:  # its offsets say nothing about ours
+            problem = f"topic {topic} was recreated: it was {was}, it is {topic_id}"
             del watermarks[topic]
-    return Look(fold, {**seen.topic_ids, **fold.topic_ids}, watermarks, problem)
+    return Look(fold, topics, {**seen.topic_ids, **fold.topic_ids}, watermarks, problem)
 
 
 def status(spec: Ingest, kafka: KafkaSettings, looked: Look | None = None) -> dict[str, Any]:
@@ -64,7 +68,7 @@ def status(spec: Ingest, kafka: KafkaSettings, looked: Look | None = None) -> di
     looked = looked or look(spec, kafka)
     fold = looked.fold
     topics = {}
-    for topic in spec.topics:
+    for topic in looked.topics:
         topic_id = looked.topic_ids.get(topic)
         origins = fold.origins.get(topic_id or "", {})
         marks = looked.watermarks.get(topic, {})

@@ -68,7 +68,7 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     store = open_store(spec.lake, spec.name)
     # Listed first: what is committed after that is no stranger.
     listed = [each.path for each in store.objects(layout.DATA)]
-    fold = Ledger(store, spec.name).fold
+    fold = Ledger(store, spec.name, whole=True).fold
     findings = Findings()
     _check_ranges(fold, findings)
     seen = None

@@ -98,7 +98,7 @@ def _status(name: str) -> dict[str, Any]:
         return egress_status(spec)
     kafka = connections.kafka(spec.kafka)
     looked = look(spec, kafka)
-    return status(spec, kafka, looked) | {"bars": _bars(tiles(spec, looked))}
+    return status(spec, kafka, looked) | {"bars": _bars(tiles(looked))}
 
 
 def _bars(found: Tiles) -> dict[str, dict[str, list[tuple[str, int]]]]:

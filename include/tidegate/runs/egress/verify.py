@@ -27,7 +27,7 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     Only what the target still retains can be compared; the rest is counted as `expired`.
     """
     store = open_store(spec.lake, spec.name)
-    fold = Ledger(store, spec.name).fold
+    fold = Ledger(store, spec.name, whole=True).fold
     findings = Findings()
     seen = survey(kafka, spec.target.names, "read_uncommitted") if kafka else None
     for n, commit in fold.live.items():

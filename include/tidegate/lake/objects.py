@@ -1,0 +1,63 @@
+"""What a lake is made of: objects by relative path, and what may be asked of where they are."""
+
+from __future__ import annotations
+
+from typing import IO, NamedTuple, Protocol
+
+
+class Listed(NamedTuple):
+    """An object by its path and its size in bytes."""
+
+    path: str
+    size: int
+
+
+class Store(Protocol):
+    """What the lake needs of a directory or a bucket."""
+
+    url: str
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Create an object durably; False where one with other bytes exists already."""
+
+    def get(self, path: str) -> bytes | None:
+        """Return an object's bytes; None where there is none."""
+
+    def open(self, path: str) -> IO[bytes]:
+        """Open an object for random reads."""
+
+    def objects(self, prefix: str) -> list[Listed]:
+        """Return the objects below a directory (`prefix` ends with a slash), sorted by path."""
+
+    def names(self, directory: str, *, after: str = "") -> list[str]:
+        """Return the names of the objects right in a directory that follow `after`, sorted.
+
+        For directories of many objects: cheaper than `objects`.
+        """
+
+    def size(self, path: str) -> int | None:
+        """Return an object's size in bytes; None where there is none."""
+
+    def modified(self, path: str) -> float | None:
+        """Return when an object was written, in seconds since the epoch, by the lake's clock."""
+
+    def place(self, source: str, target: str) -> None:
+        """Give an object a second name, durably; where the name exists already, do nothing.
+
+        LakeDamaged where neither is there.
+        """
+
+    def settle(self, paths: list[str]) -> None:
+        """Make objects that another process wrote survive a power loss."""
+
+    def delete(self, path: str) -> None:
+        """Remove an object; nothing happens where there is none."""
+
+    def prune(self, prefix: str) -> None:
+        """Remove a directory and those below it, as far as they are empty."""
+
+    def uri(self, path: str) -> str:
+        """Return an absolute URI with its scheme."""
+
+    def native(self, path: str) -> str:
+        """Return what Spark and Parquet readers call this object or directory."""

@@ -1,0 +1,163 @@
+"""Sweeping: staging that nobody needs any more goes, by the rules of docs/design.md.
+
+Correctness needs no clock here: what may be committed, or is a live commit's only copy, stays
+whatever its age. Ages, by the lake's own clock, only decide when rubbish is collected.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import secrets
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.core import layout
+from tidegate.core.entries import Abandon, Commit
+from tidegate.core.ledger import Fold, Lost
+from tidegate.errors import AttemptWrong, LakeDamaged
+from tidegate.lake import plans, publishing
+from tidegate.lake.attempts import SEAL, Attempt
+from tidegate.lake.footers import read_footer
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import Listed, Store
+
+GRACE = 3600.0
+"""Seconds that a staged file lives on after its commit is in place: readers may hold its URI."""
+ABANDON_AFTER = 24 * 3600.0
+"""Seconds since an attempt was last written to, until it is given up if nobody sealed it."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Swept:
+    """What was removed, attempt by attempt and why; what was due and had to be left."""
+
+    attempts: list[dict[str, Any]] = field(default_factory=list)
+    left: list[dict[str, Any]] = field(default_factory=list)
+
+
+def sweep(
+    store: Store,
+    ledger: Ledger,
+    *,
+    run: str,
+    grace: float = GRACE,
+    abandon_after: float = ABANDON_AFTER,
+) -> Swept:
+    """Remove the staging of placed commits and of losers, and give up attempts left unsealed.
+
+    Listed first, judged afterwards: a file that is written meanwhile is not touched.
+    """
+    listed = _by_attempt(store)
+    fold = ledger.refresh()
+    now = _now(store)
+    swept = Swept()
+    for attempt, files in listed.items():
+        n = fold.committed.get((attempt.plan_id, attempt.chunk))
+        if n is not None:
+            placed = store.modified(layout.placed(n))
+            if n not in fold.live or placed is None or now - placed < grace:
+                continue  # replaced, or readers may still hold these URIs
+            if fold.live[n].attempt != attempt.name:
+                _remove(store, attempt, files, "lost", swept)
+            elif copies := [f for f in files if f.path.endswith(".parquet")]:
+                if wrong := _unverified(store, fold.live[n], copies):
+                    swept.left.append({**_named(attempt), "commit": n, "why": wrong})
+                else:
+                    # The seal stays: it is the proof of what was committed.
+                    _remove(store, attempt, [f for f in files if not _is_seal(f)], "placed", swept)
+        elif _abandoned(fold, attempt):
+            _remove(store, attempt, files, "abandoned", swept)
+        elif _may_be_given_up(store, fold, attempt, files) and (
+            now - _last_written(store, files, now) >= abandon_after
+        ):
+            outcome = ledger.append(Abandon(attempt.plan_id, attempt.chunk, attempt.name), run=run)
+            if isinstance(outcome, Appended | Lost):  # else it was committed meanwhile
+                _remove(store, attempt, files, "abandoned", swept)
+    return swept
+
+
+def _by_attempt(store: Store) -> Mapping[Attempt, Sequence[Listed]]:
+    found = defaultdict(list)
+    for listed in store.objects(layout.STAGING):
+        parts = listed.path.removeprefix(layout.STAGING).split("/")
+        if len(parts) > 3 and parts[1].isdecimal():
+            found[Attempt(parts[0], int(parts[1]), parts[2])].append(listed)
+    return found
+
+
+def _now(store: Store) -> float:
+    """Return the time by the clock that dates the lake's objects: ours may be another."""
+    path = f"_tidegate/probes/{secrets.token_hex(8)}"
+    store.create(path, b"")
+    try:
+        return store.modified(path) or 0.0
+    finally:
+        store.delete(path)
+
+
+def _abandoned(fold: Fold, attempt: Attempt) -> bool:
+    return (attempt.plan_id, attempt.chunk, attempt.name) in fold.abandoned
+
+
+def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt, files: Sequence[Listed]) -> bool:
+    """Say whether an attempt is unsealed, or sealed and can never be committed.
+
+    Coverage never shrinks, so a chunk that others have covered in part stays refused; only a
+    replay's plan is about what is covered.
+    """
+    if not any(map(_is_seal, files)):
+        return True
+    try:
+        plan = plans.load(store, attempt.plan_id)
+    except LakeDamaged:
+        return False
+    if plan.replay is not None or attempt.chunk >= len(plan.chunks):
+        return False
+    return bool(fold.covered_part(plan.chunks[attempt.chunk], plan.topics))
+
+
+def _is_seal(listed: Listed) -> bool:
+    return posixpath.basename(listed.path) == SEAL
+
+
+def _last_written(store: Store, files: Sequence[Listed], now: float) -> float:
+    """Return when the newest of an attempt's files was written; one that is gone was just now."""
+    return max(now if (at := store.modified(f.path)) is None else at for f in files)
+
+
+def _unverified(store: Store, commit: Commit, copies: Sequence[Listed]) -> str | None:
+    """Say what keeps the staged copies: a final file that is not, byte for byte, the staged one."""
+    staged = {f.path for f in copies}
+    for file in publishing.read_manifest(store, commit):
+        if file.staged.path not in staged:
+            continue
+        size = store.size(file.final)
+        if size != file.staged.size:
+            return f"{store.uri(file.final)} is missing or has another size"
+        try:
+            footer = read_footer(store, file.staged.topic, Listed(file.final, size))
+        except AttemptWrong as error:
+            return str(error)
+        if footer.digest != file.staged.digest:
+            return f"{store.uri(file.final)} is not the file that was committed"
+    return None
+
+
+def _remove(
+    store: Store, attempt: Attempt, files: Sequence[Listed], why: str, swept: Swept
+) -> None:
+    for listed in files:
+        store.delete(listed.path)
+    store.prune(attempt.directory)
+    size = sum(listed.size for listed in files)
+    logger.info("%s: %d files removed (%s)", attempt.directory, len(files), why)
+    swept.attempts.append({**_named(attempt), "why": why, "files": len(files), "bytes": size})
+
+
+def _named(attempt: Attempt) -> dict[str, Any]:
+    return {"plan_id": attempt.plan_id, "chunk": attempt.chunk, "attempt": attempt.name}

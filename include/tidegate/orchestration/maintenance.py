@@ -1,0 +1,174 @@
+"""The DAG that keeps pipelines: harmless every day, and by hand the cursor."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import DAG, Param, chain, get_current_context, task
+
+from tidegate.errors import ConfigurationError, CursorAhead, TidegateError, Transient
+from tidegate.orchestration.factory import BEFORE_ANY_RUN
+from tidegate.orchestration.tasks import airflow_errors
+from tidegate.pipelines import files
+from tidegate.pipelines.spec import Ingest
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+DAG_ID = "tidegate_maintenance"
+HARMLESS = {
+    "repair": "Place what crashed publishers left; quarantine strange files in `data/`.",
+    "reconcile": "Rewrite Variables that are not the ledger's cursors.",
+    "sweep": "Remove staging that nobody needs any more.",
+    "checkpoint": "Write down what the ledger adds up to, so that opening it stays quick.",
+}
+_CURSOR = ("topic", "partition", "offset", "reason")
+_DOC = """\
+### Keeping pipelines
+
+Every day, for all ingest pipelines: **repair**, **reconcile**, **sweep** and **checkpoint**, the
+last also for egress. Each may be run at any time beside anything; one pipeline that fails never
+stops another.
+
+By hand, **move_cursor**: give `pipeline`, `topic`, `partition`, `offset` and `reason` together. The
+offsets between the cursor and the new one become a gap in the ledger, with the reason, and are not
+read. Only forward: backward is a replay.
+"""
+
+logger = logging.getLogger(__name__)
+
+
+def maintenance_dag() -> DAG:
+    """Return the DAG: move_cursor, then the harmless ones, each whatever came before."""
+    params: dict[str, Any] = {
+        "pipeline": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, *files.names()],
+            description="Only this one; empty: all ingest pipelines.",
+        ),
+        **{
+            name: Param(True, type="boolean", description=says) for name, says in HARMLESS.items()
+        },
+        "topic": Param(None, type=["null", "string"], description="To move a cursor."),
+        "partition": Param(None, type=["null", "integer"], minimum=0),
+        "offset": Param(
+            None, type=["null", "integer"], minimum=0, description="The next offset to read."
+        ),
+        "reason": Param(
+            None, type=["null", "string"], minLength=1, description="Kept in the ledger."
+        ),
+    }  # fmt: skip
+    with DAG(
+        dag_id=DAG_ID,
+        description="Repair, reconcile, sweep, checkpoint every day; move a cursor by hand",
+        doc_md=_DOC,
+        schedule="@daily",
+        start_date=BEFORE_ANY_RUN,
+        catchup=False,
+        max_active_runs=1,
+        tags={"tidegate"},
+        default_args={"retries": 1},
+        params=params,
+    ) as dag:
+
+        @task(task_id="move_cursor")
+        def move() -> None:
+            move_cursor(get_current_context())
+
+        @task(trigger_rule="all_done")
+        def keep(what: str) -> None:
+            keep_all(what, get_current_context())
+
+        chain(move(), *(keep.override(task_id=name)(name) for name in HARMLESS))
+    return dag
+
+
+def move_cursor(context: Context) -> None:
+    """Move a cursor if the form asks for it; all that is missing in the form is told at once."""
+    params = _params(context)
+    given = {name: params[name] for name in _CURSOR if params[name] is not None}
+    if not given:
+        raise AirflowSkipException("no cursor to move")
+    from tidegate.orchestration import connections
+    from tidegate.runs.offsets import move
+
+    with airflow_errors():
+        missing = [name for name in ("pipeline", *_CURSOR) if params[name] is None]
+        if missing:
+            raise ConfigurationError(f"to move a cursor, give also: {', '.join(missing)}")
+        spec = files.load_ingest(params["pipeline"])
+        moved = move(
+            spec,
+            connections.kafka(spec.kafka),
+            connections.Variables(),
+            **given,
+            by=context["dag_run"].run_id,
+        )
+    _told(context, {spec.name: moved})
+
+
+def keep_all(what: str, context: Context) -> None:
+    """Do one of the harmless things for one pipeline or for all; fail at the end, naming each."""
+    from tidegate.runs.checkpoint import checkpoint
+
+    params = _params(context)
+    if not params[what]:
+        raise AirflowSkipException("not asked for")
+    found, failed = {}, []
+    for name in [params["pipeline"]] if params["pipeline"] else files.names():
+        try:
+            spec = files.load_named(name)
+            if what == "checkpoint":
+                found[name] = checkpoint(spec)
+            elif isinstance(spec, Ingest):
+                found[name] = _keepers()[what](spec, context["dag_run"].run_id)
+        except TidegateError as error:
+            logger.error("%s: %s: %s", name, type(error).__name__, error)
+            failed.append((name, error))
+    _told(context, found)
+    if failed:
+        listed = "; ".join(f"{name}: {type(e).__name__}: {e}" for name, e in failed)
+        if all(isinstance(error, Transient) for _, error in failed):
+            raise Transient(listed)
+        raise AirflowFailException(listed)
+
+
+def _keepers() -> Mapping[str, Callable[[Ingest, str], dict[str, Any]]]:
+    from tidegate.orchestration import connections
+    from tidegate.runs import reconcile, repair, sweep
+
+    def reconciled(spec: Ingest, _: str) -> dict[str, Any]:
+        kafka = connections.kafka(spec.kafka) if spec.progress_group else None
+        found = reconcile.reconcile(spec, connections.Variables(), kafka)
+        if ahead := reconcile.left_ahead(found):
+            raise CursorAhead(
+                f"ahead of the ledger: {', '.join(ahead)}. Either the lake at {spec.lake} is not "
+                "the one it was (mount or restore it), or they were edited: delete them to go on "
+                "from the ledger, or skip to them with move_cursor"
+            )
+        return found
+
+    return {
+        "repair": lambda spec, _: repair.repair(spec),
+        "reconcile": reconciled,
+        "sweep": lambda spec, run: sweep.sweep(spec, run=run),
+    }
+
+
+def _params(context: Context) -> Mapping[str, Any]:
+    known = {"pipeline", *HARMLESS, *_CURSOR}
+    with airflow_errors():
+        if strangers := sorted((context["dag_run"].conf or {}).keys() - known):
+            raise ConfigurationError(f"unknown params {strangers}; there are {sorted(known)}")
+    return dict(context["params"])
+
+
+def _told(context: Context, found: Mapping[str, Any]) -> None:
+    context["ti"].xcom_push("report", dict(found))
+    for name, told in found.items():
+        logger.info("%s: %s", name, json.dumps(told))

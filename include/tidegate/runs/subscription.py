@@ -1,0 +1,45 @@
+"""Which topics a pipeline is about: those it names, or those that its pattern matches now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidegate.broker.cluster import Cluster
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.ledger import Fold
+from tidegate.errors import UnknownTopic
+from tidegate.pipelines.spec import Ingest
+from tidegate.runs.run import Run
+
+
+def resolved(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> Ingest:
+    """Return the spec with a list of topics: those that match, or did when they were last seen.
+
+    One that was deleted is in the list: that is told, and not passed over. UnknownTopic if there
+    is none at all.
+    """
+    if spec.pattern is None:
+        return spec
+    with Cluster(kafka) as cluster:
+        names = cluster.topics()
+    topics = spec.select({*names, *fold.topic_ids})
+    if not topics:
+        raise UnknownTopic(
+            f"pipeline {spec.name!r}: no topic of Kafka at {kafka.bootstrap_servers} is "
+            f"{spec.subscription}, or this user may not DESCRIBE them ({len(names)} may be seen): "
+            "correct `pattern` or `exclude`, or grant DESCRIBE",
+            topics=[],
+        )
+    return spec.model_copy(update={"topics": topics})
+
+
+def known(spec: Ingest, fold: Fold) -> Ingest:
+    """Return the spec with the topics that the ledger knows, if it has a pattern. Asks nobody."""
+    if spec.pattern is None:
+        return spec
+    return spec.model_copy(update={"topics": spec.select(fold.topic_ids)})
+
+
+def of_run(run: Run, fold: Fold) -> Run:
+    """Return the run with its pipeline's topics resolved."""
+    return replace(run, spec=resolved(run.spec, run.kafka, fold))

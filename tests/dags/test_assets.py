@@ -1,0 +1,58 @@
+"""What publish tells those who wait: an event per topic, of a pattern by an alias."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from airflow.sdk import AssetAlias
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan
+from tidegate.orchestration import factory, tasks
+from tidegate.pipelines.spec import parse
+from tidegate.runs.publish import Published
+
+LEAST = {"name": "p", "kind": "ingest", "lake": "/lake"}
+COMMIT = {"chunk": 0, "commit": 2, "rows": 5, "topics": {"a.b": {"0": {"rows": 5}}}}
+
+
+def published() -> Published:
+    """A run that read a.b and had nothing of a.c."""
+    plan = Plan(
+        pipeline="p", kind="ingest", lane="live", window_date="2024-05-01", cluster_id="c",
+        isolation="read_committed", topics={"a.b": "id"},
+        chunks=((OffsetRange("a.b", 0, 0, 5),),), destination="", byte_settings={},
+    )  # fmt: skip
+    offsets = {"a.b": {0: 5}, "a.c": {0: 0}}
+    return Published(plan, {0: 2}, offsets, {"rows": 5, "commits": [COMMIT]}, "2024-05-01T00:00")
+
+
+@pytest.mark.parametrize("by", ["topics", "pattern"])
+def test_events(by: str) -> None:
+    """Of a pattern only for the topics in the plan: there may be hundreds."""
+    spec: Any = parse({**LEAST, "topics": ["a.b", "a.c"]} if by == "topics" else
+                      {**LEAST, "pattern": r"a\..*"})  # fmt: skip
+    events, task = OutletEventAccessors(), mock.Mock(outlets=tasks.outlets(spec))
+    context: Any = {"ti": mock.Mock(), "outlet_events": events, "task": task}
+    with mock.patch("tidegate.runs.publish.publish", autospec=True, return_value=published()):
+        tasks.publish(lambda _: SimpleNamespace(spec=spec), context)
+    extra = {
+        "ranges": {"0": [0, 5]}, "rows": 5, "commit": 2, "complete_through": "2024-05-01T00:00",
+    }  # fmt: skip
+    if by == "topics":
+        assert events[tasks.asset("p", "a.b")].extra == extra
+        assert events[tasks.asset("p", "a.c")].extra["rows"] == 0
+    else:
+        (event,) = events[AssetAlias("tidegate://p")].asset_alias_events
+        assert (event.dest_asset_key.uri, event.extra) == ("tidegate://p/a.b", extra)
+
+
+def test_the_dag_of_a_pattern(pipelines: Path) -> None:
+    """Its description and its one outlet."""
+    spec: Any = parse({**LEAST, "pattern": r"a\..*", "exclude": r"a\.x"})
+    dag = factory.ingest_dag(spec)
+    assert dag.description == r"/a\..*/ without /a\.x/ → /lake"
+    assert [type(each).__name__ for each in dag.get_task("publish").outlets] == ["AssetAlias"]

@@ -1,0 +1,347 @@
+"""The doctor: each thing it can say, on a healthy system and on one planted fault for each."""
+
+import json
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import staging
+from tidegate import faults, jars
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.planning import Watermarks
+from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthorised
+from tidegate.lake import publishing
+from tidegate.lake.store import LocalStore
+from tidegate.pipelines.spec import parse
+from tidegate.runs import machine_checks, pipeline_checks
+from tidegate.runs.doctor import Check, examine, ok
+
+KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+HOUR = 3_600_000
+MARKS = Watermarks(0, 20, 20)
+
+
+def said(lines):
+    """Return `(check, state)` of each line, and all that it says and advises."""
+    lines = list(lines)
+    assert all((line.fix is None) == (line.state == "ok") for line in lines)
+    text = "\n".join(f"{line.says} → {line.fix}" for line in lines)
+    return [(line.check, line.state) for line in lines], text
+
+
+# This machine
+
+
+def test_this_machine_is_well():
+    """All that a set-up environment has, in the order of asking; in seconds."""
+    started = time.monotonic()
+    found = examine(machine_checks.checks())
+    names = [each["check"] for each in found["checks"]]
+    assert names == ["pyspark", "java", "jars", "disk", "clock"]
+    assert found["failures"] == 0
+    assert time.monotonic() - started < 5
+
+
+def test_two_versions_of_pyspark(monkeypatch):
+    versions = {"pyspark": "4.0.4", "pyspark-client": "4.1.0"}
+    monkeypatch.setattr(machine_checks, "version", versions.__getitem__)
+    states, text = said(machine_checks.pyspark_pair())
+    assert states == [("pyspark", "failure")]
+    assert "install pyspark-client==4.0.4" in text
+
+
+def test_no_pyspark(monkeypatch):
+    def missing(name):
+        raise machine_checks.PackageNotFoundError(name)
+
+    monkeypatch.setattr(machine_checks, "version", missing)
+    states, text = said(machine_checks.pyspark_pair())
+    assert states == [("pyspark", "failure")]
+    assert "not installed" in text
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        ('openjdk version "17.0.9" 2023-10-17', "ok"),
+        ('openjdk version "21" 2023-09-19', "ok"),
+        ('java version "1.8.0_392"', "failure"),
+        ('openjdk version "11.0.2"', "failure"),
+        ("nonsense", "failure"),
+    ],
+)
+def test_java(tmp_path, monkeypatch, told, state):
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{told}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert said(machine_checks.java())[0] == [("java", state)]
+
+
+def test_no_java(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (line,) = examine([Check("java", machine_checks.java)])["checks"]
+    assert (line["state"], "install Java 17 or 21" in line["says"]) == ("failure", True)
+
+
+def test_a_jar_is_cut_short(tmp_path, monkeypatch):
+    """Or missing: named, and what fetches it again."""
+    known = jars.paths("spark-kafka")
+    (tmp_path / "jars").mkdir()
+    for path in known[1:]:
+        (tmp_path / "jars" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "jars" / known[1].name).write_bytes(b"PK")
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
+    states, text = said(machine_checks.spark_jars())
+    assert states == [("jars", "failure")]
+    assert known[0].name in text
+    assert known[1].name in text
+    assert "make setup" in text
+
+
+def test_jars_of_another_spark(monkeypatch):
+    monkeypatch.setattr(machine_checks, "version", lambda _: "4.2.0")
+    states, text = said(machine_checks.spark_jars())
+    assert (states, "not one line" in text) == ([("jars", "failure")], True)
+
+
+@pytest.mark.parametrize(("free", "state"), [(6, "ok"), (3, "warning"), (0.1, "failure")])
+def test_disk(monkeypatch, free, state):
+    class Usage:
+        def __init__(self, _):
+            self.free = int(free * (1 << 30))
+
+    monkeypatch.setattr(machine_checks.shutil, "disk_usage", Usage)
+    assert said(machine_checks.disk("disk", "/"))[0] == [("disk", state)]
+
+
+def test_a_clock_that_was_never_set(monkeypatch):
+    assert said(machine_checks.clock())[0] == [("clock", "ok")]
+    monkeypatch.setattr(machine_checks.time, "time", lambda: 1000.0)
+    assert said(machine_checks.clock())[0] == [("clock", "failure")]
+
+
+def test_a_check_that_fails_stops_no_other():
+    """By a refusal or by an accident; those around it are asked, in their order."""
+
+    def refuses():
+        yield ok("a", "first")
+        raise ConfigurationError("broken; mend it")
+
+    def breaks():
+        raise ZeroDivisionError("oops")
+
+    well = Check("c", lambda: iter([ok("c", "")]))
+    found = examine([Check("a", refuses), Check("b", breaks, "p"), well])
+    assert [(each["check"], each["state"], each["fix"]) for each in found["checks"]] == [
+        ("a", "ok", None),
+        ("a", "failure", "mend it"),
+        ("b", "failure", "report it, with the log"),
+        ("c", "ok", None),
+    ]
+    assert (found["failures"], found["warnings"]) == (2, 0)
+
+
+# The lake
+
+
+@pytest.fixture
+def spec(tmp_path):
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path / "lake")}
+    return parse({**form, "schedule": "0 * * * *"})
+
+
+@pytest.fixture
+def store(tmp_path):
+    """[0, 10) of t-0 is committed."""
+    store = LocalStore(tmp_path / "lake/p")
+    commit(store, 0, 10)
+    return store
+
+
+def commit(store, start, end):
+    plan = staging.plan_of((OffsetRange("t", 0, start, end),))
+    staging.seal(store, plan)
+    publishing.publish_sealed(store, staging.ledger_of(store), plan, run="run")
+
+
+def test_a_healthy_lake(spec, store):
+    """What is tried leaves nothing behind."""
+    before = [each.path for each in store.objects("")]
+    states, _ = said(pipeline_checks.lake(spec))
+    checks = ["ledger", "lake disk", "lake", "lake clock"]
+    assert states == [(check, "ok") for check in checks]
+    assert [each.path for each in store.objects("")] == before
+
+
+def test_a_lake_that_is_not_mounted(spec):
+    """It is not made by looking at it."""
+    states, text = said(pipeline_checks.lake(spec))
+    assert (states, "mount it" in text) == ([("lake", "warning")], True)
+    assert not Path(spec.lake).exists()
+
+
+def test_commits_that_are_not_in_place(spec, store, monkeypatch):
+    monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
+    with pytest.raises(faults.FaultInjected):
+        commit(store, 10, 20)
+    monkeypatch.delenv(faults.VARIABLE)
+    states, text = said(pipeline_checks.lake(spec))
+    assert ("ledger", "warning") in states
+    assert "tidegate repair p" in text
+
+
+def test_a_ledger_that_takes_long_to_open(spec, store, monkeypatch):
+    monkeypatch.setattr(pipeline_checks, "_LONG", 2)
+    states, text = said(pipeline_checks.lake(spec))
+    assert states[0] == ("ledger", "warning")
+    assert "3 entries, 1 live commits, 3 since the last checkpoint" in text
+
+
+def test_a_store_that_ignores_create_if_absent(store, monkeypatch):
+    """As some S3 servers do: everyone wins."""
+
+    def overwrite(self, path, data):
+        target = Path(self.native(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        return True
+
+    monkeypatch.setattr(LocalStore, "create", overwrite)
+    states, text = said(pipeline_checks.exclusive(store))
+    assert states[0] == ("lake", "failure")
+    assert "8 of 8 rivals" in text
+
+
+@pytest.mark.parametrize(("skew", "state"), [(20, "ok"), (300, "warning"), (-7200, "failure")])
+def test_clocks_that_differ(store, monkeypatch, skew, state):
+    monkeypatch.setattr(LocalStore, "modified", lambda *_: time.time() + skew)
+    assert said(pipeline_checks.exclusive(store))[0][1] == ("lake clock", state)
+
+
+# The broker
+
+
+@dataclass
+class Cluster:
+    """A cluster with topic t of one partition, [0, 20), and what may go wrong with it."""
+
+    cluster_id: str = "cluster"
+    topic_id: str | None = "id-t"
+    marks: Watermarks = MARKS
+    kept: int | Exception | None = 24 * HOUR
+    old: int | None = 0  # the first offset that is younger than half the retention
+    allowed: set = field(default_factory=lambda: {"READ", "DESCRIBE"})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def id(self):
+        return self.cluster_id
+
+    def version(self):
+        return "4.3"
+
+    def operations(self, _):
+        return {"t": self.allowed} if self.topic_id else {}
+
+    def kept_ms(self, topics):
+        if isinstance(self.kept, Exception):
+            raise self.kept
+        return dict.fromkeys(topics, self.kept)
+
+    def offsets_at(self, partitions, _):
+        return {"t": dict.fromkeys(partitions["t"], self.old)}
+
+    def survey(self, *_):
+        if self.topic_id is None:
+            return Survey(self.cluster_id, {}, {})
+        identity = TopicIdentity(self.topic_id, {0: 0, 1: 0})
+        marks = {0: self.marks, 1: Watermarks(0, 0, 0)}
+        return Survey(self.cluster_id, {"t": identity}, {"t": marks})
+
+
+@pytest.mark.parametrize(
+    ("planted", "schedule", "states", "says"),
+    [
+        ({}, "0 * * * *", ["ok", "ok", "ok"], "kept for 1 day"),
+        ({"kept": None}, "0 * * * *", ["ok", "ok", "ok"], "time does not delete"),
+        ({"cluster_id": "other"}, "0 * * * *", ["failure"], "'kafka_default' back"),
+        ({"topic_id": None}, "0 * * * *", ["ok", "failure"], "create it, grant DESCRIBE"),
+        ({"topic_id": "new"}, "0 * * * *", ["ok", "failure"], "tidegate offsets adopt p t"),
+        ({"allowed": {"DESCRIBE"}}, "0 * * * *", ["ok", "failure"], "grant READ"),
+        ({"kept": HOUR // 2}, "0 * * * *", ["ok", "ok", "failure"], "before a run sees them"),
+        ({"kept": 2 * HOUR}, "0 * * * *", ["ok", "ok", "warning"], "three failed runs"),
+        ({"kept": 2 * HOUR}, None, ["ok", "ok", "ok"], "kept for 2:00:00"),
+        ({"old": 15}, "0 * * * *", ["ok", "ok", "warning"], "past half of it in partitions [0]"),
+        ({"old": None}, "0 * * * *", ["ok", "ok", "warning"], "run it now"),
+        (
+            {"marks": Watermarks(12, 20, 20)}, "0 * * * *",
+            ["ok", "ok", "failure", "ok"], "on_expired: skip",
+        ),
+        (
+            {"kept": NotAuthorised("not permitted: DESCRIBE_CONFIGS")}, "0 * * * *",
+            ["ok", "ok", "warning"], "grant DESCRIBE_CONFIGS",
+        ),
+    ],
+)  # fmt: skip
+def test_the_broker_and_its_topics(spec, store, monkeypatch, planted, schedule, states, says):
+    """Healthy, and each fault by its name with the way out."""
+    cluster = Cluster(**planted)
+    monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: cluster)
+    monkeypatch.setattr(pipeline_checks, "survey", cluster.survey)
+    spec = spec.model_copy(update={"schedule": schedule})
+    found, text = said(pipeline_checks.broker(spec, KAFKA))
+    assert [state for _, state in found] == states
+    assert says in text
+
+
+def test_the_longest_time_between_runs():
+    """Weekdays only: over the week-end."""
+    hours = {"*/10 * * * *": 1 / 6, "@hourly": 1, "0 6 * * mon-fri": 72}
+    for schedule, expected in hours.items():
+        assert pipeline_checks._interval(schedule).total_seconds() / 3600 == expected
+    assert pipeline_checks._interval("every day") is None
+    assert pipeline_checks._interval(None) is None
+
+
+def test_a_broker_that_is_away(spec, store):
+    """What its error says, and the way out from the same words."""
+
+    def away():
+        raise BrokerUnreachable("no broker answered within 8 s; check that it runs")
+
+    check, *_ = (c for c in pipeline_checks.checks(spec, away, lambda: "") if c.name == "kafka")
+    (line,) = examine([check])["checks"]
+    assert (line["pipeline"], line["says"]) == ("p", "no broker answered within 8 s")
+    assert line["fix"] == "check that it runs"
+
+
+# Spark
+
+
+def test_a_master_that_answers_and_one_that_does_not():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        masters = f"spark://127.0.0.1:1,127.0.0.1:{port}"
+        assert said(pipeline_checks.spark(masters))[0] == [("spark", "ok")]
+    states, text = said(pipeline_checks.spark(f"spark://127.0.0.1:{port}"))
+    assert (states, "start it" in text) == ([("spark", "failure")], True)
+    assert said(pipeline_checks.spark("local[2]"))[0] == [("spark", "ok")]
+
+
+def test_the_lines_are_json(spec, store):
+    """As `doctor --json` prints them."""
+    found = examine(pipeline_checks.checks(spec, lambda: KAFKA, lambda: "local[2]")[::2])
+    assert json.loads(json.dumps(found))["checks"][-1] == {
+        "pipeline": "p", "check": "spark", "state": "ok", "says": "master local[2]", "fix": None,
+    }  # fmt: skip

@@ -1,0 +1,115 @@
+"""Repair: what crashed is placed, strangers leave `data/`, the ledger is only read."""
+
+from pathlib import Path
+
+import pytest
+
+import staging
+from tidegate import faults
+from tidegate.core import layout
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import LakeDamaged
+from tidegate.lake import publishing
+from tidegate.lake.store import LocalStore
+from tidegate.pipelines.spec import parse
+from tidegate.runs.repair import repair
+
+
+@pytest.fixture
+def spec(tmp_path):
+    return parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+
+
+@pytest.fixture
+def store(tmp_path):
+    """One commit of t-0 and t-1, in place."""
+    store = LocalStore(tmp_path / "p")
+    publish(store, 0, 10)
+    return store
+
+
+def publish(store, start, end):
+    plan = staging.plan_of((OffsetRange("t", 0, start, end), OffsetRange("t", 1, start, end)))
+    staging.seal(store, plan)
+    publishing.publish_sealed(store, staging.ledger_of(store), plan, run="run")
+
+
+def tree(store):
+    return {each.path: each.size for each in store.objects("")}
+
+
+def test_a_healthy_lake_is_left_alone(spec, store):
+    before = tree(store)
+    assert repair(spec) == {"format": 1, "pipeline": "p", "placed": [], "quarantined": []}
+    assert tree(store) == before
+
+
+def test_unplaced_commits_are_placed(spec, store, monkeypatch):
+    """Fault F4: the publisher was killed between the two files of its commit."""
+    monkeypatch.setenv(faults.VARIABLE, "publish.finalising:raise")
+    with pytest.raises(faults.FaultInjected):
+        publish(store, 10, 20)
+    monkeypatch.delenv(faults.VARIABLE)
+    assert len(store.objects(layout.DATA)) == 3
+    found = repair(spec)
+    assert (found["placed"], found["quarantined"]) == ([4], [])
+    assert len(store.objects(layout.DATA)) == 4
+    assert repair(spec)["placed"] == []
+
+
+def test_strangers_are_quarantined(spec, store):
+    """Copied in by hand, or left by a restore: moved under their names, bytes and all; the files
+    of commits and the ledger stay.
+    """
+    before = tree(store)
+    (real, *_) = (each.path for each in store.objects(layout.DATA))
+    copy = real.replace(".parquet", "-1.parquet")
+    strangers = {copy: Path(store.native(real)).read_bytes(), "data/topic=t/notes.txt": b"hello"}
+    for path, data in strangers.items():
+        Path(store.native(path)).write_bytes(data)
+    moved = repair(spec)["quarantined"]
+    assert {each["from"]: each["bytes"] for each in moved} == {
+        store.uri(path): len(data) for path, data in strangers.items()
+    }
+    after = tree(store)
+    new = after.keys() - before.keys()
+    assert before.items() <= after.items()
+    assert {path.split("/", 3)[3]: store.get(path) for path in new} == strangers
+    assert all(path.startswith(layout.QUARANTINE) for path in new)
+    assert repair(spec)["quarantined"] == []
+
+
+def test_the_same_stranger_again(spec, store):
+    """It does not meet the one that was moved before."""
+    for data in (b"one", b"two"):
+        Path(store.native("data/x.parquet")).write_bytes(data)
+        repair(spec)
+    kept = [store.get(each.path) for each in store.objects(layout.QUARANTINE)]
+    assert sorted(kept) == [b"one", b"two"]
+
+
+def test_a_commit_while_it_works_loses_nothing(spec, store, monkeypatch):
+    """Published between the listing of `data/` and the reading of the ledger."""
+    objects = LocalStore.objects
+
+    def then_publish(self, prefix):
+        found = objects(self, prefix)
+        if prefix == layout.DATA:
+            monkeypatch.setattr(LocalStore, "objects", objects)
+            publish(store, 10, 20)
+        return found
+
+    monkeypatch.setattr(LocalStore, "objects", then_publish)
+    assert repair(spec)["quarantined"] == []
+    assert len(store.objects(layout.DATA)) == 4
+
+
+def test_a_manifest_that_cannot_be_read_stops_it(spec, store):
+    """Whose files are whose is not known then: nothing is moved."""
+    Path(store.native("data/x.parquet")).write_bytes(b"")
+    (manifest,) = store.objects("_tidegate/manifests/")
+    Path(store.native(manifest.path)).write_text("{}")
+    before = tree(store)
+    with pytest.raises(LakeDamaged, match="was changed"):
+        repair(spec)
+    assert tree(store) == before

@@ -1,0 +1,354 @@
+"""The sweeper: rubbish goes when it is old enough, and what may be committed never does."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import staging
+from tidegate import faults
+from tidegate.core import layout
+from tidegate.core.entries import Abandon
+from tidegate.core.ledger import Adopt, Lost, Refused
+from tidegate.core.offsets import OffsetRange
+from tidegate.lake import attempts, plans, publishing
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import LocalStore
+from tidegate.lake.sweeping import ABANDON_AFTER, GRACE, sweep
+
+PLAN = staging.plan_of((OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 3)))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return LocalStore(tmp_path / "p")
+
+
+def age(store, prefix, seconds):
+    """Let everything below a directory be that old."""
+    for listed in store.objects(prefix):
+        path = Path(store.native(listed.path))
+        was = path.stat().st_mtime
+        os.utime(path, (was - seconds, was - seconds))
+
+
+def swept(store, **given):
+    return sweep(store, staging.ledger_of(store), run="sweep", **given)
+
+
+def why(found):
+    return sorted((each["attempt"], each["why"]) for each in found.attempts)
+
+
+def files(store, attempt="attempt", plan=PLAN, chunk=0):
+    """Return the names of an attempt's files."""
+    directory = layout.attempt(plan.id, chunk, attempt)
+    return sorted(Path(each.path).name for each in store.objects(directory))
+
+
+def publish(store, plan=PLAN):
+    return publishing.publish_sealed(store, staging.ledger_of(store), plan, run="run")
+
+
+def readable(store):
+    """Assert that every file that the ledger tells is there with its rows; return how many."""
+    rows = 0
+    for each in publishing.live_files(store, staging.ledger_of(store).fold):
+        found = pq.read_metadata(each["uri"].removeprefix("file://")).num_rows
+        assert found == each["rows"], each["uri"]
+        rows += found
+    return rows
+
+
+# What is placed
+
+
+def test_staged_copies_go_a_grace_after_they_are_placed(store):
+    """Not before: a reader may hold their URIs. The seal stays, and a finished run stays one."""
+    staging.seal(store, PLAN)
+    assert publish(store) == {0: 3}
+    age(store, layout.STAGING, 1e9)
+    age(store, layout.PLACED, GRACE - 60)
+    assert why(swept(store)) == []
+    age(store, layout.PLACED, 120)
+    assert why(swept(store)) == [("attempt", "placed")]
+    assert files(store) == ["_seal.json"]
+    assert readable(store) == 13
+    assert publish(store) == {0: 3}
+    assert why(swept(store)) == []
+
+
+def test_copies_of_an_unplaced_commit_stay(store, monkeypatch):
+    """They are what readers by the ledger are told; whoever places them finds them."""
+    staging.seal(store, PLAN)
+    monkeypatch.setenv(faults.VARIABLE, "publish.finalising:raise")
+    with pytest.raises(faults.FaultInjected):
+        publish(store)
+    monkeypatch.delenv(faults.VARIABLE)
+    age(store, "", 1e9)
+    found = swept(store, grace=0, abandon_after=0)
+    assert (found.attempts, found.left) == ([], [])
+    assert readable(store) == 13
+    assert publishing.roll_forward(store, staging.ledger_of(store).fold) == [3]
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "exchanged"])
+def test_copies_stay_while_the_final_file_is_not_verified(store, damage):
+    """They are then the only whole ones; and it is told."""
+    staging.seal(store, PLAN)
+    publish(store)
+    (listed, _) = store.objects(layout.DATA)
+    final = Path(store.native(listed.path))
+    data = final.read_bytes()
+    final.unlink()
+    if damage == "cut":
+        final.write_bytes(data[:-50] + data[-40:])
+    elif damage == "exchanged":
+        final.write_bytes(data[:-20] + bytes(byte ^ 1 for byte in data[-20:-8]) + data[-8:])
+    found = swept(store, grace=0)
+    assert why(found) == []
+    assert [(each["commit"], str(final) in each["why"]) for each in found.left] == [(3, True)]
+    assert len(files(store)) == 4
+
+
+# What lost
+
+
+def test_losers_of_a_committed_chunk_go(store):
+    """Sealed or not, a grace after the winner is in place; no entry is needed for them."""
+    staging.seal(store, PLAN, "winner")
+    staging.stage(store, PLAN, "unsealed")
+    publish(store)
+    attempts.seal(store, staging.check(store, PLAN, staging.stage(store, PLAN, "sealed")))
+    assert why(swept(store)) == []
+    n = staging.ledger_of(store).fold.n
+    found = why(swept(store, grace=0))
+    assert found == [("sealed", "lost"), ("unsealed", "lost"), ("winner", "placed")]
+    assert staging.ledger_of(store).fold.n == n
+    assert readable(store) == 13
+    assert not Path(store.native(layout.attempt(PLAN.id, 0, "sealed"))).exists()
+
+
+def test_a_loser_that_wakes_adopts_the_winner(store):
+    """Its files are gone by right: no damage is claimed, nothing is committed twice."""
+    loser = staging.seal(store, PLAN, "loser")
+    staging.seal(store, PLAN, "winner")
+    ledger = staging.ledger_of(store)
+    assert publishing.commit(
+        store, ledger, PLAN, staging.check(store, PLAN, attempts.Attempt(PLAN.id, 0, "winner")),
+        run="run",
+    ) == Appended(3)  # fmt: skip
+    publishing.finalise(store, 3, ledger.fold.live[3])
+    swept(store, grace=0)
+    assert files(store, "loser") == []
+    late = staging.ledger_of(store)
+    assert publishing.commit(store, late, PLAN, loser, run="late") == Adopt(3)
+    assert readable(store) == 13
+
+
+# What is open
+
+
+def test_sealed_attempts_of_a_living_plan_are_never_given_up(store):
+    """However old: the broker may be long past their window, and they all that is left of it."""
+    staging.seal(store, PLAN)
+    age(store, "", 1e9)
+    assert why(swept(store, grace=0, abandon_after=0)) == []
+    assert publish(store) == {0: 3}
+    assert readable(store) == 13
+
+
+def test_an_attempt_that_was_killed_is_given_up_first(store):
+    """A day after it was last written to; and the entry stands before a file goes."""
+    staging.stage(store, PLAN, "killed")
+    age(store, layout.STAGING, ABANDON_AFTER - 60)
+    assert why(swept(store)) == []
+    one = store.objects(layout.STAGING)[0]
+    os.utime(store.native(one.path))  # still written to
+    age(store, layout.STAGING, ABANDON_AFTER - 60)
+    assert why(swept(store)) == []
+    age(store, layout.STAGING, 120)
+    assert why(swept(store)) == [("killed", "abandoned")]
+    assert (PLAN.id, 0, "killed") in staging.ledger_of(store).fold.abandoned
+    assert files(store, "killed") == []
+
+
+def test_what_a_zombie_writes_after_the_listing(store, monkeypatch):
+    """It is not touched by this sweep, and collected by the next."""
+    staging.ledger_of(store)
+    attempt = staging.stage(store, PLAN, "zombie")
+    append = Ledger.append
+
+    def write_first(self, entry, *, run):
+        staging.write_file(store, attempt.directory, "topic=t/late.parquet", 0, [3])
+        return append(self, entry, run=run)
+
+    monkeypatch.setattr(Ledger, "append", write_first)
+    assert why(swept(store, abandon_after=0)) == [("zombie", "abandoned")]
+    assert files(store, "zombie") == ["late.parquet"]
+    monkeypatch.setattr(Ledger, "append", append)
+    n = staging.ledger_of(store).fold.n
+    assert why(swept(store)) == [("zombie", "abandoned")]
+    assert files(store, "zombie") == []
+    assert staging.ledger_of(store).fold.n == n
+
+
+def test_a_publisher_that_sleeps_past_the_sweep_is_refused(store):
+    """It wakes and commits: abandoned. No commit lists a file that is missing."""
+    proven = staging.check(store, PLAN, staging.stage(store, PLAN, "sleeper"))
+    sleeper = staging.ledger_of(store)
+    assert why(swept(store, abandon_after=0)) == [("sleeper", "abandoned")]
+    assert isinstance(publishing.commit(store, sleeper, PLAN, proven, run="late"), Refused)
+    assert staging.ledger_of(store).fold.live == {}
+    # Another attempt of the chunk is what every chunk may have.
+    staging.seal(store, PLAN, "next")
+    assert publish(store) == {0: 4}
+    assert readable(store) == 13
+
+
+def test_a_publisher_that_sleeps_just_before_its_entry_is_refused(store, monkeypatch):
+    """It has looked at its files already when they go."""
+    proven = staging.check(store, PLAN, staging.stage(store, PLAN, "sleeper"))
+    ledger = staging.ledger_of(store)
+
+    def sleep(point):
+        if point == "publish.before":
+            swept(store, abandon_after=0)
+
+    monkeypatch.setattr(publishing.faults, "point", sleep)
+    assert isinstance(publishing.commit(store, ledger, PLAN, proven, run="late"), Refused)
+    assert staging.ledger_of(store).fold.live == {}
+
+
+def test_the_abandon_loses_its_number_to_the_commit(store, monkeypatch):
+    """The attempt was sealed and committed between the listing and the entry: nothing of it is
+    deleted.
+    """
+    attempt = staging.stage(store, PLAN, "late")
+    create = LocalStore.create
+
+    def then_commit(self, path, data):
+        if path == layout.entry(3):
+            monkeypatch.setattr(LocalStore, "create", create)
+            attempts.seal(store, staging.check(store, PLAN, attempt))
+            assert publish(store) == {0: 3}
+        return create(self, path, data)
+
+    monkeypatch.setattr(LocalStore, "create", then_commit)
+    before = files(store, "late")
+    assert why(swept(store, abandon_after=0)) == []
+    assert set(files(store, "late")) == {*before, "_seal.json"}
+    fold = staging.ledger_of(store).fold
+    assert (fold.abandoned, list(fold.live)) == (set(), [3])
+    assert readable(store) == 13
+
+
+def test_a_commit_that_lands_a_minute_later_has_its_files(store, monkeypatch):
+    """The PUT of its entry timed out and was read back as missing; a sweep came in between."""
+    staging.seal(store, PLAN)
+    create, lost = LocalStore.create, {}
+
+    def time_out(self, path, data):
+        if path == layout.entry(3):
+            lost[path] = data
+            raise ConnectionError
+        return create(self, path, data)
+
+    monkeypatch.setattr(LocalStore, "create", time_out)
+    with pytest.raises(ConnectionError):
+        publish(store)
+    monkeypatch.setattr(LocalStore, "create", create)
+    assert store.get(layout.entry(3)) is None
+    age(store, "", 1e9)
+    assert why(swept(store, grace=0, abandon_after=0)) == []
+    for path, data in lost.items():
+        store.create(path, data)
+    assert list(staging.ledger_of(store).fold.live) == [3]
+    assert readable(store) == 13
+
+
+def test_a_sealed_attempt_that_can_never_be_committed_is_given_up(store):
+    """Another plan has committed a part of its chunk, for good. Not so a replay's: what it would
+    replace is covered by its nature.
+    """
+    dead = staging.plan_of((OffsetRange("t", 0, 0, 10),))
+    replay = staging.plan_of((OffsetRange("t", 0, 0, 4),))
+    object.__setattr__(replay, "replay", {"id": "again", "replaces": []})
+    for plan in (dead, replay):
+        plans.freeze(store, plan.id, plan, 1, note={})
+        staging.seal(store, plan, "sealed")
+    other = staging.plan_of((OffsetRange("t", 0, 0, 4),))
+    staging.seal(store, other, "other")
+    publish(store, other)
+    assert why(swept(store, abandon_after=0)) == [("sealed", "abandoned")]
+    assert files(store, "sealed", dead) == []
+    assert len(files(store, "sealed", replay)) == 3
+    given_up = staging.ledger_of(store).append(Abandon(dead.id, 0, "sealed"), run="again")
+    assert given_up == Lost()
+
+
+def test_a_healthy_pipeline_that_was_never_run(store):
+    assert swept(LocalStore(store.root.parent / "new")).attempts == []
+
+
+# Whatever happens, in whatever order, with a sweeper that knows no patience
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["stage", "seal", "publish", "crash", "place", "sweep"]),
+        st.integers(0, 2),
+        st.integers(0, 1),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps)
+def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
+    """Three plans of two chunks, two of them over common offsets; ages never protect anything."""
+    store = LocalStore(tmp_path_factory.mktemp("lake") / "p")
+    made = [
+        staging.plan_of((OffsetRange("t", 0, start, start + 4),), (OffsetRange("t", 1, 0, 3),))
+        for start in (0, 2, 8)
+    ]
+    for plan in made:
+        plans.freeze(store, plan.id, plan, 1, note={})
+    waiting = []
+    for number, (what, which, chunk) in enumerate(steps):
+        plan = made[which]
+        if what == "stage":
+            attempt = staging.stage(store, plan, f"a{number}", chunk=chunk)
+            waiting.append((plan, staging.check(store, plan, attempt)))
+        elif what == "seal" and waiting:
+            plan, proven = waiting.pop(0)
+            if all(store.size(f.path) == f.size for f in proven.files):
+                attempts.seal(store, proven)
+        elif what in ("publish", "crash"):
+            with pytest.MonkeyPatch.context() as patch:
+                if what == "crash":
+                    patch.setenv(faults.VARIABLE, "publish.committed:raise")
+                with contextlib.suppress(faults.FaultInjected):
+                    publish(store, plan)
+        elif what == "place":
+            publishing.roll_forward(store, staging.ledger_of(store).fold)
+        elif what == "sweep":
+            open_before = living_seals(store, made)
+            swept(store, grace=0, abandon_after=0)
+            assert living_seals(store, made) == open_before
+        readable(store)
+
+
+def living_seals(store, made):
+    """Return the sealed attempts that could still be committed, with all of their files."""
+    fold = staging.ledger_of(store).fold
+    return {
+        (plan.id, number)
+        for plan in made
+        for number in attempts.sealed(store, plan, fold)
+        if not fold.covered_part(plan.chunks[number], plan.topics)
+    }
