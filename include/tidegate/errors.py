@@ -140,6 +140,10 @@ class WindowRefused(TidegateError):
     """A window that was asked for makes no sense; all complaints are in the message."""
 
 
+class ReplayRefused(TidegateError):
+    """A replay cannot be done as it was planned; a new one needs a new id."""
+
+
 class PartitionsLeftOut(TidegateError):
     """The healthy partitions are published; the named ones could not be read."""
 

@@ -26,6 +26,7 @@ from tidegate.core.entries import (
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import Watermarks
+from tidegate.core.replays import Replaced
 from tidegate.core.windows import Backfill, Boundary
 from tidegate.errors import BrokerUnreachable, PlanDead
 from tidegate.lake import attempts, boundaries, ledger, plans, publishing
@@ -280,6 +281,28 @@ def test_release_and_receipts():
         }
     ]  # fmt: skip
     assert Commit.from_json(commit.to_json()) == commit
+
+
+def test_what_a_commit_replaces():
+    """Parts of earlier commits, by commit, topic and partition; a re-ingest's plan names files."""
+    entry = replace(
+        COMMIT,
+        replaces=(
+            Replaced(2, OffsetRange("flights", 0, 4, 6)),
+            Replaced(3, OffsetRange("flights", 0, 0, 4)),
+            Replaced(3, OffsetRange("flights", 0, 6, 10)),
+            Replaced(3, OffsetRange("flights", 11, 3, 5)),
+        ),
+    )
+    form = entry.to_json()
+    assert form["replaces"] == [
+        {"commit": 2, "ranges": {"flights": {"0": [[4, 6]]}}},
+        {"commit": 3, "ranges": {"flights": {"0": [[0, 4], [6, 10]], "11": [[3, 5]]}}},
+    ]
+    assert Commit.from_json(form) == entry
+    replay = {"id": "x", "asked": {}, "replaces": [form["replaces"], []]}
+    assert replace(PLAN, replay=replay).replaces(0) == entry.replaces
+    assert replace(PLAN, replay=replay).replaces(1) == ()
 
 
 def test_the_next_entry_names_the_one_before(store):

@@ -20,7 +20,7 @@ lake: /lake
 """
 FLIGHTS = (PROJECT / "include/pipelines/flights.yaml").read_text()
 
-BY_HAND = {"tidegate_backfill", "tidegate_maintenance"}
+BY_HAND = {"tidegate_backfill", "tidegate_maintenance", "tidegate_replay"}
 """The DAGs that are there whatever pipelines there are."""
 
 

@@ -28,6 +28,7 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.ledger import Accepted, Fold, judge
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
+from tidegate.core.replays import Replaced
 from tidegate.errors import LakeUnavailable, LedgerCorrupt
 from tidegate.lake import checkpoints, publishing
 from tidegate.lake.ledger import Ledger
@@ -47,6 +48,13 @@ def commit(plan, start, end, *, chunk=0, partition=0, lane="live", topic_id="id-
     )  # fmt: skip
 
 
+def replacing(plan, n, start, end, partition=0):
+    """A commit that takes the place of a part of commit `n`."""
+    part = OffsetRange("t", partition, start, end)
+    made = commit(plan, start, end, partition=partition, lane="replay")
+    return replace(made, replaces=(Replaced(n, part),))
+
+
 def claim(plan, *files, **others):
     form = {
         "lane": "live", "plan_id": plan, "attempt": f"a-{plan}", "sender": {"pid": 7},
@@ -61,6 +69,7 @@ EVERYTHING = (
     commit("q", 20, 30, chunk=2),
     Gap("t", "id-t", 0, 10, 15, "expired", "run"),
     Abandon("p", 1, "x"),
+    replacing("r", 2, 0, 4),
     claim("c1", FILE),
     commit("c1", 40, 41),
     claim("c2", OTHER, topic_ids={"s": "id-s"}, window=(OffsetRange("s", 1, 2, 9),)),
@@ -112,6 +121,8 @@ entries = st.one_of(
         ),
         plans, spans, st.integers(0, 2), st.integers(0, 1), st.sampled_from(["live", "replay"]),
     ),
+    st.builds(lambda plan, n, span, p: replacing(f"r{plan}", n, *span, p),
+              plans, st.integers(1, 8), spans, st.integers(0, 1)),
     st.builds(lambda span, p: Gap("t", "id-t", p, *span, "expired", "run"), spans,
               st.integers(0, 1)),
     st.builds(Abandon, plans, st.integers(0, 2), st.sampled_from(["x", "attempt-p"])),
@@ -296,12 +307,12 @@ def test_what_is_in_place_is_not_looked_for_again(tmp_path):
         ledger = staging.ledger_of(store)
         n = publishing.commit(store, ledger, plan, seal, run="run").n
         if place:
-            publishing.finalise(store, n, ledger.fold.live[n])
+            publishing.finalise(store, ledger, n)
     write(store, Ledger(store, "p"))
     opened = Ledger(store, "p").fold
     assert opened.waiting == {4}
     assert publishing.unplaced(store, opened) == [4]
-    assert publishing.roll_forward(store, opened) == [4]
+    assert publishing.roll_forward(store, Ledger(store, "p")) == [4]
     assert publishing.unplaced(store, Ledger(store, "p").fold) == []
     assert [each["commit"] for each in publishing.live_files(store, Ledger(store, "p").fold)] == [
         3, 4, 5,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+
 import staging
 from staging import ledger_of, plan_of
-
 from tidegate import faults
 from tidegate.core import layout
 from tidegate.core.entries import Abandon
@@ -108,9 +108,9 @@ def test_a_crash_at_any_point_is_rolled_forward(store, monkeypatch, at, committe
     assert rows_in_data(store) == rows
     by_chunk = {0: {}, 1: {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}, 2: ROWS}
     assert rows_by_ledger(store) == by_chunk[committed]
-    publishing.roll_forward(store, fold)
+    publishing.roll_forward(store, ledger_of(store))
     assert rows_in_data(store) == rows_by_ledger(store) == by_chunk[committed]
-    assert publishing.roll_forward(store, fold) == []
+    assert publishing.roll_forward(store, ledger_of(store)) == []
     publish(store)
     assert rows_in_data(store) == rows_by_ledger(store) == ROWS
 
@@ -136,11 +136,11 @@ def test_two_attempts_of_one_chunk_are_one_commit(store, finaliser):
     assert len(ledger_of(store).fold.live) == 1
     match finaliser:
         case "winner":
-            publishing.finalise(store, 3, one.fold.live[3])
+            publishing.finalise(store, one, 3)
         case "loser":
             publishing.publish_sealed(store, other, plan, run="other")
         case "roll_forward":
-            publishing.roll_forward(store, ledger_of(store).fold)
+            publishing.roll_forward(store, ledger_of(store))
     assert rows_in_data(store) == rows_by_ledger(store) == {("t", 0): [0, 4]}
 
 
@@ -163,7 +163,7 @@ def test_a_committed_file_that_vanished_is_named(store, monkeypatch):
         publish(store)
     Path(store.native(seal.files[1].path)).unlink()
     with pytest.raises(LakeDamaged, match="part-00001"):
-        publishing.roll_forward(store, ledger_of(store).fold)
+        publishing.roll_forward(store, ledger_of(store))
 
 
 def test_staged_copies_may_go_once_all_is_placed(store):
@@ -173,7 +173,7 @@ def test_staged_copies_may_go_once_all_is_placed(store):
     store.delete(layout.placed(3))
     for file in seal.files:
         store.delete(file.path)
-    assert publishing.roll_forward(store, ledger_of(store).fold) == [3]
+    assert publishing.roll_forward(store, ledger_of(store)) == [3]
     assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
 
 

@@ -93,7 +93,7 @@ def test_copies_of_an_unplaced_commit_stay(store, monkeypatch):
     found = swept(store, grace=0, abandon_after=0)
     assert (found.attempts, found.left) == ([], [])
     assert readable(store) == 13
-    assert publishing.roll_forward(store, staging.ledger_of(store).fold) == [3]
+    assert publishing.roll_forward(store, staging.ledger_of(store)) == [3]
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "exchanged"])
@@ -142,7 +142,7 @@ def test_a_loser_that_wakes_adopts_the_winner(store):
         store, ledger, PLAN, staging.check(store, PLAN, attempts.Attempt(PLAN.id, 0, "winner")),
         run="run",
     ) == Appended(3)  # fmt: skip
-    publishing.finalise(store, 3, ledger.fold.live[3])
+    publishing.finalise(store, ledger, 3)
     swept(store, grace=0)
     assert files(store, "loser") == []
     late = staging.ledger_of(store)
@@ -335,7 +335,7 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
                 with contextlib.suppress(faults.FaultInjected):
                     publish(store, plan)
         elif what == "place":
-            publishing.roll_forward(store, staging.ledger_of(store).fold)
+            publishing.roll_forward(store, staging.ledger_of(store))
         elif what == "sweep":
             open_before = living_seals(store, made)
             swept(store, grace=0, abandon_after=0)

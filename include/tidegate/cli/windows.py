@@ -23,6 +23,7 @@ app = typer.Typer()
 
 EDGE_HELP = "An offset, offsets in Spark's form, or a time with a zone."
 Topic = Annotated[str | None, typer.Option(help="One of the pipeline's; needed if it has more.")]
+Partitions = Annotated[str | None, typer.Option(help="Their numbers, with commas; else all.")]
 RunId = Annotated[str | None, typer.Option(help="The same id again continues; else a new one.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Explain, and do nothing.")]
 
@@ -97,9 +98,7 @@ def _explain_egress(spec: Egress, max_records: int | None, *, as_json: bool) -> 
 def backfill_window(
     pipeline: Pipeline,
     topic: Topic = None,
-    partitions: Annotated[
-        str | None, typer.Option(help="Their numbers, with commas; else all.")
-    ] = None,
+    partitions: Partitions = None,
     start: Annotated[str | None, typer.Option(help=EDGE_HELP)] = None,
     end: Annotated[str | None, typer.Option(help="Likewise; exclusive.")] = None,
     fill_gaps: Annotated[
@@ -127,6 +126,34 @@ def backfill_window(
         order=order,
     )
     carry_out(spec, asked, "tidegate_backfill", run_id, dry_run=dry_run, as_json=as_json)
+
+
+@app.command("replay")
+def replay_window(
+    pipeline: Pipeline,
+    replay_id: Annotated[
+        str, typer.Option(help="The same id again does nothing; a new one reads again.")
+    ],
+    topic: Topic = None,
+    partitions: Partitions = None,
+    start: Annotated[str | None, typer.Option(help=EDGE_HELP)] = None,
+    end: Annotated[str | None, typer.Option(help="Likewise; exclusive.")] = None,
+    run_id: RunId = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Read a window that is in the lake again, and replace its files."""
+    from tidegate.core.windows import Replay
+
+    spec = files.load_ingest(pipeline)
+    asked = Replay(
+        topic=spec.topic_named(topic),
+        id=replay_id,
+        partitions=_numbers(partitions),
+        start=start,
+        end=end,
+    )
+    carry_out(spec, asked, "tidegate_replay", run_id, dry_run=dry_run, as_json=as_json)
 
 
 def carry_out(

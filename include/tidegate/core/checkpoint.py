@@ -70,6 +70,10 @@ FORMS: Mapping[str, Form] = {
     "covered": Form(_coverage, _sets),
     "skipped": Form(_coverage, _sets),
     "live": Form(_spans, _numbers),  # their numbers; the commits are lines
+    "replaced": Form(
+        lambda replaced: {str(n): _coverage(parts) for n, parts in replaced.items()},
+        lambda form: {int(n): _sets(parts) for n, parts in form.items()},
+    ),
     "waiting": Form(_spans, lambda form: set(_numbers(form))),
     "committed": Form(
         lambda committed: [[plan, chunk, n] for (plan, chunk), n in committed.items()],

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidegate.core.entries import Gap, Origin
 from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import LeftOut
 from tidegate.core.planning import Progress
 from tidegate.core.windows import Boundary
@@ -32,6 +33,9 @@ class Draft:
     ahead: list[OffsetRange] = field(default_factory=list)
     covered: list[OffsetRange] = field(default_factory=list)
     expires: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    # Of a re-ingest: its chunks are cut at files already, and say what they replace.
+    chunks: tuple[Window, ...] | None = None
+    replay: Mapping[str, Any] | None = None
 
     def progress(self, fold: Fold, topic_id: str, partition: int) -> Progress | None:
         """Return where a partition stands, with the draft's origins; None if it has no origin."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import SourceFile
+from tidegate.core.replays import Replaced, replaces_from_json, replaces_to_json
 
 FORMAT = 1
 
@@ -101,6 +102,7 @@ class Commit:
     accounts: Mapping[str, Mapping[int, Account]]
     manifest: Reference
     receipts: tuple[Receipt, ...] = ()
+    replaces: tuple[Replaced, ...] = ()
 
     @property
     def ranges(self) -> Iterator[tuple[str, OffsetRange]]:
@@ -131,7 +133,7 @@ class Commit:
                 for topic, partitions in self.accounts.items()
             },
             "manifest": self.manifest._asdict(),
-            "replaces": [],
+            "replaces": replaces_to_json(self.replaces),
             "receipts": [receipt._asdict() for receipt in self.receipts],
         }
 
@@ -151,6 +153,7 @@ class Commit:
             },
             manifest=Reference(**form["manifest"]),
             receipts=tuple(Receipt(**each) for each in form["receipts"]),
+            replaces=replaces_from_json(form["replaces"]),
         )
 
 

@@ -87,6 +87,11 @@ def checkpoint_commits(n: int) -> str:
     return f"{CHECKPOINTS}{n:020d}.commits"
 
 
+def replaced(n: int, final: str) -> str:
+    """Return where a file of commit `n` goes when another takes its place."""
+    return f"_tidegate/replaced/{n:020d}/{final}"
+
+
 def placed(n: int) -> str:
     return f"{PLACED}{n:020d}"
 

@@ -6,13 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
+from tidegate.core.entries import (
+    Abandon,
+    Claim,
+    Commit,
+    Entry,
+    Gap,
+    Origin,
+    Release,
+)
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.planning import Progress
+from tidegate.core.replays import Replaced, not_live
 
 REPLAY = "replay"
 """The lane of what is done once more, on purpose: it covers nothing that was not."""
@@ -32,6 +41,8 @@ class Fold:
     live: MutableMapping[int, Commit] = field(default_factory=dict)
     # Live commits that may not be in place yet: all, but those that a checkpoint knows to be.
     waiting: set[int] = field(default_factory=set, compare=False)
+    # What later commits have replaced of those that are live still.
+    replaced: dict[int, dict[tuple[str, int], Intervals]] = field(default_factory=dict)
     committed: dict[tuple[str, int], int] = field(default_factory=dict)  # (plan, chunk) → n
     abandoned: set[tuple[str, int, str]] = field(default_factory=set)
     gaps: list[Gap] = field(default_factory=list)
@@ -56,6 +67,8 @@ class Fold:
             case Commit():
                 self.live[n] = entry
                 self.waiting.add(n)
+                for part in entry.replaces:
+                    self._replace(part)
                 self.committed[entry.plan_id, entry.chunk] = n
                 self.cluster_id = entry.cluster_id
                 if entry.lane != REPLAY:
@@ -95,6 +108,27 @@ class Fold:
         if key in self.skipped:  # covered beats skipped
             taken = Intervals.of([(r.start, r.end)])
             self.skipped[key] = self.skipped[key].subtract(taken)
+
+    def _replace(self, part: Replaced) -> None:
+        old, r = self.live[part.commit], part.range
+        parts = self.replaced.setdefault(part.commit, {})
+        key = old.topic_ids[r.topic], r.partition
+        parts[key] = parts.get(key, NOTHING).add(r.start, r.end)
+        if not any(self.live_ranges(part.commit)):
+            del self.live[part.commit], self.replaced[part.commit]
+
+    def live_ranges(self, n: int) -> Iterator[tuple[str, OffsetRange]]:
+        """Pairs of topic id and range: what no later commit has replaced of a live one."""
+        replaced = self.replaced.get(n, {})
+        for topic_id, r in self.live[n].ranges:
+            gone = replaced.get((topic_id, r.partition), NOTHING)
+            for start, end in gone.missing(r.start, r.end):
+                yield topic_id, OffsetRange(r.topic, r.partition, start, end)
+
+    def holds(self, n: int, topic_id: str, partition: int, offset: int) -> bool:
+        """Say whether commit `n` still is the one that holds an offset of its ranges."""
+        gone = self.replaced.get(n, {}).get((topic_id, partition), NOTHING)
+        return n in self.live and not gone.within(offset, offset + 1)
 
     def progress(self, topic_id: str, partition: int) -> Progress:
         """Return one partition's outcome so far; KeyError where it has no origin."""
@@ -139,10 +173,10 @@ class Fold:
         wanted = {(topic_ids[r.topic], r.partition): r for r in window}
         return tuple(
             n
-            for n, commit in self.live.items()
+            for n in self.live
             if any(
                 (w := wanted.get((topic_id, r.partition))) and r.start < w.end and w.start < r.end
-                for topic_id, r in commit.ranges
+                for topic_id, r in self.live_ranges(n)
             )
         )
 
@@ -195,7 +229,14 @@ class CutTo:
     gaps: tuple[Gap, ...]
 
 
-Verdict = Accepted | Adopt | CoveredBy | PartlyCovered | Lost | Refused | CutTo
+@dataclass(frozen=True)
+class NotLive:
+    """What it would replace is not, or not all, what some live commit holds."""
+
+    ranges: tuple[OffsetRange, ...]
+
+
+Verdict = Accepted | Adopt | CoveredBy | PartlyCovered | Lost | Refused | CutTo | NotLive
 
 
 def judge(fold: Fold, entry: Entry) -> Verdict:
@@ -221,7 +262,7 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
             return CutTo(tuple(replace(entry, start=start, end=end) for start, end in unseen))
         case Abandon():
             n = fold.committed.get((entry.plan_id, entry.chunk))
-            if n is not None and fold.live[n].attempt == entry.attempt:
+            if n is not None and n in fold.live and fold.live[n].attempt == entry.attempt:
                 return Refused(f"attempt {entry.attempt} is committed as #{n}")
             given_up = (entry.plan_id, entry.chunk, entry.attempt) in fold.abandoned
             return Lost() if given_up else Accepted()
@@ -279,6 +320,9 @@ def _judge_commit(fold: Fold, commit: Commit) -> Verdict:
         return Adopt(n)
     if (commit.plan_id, commit.chunk, commit.attempt) in fold.abandoned:
         return Refused(f"attempt {commit.attempt} was abandoned")
+    if commit.replaces:
+        wrong = not_live(fold, commit.topic_ids, [r for _, r in commit.ranges], commit.replaces)
+        return NotLive(wrong) if wrong else Accepted()
     window = tuple(r for _, r in commit.ranges)
     covered = [] if commit.lane == REPLAY else fold.covered_part(window, commit.topic_ids)
     if not covered:

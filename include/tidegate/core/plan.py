@@ -13,6 +13,7 @@ from typing import Any
 
 from tidegate.core import canonical
 from tidegate.core.offsets import Window, window_from_json, window_to_json
+from tidegate.core.replays import Replaced, replaces_from_json
 
 FORMAT = 1
 
@@ -176,6 +177,11 @@ class Plan:
     def id(self) -> str:
         """The first 16 hex digits of the digest."""
         return self.sha256[:16]
+
+    def replaces(self, chunk: int) -> tuple[Replaced, ...]:
+        """Return what a chunk of a re-ingest replaces; of any other plan nothing."""
+        replaces = (self.replay or {}).get("replaces", ())
+        return replaces_from_json(replaces[chunk]) if replaces else ()
 
     @property
     def has_work(self) -> bool:

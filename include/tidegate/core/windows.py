@@ -67,7 +67,32 @@ class Backfill:
         return canonical.encode({"backfill": asdict(self)}).decode()
 
 
-Asked = Live | Dates | Backfill
+@dataclass(frozen=True)
+class Replay:
+    """A window that is in the lake, to be read again: its files are replaced.
+
+    `id` names it: the same id again is the same work, whatever the run.
+    """
+
+    lane: ClassVar[str] = "replay"
+    work: ClassVar[str] = ""
+    topic: str
+    id: str
+    partitions: tuple[int, ...] | None = None
+    start: str | None = None
+    end: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        partitions = None if self.partitions is None else list(self.partitions)
+        return {
+            "topic": self.topic,
+            "partitions": partitions,
+            "start": self.start,
+            "end": self.end,
+        }
+
+
+Asked = Live | Dates | Backfill | Replay
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core import canonical, layout
-from tidegate.core.entries import FORMAT, KINDS, Entry, Gap
+from tidegate.core.entries import FORMAT, KINDS, Commit, Entry, Gap
 from tidegate.core.ledger import Accepted, CutTo, Fold, Verdict, judge
 from tidegate.errors import LedgerCorrupt
-from tidegate.lake import checkpoints
+from tidegate.lake import checkpoints, documents
 from tidegate.lake.documents import UNREADABLE
 from tidegate.lake.store import Store
 
@@ -82,6 +82,15 @@ class Ledger:
             case CutTo(parts):
                 return [n for part in parts for n in self.skip(part, run=run)]
         return []
+
+    def commit(self, n: int) -> Commit:
+        """Return a commit by its number, also one that is not live any more."""
+        if n in self.fold.live:
+            return self.fold.live[n]
+        found = documents.read(self._store, layout.entry(n), Commit.from_json)
+        if found is None:
+            raise self._corrupt(f"entry {n} was there, and is gone")
+        return found
 
     def _envelope(self, n: int, entry: Entry, run: str) -> dict[str, Any]:
         return {

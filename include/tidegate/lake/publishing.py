@@ -18,13 +18,14 @@ from tidegate.core.ledger import (
     Adopt,
     CoveredBy,
     Fold,
+    NotLive,
     PartlyCovered,
     Refused,
     Verdict,
     judge,
 )
 from tidegate.core.plan import Plan
-from tidegate.errors import AttemptAbandoned, LakeDamaged
+from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Appended, Ledger
@@ -89,6 +90,7 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
         topic_ids={topic: plan.topics[topic] for topic in seal.accounts},
         accounts=seal.accounts,
         manifest=Reference(path, canonical.digest(manifest)),
+        replaces=plan.replaces(attempt.chunk),
     )
     for f in seal.files:
         if store.size(f.path) != f.size:
@@ -111,6 +113,7 @@ def publish_sealed(store: Store, ledger: Ledger, plan: Plan, *, run: str) -> dic
     """Commit and finalise what is sealed of a plan, whoever does it; return chunk → commit.
 
     Chunks that are not sealed, or that others have covered, are missing from the answer.
+    ReplayRefused if others have replaced what a chunk was to replace.
     """
     commits = {}
     seals = attempts.sealed(store, plan, ledger.refresh())
@@ -124,21 +127,69 @@ def publish_sealed(store: Store, ledger: Ledger, plan: Plan, *, run: str) -> dic
                     continue
                 case Refused(reason):
                     raise AttemptAbandoned(f"plan {plan.id}, chunk {number}: {reason}")
+                case NotLive(ranges):
+                    raise ReplayRefused(
+                        f"plan {plan.id}, chunk {number}: others have replaced {ranges[0]} "
+                        "meanwhile; nothing of the chunk was committed. If it is still to be read "
+                        "again, start a replay with a new id",
+                        chunk=number,
+                    )
         if n is not None:
             commits[number] = n
     for n in unplaced(store, ledger.fold):
         if n in commits.values():
-            finalise(store, n, ledger.fold.live[n])
+            finalise(store, ledger, n)
     return commits
 
 
-def finalise(store: Store, n: int, commit: Commit) -> None:
-    """Place a commit's files under their final names. Idempotent; only adds."""
-    for file in read_manifest(store, commit):
-        store.place(file.staged.path, file.final)
-        faults.point("publish.finalising")
+def finalise(store: Store, ledger: Ledger, n: int) -> None:
+    """Make `data/` what commit `n` says: what it replaces goes, then its files come. Idempotent.
+
+    Only files that are live are placed. Whoever sleeps here while another commit replaces them
+    finds no staged copy to place, or takes away again what it has placed.
+    """
+    entry = ledger.commit(n)
+    _retire_replaced(store, ledger, entry)
+    files = read_manifest(store, entry)
+    for file in files:
+        if _is_live(ledger.fold, n, entry, file):
+            try:
+                store.place(file.staged.path, file.final)
+            except LakeDamaged:
+                if _is_live(ledger.refresh(), n, entry, file):
+                    raise
+            faults.point("publish.finalising")
+    ledger.refresh()
+    for file in files:
+        if not _is_live(ledger.fold, n, entry, file):
+            _retire(store, n, file)
     store.create(layout.placed(n), b"")
     faults.point("publish.finalised")
+
+
+def _retire_replaced(store: Store, ledger: Ledger, entry: Commit) -> None:
+    """Take the files that a commit replaces out of `data/`."""
+    for m in dict.fromkeys(part.commit for part in entry.replaces):
+        old = ledger.commit(m)
+        if store.size(layout.placed(m)) is None:  # what it replaced itself may still be there
+            _retire_replaced(store, ledger, old)
+        for file in read_manifest(store, old):
+            if not _is_live(ledger.fold, m, old, file):
+                _retire(store, m, file)
+
+
+def _retire(store: Store, n: int, file: LakeFile) -> None:
+    """Move a file that is live no more. Its staged copy goes first: nobody can place it then."""
+    store.delete(file.staged.path)
+    faults.point("publish.retiring")
+    if store.size(file.final) is not None:
+        store.place(file.final, layout.replaced(n, file.final))
+        store.delete(file.final)
+
+
+def _is_live(fold: Fold, n: int, entry: Commit, file: LakeFile) -> bool:
+    f = file.staged
+    return fold.holds(n, entry.topic_ids[f.topic], f.partition, f.first)
 
 
 def unplaced(store: Store, fold: Fold) -> list[int]:
@@ -151,13 +202,19 @@ def unplaced(store: Store, fold: Fold) -> list[int]:
     return [n for n in waiting if posixpath.basename(layout.placed(n)) not in placed]
 
 
-def roll_forward(store: Store, fold: Fold) -> list[int]:
+def roll_forward(store: Store, ledger: Ledger) -> list[int]:
     """Finalise what crashed publishers left; return the commits that were unfinished."""
-    unfinished = unplaced(store, fold)
+    unfinished = unplaced(store, ledger.fold)
     for n in unfinished:
         logger.warning("commit #%d was not in place; placing its files now", n)
-        finalise(store, n, fold.live[n])
+        finalise(store, ledger, n)
     return unfinished
+
+
+def files_of(store: Store, fold: Fold, n: int) -> list[LakeFile]:
+    """Return the files of a live commit that no later one has replaced."""
+    entry = fold.live[n]
+    return [file for file in read_manifest(store, entry) if _is_live(fold, n, entry, file)]
 
 
 def live_files(store: Store, fold: Fold) -> list[Mapping[str, Any]]:
@@ -181,5 +238,5 @@ def live_files(store: Store, fold: Fold) -> list[Mapping[str, Any]]:
             "commit": n,
         }
         for n, commit in fold.live.items()
-        for file in read_manifest(store, commit)
+        for file in files_of(store, fold, n)
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 
-from tidegate.core.windows import ORDERS, Backfill
+from tidegate.core.windows import ORDERS, Backfill, Replay
 from tidegate.orchestration import factory, tasks
 from tidegate.pipelines import files
 
@@ -34,15 +34,7 @@ def backfill_dag() -> DAG:
         _BACKFILL_DOC,
         _backfill,
         {
-            **_pipeline_params(),
-            "partitions": Param(
-                None,
-                type=["null", "array"],
-                items={"type": "integer", "minimum": 0},
-                description="Empty: all.",
-            ),
-            "start": Param(None, type=["null", "string"], pattern=_EDGE, description=_EDGE_HELP),
-            "end": Param(None, type=["null", "string"], pattern=_EDGE, description="Exclusive."),
+            **_window_params(),
             "fill_gaps": Param(
                 False,
                 type="boolean",
@@ -65,7 +57,26 @@ def backfill_dag() -> DAG:
     )
 
 
-def _pipeline_params() -> dict[str, Param]:
+def replay_dag() -> DAG:
+    """Return the DAG that reads a window again and replaces its files."""
+    return _dag(
+        "tidegate_replay",
+        "A window that is in the lake, read again; its files are replaced",
+        _REPLAY_DOC,
+        _replay,
+        {
+            **_window_params(),
+            "replay_id": Param(
+                type="string",
+                pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}$",
+                description="The same id again does nothing; a new one reads again.",
+            ),
+            "dry_run": Param(False, type="boolean", description="Explain, and do nothing."),
+        },
+    )
+
+
+def _window_params() -> dict[str, Param]:
     # A file that is wrong has no run; its own DAG says what is wrong.
     names = files.ingest_names()
     one_of: dict[str, Any] = {"enum": names} if names else {}
@@ -74,6 +85,14 @@ def _pipeline_params() -> dict[str, Param]:
         "topic": Param(
             None, type=["null", "string"], description="Empty: the pipeline's only topic."
         ),
+        "partitions": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "integer", "minimum": 0},
+            description="Empty: all.",
+        ),
+        "start": Param(None, type=["null", "string"], pattern=_EDGE, description=_EDGE_HELP),
+        "end": Param(None, type=["null", "string"], pattern=_EDGE, description="Exclusive."),
     }
 
 
@@ -97,11 +116,10 @@ def _dag(
 
 def _backfill(context: Context) -> Run:
     params = context["params"]
-    partitions = params["partitions"]
     spec = files.load_ingest(params["pipeline"])
     asked = Backfill(
         topic=spec.topic_named(params["topic"]),
-        partitions=None if partitions is None else tuple(sorted(set(partitions))),
+        partitions=_partitions(context),
         start=params["start"],
         end=params["end"],
         fill_gaps=params["fill_gaps"],
@@ -109,6 +127,24 @@ def _backfill(context: Context) -> Run:
         order=params["order"],
     )
     return _run(context, spec, asked)
+
+
+def _replay(context: Context) -> Run:
+    params = context["params"]
+    spec = files.load_ingest(params["pipeline"])
+    asked = Replay(
+        topic=spec.topic_named(params["topic"]),
+        id=params["replay_id"],
+        partitions=_partitions(context),
+        start=params["start"],
+        end=params["end"],
+    )
+    return _run(context, spec, asked)
+
+
+def _partitions(context: Context) -> tuple[int, ...] | None:
+    given = context["params"]["partitions"]
+    return None if given is None else tuple(sorted(set(given)))
 
 
 def _run(context: Context, spec: Ingest, asked: Asked) -> Run:
@@ -128,4 +164,16 @@ over what is then covered. One plan of many chunks, one Spark application, one c
 Stop and clear it at any moment: what is sealed or committed is not read again.
 
 A window that makes no sense is refused with every complaint at once, and nothing is done.
+"""
+
+_REPLAY_DOC = """\
+### A window that is in the lake, read again
+
+Trigger it with a pipeline, a window of whole committed files, and an id. The window is read from
+Kafka again, with the pipeline's settings of today; by one ledger entry a chunk the new files take
+the place of the old ones, which are moved to `_tidegate/replaced/`. Readers by the ledger see each
+row once, at every moment.
+
+The same id again does nothing. A window that cuts files is refused, naming the nearest one that
+does not; so is one that has expired in part, for nobody can read it again.
 """

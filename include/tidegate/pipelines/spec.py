@@ -101,8 +101,8 @@ class Ingest(_Strict):
         if topic or len(self.topics) == 1:
             return topic or self.topics[0]
         raise ConfigurationError(
-            f"pipeline {self.name!r} has {len(self.topics)} topics: say which of "
-            f"{', '.join(self.topics)}"
+            f"pipeline {self.name!r}: say which topic"
+            + (f", of {', '.join(self.topics)}" if self.topics else "")
         )
 
     @model_validator(mode="after")

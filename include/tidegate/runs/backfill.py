@@ -30,10 +30,10 @@ def draft(
     marks = seen.watermarks.get(topic)
     was, topic_id = fold.topic_ids.get(topic), seen.topic_ids.get(topic)
     if marks is None or topic_id is None:
-        raise _refusal(run, asked, [*complaints, f"there is no topic {topic}"])
+        raise refusal(run, topic, [*complaints, f"there is no topic {topic}"])
     if was not in (None, topic_id):
         across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
-        raise _refusal(run, asked, [*complaints, across])
+        raise refusal(run, topic, [*complaints, across])
     partitions = windows.chosen(asked.partitions, found, marks, complaints)
     if asked.fill_gaps:
         window, cuts = retained_gaps(fold, topic, topic_id, partitions, marks), {}
@@ -43,7 +43,7 @@ def draft(
     if not again:
         complaints += out_of_reach(fold, topic_id, window, marks)
     if complaints:
-        raise _refusal(run, asked, complaints)
+        raise refusal(run, topic, complaints)
     made = draft_window(
         fold, topic_id, window, marks, on_expired=run.spec.on_expired, by=run.run_id
     )
@@ -130,10 +130,11 @@ def _judged(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
     return found, complaints + found.complaints
 
 
-def _refusal(run: Run, asked: Backfill, complaints: list[str]) -> WindowRefused:
+def refusal(run: Run, topic: str, complaints: list[str]) -> WindowRefused:
+    """Return the error that lists what is wrong with a window."""
     listed = "".join(f"\n  - {each}" for each in complaints)
     return WindowRefused(
-        f"pipeline {run.spec.name!r}, {asked.lane} of {asked.topic}: nothing was done:{listed}\n"
+        f"pipeline {run.spec.name!r}, {run.asked.lane} of {topic}: nothing was done:{listed}\n"
         f"`tidegate coverage {run.spec.name}` shows what there is",
         complaints=complaints,
     )

@@ -69,8 +69,8 @@ def tiles(looked: Look) -> Tiles:
 def _known(fold: Fold) -> dict[tuple[str, int], list[Interval]]:
     """Return what the ledger says of each partition: covered by lane, skipped with the reason."""
     lanes: dict[tuple[str, int], dict[str, list[tuple[int, int]]]] = {}
-    for commit in fold.live.values():
-        for topic_id, r in commit.ranges:
+    for n, commit in fold.live.items():
+        for topic_id, r in fold.live_ranges(n):
             spans = lanes.setdefault((topic_id, r.partition), {})
             spans.setdefault(commit.lane, []).append((r.start, r.end))
     known = {

@@ -13,12 +13,12 @@ from tidegate.core.ledger import Fold
 from tidegate.core.live import draft_live
 from tidegate.core.plan import Plan
 from tidegate.core.planning import chunked
-from tidegate.core.windows import Backfill, Dates
+from tidegate.core.windows import Backfill, Dates, Replay
 from tidegate.errors import ConfigurationError, IdentityChanged, UnknownTopic
 from tidegate.lake import publishing
 from tidegate.lake.store import Store
 from tidegate.pipelines.spec import Ingest, StartAt
-from tidegate.runs import backfill
+from tidegate.runs import backfill, replay
 from tidegate.runs.run import Run
 
 _HOUR_MS = 3_600_000
@@ -53,6 +53,8 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = Fal
             was=fold.cluster_id,
             now=seen.cluster_id,
         )
+    if isinstance(run.asked, Replay):
+        return replay.draft(run, run.asked, store, fold, seen)
     made = None
     if isinstance(run.asked, Backfill):  # its complaints come first
         made = backfill.draft(run, run.asked, store, fold, seen, again=again)
@@ -138,7 +140,7 @@ def plan_of(
     """Return the plan of a draft."""
     # Those that expire within the same hour are equally urgent, and share.
     urgency = {key: moment // _HOUR_MS for key, moment in draft.expires.items()}
-    chunks = chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
+    chunks = draft.chunks or chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
     topics = sorted({r.topic for window in chunks for r in window})
     return Plan(
         pipeline=run.spec.name,
@@ -156,6 +158,7 @@ def plan_of(
             "max_records_per_file": _records_per_file(store, fold),
         },
         left_out=tuple(draft.left_out),
+        replay=draft.replay,
     )
 
 

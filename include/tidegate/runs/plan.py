@@ -12,11 +12,14 @@ from tidegate.broker.cluster import Survey
 from tidegate.core.draft import Draft
 from tidegate.core.ledger import Fold, Lost
 from tidegate.core.plan import Plan
+from tidegate.core.replays import not_live
+from tidegate.core.windows import Replay
+from tidegate.errors import ReplayRefused
 from tidegate.lake import attempts, boundaries, plans, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
-from tidegate.runs import drafting, mirrored, subscription
+from tidegate.runs import drafting, mirrored, replay, subscription
 from tidegate.runs.run import Run
 
 _MOST_TOLD = 20
@@ -45,10 +48,12 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     store = run.store()
     ledger = run.ledger(store)
     mirrored.restore(run.mirror, run.spec, ledger)
-    publishing.roll_forward(store, ledger.fold)
+    publishing.roll_forward(store, ledger)
     run = subscription.of_run(run, ledger.fold)
     current = plans.latest(store, run.key)
     if current:
+        if isinstance(run.asked, Replay):
+            replay.refuse_another(run, run.asked, current.plan)
         if current.plan.lane != run.asked.lane:
             logger.warning(
                 "%s: this run was planned in the lane %s, as plan %s, and stays what it is; "
@@ -57,12 +62,19 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
             )  # fmt: skip
             run = run.in_lane(current.plan.lane)
         cause = _cause_of_death(run, store, ledger.fold, current.plan)
-        if cause is None and not replan:
+        if cause is None and not (replan and current.plan.replay is None):
             return Planned(current, known=True)
         if cause:
             logger.warning("plan %s: %s; planning again", current.plan.id, cause)
             # What is sealed is proven and may be all that is left of it.
             publishing.publish_sealed(store, ledger, current.plan, run=run.run_id)
+        if current.plan.replay is not None:
+            raise ReplayRefused(
+                f"pipeline {run.spec.name!r}: replay {current.plan.replay['id']!r}, plan "
+                f"{current.plan.id}, cannot be carried out any more: {cause}. If the window is "
+                "still to be read again, start a replay with a new id",
+                plan_id=current.plan.id,
+            )
     seen = drafting.surveyed(run)
     drafted = _recorded_draft(run, store, ledger, seen, again=current is not None)
     _tell_covered(run, ledger.fold, drafted, seen)
@@ -85,25 +97,35 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     return Planned(frozen, known=False)
 
 
+def settled(fold: Fold, plan: Plan, number: int) -> bool:
+    """Say whether a chunk is committed, or needs not be: others have covered all of it.
+
+    What a replay replaces is covered, by definition.
+    """
+    committed = (plan.id, number) in fold.committed
+    return committed or (plan.replay is None and fold.covers(plan.chunks[number], plan.topics))
+
+
 def open_chunks(store: Store, fold: Fold, plan: Plan) -> list[int]:
     """Return the chunks that nobody has sealed, committed or covered: they must be staged."""
     seals = attempts.sealed(store, plan, fold)
     return [
         number
-        for number, window in enumerate(plan.chunks)
-        if (plan.id, number) not in fold.committed
-        and number not in seals
-        and not fold.covers(window, plan.topics)
+        for number in range(len(plan.chunks))
+        if number not in seals and not settled(fold, plan, number)
     ]
 
 
 def _cause_of_death(run: Run, store: Store, fold: Fold, plan: Plan) -> str | None:
     """Say why a plan can never be carried out, if so. Asks the broker only if it has work left."""
     for number, window in enumerate(plan.chunks):
-        if (plan.id, number) not in fold.committed and not fold.covers(window, plan.topics):
-            taken = fold.covered_part(window, plan.topics)
-            if taken:
-                return f"others have committed {taken[0]} of its chunk {number}"
+        if settled(fold, plan, number):
+            continue
+        if plan.replay is not None:
+            if gone := not_live(fold, plan.topics, window, plan.replaces(number)):
+                return f"others have replaced {gone[0]}"
+        elif taken := fold.covered_part(window, plan.topics):
+            return f"others have committed {taken[0]} of its chunk {number}"
     todo = open_chunks(store, fold, plan)
     if not todo:
         return None

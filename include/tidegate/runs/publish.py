@@ -15,6 +15,7 @@ from tidegate.errors import NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.lake import plans, publishing
 from tidegate.lake.plans import Frozen
 from tidegate.runs import mirrored, progress
+from tidegate.runs.plan import settled
 from tidegate.runs.run import Run
 
 FORMAT = 1
@@ -83,10 +84,10 @@ def publish(run: Run) -> Published:
     commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id)
     ledger.refresh()  # another publisher of this run may have been quicker
     for number, window in enumerate(plan.chunks):
-        if number in commits or ledger.fold.covers(window, plan.topics):
+        if number in commits or settled(ledger.fold, plan, number):
             continue
         taken = ledger.fold.covered_part(window, plan.topics)
-        if taken:
+        if taken and plan.replay is None:
             raise PlanDead(
                 f"plan {plan.id}, chunk {number}: others have committed {taken[0]} of it. Clear "
                 "the stage task: it stages what is left",
@@ -97,6 +98,7 @@ def publish(run: Run) -> Published:
             "it is complete; nothing of it was committed. Clear the stage task",
             chunk=number,
         )
+    entries = {number: (n, ledger.commit(n)) for number, n in commits.items()}
     offsets = mirrored.show(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
     progress.show(run.spec, run.kafka, offsets)
@@ -105,7 +107,7 @@ def publish(run: Run) -> Published:
         plan,
         commits,
         offsets,
-        _report(run, plan, commits, ledger.fold),
+        _report(run, plan, entries, ledger.fold),
         complete_through=note["at"] if note else None,
     )
 
@@ -128,22 +130,24 @@ def verdict(run: Run) -> None:
         )
 
 
-def _report(run: Run, plan: Plan, commits: Mapping[int, int], fold: Fold) -> dict[str, Any]:
+def _report(
+    run: Run, plan: Plan, commits: Mapping[int, tuple[int, Commit]], fold: Fold
+) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "pipeline": run.spec.name,
         "run": run.run_id,
         "plan_id": plan.id,
         "lane": plan.lane,
-        "rows": sum(fold.live[n].rows for n in commits.values()),
+        "rows": sum(commit.rows for _, commit in commits.values()),
         "commits": [
             {
                 "chunk": number,
                 "commit": n,
-                "rows": fold.live[n].rows,
-                "topics": _accounts(fold.live[n]),
+                "rows": commit.rows,
+                "topics": _accounts(commit),
             }
-            for number, n in commits.items()
+            for number, (n, commit) in commits.items()
         ],
         "covered_by": {
             str(number): list(fold.commits_over(window, plan.topics))

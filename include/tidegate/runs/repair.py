@@ -28,12 +28,13 @@ def repair(spec: Ingest) -> dict[str, Any]:
     # Listed first: a file is placed only after its commit, so what is listed here and unknown to
     # the ledger that is read next was never committed.
     listed = store.objects(layout.DATA)
-    fold = Ledger(store, spec.name).fold
+    ledger = Ledger(store, spec.name)
+    fold = ledger.fold
     known = {
-        file.final for commit in fold.live.values()
-        for file in publishing.read_manifest(store, commit)
+        file.final for n in fold.live
+        for file in publishing.files_of(store, fold, n)
     }  # fmt: skip
-    placed = publishing.roll_forward(store, fold)
+    placed = publishing.roll_forward(store, ledger)
     strangers = [each for each in listed if each.path not in known]
     return {
         "format": FORMAT,

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
-from tidegate.core.windows import Asked, Backfill, Dates, Live
+from tidegate.core.windows import Asked, Backfill, Dates, Live, Replay
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
@@ -35,6 +35,7 @@ class NoMirror:
 
 NO_MIRROR = NoMirror()
 LIVE = Live()
+Window = Backfill | Replay
 
 
 @dataclass(frozen=True)
@@ -80,16 +81,18 @@ class Run(AnyRun):
 
     @property
     def key(self) -> str:
+        if isinstance(self.asked, Replay):  # its id is the same work, whoever asks
+            return layout.run_key("tidegate_replay", self.asked.id)
         return layout.run_key(self.dag_id, self.run_id, self.asked.work)
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that it is about."""
-        return (self.asked.topic,) if isinstance(self.asked, Backfill) else self.spec.topics
+        return (self.asked.topic,) if isinstance(self.asked, Window) else self.spec.topics
 
     def in_lane(self, lane: str) -> Run:
         """Return the run as its frozen plan says it is: what Airflow calls it may change."""
-        if isinstance(self.asked, Backfill) or self.asked.lane == lane:
+        if isinstance(self.asked, Window) or self.asked.lane == lane:
             return self
         if lane == Live.lane:
             return replace(self, asked=Live(self.asked.interval))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.records import Record, read_records
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
-from tidegate.core.entries import Commit
+from tidegate.core.entries import Account, Commit
 from tidegate.core.intervals import Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
@@ -81,14 +81,15 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
         say(f"commit #{n}: {commit.rows:,} rows")
         findings.commits += 1
         try:
-            files = publishing.read_manifest(store, commit)
+            files = publishing.files_of(store, fold, n)
         except LakeDamaged as error:
             findings.add(str(error), commit=n)
             continue
         known.update(file.final for file in files)
-        _check_files(store, n, commit, files, findings, placed=n not in waiting)
+        accounts = _whole_accounts(fold, n, commit)
+        _check_files(store, n, accounts, files, findings, placed=n not in waiting)
         if kafka and seen:
-            _compare_commit(store, kafka, seen, n, commit, files, findings)
+            _compare_commit(store, kafka, seen, n, fold, files, findings)
     for path in listed:
         if path not in known:
             findings.add("a file that no live commit lists", uri=store.uri(path))
@@ -98,8 +99,8 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
 def _check_ranges(fold: Fold, findings: Findings) -> None:
     """Live committed ranges never overlap: their lengths add up to the length of their union."""
     spans: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
-    for commit in fold.live.values():
-        for topic_id, r in commit.ranges:
+    for n in fold.live:
+        for topic_id, r in fold.live_ranges(n):
             spans.setdefault((topic_id, r.topic, r.partition), []).append((r.start, r.end))
     for (_, topic, partition), each in spans.items():
         if sum(end - start for start, end in each) != len(Intervals.of(each)):
@@ -107,7 +108,13 @@ def _check_ranges(fold: Fold, findings: Findings) -> None:
 
 
 def _check_files(
-    store: Store, n: int, commit: Commit, files: list[LakeFile], findings: Findings, *, placed: bool
+    store: Store,
+    n: int,
+    accounts: Mapping[tuple[str, int], Account],
+    files: list[LakeFile],
+    findings: Findings,
+    *,
+    placed: bool,
 ) -> None:
     rows: dict[tuple[str, int], int] = {}
     for file in files:
@@ -128,13 +135,23 @@ def _check_files(
         findings.rows += footer.rows
         key = footer.topic, footer.partition
         rows[key] = rows.get(key, 0) + footer.rows
-    for topic, partitions in commit.accounts.items():
-        for partition, account in partitions.items():
-            if rows.get((topic, partition), 0) != account.rows:
-                findings.add(
-                    f"{rows.get((topic, partition), 0)} rows, the commit says {account.rows}",
-                    commit=n, topic=topic, partition=partition,
-                )  # fmt: skip
+    for (topic, partition), account in accounts.items():
+        if rows.get((topic, partition), 0) != account.rows:
+            findings.add(
+                f"{rows.get((topic, partition), 0)} rows, the commit says {account.rows}",
+                commit=n, topic=topic, partition=partition,
+            )  # fmt: skip
+
+
+def _whole_accounts(fold: Fold, n: int, commit: Commit) -> dict[tuple[str, int], Account]:
+    """Return the accounts of partitions of which nothing was replaced: only they can be counted."""
+    replaced = fold.replaced.get(n, {})
+    return {
+        (topic, p): account
+        for topic, partitions in commit.accounts.items()
+        for p, account in partitions.items()
+        if (commit.topic_ids[topic], p) not in replaced
+    }
 
 
 def _read_pages(store: Store, path: str) -> None:
@@ -152,16 +169,16 @@ def _compare_commit(
     kafka: KafkaSettings,
     seen: Survey,
     n: int,
-    commit: Commit,
+    fold: Fold,
     files: list[LakeFile],
     findings: Findings,
 ) -> None:
     try:
-        isolation = plans.load(store, commit.plan_id).isolation
+        isolation = plans.load(store, fold.live[n].plan_id).isolation
     except LakeDamaged as error:
         findings.add(str(error), commit=n)
         return
-    for topic_id, r in commit.ranges:
+    for topic_id, r in fold.live_ranges(n):
         if seen.topic_ids.get(r.topic) != topic_id:
             findings.expired += len(r)  # deleted or recreated: nothing to compare with
             continue

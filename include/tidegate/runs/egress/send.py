@@ -232,7 +232,7 @@ def _lake_files(run: EgressRun, plan: Plan) -> tuple[tuple[str, str], ...]:
     return tuple(
         (file.staged.topic, lake.native(file.staged.path if n in waiting else file.final))
         for n, commit in fold.live.items()
-        for file in publishing.read_manifest(lake, commit)
+        for file in publishing.files_of(lake, fold, n)
         if commit.topic_ids[file.staged.topic] == plan.topics.get(file.staged.topic)
         and (r := wanted.get((file.staged.topic, file.staged.partition)))
         and file.staged.first < r.end
