@@ -87,6 +87,10 @@ def checkpoint_commits(n: int) -> str:
     return f"{CHECKPOINTS}{n:020d}.commits"
 
 
+def report(key: str, generation: int) -> str:
+    return f"_tidegate/reports/{key}/{generation}.json"
+
+
 def placed(n: int) -> str:
     return f"{PLACED}{n:020d}"
 
