@@ -52,5 +52,6 @@ bench: setup ## measure throughput on this machine
 	@$(BIN)/python tests/bench/bench_egress.py
 
 clean: ## stop the local stack, then remove it and .venv (the jar cache stays)
-	@if [ -x $(BIN)/tidegate ]; then TIDEGATE_HOME= $(BIN)/tidegate local down; fi
+	@for home in .tidegate .tidegate-s3; do if [ -d $$home ] && [ -x $(BIN)/tidegate ]; then \
+	  TIDEGATE_HOME=$$home $(BIN)/tidegate local down; fi; done
 	@rm -rf .venv .tidegate .tidegate-s3

@@ -6,10 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -131,10 +133,10 @@ def test_what_a_window_costs(terminal: Terminal, broker: Broker, s3: Server) -> 
     """The requests of a run that adds one window of four files, counted by the server: as
     docs/operations.md says, and not more; nothing new costs a few reads.
     """
-    records.numbers(broker.bootstrap, "costs", 4_000)
+    records.create(broker.bootstrap, "costs", partitions=4)
     terminal.pipeline("costs", ["costs"])
-    terminal.run("run", "costs", "--run-id", "first")
-    records.numbers(broker.bootstrap, "costs", 4_000, first=4_000)
+    terminal.run("run", "costs", "--run-id", "first")  # the origin
+    records.numbers(broker.bootstrap, "costs", 4_000)
     before = requests(s3)
     terminal.run("run", "costs", "--run-id", "window")
     window = requests(s3) - before
@@ -237,6 +239,22 @@ def test_publishers_race(
             racer.communicate()
     assert terminal.json("run", "race", "--run-id", "r")["rows"] == 3_000
     judge.agree(broker.bootstrap, lake, "race", ["race-s3"], environ=s3.environment)
+
+
+def test_one_creator_wins(lake: str, in_environment: None) -> None:
+    """Eight at once create one object, 5 rounds: each has one winner, whose bytes stand."""
+    stores = [open_store(lake, "p") for _ in range(8)]
+    for round_ in range(5):
+        together = threading.Barrier(len(stores))
+
+        def create(number: int, name: str = f"log/{round_}", start: threading.Barrier = together):
+            start.wait(30)
+            return stores[number].create(name, b"writer %d" % number)
+
+        with ThreadPoolExecutor(len(stores)) as pool:
+            created = list(pool.map(create, range(len(stores))))
+        assert created.count(True) == 1
+        assert stores[0].get(f"log/{round_}") == b"writer %d" % created.index(True)
 
 
 @pytest.mark.parametrize(

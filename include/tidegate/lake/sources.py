@@ -17,6 +17,7 @@ from obstore.store import ObjectStore as Obstore
 
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.errors import SourceRefused, SourceUnavailable
+from tidegate.lake.refusals import told
 from tidegate.lake.store import opened, reader
 
 _AT_ONCE = 8
@@ -75,7 +76,7 @@ def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
                 file = SourceFile(name, each["size"], (each["e_tag"] or "").strip('"'))
                 (files if each["last_modified"] <= settled else young).append(file)
     except (BaseError, OSError) as error:
-        raise SourceUnavailable(f"source {root.url} cannot be listed: {error}") from error
+        raise SourceUnavailable(f"source {root.url} cannot be listed: {told(error)}") from error
     return Listing(tuple(sorted(files)), tuple(sorted(young)))
 
 
@@ -119,7 +120,7 @@ def _opened(root: Root) -> Obstore:
         return opened(root.url)
     except (BaseError, ValueError, OSError) as error:
         raise SourceUnavailable(
-            f"source {root.url} cannot be opened: {error}; make it, or correct `source.path`"
+            f"source {root.url} cannot be opened: {told(error)}; make it, or correct `source.path`"
         ) from error
 
 
