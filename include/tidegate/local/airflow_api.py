@@ -61,16 +61,34 @@ class AirflowApi:
     def unpause(self, dag_id: str) -> None:
         self._call("PATCH", f"/api/v2/dags/{dag_id}", json={"is_paused": False})
 
-    def trigger(self, dag_id: str, run_id: str, *, due: datetime | None = None) -> bool:
+    def trigger(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        due: datetime | None = None,
+        conf: Mapping[str, Any] | None = None,
+    ) -> bool:
         """Ask for a run; False when a run of this id exists already, which is left as it is.
 
-        Of the runs that wait, the one that is `due` first goes first.
+        Of the runs that wait, the one that is `due` first goes first. `conf` holds its Params.
         """
-        body = {"dag_run_id": run_id, "logical_date": None}
+        body: dict[str, Any] = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
         if due:
             body["run_after"] = due.isoformat()
         path = f"/api/v2/dags/{dag_id}/dagRuns"
         return self._call("POST", path, json=body, without={409}) is not None
+
+    def backfill(self, dag_id: str, start: datetime, end: datetime, *, at_once: int) -> int:
+        """Ask for a run of each interval that begins from `start` to `end`; return an id."""
+        body = {
+            "dag_id": dag_id,
+            "from_date": start.isoformat(),
+            "to_date": end.isoformat(),
+            "max_active_runs": at_once,
+            "reprocess_behavior": "none",
+        }
+        return int(self._call("POST", "/api/v2/backfills", json=body)["id"])
 
     def run(self, dag_id: str, run_id: str) -> dict[str, Any] | None:
         """Return Airflow's record of a run, or None."""

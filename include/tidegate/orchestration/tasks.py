@@ -63,7 +63,9 @@ def run_of(pipeline: str, context: Context) -> Run:
 
 def _interval(context: Context) -> Interval | None:
     """Return the run's data interval; a run by hand may have none, or an empty one."""
-    start, end = context.get("data_interval_start"), context.get("data_interval_end")
+    edges = context.get("data_interval_start"), context.get("data_interval_end")
+    # Airflow's are of a library whose arithmetic is another.
+    start, end = (each and datetime.fromisoformat(each.isoformat()) for each in edges)
     return (start, end) if start is not None and end is not None and start < end else None
 
 

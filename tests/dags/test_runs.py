@@ -1,0 +1,60 @@
+"""What a task instance belongs to: the lane and the interval of an Airflow run."""
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pendulum
+import pytest
+
+from tidegate.core.windows import Dates, Live, milliseconds
+from tidegate.errors import ConfigurationError
+from tidegate.orchestration import tasks
+
+START, END = pendulum.datetime(2026, 3, 14, 10), pendulum.datetime(2026, 3, 14, 11)
+HOUR = (datetime(2026, 3, 14, 10, tzinfo=UTC), datetime(2026, 3, 14, 11, tzinfo=UTC))
+
+
+@pytest.fixture
+def context(pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Make a task's context: `context("scheduled", START, END)`."""
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", '{"extra": {"bootstrap.servers": "b:1"}}')
+    text = "name: flights\nkind: ingest\ntopics: [flights]\nlake: /lake\n"
+    (pipelines / "flights.yaml").write_text(text)
+
+    def make(run_type: str, start: Any, end: Any, **conf: Any) -> dict[str, Any]:
+        run = SimpleNamespace(dag_id="tidegate__flights", run_id="r", run_type=run_type, conf=conf)
+        interval = {"data_interval_start": start, "data_interval_end": end}
+        return {"dag_run": run, "params": conf, **interval}
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("run_type", "start", "end", "asked"),
+    [
+        ("scheduled", START, END, Live(HOUR)),
+        ("backfill", START, END, Dates(HOUR)),
+        ("manual", None, None, Live()),
+        ("manual", START, START, Live()),
+        ("backfill", START, START, Live()),  # a schedule without intervals
+    ],
+)
+def test_what_a_run_is_asked_for(
+    context: Any, run_type: str, start: Any, end: Any, asked: Dates | Live
+) -> None:
+    """By its type, with an interval of plain datetimes: Airflow's own cannot be counted with."""
+    run = tasks.run_of("flights", context(run_type, start, end, max_chunks=3))
+    assert (run.asked, run.max_chunks) == (asked, 3)
+    if asked.interval:
+        assert run.window_date == date(2026, 3, 14)
+        assert run.asked.interval
+        assert {type(edge) for edge in run.asked.interval} == {datetime}
+        assert milliseconds(run.asked.interval[0]) == 1_773_482_400_000
+
+
+def test_unknown_params_are_refused(context: Any) -> None:
+    """Airflow takes them."""
+    with pytest.raises(ConfigurationError, match="max_chunk'"):
+        tasks.run_of("flights", context("manual", None, None, max_chunk=3))
