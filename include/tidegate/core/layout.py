@@ -92,6 +92,10 @@ def replaced(n: int, final: str) -> str:
     return f"_tidegate/replaced/{n:020d}/{final}"
 
 
+def report(key: str, generation: int) -> str:
+    return f"_tidegate/reports/{key}/{generation}.json"
+
+
 def placed(n: int) -> str:
     return f"{PLACED}{n:020d}"
 

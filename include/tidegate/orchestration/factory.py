@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import egress_tasks, tasks
+from tidegate.orchestration.links import ReportLink
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 
@@ -78,7 +79,9 @@ def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset | AssetAlias] =
         tasks.verdict(run_of, get_current_context())
 
     stage = tasks.StageOperator(task_id="stage", run_of=run_of)
-    plan() >> stage >> publish() >> verdict()
+    published = publish()
+    published.operator.operator_extra_links = (ReportLink(),)
+    plan() >> stage >> published >> verdict()
 
 
 def egress_dag(spec: Egress) -> DAG:

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate import faults
-from tidegate.core.entries import Commit
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Offsets, bounds
 from tidegate.core.plan import Plan
 from tidegate.errors import NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.lake import plans, publishing
 from tidegate.lake.plans import Frozen
-from tidegate.runs import mirrored, progress
+from tidegate.runs import mirrored, progress, reports
 from tidegate.runs.plan import settled
 from tidegate.runs.run import Run
-
-FORMAT = 1
 
 _WAYS_OUT = {
     "expired": "set `on_expired: skip` to record the gap and go on",
@@ -78,7 +74,8 @@ def publish(run: Run) -> Published:
     Raises NotSealed when a chunk was never proven complete, PlanDead when others have committed a
     part of one.
     """
-    plan = frozen_plan(run).plan
+    frozen = frozen_plan(run)
+    plan = frozen.plan
     store = run.store()
     ledger = run.ledger(store)
     commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id)
@@ -102,14 +99,10 @@ def publish(run: Run) -> Published:
     offsets = mirrored.show(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
     progress.show(run.spec, run.kafka, offsets)
+    report = reports.short(run, frozen, entries, ledger.fold)
+    reports.keep(run, store, report, entries, plan, ledger.fold)
     note = plans.note(store, plan.id)
-    return Published(
-        plan,
-        commits,
-        offsets,
-        _report(run, plan, entries, ledger.fold),
-        complete_through=note["at"] if note else None,
-    )
+    return Published(plan, commits, offsets, report, complete_through=note["at"] if note else None)
 
 
 def verdict(run: Run) -> None:
@@ -128,38 +121,3 @@ def verdict(run: Run) -> None:
             f"{listed}. {ways_out} Then start a new run: this one's plan is frozen",
             left_out=[each.to_json() for each in plan.left_out],
         )
-
-
-def _report(
-    run: Run, plan: Plan, commits: Mapping[int, tuple[int, Commit]], fold: Fold
-) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "pipeline": run.spec.name,
-        "run": run.run_id,
-        "plan_id": plan.id,
-        "lane": plan.lane,
-        "rows": sum(commit.rows for _, commit in commits.values()),
-        "commits": [
-            {
-                "chunk": number,
-                "commit": n,
-                "rows": commit.rows,
-                "topics": _accounts(commit),
-            }
-            for number, (n, commit) in commits.items()
-        ],
-        "covered_by": {
-            str(number): list(fold.commits_over(window, plan.topics))
-            for number, window in enumerate(plan.chunks)
-            if number not in commits
-        },
-        "left_out": [each.to_json() for each in plan.left_out],
-    }
-
-
-def _accounts(commit: Commit) -> dict[str, dict[str, dict[str, int]]]:
-    return {
-        topic: {str(p): account._asdict() for p, account in partitions.items()}
-        for topic, partitions in commit.accounts.items()
-    }

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.core_api.security import get_user, requires_access_dag
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Path as Path_
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tidegate.core.coverage import drawn
@@ -20,6 +21,7 @@ from tidegate.errors import TidegateError, Transient
 from tidegate.orchestration import connections
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress
+from tidegate.runs import reports
 from tidegate.runs.coverage import Tiles, tiles
 from tidegate.runs.egress.status import status as egress_status
 from tidegate.runs.status import look, status
@@ -46,7 +48,7 @@ _templates = Environment(
 )
 _templates.filters["number"] = lambda n: "—" if n is None else f"{n:,}"
 
-# Airflow's routes are public unless they say otherwise; nothing is served here but these two.
+# Airflow's routes are public unless they say otherwise; nothing is served here but these three.
 app = FastAPI(
     title="Tidegate",
     dependencies=[Depends(get_user)],
@@ -83,6 +85,22 @@ def document(pipelines: Readable) -> Response:
     told = [{k: v for k, v in each.items() if k != "bars"} for each in statuses(pipelines)]
     text = json.dumps({"format": FORMAT, "pipelines": told}, default=str)
     return Response(text, media_type="application/json", headers=_HEADERS)
+
+
+@app.get("/report/{pipeline}/{run_key}/{generation}")
+def report(
+    pipeline: str,
+    run_key: Annotated[str, Path_(pattern="^[0-9a-f]{64}$")],
+    generation: Annotated[int, Path_(ge=1)],
+    pipelines: Readable,
+) -> Response:
+    """Return the report of a run, as a page."""
+    spec = files.load_ingest(pipeline) if pipeline in pipelines else None
+    found = reports.read(spec, run_key, generation) if spec else None
+    if found is None:
+        raise HTTPException(404, "there is no such report, or you may not read its DAG")
+    html = _templates.get_template("report.html").render(report=found)
+    return Response(html, media_type="text/html", headers=_HEADERS)
 
 
 def statuses(names: Iterable[str]) -> list[dict[str, Any]]:

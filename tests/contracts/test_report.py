@@ -1,0 +1,181 @@
+"""The report of a run: beside the ledger, exactly as docs/format.md says."""
+
+import json
+from datetime import date
+
+import pytest
+
+import staging
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core import layout
+from tidegate.core.entries import Gap
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import LeftOut
+from tidegate.core.planning import Watermarks
+from tidegate.errors import BrokerUnreachable, LakeUnavailable
+from tidegate.lake import attempts, plans
+from tidegate.lake.store import LocalStore
+from tidegate.pipelines.spec import parse
+from tidegate.runs import publish, reports
+from tidegate.runs.run import Run
+
+KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+NOTE = {"format": 1, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}
+    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1))
+
+
+@pytest.fixture
+def store(run):
+    """Chunk 0 of t-0 and t-1 is sealed, with a hole; chunk 1 is in the lake by another plan."""
+    store = LocalStore(run.store().root)
+    plan = staging.plan_of(
+        (OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 0, 3)), (OffsetRange("t", 0, 5, 8),)
+    )
+    object.__setattr__(plan, "left_out", (LeftOut("gone", None, "no such topic"),))
+    ledger = staging.ledger_of(store)
+    other = staging.plan_of((OffsetRange("t", 0, 5, 8),))
+    staging.seal(store, other)
+    publish.publishing.publish_sealed(store, ledger, other, run="other")
+    ledger.append(Gap("t", "id-t", 1, 3, 4, "expired", "r"), run="r")
+    ledger.append(Gap("t", "id-t", 1, 9, 10, "expired", "somebody else"), run="x")
+    attempt = staging.stage(store, plan, files={("t", 0): [[0, 1, 4]], ("t", 1): [range(3)]})
+    proven = staging.check(
+        store, plan, attempt, probe=lambda holes: dict.fromkeys(holes, "empty")
+    )  # fmt: skip
+    attempts.seal(store, proven)
+    plans.freeze(store, run.key, plan, 1, note=NOTE)
+    return store
+
+
+def published(run, store, monkeypatch, *, away=False):
+    """Publish, and return what is told and what is kept."""
+
+    def survey(*_):
+        if away:
+            raise BrokerUnreachable("no broker answered")
+        marks = {0: Watermarks(0, 8, 8), 1: Watermarks(0, 20, 20)}
+        return Survey("cluster", {"t": TopicIdentity("id-t", {0: 0, 1: 0})}, {"t": marks})
+
+    monkeypatch.setattr(reports, "survey", survey)
+    monkeypatch.setattr(reports, "expiries", lambda *_: {("t", 1): 1_714_600_000_000})
+    told = publish.publish(run).report
+    kept = store.get(layout.report(run.key, 1))
+    return told, kept and json.loads(kept)
+
+
+def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
+    """The XCom, and the whole of it in the lake: proofs, files, lag, expiry, what was left out."""
+    told, kept = published(run, store, monkeypatch)
+    plan_id = plans.latest(store, run.key).plan.id
+    short = {
+        "format": 1,
+        "pipeline": "p",
+        "run": "r",
+        "run_key": run.key,
+        "generation": 1,
+        "plan_id": plan_id,
+        "lane": "live",
+        "rows": 6,
+        "commits": [
+            {
+                "chunk": 0,
+                "commit": 6,
+                "rows": 6,
+                "topics": {
+                    "t": {
+                        "0": {"start": 0, "end": 5, "rows": 3, "invisible": 2},
+                        "1": {"start": 0, "end": 3, "rows": 3, "invisible": 0},
+                    }
+                },
+            }
+        ],
+        "covered_by": {"1": [3]},
+        "left_out": [{"topic": "gone", "partition": None, "reason": "no such topic"}],
+    }
+    assert told == short
+    files = kept["commits"][0].pop("files")
+    size = kept["commits"][0].pop("bytes")
+    assert kept.pop("published_at")
+    assert kept == {
+        **short,
+        "dag": "tidegate__p",
+        "window_date": "2024-05-01",
+        "planned_at": "2024-05-01T10:00:00+00:00",
+        "records": 11,
+        "commits": [
+            {
+                **short["commits"][0],
+                "attempt": "attempt",
+                "versions": {"tidegate": "test"},
+                "proofs": {"t": {"0": {"holes": 1, "probed": 1, "unprovable": 0}}},
+            }
+        ],
+        "gaps": [
+            {
+                "topic": "t", "topic_id": "id-t", "partition": 1,
+                "start": 3, "end": 4, "reason": "expired", "by": "r",
+            }
+        ],
+        "taken_up": {"t": [1]},
+        "topics": {
+            "t": {
+                "topic_id": "id-t",
+                "partitions": {
+                    "0": {"cursor": 8, "end": 8, "lag": 0, "expires_at": None},
+                    "1": {
+                        "cursor": 4, "end": 20, "lag": 16,
+                        "expires_at": "2024-05-01T21:46:40+00:00",
+                    },
+                },
+            }
+        },
+        "broker": None,
+    }  # fmt: skip
+    name = "data/topic=t/window_date=2024-05-01/t"
+    first, last = files
+    assert first == {
+        "uri": store.uri(f"{name}-00000-{0:019d}-{4:019d}-{plan_id}.parquet"),
+        "topic": "t", "partition": 0, "first": 0, "last": 4, "rows": 3, "bytes": first["bytes"],
+    }  # fmt: skip
+    assert first["bytes"] + last["bytes"] == size
+
+
+def test_the_first_report_stays(run, store, monkeypatch):
+    """A run that is cleared and published again tells the same, and rewrites nothing."""
+    first = published(run, store, monkeypatch)
+    assert published(run, store, monkeypatch, away=True) == first
+
+
+def test_without_a_broker(run, store, monkeypatch):
+    """The commit needs none, and the report says what is missing, and why."""
+    _, kept = published(run, store, monkeypatch, away=True)
+    assert kept["broker"] == "no broker answered"
+    assert kept["topics"]["t"]["partitions"]["1"] == {
+        "cursor": 4, "end": None, "lag": None, "expires_at": None,
+    }  # fmt: skip
+
+
+def test_nothing_to_tell(run, tmp_path, monkeypatch):
+    """A run that had no work, and left nothing out, leaves no report."""
+    store = LocalStore(run.store().root)
+    staging.ledger_of(store)
+    plans.freeze(store, run.key, staging.plan_of(), 1, note=NOTE)
+    assert published(run, store, monkeypatch)[1] is None
+
+
+def test_a_report_that_cannot_be_written_fails_no_run(run, store, monkeypatch, caplog):
+    """What was committed is committed."""
+
+    def full(*_):
+        raise LakeUnavailable("no space left")
+
+    monkeypatch.setattr(reports, "_whole_commit", full)
+    told, kept = published(run, store, monkeypatch)
+    assert (told["rows"], kept) == (6, None)
+    assert "its report was not written" in caplog.text
