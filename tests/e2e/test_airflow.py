@@ -108,7 +108,12 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     starts = api(home).xcom(DAG, "demo-1", "plan", "startingOffsets")
     assert starts == {"flights": {"0": 0, "1": 0, "2": 0, "3": 0}}  # Airflow's API parses it
     assert api(home).xcom(DAG, "demo-2", "publish", "offsets") == end
-    assert api(home).xcom(DAG, "demo-2", "publish", "report")["rows"] > 0
+    report = api(home).xcom(DAG, "demo-2", "publish", "report")
+    assert report["rows"] > 0
+    link = f"tidegate/report/flights/{report['run_key']}/{report['generation']}"
+    assert api(home).xcom(DAG, "demo-2", "publish", "_link_ReportLink") == link
+    kept = home / "lake/flights/_tidegate/reports" / report["run_key"] / "1.json"
+    assert json.loads(kept.read_text())["rows"] == report["rows"]
 
 
 def test_a_second_demo_finds_nothing_new(home: Path) -> None:
@@ -142,6 +147,26 @@ def test_airflows_database_and_variable_are_lost(home: Path) -> None:
     assert json.loads(airflow.variable(VARIABLE) or "")["flights"]["0"] == 78543
     assert data(home) == before
     agree(home)
+
+
+def test_reconcile_brings_every_variable_back(home: Path) -> None:
+    """From a terminal, without a run: the database is lost once more, and the ledger has it all."""
+    stack.down(home)
+    shutil.rmtree(home / "postgres")
+    stack.up(home, say=print)
+    assert api(home).variable(VARIABLE) is None
+    done = subprocess.run(
+        [str(TIDEGATE), "reconcile", "--json"],
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["pipelines"]
+    assert [(v["state"], v["mended"]) for v in found["variables"]] == [("missing", True)]
+    assert json.loads(api(home).variable(VARIABLE) or "")["flights"]["0"] == 78543
 
 
 def test_down_leaves_nothing_running(home: Path) -> None:

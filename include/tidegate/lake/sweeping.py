@@ -60,12 +60,13 @@ def sweep(
         n = fold.committed.get((attempt.plan_id, attempt.chunk))
         if n is not None:
             placed = store.modified(layout.placed(n))
-            if n not in fold.live or placed is None or now - placed < grace:
-                continue  # replaced, or readers may still hold these URIs
-            if fold.live[n].attempt != attempt.name:
+            if placed is None or now - placed < grace:
+                continue  # readers may still hold these URIs
+            entry = ledger.commit(n)
+            if entry.attempt != attempt.name:
                 _remove(store, attempt, files, "lost", swept)
-            elif copies := [f for f in files if f.path.endswith(".parquet")]:
-                if wrong := _unverified(store, fold.live[n], copies):
+            elif n in fold.live and (copies := [f for f in files if f.path.endswith(".parquet")]):
+                if wrong := _unverified(store, entry, copies):
                     swept.left.append({**_named(attempt), "commit": n, "why": wrong})
                 else:
                     # The seal stays: it is the proof of what was committed.

@@ -13,6 +13,7 @@ from tidegate.core import canonical, layout
 from tidegate.core.entries import Commit
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
 from tidegate.lake import attempts, documents, plans, publishing
 from tidegate.lake.attempts import Attempt, Seal
@@ -27,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 Entries = Mapping[int, tuple[int, Commit]]
-"""A run's commits by chunk, each with its number; others may have replaced them since."""
+"""What a run committed: chunk → number and entry."""
 
 
-def short(run: Run, frozen: Frozen, entries: Entries, fold: Fold) -> dict[str, Any]:
+def short(run: Run, frozen: Frozen, commits: Entries, fold: Fold) -> dict[str, Any]:
     """Return what a run did (contract: the XCom `report`, and `run --json`)."""
     plan = frozen.plan
     return {
@@ -41,7 +42,7 @@ def short(run: Run, frozen: Frozen, entries: Entries, fold: Fold) -> dict[str, A
         "generation": frozen.generation,
         "plan_id": plan.id,
         "lane": plan.lane,
-        "rows": sum(commit.rows for _, commit in entries.values()),
+        "rows": sum(commit.rows for _, commit in commits.values()),
         "commits": [
             {
                 "chunk": number,
@@ -49,33 +50,26 @@ def short(run: Run, frozen: Frozen, entries: Entries, fold: Fold) -> dict[str, A
                 "rows": commit.rows,
                 "topics": _accounts(commit),
             }
-            for number, (n, commit) in entries.items()
+            for number, (n, commit) in commits.items()
         ],
         "covered_by": {
             str(number): list(fold.commits_over(window, plan.topics))
             for number, window in enumerate(plan.chunks)
-            if number not in entries
+            if number not in commits
         },
         "left_out": [each.to_json() for each in plan.left_out],
     }
 
 
 def keep(
-    run: Run,
-    store: Store,
-    told: Mapping[str, Any],
-    frozen: Frozen,
-    entries: Entries,
-    fold: Fold,
+    run: Run, store: Store, told: Mapping[str, Any], commits: Entries, plan: Plan, fold: Fold
 ) -> None:
     """Write the whole report of a run that had work; the first one stays. No failure fails the run.
 
     Lag and expiry are asked for now; a broker that does not answer leaves them null.
     """
-    plan = frozen.plan
     if not plan.chunks and not plan.left_out:
         return
-    commits = dict(entries.values())
     try:
         note = plans.note(store, plan.id) or {}
         standing, problem = _standing(run, fold)
@@ -87,7 +81,7 @@ def keep(
             "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "records": plan.records,
             "commits": [
-                _whole_commit(store, commits[each["commit"]], each) for each in told["commits"]
+                _whole_commit(store, commits[each["chunk"]][1], each) for each in told["commits"]
             ],
             "gaps": [gap.to_json() for gap in fold.gaps if gap.by == run.run_id],
             "taken_up": note.get("taken_up", {}),

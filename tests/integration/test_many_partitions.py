@@ -1,0 +1,95 @@
+"""10,000 partitions: what planning, freezing, committing and folding cost, in time and bytes."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core import layout
+from tidegate.core.accounting import StagedFile
+from tidegate.core.entries import Account
+from tidegate.core.planning import Watermarks
+from tidegate.lake import attempts, checkpoints, publishing
+from tidegate.lake.attempts import Attempt, Seal
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import LocalStore
+from tidegate.pipelines.spec import parse
+from tidegate.runs import plan
+from tidegate.runs.run import Run
+
+TOPICS, PARTITIONS, RECORDS = 100, 100, 1_000
+
+
+@contextmanager
+def timed(what: str, limit: float) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    seconds = time.monotonic() - started
+    print(f"{what:28} {seconds:6.2f} s")
+    assert seconds < limit, what
+
+
+@pytest.mark.slow
+def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
+    """A hundred topics of a hundred partitions, through plan, seal, commit, placing and folding.
+    The broker's answer is made up; the files are small, and real for the store.
+    """
+    names = [f"t{i:02d}" for i in range(TOPICS)]
+    form = {"name": "p", "kind": "ingest", "topics": names, "lake": str(tmp_path)}
+    kafka = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1))
+    marks = dict.fromkeys(range(PARTITIONS), Watermarks(0, RECORDS, RECORDS))
+    identities = {t: TopicIdentity(f"id-{t}", dict.fromkeys(marks, 0)) for t in names}
+    seen = Survey("cluster", identities, dict.fromkeys(names, marks))
+    with (
+        mock.patch("tidegate.runs.drafting.survey", autospec=True, return_value=seen),
+        mock.patch("tidegate.runs.drafting.expiries", autospec=True, return_value={}),
+        timed("plan and freeze", 20),
+    ):
+        planned = plan.plan(run).plan
+    assert (len(planned.chunks[0]), len(planned.chunks)) == (10_000, 2)
+    store = LocalStore(run.store().root)
+    attempt = Attempt(planned.id, 0, "attempt")
+    files = []
+    for r in planned.chunks[0]:
+        path = f"{attempt.directory}topic={r.topic}/{r.partition}.parquet"
+        target = Path(store.native(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(b"x")
+        files.append(
+            StagedFile(path, 1, "d" * 64, r.topic, r.partition, r.start, r.end - 1, len(r))
+        )
+    accounts: dict[str, dict[int, Account]] = {}
+    for r in planned.chunks[0]:
+        accounts.setdefault(r.topic, {})[r.partition] = Account(r.start, r.end, len(r), 0)
+    seal = Seal(attempt, tuple(files), accounts, {}, {}, {})
+    with timed("seal", 60):
+        attempts.seal(store, seal)
+    with timed("open the ledger", 1):
+        ledger = Ledger(store, "p")
+    with timed("commit", 10):
+        outcome = publishing.commit(store, ledger, planned, seal, run="run")
+    assert isinstance(outcome, Appended)
+    with timed("place 10,000 files", 60):
+        publishing.finalise(store, outcome.n, ledger.fold.live[outcome.n])
+    with timed("fold all entries", 5):
+        whole = Ledger(store, "p", whole=True).fold
+    with timed("checkpoint", 5):
+        size = checkpoints.write(store, "p", whole, waiting=[])
+    with timed("open from the checkpoint", 2):
+        assert Ledger(store, "p").fold == whole
+    assert sum(len(whole.cursors(t)) for t in names) == 10_000
+    for what, path in {
+        "plan": layout.plan(planned.id),
+        "note": layout.note(planned.id),
+        "entry": layout.entry(outcome.n),
+        "manifest": layout.manifest(planned.id, 0, "attempt"),
+    }.items():
+        print(f"{what:28} {(store.size(path) or 0) / 1e6:6.2f} MB")
+    print(f"{'checkpoint':28} {size / 1e6:6.2f} MB")
