@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -43,6 +44,10 @@ def create(
     admin = AdminClient({"bootstrap.servers": bootstrap})  # must outlive what it was asked
     for done in admin.create_topics([new]).values():
         done.result(30)
+    until = time.monotonic() + 30
+    while len(admin.list_topics(topic, timeout=30).topics[topic].partitions) < partitions:
+        assert time.monotonic() < until, topic  # the controller has it, the broker not yet
+        time.sleep(0.01)
 
 
 def numbers(bootstrap: str, topic: str, count: int, *, partitions: int = 4, first: int = 0) -> None:

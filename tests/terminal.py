@@ -41,6 +41,12 @@ class Terminal:
         }
         (self.pipelines / f"{name}.yaml").write_text(json.dumps(form | settings))
 
+    def egress(self, name: str, **settings: Any) -> None:
+        """Write an egress pipeline's file; files count as settled at once."""
+        self.pipelines.mkdir(parents=True, exist_ok=True)
+        form = {"name": name, "kind": "egress", "lake": str(self.lake), "settle": 0}
+        (self.pipelines / f"{name}.yaml").write_text(json.dumps(form | settings))
+
     def env(self, **more: str) -> dict[str, str]:
         kafka = {"bootstrap.servers": self.bootstrap} | self.extra
         foreign = ("TIDEGATE_", "AIRFLOW", "AWS_")

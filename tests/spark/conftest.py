@@ -2,11 +2,16 @@
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import outlet as outlets
+import records
 from tidegate import jars
+from tidegate.local.kafka import Broker
+from tidegate.runs.egress import planning
 from tidegate.spark.session import configure
 
 
@@ -31,3 +36,28 @@ def spark() -> Iterator[SparkSession]:
 def topic() -> str:
     """Return a topic's name that no other test has."""
     return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def outlet(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> outlets.Outlet:
+    """An egress pipeline without files, and its target of three partitions.
+
+    Settings of its own in the shared session, interpreted: for a few rows generating code costs
+    more than it brings. Who sends in this process counts as dead once it has failed.
+    """
+    session = spark.newSession()
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    session.conf.set("spark.sql.shuffle.partitions", "2")
+    for module in (planning, outlets.SEND):
+        monkeypatch.setattr(module, "is_dead", lambda *_, **__: True)
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
+    (tmp_path / "in").mkdir()
+    records.create(broker.bootstrap, topic, partitions=3)
+    return outlets.Outlet(tmp_path, broker.bootstrap, session, topic)

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+
 import staging
 from staging import check, plan_of, stage, write_file
-
 from tidegate.core.entries import Abandon, Account
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange

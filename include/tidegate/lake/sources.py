@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import obstore
 import pyarrow
@@ -26,27 +26,33 @@ _GLOB = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True)
 class Root:
-    """The fixed part of a source's path, and the pattern that names below it must match."""
+    """The fixed part of a source's path, and the pattern that names below it must match.
+
+    `native` is what Spark calls that part.
+    """
 
     url: str
+    native: str
     pattern: re.Pattern[str]
 
     @classmethod
     def of(cls, path: str) -> Root:
         """Read a directory, a glob or a URL: `/in/2026/*.json`, `s3://bucket/in`."""
-        if not urlsplit(path).scheme:
-            path = f"file://{path}"
-        scheme, _, rest = path.partition("://")
+        scheme, sep, rest = path.partition("://")
+        if scheme == "file" or not sep:
+            scheme, rest = "file", unquote(rest) if sep else path
         parts = rest.rstrip("/").split("/")
         fixed = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-        pattern = "/".join(parts[fixed:]) or "**"
-        return cls(f"{scheme}://{'/'.join(parts[:fixed])}", re.compile(_expression(pattern)))
+        pattern = re.compile(_expression("/".join(parts[fixed:]) or "**"))
+        above = "/".join(parts[:fixed]) or "/"
+        if scheme == "file":  # a directory's name may hold what has a meaning in a URL
+            return cls(f"file://{quote(above)}", above, pattern)
+        url = f"{scheme}://{above}"
+        return cls(url, url.replace("s3://", "s3a://", 1), pattern)
 
-    def native(self, name: str) -> str:
+    def path(self, name: str) -> str:
         """Return what Spark calls a file of this root."""
-        if self.url.startswith("file://"):
-            return f"{unquote(self.url.removeprefix('file://'))}/{name}"
-        return f"{self.url}/{name}".replace("s3://", "s3a://", 1)
+        return f"{self.native.rstrip('/')}/{name}"
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,7 @@ def _footer(store: Obstore, name: str) -> pq.FileMetaData | str:
         with reader(store, name) as file:
             return pq.read_metadata(file)
     except (pyarrow.ArrowException, OSError, ValueError, BaseError) as error:
-        return str(error)
+        return told(error)
 
 
 def _differences(one: pyarrow.Schema, other: pyarrow.Schema) -> list[str]:
@@ -155,7 +161,7 @@ def _expression(pattern: str) -> str:
             case "?":
                 said += "[^/]"
             case _ if part.startswith("["):
-                said += part
+                said += part.replace("[!", "[^", 1).replace("\\", r"\\")
             case _:
                 said += re.escape(part)
     return said

@@ -209,6 +209,8 @@ class Target(_Strict):
     def _agrees_with_itself(self) -> Target:
         if (self.topic is None) == (self.topics is None):
             raise ValueError("give either topic, or topics that columns.topic chooses from")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"topics: one is named twice in {list(self.names)}")
         if wrong := sink.complaints(self.producer_settings):
             raise ValueError(f"producer: {'; '.join(wrong)}")
         return self
@@ -258,6 +260,8 @@ class Egress(_Strict):
         _refuse_relative("lake", self.lake)
         if self.target.topics and not self.columns.topic:
             raise ValueError("columns.topic: missing: target.topics needs it to choose by")
+        if self.order == "strict" and not (self.order_by or self.source.lake):
+            raise ValueError("order: strict: rows of files have no order without order_by")
         if self.source.lake == self.name:
             raise ValueError(f"source.lake: {self.name!r} is this pipeline itself")
         return self

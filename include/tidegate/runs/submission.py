@@ -79,7 +79,11 @@ def sending_submission(
 ) -> Submission:
     """Describe the application that sends a plan's rows, about `rows` of them."""
     _refuse_secrets(conf)
-    fast = {"spark.driver.defaultJavaOptions": _java_options(rows, conf)}
+    fast = {
+        "spark.driver.defaultJavaOptions": _java_options(rows, conf),
+        # A record must not depend on where it is made, and a retry may be made elsewhere.
+        "spark.sql.session.timeZone": "UTC",
+    }
     # One layer of retries, and that is the next attempt's: what a task has sent cannot be unsent.
     once = {
         "spark.task.maxFailures": "1",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -27,6 +29,7 @@ _PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-times
 # What a record takes beside key, value and headers: batch and record headers, at most.
 _OVERHEAD = 100
 _PER_HEADER = 10
+_DIRECTION = re.compile(r"(?is)(?P<by>.*\S)\s+(?P<way>asc|desc)\s*")
 
 
 class DoesNotFit(Exception):
@@ -46,7 +49,7 @@ def shape(spark: SparkSession, job: SendJob) -> DataFrame:
         topic.alias("topic"),
         *(_expression(job, name).alias(name) for name in RECORD[1:]),
         timestamp.alias("timestamp"),
-        *(F.expr(by).alias(f"order{i}") for i, by in enumerate(job.order_by)),
+        *(F.expr(by).alias(f"order{i}") for i, (by, _) in enumerate(_sorted_by(job))),
     ]
     rows = source.select(spark, job.rows, columns)
     rows = rows.select(
@@ -75,7 +78,33 @@ def sent_as(records: DataFrame, job: SendJob) -> DataFrame:
         )
     )
     headers = F.when(F.col("headers").isNull(), ours).otherwise(F.concat("headers", ours))
-    return records.select("topic", "key", "value", headers.alias("headers"), "partition")
+    partition = F.col("partition").cast("int").alias("partition")
+    return records.select("topic", "key", "value", headers.alias("headers"), partition)
+
+
+def order(job: SendJob) -> list[Column]:
+    """Return what rows are sorted by; nothing if they go in any order."""
+    given = [
+        F.col(f"order{i}").desc() if descends else F.col(f"order{i}")
+        for i, (_, descends) in enumerate(_sorted_by(job))
+    ]
+    return [*given, *map(F.col, IDENTITY)] if given or job.rows.is_lake else []
+
+
+def _sorted_by(job: SendJob) -> list[tuple[str, bool]]:
+    """Return the expressions of the order, and whether they descend: Spark would take a `desc`
+    behind an expression for the name of a column.
+    """
+    found = [_DIRECTION.fullmatch(by) for by in job.order_by]
+    return [
+        (f["by"], f["way"].lower() == "desc") if f else (by, False)
+        for by, f in zip(job.order_by, found, strict=True)
+    ]
+
+
+def group(job: SendJob) -> list[str]:
+    """Return the columns within which there is an order: a partition, else a key."""
+    return ["topic", "partition"] if has_partition(job) else ["topic", "key"]
 
 
 def provenance(job: SendJob) -> tuple[str, ...]:
@@ -102,7 +131,7 @@ def _typed(rows: DataFrame, name: str) -> Column:
             raise DoesNotFit(_told(name, found, "text or bytes: try to_json, or cast to string"))
         case "partition":
             if isinstance(found, NullType | ByteType | ShortType | IntegerType | LongType):
-                return column.cast("int")
+                return column.cast("long")  # an int would overflow before it is out of range
             raise DoesNotFit(_told(name, found, "an integer"))
         case _:
             if isinstance(found, NullType):
@@ -174,11 +203,15 @@ def _reason(job: SendJob) -> Column:
         .when(
             F.col("bytes") > limit,
             F.format_string(
-                "%d bytes as a record, the topic takes %d: raise its max.message.bytes",
+                "%d bytes as a record, and %d is the most: see the topic's max.message.bytes, and "
+                "max.request.size and buffer.memory of target.producer",
                 F.col("bytes"), limit,
             ),
         )
     )  # fmt: skip
+    if compacted := [topic for topic in topics if job.target[topic].compacted]:
+        keyless = F.col("key").isNull() & F.col("topic").isin(compacted)
+        found = found.when(keyless, F.lit("no key, and the topic is compacted"))
     if not job.tombstones:
         found = found.when(F.col("value").isNull(), F.lit("no value, and tombstones are not on"))
     if has_partition(job):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 _DEFAULTS = {
@@ -14,20 +15,30 @@ _DEFAULTS = {
     "delivery.timeout.ms": "120000",
     "request.timeout.ms": "30000",
 }
-# Nothing else is passed on: a client's option can run code, or change who is spoken to.
-_KNOWN = {
-    *_DEFAULTS,
+_NUMBERS = {
+    "batch.size",
     "buffer.memory",
+    "delivery.timeout.ms",
+    "linger.ms",
+    "max.block.ms",
     "max.in.flight.requests.per.connection",
     "max.request.size",
     "metadata.max.age.ms",
-    "partitioner.class",
     "receive.buffer.bytes",
     "reconnect.backoff.ms",
+    "request.timeout.ms",
     "retries",
     "retry.backoff.ms",
     "send.buffer.bytes",
 }
+_WORDS = {
+    "acks": ("all", "-1", "1"),
+    "compression.type": ("none", "gzip", "snappy", "lz4", "zstd"),
+    "enable.idempotence": ("true", "false"),
+    "partitioner.class": ("org.apache.kafka.clients.producer.RoundRobinPartitioner",),
+}
+# Nothing else is passed on: a client's option can run code, or change who is spoken to.
+_KNOWN = _NUMBERS | _WORDS.keys()
 _REFUSED = {
     "transactional.id": "Spark's sink has no transactions: it would never commit one",
     "key.serializer": "keys are written as bytes: shape them by `columns`",
@@ -35,7 +46,6 @@ _REFUSED = {
     "client.id": "Tidegate names the run in it",
     "interceptor.classes": "an interceptor may change records",
 }
-_PARTITIONERS = {"org.apache.kafka.clients.producer.RoundRobinPartitioner"}
 _ROOM = 64 * 1024  # in a request, beside its largest row
 
 
@@ -48,41 +58,75 @@ def complaints(given: Mapping[str, str]) -> list[str]:
         elif name not in _KNOWN:
             wrong.append(f"{name}: not a producer setting that may be given; known: "
                          + ", ".join(sorted(_KNOWN)))  # fmt: skip
+        elif name in _NUMBERS and not re.fullmatch("-?[0-9]+", given[name]):
+            wrong.append(f"{name}: {given[name]!r} is not a whole number")
+        elif given[name] == "0" and name == "acks":
+            wrong.append("acks: 0 would lose records without a word; use all")
+        elif name in _WORDS and given[name] not in _WORDS[name]:
+            wrong.append(f"{name}: {given[name]!r}; known: {', '.join(_WORDS[name])}")
+    return wrong or _contradictions(_settings(given))
+
+
+def _settings(given: Mapping[str, str]) -> dict[str, str]:
     settings = {**_DEFAULTS, **given}
-    if settings["acks"] == "0":
-        wrong.append("acks: 0 would lose records without a word; use all")
-    elif settings["acks"] not in ("all", "-1", "1"):
-        wrong.append(f"acks: {settings['acks']!r}: Kafka knows all and 1")
-    if settings.get("partitioner.class", min(_PARTITIONERS)) not in _PARTITIONERS:
-        wrong.append(f"partitioner.class: known: {', '.join(_PARTITIONERS)}")
-    needed = _number(settings, "linger.ms", wrong) + _number(settings, "request.timeout.ms", wrong)
-    if _number(settings, "delivery.timeout.ms", wrong) < needed:
+    if settings["acks"] == "1" and "enable.idempotence" not in given:
+        settings["enable.idempotence"] = "false"  # they exclude each other
+    return settings
+
+
+def _contradictions(settings: Mapping[str, str]) -> list[str]:
+    """Name what would keep the producer from starting: then, it would be too late to say so."""
+    wrong = []
+    needed = int(settings["linger.ms"]) + int(settings["request.timeout.ms"])
+    if int(settings["delivery.timeout.ms"]) < needed:
         wrong.append(
             "delivery.timeout.ms: less than linger.ms + request.timeout.ms, "
             f"{needed}: the producer would not start"
         )
+    if settings["enable.idempotence"] == "false":
+        return wrong
+    idempotent = "enable.idempotence, which is on unless it is set to false"
+    if settings["acks"] == "1":
+        wrong.append("acks: 1 excludes enable.idempotence: true")
+    if settings.get("retries") == "0":
+        wrong.append(f"retries: 0 excludes {idempotent}")
+    if int(settings.get("max.in.flight.requests.per.connection", 5)) > 5:
+        wrong.append(f"max.in.flight.requests.per.connection: more than 5 excludes {idempotent}")
     return wrong
 
 
 def warnings(given: Mapping[str, str]) -> list[str]:
     """Name what is allowed and weakens the guarantee."""
-    settings = {**_DEFAULTS, **given}
+    settings = _settings(given)
     told = []
     if settings["acks"] == "1":
         told.append("acks: 1: a leader that dies takes records with it; the verification sees it")
-    idempotent = settings["enable.idempotence"].lower() == "true"
-    if not idempotent or settings["acks"] == "1":
+    if settings["enable.idempotence"] == "false":
         told.append("without idempotence a producer's retry can double and reorder records")
     return told
 
 
+def largest_record(given: Mapping[str, str]) -> int | None:
+    """Return the most bytes that these settings let a record have; None: as many as it needs."""
+    limits = [int(given[n]) for n in ("max.request.size", "buffer.memory") if n in given]
+    return min(limits, default=None)
+
+
 def render(
-    connection: Mapping[str, str], given: Mapping[str, str], *, client_id: str, largest_row: int
+    connection: Mapping[str, str],
+    given: Mapping[str, str],
+    *,
+    client_id: str,
+    largest_row: int,
+    largest_batch: int,
 ) -> dict[str, str]:
-    """Return the sink's options; `largest_row` is in bytes, and always fits into a request."""
-    settings = {**_DEFAULTS, **given}
-    if settings["acks"] == "1" and "enable.idempotence" not in given:
-        settings["enable.idempotence"] = "false"  # they exclude each other
+    """Return the sink's options; `largest_row` is in bytes, and always fits into a request.
+
+    `largest_batch` is what every target topic takes. Where the broker refuses a batch the producer
+    cuts it, and a flush then returns before the pieces are sent: Spark would take that for the end.
+    """
+    settings = _settings(given)
+    settings["batch.size"] = str(min(int(settings["batch.size"]), largest_batch))
     request = max(1024 * 1024, largest_row + _ROOM)
     settings.setdefault("max.request.size", str(request))
     settings.setdefault("buffer.memory", str(max(32 * 1024 * 1024, 4 * request)))
@@ -91,10 +135,3 @@ def render(
         **{f"kafka.{name}": value for name, value in settings.items()},
         "kafka.client.id": client_id,
     }
-
-
-def _number(settings: Mapping[str, str], name: str, wrong: list[str]) -> int:
-    if not settings[name].isdecimal():
-        wrong.append(f"{name}: {settings[name]!r} is not a number of milliseconds")
-        return 0
-    return int(settings[name])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
+from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from tidegate.spark.send_job import Rows
 
@@ -17,8 +20,22 @@ CORRUPT = "_corrupt_record"
 
 # Greater than any file: each file is a task of its own, so that its rows can be counted.
 _ONE_FILE = str(1 << 40)
+# A name is not a pattern, whatever characters it has; nor is `day=1/` a column: looking for those,
+# Spark reads a file twice that lies beside such a directory.
+_JUST_THESE = {"__globPaths__": "false", "recursiveFileLookup": "true"}
 _SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
 _IN_PARTITION = (1 << 33) - 1  # monotonically_increasing_id: the lower bits count within a task
+
+
+_OF_A_LAKE = (
+    "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key:string,value:binary>>, topic string, "
+    "topic_id string"
+)
+
+
+class NotRepeatable(Exception):
+    """A column would be another one the next time: no retry could tell what was sent."""
 
 
 def configure(spark: SparkSession) -> None:
@@ -27,6 +44,7 @@ def configure(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "false")
     # Which rows are malformed must not depend on the columns that are asked for.
     spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
+    spark.conf.unset("spark.sql.files.maxPartitionNum")  # it would put files together
 
 
 def select(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> DataFrame:
@@ -38,28 +56,56 @@ def select(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> DataFr
     return _of_lake(spark, rows, columns) if rows.is_lake else _of_files(spark, rows, columns)
 
 
+def name_of(rows: Rows, uri: str) -> str:
+    """Return the plan's name of the file that Spark calls so."""
+    return re.sub(_SLASHES, "/", unquote(uri)).removeprefix(_root(rows))
+
+
 def _of_files(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> DataFrame:
-    source = _read(spark, rows, [path for _, path in rows.files])
+    source = _read(spark, rows)
+    _refuse_changing(source, columns)
     if rows.format == "parquet":
         row: Column = F.col("_metadata.row_index")
     else:
         row = F.monotonically_increasing_id().bitwiseAND(_IN_PARTITION)
-    bad = F.col(CORRUPT) if CORRUPT in source.columns else F.lit(None).cast("string")
+    bad = F.lit(None).cast("string")
+    if CORRUPT in source.columns:
+        bad = F.col(CORRUPT)
+        # Which rows of JSON are malformed depends on the columns that are asked for: all, always.
+        all_of_them = (F.col(f"`{name}`").isNull().cast("long") for name in source.columns)
+        row = row + reduce(Column.__add__, all_of_them).bitwiseAND(0)
     return source.select(*columns, _name(rows).alias("file"), row.alias("row"), bad.alias("bad"))
 
 
 def _name(rows: Rows) -> Column:
     """Return the plan's name of the file that a row is from: its path without the root."""
-    name, path = rows.files[0]
-    root = re.sub(_SLASHES, "/", path).removesuffix(name)
     # Of a URI: a plus is one, and no space.
     uri = F.replace("_metadata.file_path", F.lit("+"), F.lit("%2B"))
     known = F.regexp_replace(F.url_decode(uri), _SLASHES, "/")
-    return F.substring(known, len(root) + 1, 1 << 20)
+    return F.substring(known, len(_root(rows)) + 1, 1 << 20)
 
 
-def _read(spark: SparkSession, rows: Rows, paths: list[str]) -> DataFrame:
-    reader = spark.read.format(rows.format).options(**rows.options)
+def _root(rows: Rows) -> str:
+    name, path = rows.files[0]
+    return re.sub(_SLASHES, "/", path).removesuffix(name)
+
+
+def _refuse_changing(source: DataFrame, columns: Sequence[Column]) -> None:
+    jvm: Any = source.sparkSession.sparkContext._jvm
+    clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    for column in columns:
+        one = source.select(column)
+        plan = one._jdf.queryExecution().analyzed()
+        if not plan.deterministic() or plan.containsPattern(clock):
+            raise NotRepeatable(
+                f"columns: {one.columns[0]} would be another one each time that it is computed (by "
+                "chance, or by the clock): what was sent could not be told from what was not"
+            )
+
+
+def _read(spark: SparkSession, rows: Rows) -> DataFrame:
+    paths = [path for _, path in rows.files]
+    reader = spark.read.format(rows.format).options(**rows.options).options(**_JUST_THESE)
     if rows.format == "parquet":
         return (reader.schema(rows.columns) if rows.columns else reader).load(paths)
     spark.conf.set("spark.sql.files.maxPartitionBytes", _ONE_FILE)
@@ -71,9 +117,20 @@ def _read(spark: SparkSession, rows: Rows, paths: list[str]) -> DataFrame:
         if "header" not in {name.lower() for name in rows.options}:
             reader = reader.option("header", "true")
     reader = reader.option("columnNameOfCorruptRecord", CORRUPT).option("mode", "PERMISSIVE")
-    schema = (reader.schema(rows.columns) if rows.columns else reader).load(paths).schema
+    schema = StructType.fromDDL(rows.columns) if rows.columns else _inferred(reader, rows, paths)
     known = [field for field in schema.fields if field.name != CORRUPT]
+    # Nothing but malformed rows: Spark wants one column more.
+    known = known or [StructField("_", StringType())]
     return reader.schema(StructType(known).add(CORRUPT, StringType())).load(paths)
+
+
+def _inferred(reader: DataFrameReader, rows: Rows, paths: list[str]) -> StructType:
+    """Return the columns that the files tell; of CSV the first file's, and all must have those."""
+    typed = {name.lower(): value for name, value in rows.options.items()}.get("inferschema")
+    if rows.format != "csv" or typed == "true":
+        return reader.load(paths).schema
+    schemas = (reader.load(path).schema for path in paths)
+    return next((schema for schema in schemas if schema.fields), StructType())
 
 
 def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> DataFrame:
@@ -82,18 +139,32 @@ def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Data
         paths = [path for name, path in rows.files if name == topic]
         ranges = [(r.partition, r.start, r.end) for r in rows.window if r.topic == topic]
         if paths:
-            wanted = spark.createDataFrame(ranges, "p int, from long, until long")
+            wanted = _rows_of(spark, ranges, "p int, from long, until long")
             here = (F.col("partition") == F.col("p")) & F.col("offset").between(
                 F.col("from"), F.col("until") - 1
             )
-            read = spark.read.parquet(*paths).join(F.broadcast(wanted), here, "left_semi")
+            read = (
+                spark.read.options(**_JUST_THESE)
+                .parquet(*paths)
+                .join(F.broadcast(wanted), here, "left_semi")
+            )
             parts.append(
                 read.withColumn("topic", F.lit(topic)).withColumn("topic_id", F.lit(topic_id))
             )
-    read = reduce(DataFrame.unionByName, parts)
+    # A range of nothing but control records has no file.
+    read = reduce(DataFrame.unionByName, parts, _rows_of(spark, [], _OF_A_LAKE))
+    _refuse_changing(read, columns)
     return read.select(
         *columns,
         F.concat_ws("/", "topic_id", "partition").alias("file"),
         F.col("offset").alias("row"),
         F.lit(None).cast("string").alias("bad"),
     )
+
+
+def _rows_of(spark: SparkSession, rows: Sequence[Sequence[Any]], columns: str) -> DataFrame:
+    """Return given rows, without a Python on the executors."""
+    fields = [field.partition(" ")[::2] for field in columns.split(", ")]
+    text = json.dumps([dict(zip(dict(fields), row, strict=True)) for row in rows])
+    types = ",".join(f"{name}:{kind}" for name, kind in fields)
+    return spark.range(1).select(F.inline(F.from_json(F.lit(text), f"array<struct<{types}>>")))

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.core.offsets import OffsetRange
-from tidegate.spark import egress, ingest, records, session
+from tidegate.spark import ingest, preflight, records, session
 from tidegate.spark.job import Bytes, Chunk, Job
 from tidegate.spark.send_job import Rows, SendJob, Topic
 
@@ -58,7 +58,7 @@ def _send_nowhere(spark: SparkSession, directory: Path) -> None:
         "warm-up", "tidegate warm-up", rows, columns, "t", (), False, False, None, target,
         {}, {}, "",
     )  # fmt: skip
-    shaped, _ = egress.preflight(spark, job)
+    shaped, _ = preflight.preflight(spark, job)
     records.sent_as(shaped, job).repartition(2, "key").sortWithinPartitions("value").collect()
 
 

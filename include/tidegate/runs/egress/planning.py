@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import Any
 
 from tidegate import faults
@@ -68,7 +69,7 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
     store = run.store()
     ledger = run.ledger(store)
     current = plans.latest(store, run.key)
-    if current and _is_well(run, ledger.fold, current.plan) and not replan:
+    if current and _is_well(ledger.fold, current.plan) and not replan:
         return Planned(current, known=True)
     number = current.generation + 1 if current else 1
     if claim := next(iter(ledger.fold.claims.values()), None):
@@ -97,13 +98,13 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
 
 def preview(run: EgressRun) -> Plan:
     """Return the plan that `plan` would freeze now; nothing is written anywhere."""
-    return draft(run, run.ledger(run.store()).fold, target_of(run))
+    return draft(run, run.ledger(run.store()).fold, target_of(run, make=False))
 
 
-def target_of(run: EgressRun) -> TargetSurvey:
-    """Look at the target, and make its topics if the pipeline says so."""
+def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
+    """Look at the target; unless told not to, make its topics if the pipeline says so."""
     target = run.spec.target
-    return survey_target(run.kafka, target.names, create_with=target.partitions)
+    return survey_target(run.kafka, target.names, create_with=target.partitions if make else None)
 
 
 def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
@@ -142,11 +143,16 @@ def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
 def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
     """Return what the source has that was neither sent nor refused."""
     if spec.source.lake is not None:
+        if resend:
+            raise ConfigurationError(
+                f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
+                "lake does not change"
+            )
         return _waiting_in_lake(spec, fold)
     assert spec.source.path is not None
     root = Root.of(spec.source.path)
     listed = sources.listing(root, settle=spec.settle)
-    if not (listed.files or listed.young or fold.sent):
+    if not (listed.files or listed.young or fold.sent or fold.refused):
         raise SourceRefused(
             f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
             "the path right? Names with a part that begins with a dot or underscore do not count"
@@ -188,12 +194,8 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
             continue
         if not isinstance(other, Ingest):
             continue
-        path = spec.source.path or ""
-        fed = spec.source.lake == name or path.removeprefix("file://").startswith(
-            f"{other.lake.removeprefix('file://').rstrip('/')}/{name}/"
-        )
-        looping = sorted(set(spec.target.names) & set(other.topics))
-        if not (fed and looping):
+        looping = sorted(set(spec.target.names) & set(spec.source.topics or other.topics))
+        if not looping or not (spec.source.lake == name or _holds(spec.source.path, other)):
             continue
         known = Ledger(open_store(other.lake, name), name).fold.cluster_id
         if known in (None, cluster_id):
@@ -201,6 +203,15 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
                 f"pipeline {spec.name!r}: {', '.join(looping)} feeds the lake of {name!r}, which "
                 "is the source: what is sent would come back and be sent again, without end"
             )
+
+
+def _holds(path: str | None, other: Ingest) -> bool:
+    """Say whether a source's path leads into the lake of an ingest pipeline, or above it."""
+    if path is None:
+        return False
+    ours = PurePosixPath(Root.of(path).native)
+    theirs = PurePosixPath(Root.of(other.lake).native, other.name)
+    return ours.is_relative_to(theirs) or theirs.is_relative_to(ours)
 
 
 def _waiting_in_lake(spec: Egress, fold: Fold) -> Waiting:
@@ -236,17 +247,28 @@ def _taken(
     return tuple(taken)
 
 
-def _is_well(run: EgressRun, fold: Fold, plan: Plan) -> bool:
-    """Say whether a run's plan still stands: it is done, or begun, or can still be begun."""
+def _is_well(fold: Fold, plan: Plan) -> bool:
+    """Say whether a run's plan still stands: it is done, or can still be begun."""
     if (plan.id, 0) in fold.committed or not plan.has_work:
         return True
     if plan.id in fold.claims:
         return False  # its sender is looked at, as any other's
     if any(plan_id == plan.id for plan_id, _, _ in fold.abandoned):
         return False  # it was released
-    if plan.files and run.spec.source.path:
-        return not sources.changed(Root.of(run.spec.source.path), plan.files)
+    if plan.files:
+        sent = [
+            file
+            for file in plan.files
+            if fold.sent.get(file.name) == file.etag
+            or (file.name in fold.sent and plan.lane != REPLAY)
+        ]
+        return not sent and not sources.changed(root_of(plan), plan.files)
     return not fold.covered_part(tuple(r for w in plan.chunks for r in w), plan.topics)
+
+
+def root_of(plan: Plan) -> Root:
+    """Return where a plan's files lie: where they were planned, whatever the pipeline says now."""
+    return Root.of(plan.byte_settings["source"]["path"])
 
 
 def _settings(spec: Egress) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from tidegate import faults
 from tidegate.broker.target import TargetSurvey
 from tidegate.core import layout
 from tidegate.core.entries import Claim, Receipt, Release
-from tidegate.core.ledger import Adopt, PartlyCovered, Refused
+from tidegate.core.ledger import Adopt, Lost, PartlyCovered, Refused
 from tidegate.core.plan import Plan
 from tidegate.errors import (
+    ConfigurationError,
     IdentityChanged,
     PlanDead,
     RowsRefused,
@@ -29,7 +30,6 @@ from tidegate.errors import (
 from tidegate.lake import publishing, sendings, sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.sendings import Sending, SentFile
-from tidegate.lake.sources import Root
 from tidegate.lake.store import Store
 from tidegate.runs.egress import planning
 from tidegate.runs.egress.sender import IsOver, is_dead, ourselves
@@ -64,17 +64,18 @@ def send(run: EgressRun, submit: Submit, is_over: IsOver) -> Sent:
         return Sent(plan, None)
     if sending := sendings.sealed(store, plan, ledger.fold):
         return Sent(plan, sending)
-    _refuse_changed(run, plan)
+    _refuse_changed(plan)
     target = _same_target(run, plan)
     for told in sink.warnings(run.spec.target.producer_settings):
         logger.warning("%s: target.producer: %s", run.spec.name, told)
     if run.spec.target.topic and run.spec.columns.topic:
         logger.warning("%s: target.topic is used, columns.topic is not", run.spec.name)
+    _refuse_unordered(plan, target)
     attempt = secrets.token_hex(8)
     claim = _claim(run, ledger, plan, target, attempt, is_over)
     faults.point("send.claimed")
     done = _sent(run, store, ledger, plan, claim, target, submit)
-    _refuse_changed(run, plan)
+    _refuse_changed(plan)
     target = _same_target(run, plan)
     sending = Sending(
         plan_id=plan.id,
@@ -159,27 +160,30 @@ def _sent(
         began = (directory / SENDING).exists() or claim.supersedes is not None
         refusal = directory / REFUSED
         refused = json.loads(refusal.read_text()) if refusal.exists() else None
+    if refused:  # and a scan has shown whether an attempt before this one has sent anything
+        began = began and refused["sent"]
     if not began:
         reason = refused["message"] if refused else f"the application failed: {failure}"
-        release = Release(
-            plan.id,
-            claim.attempt,
-            "nothing sent",
-            reason[:1000],
-            tuple(refused["files"]) if refused else (),
-        )
-        ledger.append(release, run=run.run_id)
-        logger.warning("plan %s: nothing was sent, the claim is released", plan.id)
+        _release(run, ledger, claim, reason, tuple(refused["files"]) if refused else ())
     if refused:
         raise RowsRefused(
-            f"pipeline {run.spec.name!r}: {refused['message']}. "
-            + ("Nothing was sent" if not began else "Nothing more was sent")
-            + ": correct or remove what is named, or set on_bad_row: quarantine; the other files "
-            "go with the next run",
+            f"pipeline {run.spec.name!r}: {refused['message']}. Nothing "
+            + ("more was sent, and the claim stands" if began else "was sent"),
             files=refused["files"],
             rows=refused["rows"],
         )
     raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
+
+
+def _release(
+    run: EgressRun, ledger: Ledger, claim: Claim, reason: str, refused: tuple[str, ...]
+) -> None:
+    """Give back what was claimed: it is proven that nothing was sent."""
+    release = Release(claim.plan_id, claim.attempt, "nothing sent", reason[:1000], refused)
+    if isinstance(ledger.append(release, run=run.run_id), Lost):
+        logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)
+    else:
+        logger.warning("plan %s: nothing was sent, the claim is released", claim.plan_id)
 
 
 def _rows(plan: Plan) -> int:
@@ -193,9 +197,10 @@ def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetS
     if source["lake"]:
         files = _lake_files(run, plan)
     else:
-        root = Root.of(source["path"])
-        files = tuple((file.name, root.native(file.name)) for file in plan.files)
+        root = planning.root_of(plan)
+        files = tuple((file.name, root.path(file.name)) for file in plan.files)
     quarantine = layout.quarantine(plan.id, claim.attempt)
+    producer = run.spec.target.producer_settings
     client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
     return SendJob(
         plan_id=plan.id,
@@ -215,11 +220,17 @@ def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetS
         tombstones=settings["tombstones"],
         quarantine=store.native(quarantine) if settings["on_bad_row"] == "quarantine" else None,
         target={
-            topic: Topic(state.partitions, claim.target[topic], state.largest, state.compacted)
+            topic: Topic(
+                state.partitions,
+                # A partition that was added since then was empty.
+                {**dict.fromkeys(state.ends, 0), **claim.target[topic]},
+                min(state.largest, sink.largest_record(producer) or state.largest),
+                state.compacted,
+            )
             for topic, state in target.topics.items()
         },
         reader={**run.kafka.for_spark(), "kafka.client.id": client_id},
-        producer=run.spec.target.producer_settings,
+        producer=producer,
         client_id=client_id,
     )
 
@@ -240,8 +251,21 @@ def _lake_files(run: EgressRun, plan: Plan) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _refuse_changed(run: EgressRun, plan: Plan) -> None:
-    if plan.files and (names := sources.changed(Root.of(run.spec.source.path or ""), plan.files)):
+def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
+    """Refuse rows in any order where only the last of a key is kept: any could be that."""
+    settings = plan.byte_settings
+    compacted = sorted(topic for topic, state in target.topics.items() if state.compacted)
+    if compacted and not (settings["order_by"] or settings["source"]["lake"]):
+        raise ConfigurationError(
+            f"pipeline {plan.pipeline!r}: {', '.join(compacted)} is compacted and keeps the last "
+            "record of a key; rows of files have no order, so which one is the last is left to "
+            "chance: give order_by. Nothing was sent",
+            topics=compacted,
+        )
+
+
+def _refuse_changed(plan: Plan) -> None:
+    if plan.files and (names := sources.changed(planning.root_of(plan), plan.files)):
         raise SourceChanged(
             f"plan {plan.id}: {len(names)} of its files are gone or have changed, {names[0]} among "
             "them. Put them back as they were; or release the claim, if there is one, and start a "

@@ -73,13 +73,15 @@ def _compare(
         findings.expired += sum(r.sent for r in commit.receipts)
         return
     there: Counter[tuple[str, int]] = Counter()
-    for receipt in commit.receipts:
+    # A row counts where its first record is; any other, in whichever partition, is a duplicate.
+    for receipt in sorted(commit.receipts):
         of_partition = Counter(_rows(kafka, commit.plan_id, receipt))
+        once = len(of_partition.keys() - there.keys())
+        extra = of_partition.total() - once
         there += of_partition
-        extra = of_partition.total() - len(of_partition)
-        if (len(of_partition), extra) != (receipt.sent, receipt.duplicates):
+        if (once, extra) != (receipt.sent, receipt.duplicates):
             findings.add(
-                f"{len(of_partition)} rows and {extra} duplicates, the receipt says "
+                f"{once} rows and {extra} duplicates, the receipt says "
                 f"{receipt.sent} and {receipt.duplicates}",
                 commit=n, topic=receipt.topic, partition=receipt.partition,
             )  # fmt: skip

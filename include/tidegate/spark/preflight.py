@@ -1,0 +1,164 @@
+"""Look at every row before the first record is sent: what is wrong is said with file and row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.spark import ingest, readback, records, source
+from tidegate.spark.records import IDENTITY, RECORD, DoesNotFit
+from tidegate.spark.send_job import SendJob
+from tidegate.spark.source import NotRepeatable
+
+_NAMED = 20  # bad rows that a refusal names
+
+# What a row's own content makes an expression do: SQL's data exceptions, and raise_error.
+_COMPUTED = re.compile(r"SQLSTATE: (22\w{3}|P0001)")
+_UNREADABLE = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+)\.\s")
+# The file may be right, and the next try may read it.
+_PASSING = re.compile(
+    r"FileNotFound|AccessDenied|Connect|Socket|UnknownHost|Timeout|Interrupted|OutOfMemory|AWS|Sdk"
+)
+
+
+class Refused(Exception):
+    """Nothing may be sent; `files` hold what is wrong, `rows` are the first of it."""
+
+    def __init__(self, message: str, files: Iterable[str] = (), rows: Iterable[Any] = ()) -> None:
+        super().__init__(message)
+        self.files, self.rows = sorted(files), list(rows)
+
+
+def preflight(spark: SparkSession, job: SendJob) -> tuple[DataFrame, list[dict[str, Any]]]:
+    """Look at every row; return the shaped rows, and what each file holds.
+
+    Bad rows are put into quarantine, if the plan says so; Refused otherwise.
+    """
+    try:
+        shaped = records.shape(spark, job)
+        inputs = _counted(job, shaped)
+    except (DoesNotFit, NotRepeatable) as error:
+        raise Refused(str(error)) from error
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise  # gone since it was planned: the retry plans again
+        # Behind the first line comes Spark's own plan.
+        told = (error.getMessage() or "").partition(";\n")[0]
+        raise Refused(" ".join(told.split())[:1000]) from error
+    except (CapturedException, Py4JJavaError) as error:
+        raise _named(spark, job, error) from error
+    if not job.rows.is_lake:
+        _once(job, inputs)
+    bad_files = [each["file"] for each in inputs if each["bad"]]
+    if bad_files and job.quarantine is None:
+        bad = shaped.where(F.col("reason").isNotNull()).select(*IDENTITY, "reason")
+        first = [row.asDict() for row in bad.orderBy(*IDENTITY).limit(_NAMED).collect()]
+        listed = "; ".join(f"{r['file']}, row {r['row']}: {r['reason']}" for r in first[:5])
+        count = sum(each["bad"] for each in inputs)
+        raise Refused(
+            f"{count} rows cannot be sent: {listed}. Correct or remove what is named, or set "
+            f"on_bad_row: quarantine{_OTHERS_GO}",
+            bad_files,
+            first,
+        )
+    if bad_files:
+        _quarantine(job, shaped)
+    return shaped, inputs
+
+
+_OTHERS_GO = "; other files go with the next run"
+
+
+def _counted(job: SendJob, shaped: DataFrame) -> list[dict[str, Any]]:
+    """Return of each file the rows that can be sent, those that cannot, a digest, the largest."""
+    good = F.col("reason").isNull()
+    counted = shaped.groupBy("file").agg(
+        F.count_if(good).alias("rows"),
+        F.count_if(~good).alias("bad"),
+        F.bit_xor(F.when(good, readback.digest(job))).alias("digest"),
+        F.max("bytes").alias("largest"),
+        F.max("row").alias("last"),
+    )
+    return [row.asDict() for row in counted.collect()]
+
+
+def _once(job: SendJob, inputs: Sequence[Mapping[str, Any]]) -> None:
+    """Check that every row of a file was read, and once: they are numbered from 0."""
+    if strangers := {each["file"] for each in inputs} - {name for name, _ in job.rows.files}:
+        raise RuntimeError(f"Spark read {sorted(strangers)[:3]}, which are not in the plan")
+    for each in inputs:
+        count = each["rows"] + each["bad"]
+        if each["last"] + 1 != count:
+            raise RuntimeError(
+                f"{each['file']}: {count} rows were read, the last is {each['last']}"
+            )
+
+
+def _quarantine(job: SendJob, shaped: DataFrame) -> None:
+    bad = shaped.where(F.col("reason").isNotNull())
+    assert job.quarantine is not None
+    bad.select(*IDENTITY, "reason", "text", *RECORD).repartition(1).write.parquet(job.quarantine)
+
+
+def _named(spark: SparkSession, job: SendJob, error: Exception) -> Exception:
+    """Return the refusal that a file's own fault deserves; any other error as it is."""
+    causes = list(_causes(error))
+    if any(_PASSING.search(name) for name, _ in causes):
+        return error
+    told = ingest.explain(error)
+    reading = next((found for _, said in causes if (found := _UNREADABLE.search(said))), None)
+    if reading and not job.rows.is_lake:
+        file = source.name_of(job.rows, reading[1])
+        if "CSV header" in told and job.rows.columns is None:
+            return Refused(
+                f"{file} has another header than {job.rows.files[0][0]}: {told}. Keep them apart "
+                "by source.path, or give source.columns"
+            )
+        return Refused(f"{file} cannot be read: {told}. Correct or remove it{_OTHERS_GO}", [file])
+    if any(_COMPUTED.search(said) for _, said in causes):
+        files = () if job.rows.is_lake else _failing(spark, job)
+        where = f" on a row of {files[0]}" if files else ""
+        return Refused(
+            f"an expression of `columns` fails{where}: {told}. Correct the row or the expression "
+            f"(try_cast gives null){_OTHERS_GO if files else ''}",
+            files,
+        )
+    return error
+
+
+def _failing(spark: SparkSession, job: SendJob) -> Sequence[str]:
+    """Return a file on whose rows the expressions fail, found by halves; nothing if it is none."""
+    files = job.rows.files
+    while len(files) > 1:
+        half = files[: len(files) // 2]
+        files = half if _fails(spark, job, half) else files[len(half) :]
+    return [name for name, _ in files] if _fails(spark, job, files) else []
+
+
+def _fails(spark: SparkSession, job: SendJob, files: tuple[tuple[str, str], ...]) -> bool:
+    part = replace(job, rows=replace(job.rows, files=files))
+    try:
+        _counted(part, records.shape(spark, part))
+    except AnalysisException:
+        return False  # without the others it may lack a column
+    except (CapturedException, Py4JJavaError):
+        return True
+    return False
+
+
+def _causes(error: Exception) -> Iterator[tuple[str, str]]:
+    """Yield class name and message of what Java has thrown, from the outermost on."""
+    thrown = error._origin if isinstance(error, CapturedException) else None
+    if isinstance(error, Py4JJavaError):
+        thrown = error.java_exception
+    while thrown is not None:
+        yield thrown.getClass().getName(), f"{thrown.getMessage() or ''}\n"
+        thrown = thrown.getCause()

@@ -1,0 +1,227 @@
+"""What the target holds of a plan: before sending, to send only the rest; afterwards, as proof."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from tidegate.core.offsets import OffsetRange
+from tidegate.spark import options, records
+from tidegate.spark.records import IDENTITY
+from tidegate.spark.send_job import SendJob
+from tidegate.spark.tasks import records_per_task
+
+# The producer may still be sending when Spark takes it for done: the pieces of a batch that the
+# broker found too large. Looked again while records come, so many times, so many seconds apart.
+_LOOKS, _LATE = 5, 2.0
+_NAMED = 20  # places of a broken order that are named
+
+Ends = Mapping[str, Mapping[int, int]]
+
+
+class LogLost(Exception):
+    """The target has lost what may have been sent since the plan was first claimed."""
+
+
+class NotTheSame(Exception):
+    """What was read back are not the rows of the source, once or more often."""
+
+
+class OrderBroken(Exception):
+    """Later rows are in the target, earlier ones are not, and the order is strict."""
+
+
+def ends(spark: SparkSession, job: SendJob) -> Ends:
+    """Return the high watermark of every target partition: all that is there, whoever sees it."""
+    jvm: Any = spark.sparkContext._jvm
+    properties = jvm.java.util.HashMap()
+    for name, value in job.reader.items():
+        if name.startswith("kafka."):
+            properties.put(name.removeprefix("kafka."), value)
+    bytes_ = jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, bytes_(), bytes_())
+    try:
+        asked = jvm.java.util.ArrayList()
+        for topic, target in job.target.items():
+            for p in range(target.partitions):
+                asked.add(jvm.org.apache.kafka.common.TopicPartition(topic, p))
+        first, last = consumer.beginningOffsets(asked), consumer.endOffsets(asked)
+        found: dict[str, dict[int, int]] = {}
+        for tp in asked:
+            topic, p = tp.topic(), tp.partition()
+            since = job.target[topic].since[p]
+            if first.get(tp) > since:
+                raise LogLost(
+                    f"{topic}-{p}: its log starts at {first.get(tp)} and the plan was claimed at "
+                    f"{since}: what was sent in between cannot be seen any more. `tidegate "
+                    "release` says whether to send all of it again, or to count it as sent"
+                )
+            found.setdefault(topic, {})[p] = last.get(tp)
+        return found
+    finally:
+        consumer.close()
+
+
+def seen(spark: SparkSession, job: SendJob, until: Ends) -> DataFrame | None:
+    """Return this plan's records in the target, from its first claim to `until`; None if no offset
+    lies between the two. Columns: topic, partition, offset, key, value, file, row.
+    """
+    window = tuple(
+        OffsetRange(topic, p, since, until[topic][p])
+        for topic, each in sorted(job.target.items())
+        for p, since in sorted(each.since.items())
+        if since < until[topic][p]
+    )
+    if not window:
+        return None
+    # Foreign transactions may be open: ours are seen all the same.
+    given = {**job.reader, "kafka.isolation.level": "read_uncommitted"}
+    limit = records_per_task(window, spark.sparkContext.defaultParallelism)
+    reader = options.render(window, given, max_records_per_task=limit)
+
+    names = records.provenance(job)
+
+    def header(name: str) -> Column:
+        # What was written last is last, unless an agent in the producer puts more behind it.
+        place = F.try_element_at("headers", F.lit(names.index(name) - len(names)))
+        named = F.try_element_at(F.filter("headers", lambda h: h["key"] == name), F.lit(-1))
+        return F.when(place["key"] == name, place["value"]).otherwise(named["value"]).cast("string")
+
+    found = spark.read.format("kafka").options(**reader).load()
+    return found.where(header("tidegate-plan") == job.plan_id).select(
+        "topic", "partition", "offset", "key", "value",
+        header("tidegate-file").alias("file"), header("tidegate-row").cast("long").alias("row"),
+    )  # fmt: skip
+
+
+def missing(job: SendJob, good: DataFrame, before: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return the rows that no earlier attempt has sent, and where sending them breaks the order.
+
+    Of an ordered group (a target partition, or a key) the rows seen should be its first ones. In a
+    compacted topic rows may have been seen and be gone: there, all from the first missing one on
+    are sent once more, so that the last of a key stays the last.
+    """
+    sent = before.select(*IDENTITY).distinct().withColumn("sent", F.lit(True))
+    marked = good.join(sent, list(IDENTITY), "left")
+    if not (by := records.order(job)):
+        return marked.where(F.col("sent").isNull()), []
+    group = records.group(job)
+    placed = marked.withColumn(
+        "place", F.row_number().over(Window.partitionBy(*group).orderBy(*by))
+    )
+    groups = placed.groupBy(*group).agg(
+        F.min(F.when(F.col("sent").isNull(), F.col("place"))).alias("first_missing"),
+        F.max(F.when(F.col("sent"), F.col("place"))).alias("last_sent"),
+    )
+    compacted = [topic for topic, each in job.target.items() if each.compacted]
+    broken = groups.where(F.col("first_missing") < F.col("last_sent"))
+    again = broken.where(F.col("topic").isin(compacted)).select(*group, "first_missing")
+    late = [F.col(f"m.{c}").eqNullSafe(F.col(f"a.{c}")) for c in group]
+    rest = placed.alias("m").join(again.alias("a"), late, "left").where(
+        F.col("sent").isNull() | (F.col("place") >= F.col("first_missing"))
+    ).select("m.*")  # fmt: skip
+    where = [name for name in group if name != "key"]
+    told = broken.where(~F.col("topic").isin(compacted)).select(*where).distinct().limit(_NAMED)
+    named = sorted("-".join(map(str, row)) for row in told.collect())
+    if named and job.strict_order:
+        raise OrderBroken(
+            f"{', '.join(named)}: later rows were sent and earlier ones were not; order: strict "
+            "does not send them behind. `tidegate release` says whether to send all of it again, "
+            "or to count it as sent"
+        )
+    return rest, named
+
+
+def verified(
+    spark: SparkSession, job: SendJob, shaped: DataFrame, inputs: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Read back all that the target holds of this plan, and hold it against the rows.
+
+    NotTheSame if it is not the same, and nothing more comes.
+    """
+    until = ends(spark, job)
+    for patience in reversed(range(_LOOKS)):
+        try:
+            sent = _compared(job, shaped, seen(spark, job, until), inputs)
+            break
+        except NotTheSame:
+            time.sleep(_LATE)
+            was, until = until, ends(spark, job)
+            if was == until or not patience:
+                raise
+    return {
+        "files": sorted(
+            ({"file": i["file"], "rows": i["rows"], "bad": i["bad"]} for i in inputs),
+            key=lambda each: each["file"],
+        ),
+        "receipts": [
+            {
+                "topic": topic, "partition": p, "before": target.since[p],
+                "after": until[topic][p],
+                "sent": sent.get((topic, p), (0, 0))[0],
+                "duplicates": sent.get((topic, p), (0, 0))[1],
+            }
+            for topic, target in sorted(job.target.items())
+            for p in range(target.partitions)
+        ],
+    }  # fmt: skip
+
+
+def digest(job: SendJob) -> Column:
+    """Return the digest of a row, or of its record: equal if one became the other."""
+    return F.xxhash64(*_same(job))
+
+
+def _same(job: SendJob) -> list[str]:
+    chosen = ["partition"] if records.has_partition(job) else []
+    return [*IDENTITY, "topic", "key", "value", *chosen]
+
+
+def _compared(
+    job: SendJob,
+    shaped: DataFrame,
+    found: DataFrame | None,
+    inputs: Sequence[Mapping[str, Any]],
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return rows and duplicates per target partition; NotTheSame if a row is not there."""
+    wanted = {i["file"]: (i["rows"], i["digest"]) for i in inputs if i["rows"]}
+    if found is None:
+        if wanted:
+            raise NotTheSame("read back: the target has taken nothing")
+        return {}
+    there: dict[str, tuple[int, int]] = {}
+    counts: dict[tuple[str, int], tuple[int, int]] = {}
+    grouped = found.groupBy("file", "topic", "partition").agg(
+        F.count("*").alias("rows"), F.bit_xor(digest(job)).alias("digest")
+    )
+    for row in grouped.collect():
+        rows, xor = there.get(row.file, (0, 0))
+        there[row.file] = rows + row.rows, xor ^ row.digest
+        once, _ = counts.get((row.topic, row.partition), (0, 0))
+        counts[row.topic, row.partition] = once + row.rows, 0
+    if there == wanted:
+        return counts
+    good = shaped.where(F.col("reason").isNull())
+    distinct = found.dropDuplicates(_same(job))
+    lost = _unlike(job, good, distinct).count()
+    strange = _unlike(job, distinct, good).count()
+    if lost or strange:
+        raise NotTheSame(
+            f"read back: {lost} rows are not in the target, {strange} records are not rows of "
+            "the source; the retry sends what is missing"
+        )
+    # A row counts where its first record is; any other, in whichever partition, is a duplicate.
+    first = found.groupBy(*IDENTITY).agg(F.min(F.struct("topic", "partition")).alias("at"))
+    once_at = {(r.topic, r.partition): r.n for r in first.groupBy("at.topic", "at.partition")
+               .agg(F.count("*").alias("n")).collect()}  # fmt: skip
+    return {at: (once_at.get(at, 0), n - once_at.get(at, 0)) for at, (n, _) in counts.items()}
+
+
+def _unlike(job: SendJob, these: DataFrame, those: DataFrame) -> DataFrame:
+    """Return the rows of `these` that `those` does not hold with the same content."""
+    same = [F.col(f"a.{c}").eqNullSafe(F.col(f"b.{c}")) for c in _same(job)]
+    return these.alias("a").join(those.alias("b"), same, "left_anti")

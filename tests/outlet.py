@@ -1,0 +1,100 @@
+"""An egress pipeline of a test's own: source, target and ledger, run in one Spark session."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import sent
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.ledger import Fold
+from tidegate.errors import StageFailed
+from tidegate.pipelines.spec import Egress, parse
+from tidegate.runs.egress import egress, planning, send
+from tidegate.runs.run import EgressRun
+from tidegate.runs.submission import Submission
+from tidegate.spark.egress import attempt
+from tidegate.spark.send_job import SendJob
+
+SEND = sys.modules[send.__module__]  # the package's `send` is the function
+
+
+@dataclass
+class Outlet:
+    """`settings` are merged into the pipeline's file; `jobs` are those that Spark was given."""
+
+    home: Path
+    bootstrap: str
+    spark: SparkSession
+    topic: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    jobs: list[SendJob] = field(default_factory=list)
+
+    @property
+    def source(self) -> Path:
+        return self.home / "in"
+
+    def put(self, name: str, content: bytes | str) -> Path:
+        path = self.source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def file_of(self, format_: str, **source: Any) -> None:
+        """Make the source files of a format."""
+        self.settings["source"] = {"path": str(self.source), "format": format_, **source}
+
+    @property
+    def spec(self) -> Egress:
+        form = {
+            "name": "out", "kind": "egress", "lake": str(self.home / "ledger"), "settle": 0,
+            "target": {"topic": self.topic},
+        }  # fmt: skip
+        spec = parse({**form, **self.settings})
+        assert isinstance(spec, Egress)
+        return spec
+
+    def run(self, run_id: str, **others: Any) -> EgressRun:
+        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
+        return EgressRun(self.spec, kafka, "dag", run_id, date(2026, 1, 1), **others)
+
+    def submit(self, given: Submission) -> None:
+        path = Path(given.args[0])
+        job = SendJob.read(path)
+        self.jobs.append(job)
+        if attempt(self.spark, job, path.parent):
+            raise StageFailed("the application ended with 1", exit_code=1)
+
+    def go(
+        self,
+        run_id: str = "r",
+        *,
+        submit: Callable[[Submission], None] | None = None,
+        **others: Any,
+    ) -> dict[str, Any]:
+        """Run the pipeline; return the report."""
+        run = self.run(run_id, **others)
+        return dict(egress(run, submit or self.submit, lambda _: False).report)
+
+    def plan(self, run_id: str = "r") -> planning.Planned:
+        return planning.plan(self.run(run_id), lambda _: False)
+
+    def fold(self) -> Fold:
+        run = self.run("any")
+        return run.ledger(run.store()).fold
+
+    def sent(self, topic: str | None = None, **how: Any) -> list[sent.Sent]:
+        return sent.read(self.bootstrap, topic or self.topic, **how)
+
+    def ends(self, topic: str | None = None) -> dict[int, int]:
+        return sent.ends(self.bootstrap, topic or self.topic)
+
+    def entries(self) -> list[Mapping[str, Any]]:
+        """Return the ledger's entries as they stand there."""
+        log = self.home / "ledger/out/_tidegate/log"
+        return [json.loads(path.read_text()) for path in sorted(log.glob("*.json"))]

@@ -1,0 +1,106 @@
+"""What a topic holds, by a client that does not know Tidegate, and where each record came from."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, TopicPartition
+
+PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timestamp")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A record as it stands in a topic; `headers` with all that was added."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp: int
+
+    def last(self, name: str) -> str | None:
+        found = [value for key, value in self.headers if key == name]
+        return None if not found or found[-1] is None else found[-1].decode()
+
+    @property
+    def row(self) -> tuple[str | None, int]:
+        """File and row, as the provenance tells."""
+        return self.last("tidegate-file"), int(self.last("tidegate-row") or -1)
+
+    @property
+    def content(self) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
+        """Key, value, and the headers without the last of each that egress adds."""
+        kept = list(self.headers)
+        for name in PROVENANCE:
+            at = max((i for i, (key, _) in enumerate(kept) if key == name), default=None)
+            if at is not None:
+                del kept[at]
+        return self.key, self.value, tuple(kept)
+
+
+def ends(bootstrap: str, topic: str) -> dict[int, int]:
+    """Return the high watermarks, whatever a transaction hides."""
+    return {p: high for p, (_, high) in _marks(bootstrap, topic).items()}
+
+
+def read(
+    bootstrap: str, topic: str, *, isolation: str = "read_uncommitted", since: int = 0
+) -> list[Sent]:
+    """Return a topic's records, by partition and offset."""
+    consumer = _consumer(bootstrap, isolation)
+    try:
+        marks = _marks(bootstrap, topic, isolation)
+        wanted = {p: high for p, (low, high) in marks.items() if max(low, since) < high}
+        starts = {p: max(marks[p][0], since) for p in wanted}
+        consumer.assign([TopicPartition(topic, p, start) for p, start in starts.items()])
+        found: list[Sent] = []
+        while any(
+            (starts[at.partition] if at.offset < 0 else at.offset) < wanted[at.partition]
+            for at in consumer.position(consumer.assignment())
+        ):
+            for record in consumer.consume(5_000, timeout=0.2):
+                assert record.error() is None, record.error()
+                if record.offset() < wanted[record.partition()]:
+                    found.append(
+                        Sent(
+                            topic, record.partition(), record.offset(), record.key(),
+                            record.value(), tuple(record.headers() or ()), record.timestamp()[1],
+                        )
+                    )  # fmt: skip
+        return sorted(found, key=lambda each: (each.partition, each.offset))
+    finally:
+        consumer.close()
+
+
+def rows(sent: Iterable[Sent], plan: str | None = None) -> Counter[tuple[str | None, int]]:
+    """Count the records of each row, of one plan or of any."""
+    return Counter(s.row for s in sent if plan is None or s.last("tidegate-plan") == plan)
+
+
+def _marks(
+    bootstrap: str, topic: str, isolation: str = "read_uncommitted"
+) -> dict[int, tuple[int, int]]:
+    consumer = _consumer(bootstrap, isolation)
+    try:
+        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+        return {
+            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)
+            for p in sorted(partitions)
+        }
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap: str, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "independent",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )

@@ -1,0 +1,154 @@
+"""Topic → lake → topic: byte for byte, in order, after a dead attempt too (req 6.25, 0.7)."""
+
+import json
+from collections import defaultdict
+from datetime import date
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+import records
+import sent
+from outlet import Outlet
+from tidegate.broker.settings import KafkaSettings
+from tidegate.errors import SendFailed, StageFailed
+from tidegate.faults import FaultInjected
+from tidegate.pipelines.spec import Ingest, parse
+from tidegate.runs import ingest
+from tidegate.runs.egress.verify import verify
+from tidegate.runs.run import Run
+from tidegate.runs.submission import Submission
+from tidegate.spark import ingest as staging
+from tidegate.spark.job import Job
+from tidegate.spark.send_job import SENDING, SendJob
+from tidegate.spark.session import configure
+
+Lake = dict[int, list[sent.Sent]]
+
+
+def fills(outlet: Outlet, topic: str, run_id: str, **settings: object) -> None:
+    """Run the ingest pipeline `lake` over the topic."""
+    form = {
+        "name": "lake", "kind": "ingest", "topics": [topic], "lake": str(outlet.home / "lake"),
+        **settings,
+    }  # fmt: skip
+    (outlet.home / "pipelines").mkdir(exist_ok=True)
+    (outlet.home / "pipelines/lake.yaml").write_text(json.dumps(form))
+    spec = parse(form)
+    assert isinstance(spec, Ingest)
+    kafka = KafkaSettings("kafka_default", {"bootstrap.servers": outlet.bootstrap})
+    session = configure(outlet.spark.newSession())
+
+    def submit(given: Submission) -> None:
+        job = Job.read(Path(given.args[0]))
+        for chunk in job.chunks:
+            staging.stage(session, job, chunk)
+
+    ingest.ingest(Run(spec, kafka, "dag", run_id, date(2026, 1, 1)), submit)
+
+
+def by_partition(found: list[sent.Sent]) -> Lake:
+    parts: Lake = defaultdict(list)
+    for each in found:
+        parts[each.partition].append(each)
+    return parts
+
+
+def assert_equal(source: list[sent.Sent], target: list[sent.Sent]) -> None:
+    """Every partition holds the same contents in the same order, and says where each was."""
+    ours, theirs = by_partition(source), by_partition(target)
+    assert ours.keys() == theirs.keys()
+    for p in ours:
+        assert [each.content for each in ours[p]] == [each.content for each in theirs[p]]
+        assert [each.offset for each in ours[p]] == [each.row[1] for each in theirs[p]]
+        assert {each.row[0] for each in theirs[p]} == {f"{theirs[p][0].row[0]}"}
+        stamps = [int(each.last("tidegate-timestamp") or 0) for each in theirs[p]]
+        assert stamps == [each.timestamp for each in ours[p]]
+
+
+@pytest.fixture
+def back(outlet: Outlet, topic: str) -> str:
+    """Return the topic that the outlet sends the lake of `source` back to."""
+    name = f"{topic}-back"
+    config = {"max.message.bytes": "2100000"}
+    records.create(outlet.bootstrap, name, partitions=records.PARTITIONS, config=config)
+    outlet.settings |= {"source": {"lake": "lake"}, "target": {"topic": name}}
+    return name
+
+
+def test_everything_that_a_topic_can_hold_comes_back(outlet: Outlet, topic: str, back: str) -> None:
+    """Nulls, empties, tombstones, double and null headers, 1 MB, moments ancient and far; several
+    windows and commits, of which one is not placed yet.
+    """
+    source = f"{topic}-source"
+    with records.fill(outlet.bootstrap, source, records=2_500) as filled:
+        fills(outlet, source, "one", max_records=1_500)
+        first = outlet.go("one")
+        assert 0 < first["rows"] == filled.visible.total()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TIDEGATE_FAULT", "publish.finalising:raise")
+        with pytest.raises(FaultInjected):
+            fills(outlet, source, "two")
+    second = outlet.go("two")
+    there = sent.read(outlet.bootstrap, source, isolation="read_committed")
+    assert first["rows"] + second["rows"] == len(there)
+    assert_equal(there, outlet.sent(back))
+    assert outlet.go("three")["commit"] is None
+    assert verify(outlet.spec, outlet.run("v").kafka, print)["differences"] == 0
+
+
+def test_the_order_of_the_source_holds_after_a_dead_attempt(
+    outlet: Outlet, topic: str, back: str
+) -> None:
+    """A prefix of each partition was sent; then the lake grew; the claim is finished first."""
+    source = f"{topic}-source"
+    records.numbers(outlet.bootstrap, source, 600, partitions=records.PARTITIONS)
+    fills(outlet, source, "one")
+    there = sent.read(outlet.bootstrap, source)
+
+    def dies(given: Submission) -> None:
+        path = Path(given.args[0])
+        job = SendJob.read(path)
+        (topic_id,) = job.rows.topic_ids.values()
+        path.with_name(SENDING).touch()
+        producer = Producer({"bootstrap.servers": outlet.bootstrap})
+        for each in there:
+            if each.offset < 10 * each.partition:
+                provenance = {
+                    "tidegate-plan": job.plan_id, "tidegate-file": f"{topic_id}/{each.partition}",
+                    "tidegate-row": str(each.offset), "tidegate-timestamp": str(each.timestamp),
+                }  # fmt: skip
+                producer.produce(
+                    back, each.value, each.key, each.partition,
+                    headers=[*each.headers, *provenance.items()],
+                )  # fmt: skip
+        producer.flush()
+        raise StageFailed("killed")
+
+    with pytest.raises(SendFailed):
+        outlet.go("one", submit=dies)
+    records.numbers(outlet.bootstrap, source, 60, first=600)
+    fills(outlet, source, "two")
+    report = outlet.go("one")
+    assert (report["duplicates"], report["broken_order"], report["rows"]) == (0, [], 600)
+    assert_equal(there, outlet.sent(back))
+    outlet.go("two")
+    assert_equal(sent.read(outlet.bootstrap, source), outlet.sent(back))
+
+
+def test_headers_of_an_earlier_journey_are_kept(outlet: Outlet, topic: str, back: str) -> None:
+    """What was sent by an egress before has such headers already: only the last are ours."""
+    source = f"{topic}-source"
+    records.create(outlet.bootstrap, source, partitions=1)
+    producer = Producer({"bootstrap.servers": outlet.bootstrap})
+    earlier = [("tidegate-plan", "x"), ("a", b""), ("tidegate-row", "7"), ("tidegate-plan", None)]
+    producer.produce(source, b"v", headers=earlier)
+    producer.flush()
+    fills(outlet, source, "one")
+    report = outlet.go()
+    (there,) = sent.read(outlet.bootstrap, source)
+    (here,) = outlet.sent(back)
+    assert here.content == (None, b"v", there.headers)
+    assert here.last("tidegate-plan") == report["plan_id"]
+    assert here.row[1] == 0

@@ -1,0 +1,277 @@
+"""Every refusal of an egress: with its message, before the first record, the claim released."""
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import records
+from outlet import Outlet
+from tidegate.errors import (
+    ConfigurationError,
+    PartitionsLeftOut,
+    RowsRefused,
+    SourceRefused,
+    SourceUnavailable,
+    TidegateError,
+    UnknownTopic,
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is put into the source, what the pipeline says, and what must come of it.
+
+    `files` are those that the error names: they are left out until they change.
+    """
+
+    name: str
+    put: Callable[[Outlet], None]
+    told: str
+    error: type[TidegateError] = RowsRefused
+    settings: dict[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+
+
+def texts(format_: str, **files: str | bytes) -> Callable[[Outlet], None]:
+    def put(outlet: Outlet) -> None:
+        outlet.file_of(format_)
+        for name, content in files.items():
+            outlet.put(f"{name}.{format_}", content)
+
+    return put
+
+
+def with_columns(put: Callable[[Outlet], None], **source: Any) -> Callable[[Outlet], None]:
+    def more(outlet: Outlet) -> None:
+        put(outlet)
+        outlet.settings["source"] |= source
+
+    return more
+
+
+def parquet(cut: str | None = None, **tables: dict[str, Any]) -> Callable[[Outlet], None]:
+    """Write Parquet files; of `cut` the middle is zeroed, which its footer does not tell."""
+
+    def put(outlet: Outlet) -> None:
+        outlet.file_of("parquet")
+        for name, columns in tables.items():
+            path = outlet.source / f"{name}.parquet"
+            pq.write_table(pa.table(columns), path)
+            if name == cut:
+                data = bytearray(path.read_bytes())
+                data[30:60] = bytes(30)
+                path.write_bytes(data)
+
+    return put
+
+
+def loop(outlet: Outlet) -> None:
+    directory = outlet.home / "pipelines"
+    directory.mkdir()
+    form = {"name": "back", "kind": "ingest", "topics": [outlet.topic], "lake": str(outlet.home)}
+    (directory / "back.yaml").write_text(json.dumps(form))
+    outlet.settings["source"] = {"lake": "back"}
+
+
+def cut_gz(outlet: Outlet) -> None:
+    outlet.file_of("text")
+    outlet.put("good/a.txt", "fine\n")
+    outlet.put("good/b.txt.gz", gzip.compress(b"fine\n"))
+    outlet.put("bad/b.txt.gz", gzip.compress(b"line\n" * 1_000)[:30])
+
+
+GOOD = '{"id":1,"name":"x"}\n'
+ONE = texts("json", a=GOOD)
+SIX = {"id": [0, 1, 2, 3, 4, 5]}
+
+
+def columns(**given: str) -> dict[str, Any]:
+    return {"columns": given}
+
+
+REFUSALS = (
+    # Files
+    Refusal("a cut gz file", cut_gz, "bad/b.txt.gz cannot be read: EOFException: Unexpected end",
+            files=("bad/b.txt.gz",)),
+    Refusal("pages of Parquet that are damaged", parquet("b", a=SIX, b=SIX),
+            "b.parquet cannot be read: ", files=("b.parquet",)),
+    Refusal("a cut Parquet file, its columns given",
+            with_columns(texts("parquet", a=b"PAR1 and no more"), columns="id BIGINT"),
+            "a.parquet cannot be read: ", files=("a.parquet",)),
+    Refusal("mixed columns", parquet(a=SIX, b={"id": ["x"]}),
+            "b.parquet and a.parquet have different columns: id string / int64. Nothing was sent",
+            SourceRefused),
+    Refusal("a Parquet file that is not as the pipeline says",
+            with_columns(parquet(a=SIX, b={"id": ["x"]}), columns="id BIGINT"),
+            "b.parquet cannot be read: ", files=("b.parquet",)),
+    Refusal("a header unlike the first file's", texts("csv", a="id,name\n1,x\n", b="id,nme\n2,y\n"),
+            "b.csv has another header than a.csv"),
+    Refusal("a header unlike the pipeline's columns",
+            with_columns(texts("csv", a="id,name\n1,x\n", b="id,nme\n2,y\n"),
+                         columns="id STRING, name STRING"),
+            "b.csv cannot be read: ", files=("b.csv",)),
+    Refusal("no file", lambda outlet: outlet.file_of("json"), "no file matches", SourceRefused),
+    Refusal("no directory", lambda outlet: outlet.settings.update(
+                source={"path": str(outlet.home / "none"), "format": "json"}),
+            "make it, or correct `source.path`", SourceUnavailable),
+    # Rows
+    Refusal("an invalid line of JSON", texts("json", a=GOOD + "{'id':\n" + GOOD, b=GOOD),
+            "1 rows cannot be sent: a.json, row 1: cannot be read: {'id':", files=("a.json",)),
+    Refusal("nothing but invalid lines", texts("json", a="never\n"),
+            "1 rows cannot be sent: a.json, row 0: cannot be read: never", files=("a.json",)),
+    Refusal("a row of CSV that is too long", texts("csv", a="id,name\n1,x\n2,y,z\n"),
+            "1 rows cannot be sent: a.csv, row 1: cannot be read: 2,y,z", files=("a.csv",)),
+    Refusal("a null value", texts("json", a=GOOD, b='{"id":2}\n'),
+            "1 rows cannot be sent: b.json, row 0: no value, and tombstones are not on",
+            settings=columns(value="name"), files=("b.json",)),
+    Refusal("a row too large", texts("text", a="x" * 1_100_000 + "\nsmall\n"),
+            "a.text, row 0: 1100", files=("a.text",)),
+    Refusal("a row too large for the producer", texts("text", a="x" * 5_000 + "\nsmall\n"),
+            "and 4000 is the most: see the topic's max.message.bytes, and max.request.size",
+            settings={"target": {"topic": "T", "producer": {"max.request.size": 4000}}},
+            files=("a.text",)),
+    Refusal("a partition out of range", parquet(a=SIX),
+            "3 rows cannot be sent: a.parquet, row 3: partition 3 is out of range, the topic has 3",
+            settings=columns(partition="id"), files=("a.parquet",)),
+    Refusal("a negative partition", parquet(a=SIX),
+            "partition -1 is out of range, the topic has 3",
+            settings=columns(partition="id - 1"), files=("a.parquet",)),
+    Refusal("a partition beyond any", parquet(a=SIX),
+            "partition 4294967296 is out of range, the topic has 3",
+            settings=columns(partition="id * 4294967296"), files=("a.parquet",)),
+    Refusal("no partition", parquet(a=SIX), "a.parquet, row 5: no partition",
+            settings=columns(partition="nullif(id, 5) % 3"), files=("a.parquet",)),
+    Refusal("a null topic", ONE, "a.json, row 0: no topic",
+            settings={"target": {"topics": ["T"]}, **columns(topic="nullif(name, 'x')")},
+            files=("a.json",)),
+    Refusal("a topic that is not listed", ONE,
+            "a.json, row 0: topic x is not among target.topics",
+            settings={"target": {"topics": ["T"]}, **columns(topic="name")}, files=("a.json",)),
+    Refusal("a header without a key", ONE, "a.json, row 0: a header without a key",
+            settings=columns(headers="array(struct(nullif(name, 'x') as key, name as value))"),
+            files=("a.json",)),
+    Refusal("a null header", ONE, "a.json, row 0: a header without a key",
+            settings=columns(
+                headers="array(if(id = 1, null, struct(name as key, name as value)))"),
+            files=("a.json",)),
+    Refusal("a failing cast", texts("json", a=GOOD, b=GOOD, c='{"id":2,"name":"7"}\n', d=""),
+            "an expression of `columns` fails on a row of a.json: ",
+            settings=columns(key="cast(cast(name as int) as string)"), files=("a.json",)),
+    Refusal("a failing cast in the last of many",
+            texts("json", **{f"f{n}": '{"id":2,"name":"7"}\n' for n in range(9)}, z=GOOD),
+            "an expression of `columns` fails on a row of z.json: ",
+            settings=columns(key="cast(cast(name as int) as string)"), files=("z.json",)),
+    Refusal("raise_error", ONE, "an expression of `columns` fails on a row of a.json: ",
+            settings=columns(key="if(id = 1, cast(raise_error('no') as string), 'k')"),
+            files=("a.json",)),
+    # Columns
+    Refusal("an unknown column", ONE, "column, variable, or function parameter with name `nmae` "
+            "cannot be resolved", settings=columns(value="nmae")),
+    Refusal("an expression that is none", ONE, "PARSE_SYNTAX_ERROR",
+            settings=columns(value="name +")),
+    Refusal("a topic that is a number", ONE, "columns.topic is bigint; a record needs a string",
+            settings={"target": {"topics": ["T"]}, **columns(topic="id")}),
+    Refusal("a value that is a number", ONE, "columns.value is bigint; a record needs text or byte",
+            settings=columns(value="id")),
+    Refusal("a key that is a struct", ONE, "columns.key is struct<id:bigint>; a record needs text",
+            settings=columns(key="struct(id)")),
+    Refusal("a partition that is text", ONE, "columns.partition is string; a record needs an integ",
+            settings=columns(partition="name")),
+    Refusal("headers that are none", ONE, "columns.headers is array<string>; a record needs a map",
+            settings=columns(headers="array(name)")),
+    Refusal("a column of chance", ONE, "columns: key would be another one each time",
+            settings=columns(key="uuid()")),
+    Refusal("a column of the clock", ONE, "columns: value would be another one each time",
+            settings=columns(value="concat(name, cast(now() as string))")),
+    Refusal("an order of chance", ONE, "columns: order0 would be another one each time",
+            settings={"order_by": ["rand()"]}),
+    # Target
+    Refusal("an unknown topic", ONE, "has no topic no-such-topic, or this user may not DESCRIBE it",
+            UnknownTopic, settings={"target": {"topic": "no-such-topic"}}),
+    Refusal("a loop", loop, "feeds the lake of 'back', which is the source",
+            ConfigurationError),
+    Refusal("no order into a compacted topic", ONE, "is compacted and keeps the last record of a k",
+            ConfigurationError, settings={"target": {"topic": "T-compacted"}}),
+    Refusal("no key into a compacted topic", ONE, "a.json, row 0: no key, and the topic is compact",
+            settings={"target": {"topic": "T-compacted"}, "order_by": ["id"]}, files=("a.json",)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
+def test_refused_before_anything_is_sent(outlet: Outlet, refusal: Refusal) -> None:
+    """With file and row, and what to do; the target's ends as they were, no open claim, the files
+    at fault left out of the next run (req 2.13-2.16, 4.15, 6.10; fault E3, E5, E6, E9).
+    """
+    compacted = f"{outlet.topic}-compacted"
+    if "T-compacted" in json.dumps(refusal.settings):
+        records.create(
+            outlet.bootstrap, compacted, partitions=3, config={"cleanup.policy": "compact"}
+        )
+    else:
+        compacted = outlet.topic
+    refusal.put(outlet)
+    named = json.dumps(refusal.settings).replace('"T', f'"{outlet.topic}')
+    outlet.settings |= json.loads(named)
+    records.numbers(outlet.bootstrap, outlet.topic, 7)
+    before = outlet.ends(), outlet.ends(compacted)
+    with pytest.raises(refusal.error) as refused:
+        outlet.go()
+    assert refusal.told in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert (outlet.ends(), outlet.ends(compacted)) == before
+    fold = outlet.fold()
+    assert fold.claims == {}
+    assert tuple(fold.refused) == refusal.files
+    assert not fold.sent
+    if refusal.error is RowsRefused:
+        assert str(refused.value).endswith("Nothing was sent")
+        assert tuple(refused.value.numbers["files"]) == refusal.files
+        assert [entry["kind"] for entry in outlet.entries()] == ["claim", "release"]
+        assert outlet.entries()[-1]["how"] == "nothing sent"
+        if refusal.files:
+            left_out = outlet.plan("next").plan.left_out
+            assert tuple(each.file for each in left_out) == refusal.files
+    else:
+        assert outlet.entries() == []
+
+
+def test_what_was_refused_is_named_and_the_others_go(outlet: Outlet) -> None:
+    """A cut Parquet file is seen without Spark; a poisoned row by the first run; both are left out
+    of the next, which sends the rest and then fails, naming them.
+    """
+    parquet(good=SIX, poisoned={"id": [0, 99]}, short=SIX)(outlet)
+    path = outlet.source / "short.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    outlet.settings["columns"] = {"partition": "if(id > 9, id, id % 3)"}
+    with pytest.raises(RowsRefused, match=r"poisoned\.parquet, row 1: partition 99 is out of"):
+        outlet.go("one")
+    with pytest.raises(PartitionsLeftOut) as left_out:
+        outlet.go("two")
+    assert {each["file"] for each in left_out.value.numbers["left_out"]} == {
+        "poisoned.parquet", "short.parquet",
+    }  # fmt: skip
+    assert {each.row[0] for each in outlet.sent()} == {"good.parquet"}
+    parquet(poisoned={"id": [0, 9]}, short=SIX)(outlet)
+    assert outlet.go("three")["rows"] == 8
+
+
+def test_a_committed_name_with_other_content(outlet: Outlet) -> None:
+    """Left out and named; `--resend` sends it, with a plan of its own (fault E7)."""
+    texts("json", a=GOOD, b=GOOD)(outlet)
+    first = outlet.go("one")
+    outlet.put("a.json", GOOD * 2)
+    ends = outlet.ends()
+    with pytest.raises(PartitionsLeftOut, match=r"a\.json: sent before, with other content"):
+        outlet.go("two")
+    assert outlet.ends() == ends
+    again = outlet.go("three", resend=True)
+    assert (again["files"], again["rows"]) == (["a.json"], 2)
+    plans = [each.last("tidegate-plan") for each in outlet.sent()]
+    assert sorted(plans) == sorted([first["plan_id"]] * 2 + [again["plan_id"]] * 2)
+    assert outlet.go("four")["commit"] is None

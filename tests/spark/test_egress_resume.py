@@ -1,0 +1,325 @@
+"""What a dead attempt has sent is not sent again; what it has not, is; and all of it is counted."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+import records
+import sent
+from outlet import Outlet
+from tidegate.errors import RowsRefused, SendFailed, StageFailed
+from tidegate.runs.egress.release import release
+from tidegate.runs.egress.verify import verify
+from tidegate.runs.submission import Submission
+from tidegate.spark import records as shaping
+from tidegate.spark.send_job import SENDING
+
+ROWS = 90  # over two files, three partitions and five keys
+
+
+@pytest.fixture
+def outlet(outlet: Outlet) -> Outlet:
+    """A pipeline with the numbers 0 to 89 in two files; row n of a file is number n or 45 + n."""
+    for name, first in (("a", 0), ("b", 45)):
+        lines = (f'{{"id":{i},"name":"n{i}"}}\n' for i in range(first, first + 45))
+        outlet.put(f"{name}.json", "".join(lines))
+    outlet.file_of("json")
+    key = {"key": "cast(id % 5 as string)", "value": "name"}
+    outlet.settings |= {"columns": {**key, "partition": "id % 3"}, "order_by": ["id"]}
+    return outlet
+
+
+def identity(number: int) -> tuple[str, int]:
+    return ("a.json", number) if number < 45 else ("b.json", number - 45)
+
+
+ALL = Counter(identity(number) for number in range(ROWS))
+
+
+def produce(
+    outlet: Outlet,
+    plan: str,
+    numbers: Iterable[int],
+    *,
+    partition: int | None = None,
+    producer: Producer | None = None,
+    value: bytes | None = None,
+) -> None:
+    """Send rows as an attempt of that plan would have."""
+    producer = producer or Producer({"bootstrap.servers": outlet.bootstrap})
+    for number in numbers:
+        file, row = identity(number)
+        producer.produce(
+            outlet.topic,
+            key=str(number % 5).encode(),
+            value=value or b"n%d" % number,
+            partition=number % 3 if partition is None else partition,
+            headers=[
+                ("tidegate-plan", plan.encode()),
+                ("tidegate-file", file.encode()),
+                ("tidegate-row", str(row).encode()),
+            ],
+        )
+    producer.flush()
+
+
+def dies(outlet: Outlet, numbers: Sequence[int] = (), run_id: str = "r", **how: Any) -> str:
+    """Let an attempt claim, send these rows, and die; return its plan."""
+
+    def submit(given: Submission) -> None:
+        Path(given.args[0]).with_name(SENDING).touch()
+        produce(outlet, outlet.plan(run_id).plan.id, numbers, **how)
+        raise StageFailed("killed")
+
+    with pytest.raises(SendFailed):
+        outlet.go(run_id, submit=submit)
+    (claim,) = outlet.fold().claims.values()
+    return claim.plan_id
+
+
+def numbers(found: Iterable[sent.Sent], partition: int) -> list[int]:
+    return [int((each.value or b"n-1")[1:]) for each in found if each.partition == partition]
+
+
+def agrees(outlet: Outlet, report: dict[str, Any]) -> None:
+    """Assert that report, ledger and `verify` say what another client finds in the topic."""
+    found = [each for each in outlet.sent() if each.last("tidegate-plan") == report["plan_id"]]
+    counted = sent.rows(found)
+    assert set(counted) == set(ALL)
+    assert report["rows"] == len(counted) == ROWS
+    assert report["duplicates"] == len(found) - len(counted)
+    verified = verify(outlet.spec, outlet.run("v").kafka, print)
+    assert verified["differences"] == 0, verified
+    assert outlet.fold().claims == {}
+
+
+def test_of_a_prefix_the_rest_is_sent_in_order(outlet: Outlet) -> None:
+    """Exactly the missing rows, each partition in its order (fault E1; req 6.8)."""
+    plan = dies(outlet, range(50))
+    before = outlet.ends()
+    report = outlet.go()
+    assert report["plan_id"] == plan
+    assert (report["duplicates"], report["broken_order"]) == (0, [])
+    found = outlet.sent()
+    assert len(found) == ROWS
+    for p, end in before.items():
+        assert numbers(found, p) == list(range(p, ROWS, 3))
+        assert end == len(range(p, 50, 3))
+    agrees(outlet, report)
+
+
+def test_of_any_part_the_missing_rows_are_sent(outlet: Outlet) -> None:
+    """Where rows go in any order, and Kafka chooses the partition."""
+    outlet.settings |= {
+        "columns": {"key": "cast(id % 5 as string)", "value": "name"}, "order_by": [],
+    }  # fmt: skip
+    some = random.Random(1).sample(range(ROWS), 37)
+    dies(outlet, some)
+    report = outlet.go()
+    assert (report["duplicates"], len(outlet.sent()), report["broken_order"]) == (0, ROWS, [])
+    assert sent.rows(outlet.sent()) == ALL
+
+
+def test_a_broken_order_is_reported(outlet: Outlet) -> None:
+    """A middle batch was lost and a later one was not: the missing rows go behind, and where is
+    told.
+    """
+    dies(outlet, [*range(0, 12, 3), *range(30, 45, 3), *range(1, 40, 3)])
+    report = outlet.go()
+    assert report["broken_order"] == [f"{outlet.topic}-0"]
+    found = outlet.sent()
+    assert numbers(found, 0) == [*range(0, 12, 3), *range(30, 45, 3), *range(12, 30, 3),
+                                 *range(45, ROWS, 3)]  # fmt: skip
+    assert numbers(found, 1) == list(range(1, ROWS, 3))
+    assert numbers(found, 2) == list(range(2, ROWS, 3))
+    agrees(outlet, report)
+
+
+def test_a_broken_order_of_keys_is_reported(outlet: Outlet) -> None:
+    """Without partitions of its own a pipeline's order is that within a key; the topic is named."""
+    outlet.settings["columns"].pop("partition")
+    dies(outlet, [5, 1, 6], partition=0)
+    report = outlet.go()
+    assert report["broken_order"] == [outlet.topic]
+    assert (report["rows"], report["duplicates"]) == (ROWS, 0)
+
+
+def test_strict_order_sends_nothing_behind(outlet: Outlet) -> None:
+    """The claim stands until somebody decides; a prefix is no reason to refuse."""
+    outlet.settings["order"] = "strict"
+    dies(outlet, [0, 1, 5])
+    before = outlet.ends()
+    with pytest.raises(RowsRefused, match=f"{outlet.topic}-2: later rows were sent and earlier"):
+        outlet.go()
+    assert outlet.ends() == before
+    assert outlet.fold().claims
+    release(outlet.spec, None, "resend", "looked", run="me")
+    assert outlet.go()["duplicates"] == 0
+    assert sent.rows(outlet.sent())[identity(5)] == 2  # what was released is nobody's any more
+
+
+def test_a_log_that_has_lost_what_was_sent_is_refused(outlet: Outlet) -> None:
+    """Retention has passed the claim: what was sent cannot be told, nothing more is sent."""
+    records.numbers(outlet.bootstrap, outlet.topic, 30)
+    dies(outlet, range(50))
+    records.delete_records(outlet.bootstrap, outlet.topic, {0: 15})
+    before = outlet.ends()
+    with pytest.raises(
+        RowsRefused, match=r"log starts at 15 .* claimed at 10: .*`tidegate release"
+    ):
+        outlet.go()
+    assert outlet.ends() == before
+    release(outlet.spec, None, "declare sent", "looked", run="me")
+    assert outlet.go("next")["commit"] is None
+    assert outlet.ends() == before
+
+
+def test_an_open_transaction_of_others_hides_nothing(outlet: Outlet) -> None:
+    """What a read_committed consumer cannot see yet is seen: it is ours, and it is there."""
+    foreign = Producer({"bootstrap.servers": outlet.bootstrap, "transactional.id": outlet.topic})
+    foreign.init_transactions(30)
+    foreign.begin_transaction()
+    for p in range(3):
+        foreign.produce(outlet.topic, b"foreign", partition=p)
+    foreign.flush()
+    dies(outlet, range(50))
+    assert outlet.sent(isolation="read_committed") == []
+    report = outlet.go()
+    assert len(outlet.sent()) == ROWS + 3
+    foreign.abort_transaction(30)
+    until = time.monotonic() + 10
+    while len(outlet.sent(isolation="read_committed")) < ROWS and time.monotonic() < until:
+        time.sleep(0.1)  # the markers are on their way
+    assert sent.rows(outlet.sent(isolation="read_committed")) == ALL
+    assert report["duplicates"] == 0
+
+
+def test_only_records_of_the_plan_count(outlet: Outlet) -> None:
+    """Another pipeline's, another plan's, and those of nobody, of the same names and numbers."""
+    dies(outlet, range(10))
+    produce(outlet, "0123456789abcdef", range(ROWS))
+    records.numbers(outlet.bootstrap, outlet.topic, 20)
+    report = outlet.go()
+    assert sent.rows(outlet.sent(), report["plan_id"]) == ALL
+    agrees(outlet, report)
+
+
+def test_doubles_are_counted_wherever_they_are(outlet: Outlet) -> None:
+    """Late records of dead attempts, in the same partition and in another one."""
+    outlet.settings |= {"columns": {"key": "cast(id % 5 as string)", "value": "name"},
+                        "order_by": []}  # fmt: skip
+    plan = dies(outlet, range(50))
+    produce(outlet, plan, range(20))
+    produce(outlet, plan, range(7), partition=2)
+    report = outlet.go()
+    assert report["duplicates"] == 27
+    agrees(outlet, report)
+
+
+def test_another_run_finishes_what_was_begun(outlet: Outlet) -> None:
+    """And sends none of it twice; the first run, tried again, finds all done."""
+    plan = dies(outlet, range(60), run_id="A")
+    report = outlet.go("B")
+    assert report["plan_id"] == plan
+    agrees(outlet, report)
+    ends = outlet.ends()
+    assert outlet.go("A")["commit"] == report["commit"]
+    assert outlet.ends() == ends
+
+
+def test_many_attempts_die(outlet: Outlet) -> None:
+    """Each leaves a part; the claim's first offsets hold for all of them."""
+    records.numbers(outlet.bootstrap, outlet.topic, 9)
+    for some in (range(10), range(10, 40), (), range(40, ROWS)):
+        dies(outlet, list(some))
+    report = outlet.go()
+    assert {r["before"] for r in report["receipts"]} == {3}
+    assert len(outlet.sent()) == ROWS + 9
+    agrees(outlet, report)
+
+
+@pytest.mark.parametrize("point", ["send.before", "send.sent"])
+def test_the_application_dies(outlet: Outlet, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    """Before the first record: the claim is released. After the last: the retry only looks."""
+    monkeypatch.setenv("TIDEGATE_FAULT", f"{point}:raise")
+    with pytest.raises(SendFailed):
+        outlet.go()
+    monkeypatch.delenv("TIDEGATE_FAULT")
+    ends = outlet.ends()
+    assert sum(ends.values()) == (0 if point == "send.before" else ROWS)
+    assert bool(outlet.fold().claims) == (point == "send.sent")
+    report = outlet.go()
+    assert outlet.ends() == ends or point == "send.before"
+    agrees(outlet, report)
+
+
+def test_a_partition_is_added_meanwhile(outlet: Outlet) -> None:
+    """It was empty when the plan was claimed: what is in it came later."""
+    outlet.settings["columns"].pop("partition")
+    dies(outlet, range(30))
+    admin = AdminClient({"bootstrap.servers": outlet.bootstrap})
+    admin.create_partitions([NewPartitions(outlet.topic, 4)])[outlet.topic].result(30)
+    report = outlet.go()
+    assert [r["before"] for r in report["receipts"]] == [0, 0, 0, 0]
+    agrees(outlet, report)
+
+
+def test_a_poisoned_file_does_not_stick_to_a_dead_attempt(outlet: Outlet) -> None:
+    """Killed before it had sent anything: a scan proves it, and the claim is released."""
+    outlet.put("c.json", "poison\n")
+    dies(outlet)
+    with pytest.raises(RowsRefused, match=r"c\.json, row 0: .* Nothing was sent"):
+        outlet.go()
+    assert outlet.fold().claims == {}
+    assert [f.name for f in outlet.plan("next").plan.files] == ["a.json", "b.json"]
+
+
+def test_a_record_of_the_plan_that_is_no_row(outlet: Outlet) -> None:
+    """Other bytes under a row's number: the attempt is not sealed, and what is wrong is counted."""
+    dies(outlet, [7], value=b"n777")
+    with pytest.raises(SendFailed):
+        outlet.go()
+    assert outlet.fold().claims
+
+
+def test_the_read_back_sees_a_record_that_is_not_there(
+    outlet: Outlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sink that loses a row without a word is not believed; the retry sends it (req 2.6)."""
+    sent_as = shaping.sent_as
+    monkeypatch.setattr(
+        shaping,
+        "sent_as",
+        lambda rows, job: sent_as(rows.where("row <> 7 or file <> 'b.json'"), job),
+    )
+    with pytest.raises(SendFailed):
+        outlet.go()
+    assert len(outlet.sent()) == ROWS - 1
+    monkeypatch.setattr(shaping, "sent_as", sent_as)
+    report = outlet.go()
+    assert report["duplicates"] == 0
+    agrees(outlet, report)
+
+
+def test_of_a_compacted_topic_the_last_stays_the_last(outlet: Outlet, topic: str) -> None:
+    """Rows that were seen may be gone: all of a key is sent again from the first missing one on."""
+    outlet.topic = f"{topic}-compacted"
+    records.create(
+        outlet.bootstrap, outlet.topic, partitions=3, config={"cleanup.policy": "compact"}
+    )
+    dies(outlet, [*range(0, 30, 3), *range(60, ROWS, 3)])  # the middle of partition 0 is missing
+    report = outlet.go()
+    assert report["broken_order"] == []
+    found = outlet.sent()
+    assert numbers(found, 0)[-len(range(30, ROWS, 3)) :] == list(range(30, ROWS, 3))
+    for p in range(3):
+        last = {number % 5: number for number in numbers(found, p)}
+        assert sorted(last.values()) == list(range(p, ROWS, 3))[-5:]
+    agrees(outlet, report)

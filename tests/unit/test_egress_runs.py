@@ -1,0 +1,582 @@
+"""Egress runs without a broker and without Spark: what is planned, claimed, released, resumed.
+
+The target is what a test says it is, and the application answers as the real one would; store,
+ledger, plans and sources are the real ones. (With both: tests/spark/test_egress.py.)
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.target import TargetState, TargetSurvey
+from tidegate.core.entries import Claim
+from tidegate.core.ledger import REPLAY
+from tidegate.core.plan import SourceFile
+from tidegate.errors import (
+    AttemptAbandoned,
+    ConfigurationError,
+    IdentityChanged,
+    NotClaimed,
+    NotSealed,
+    PartitionsLeftOut,
+    RowsRefused,
+    SenderAlive,
+    SendFailed,
+    SourceChanged,
+    SourceRefused,
+    StageFailed,
+)
+from tidegate.lake import plans, sendings
+from tidegate.pipelines import files
+from tidegate.pipelines.spec import Egress, parse
+from tidegate.runs.egress import planning, publish, send, sender, verdict
+from tidegate.runs.egress.planning import _taken
+from tidegate.runs.egress.release import release
+from tidegate.runs.egress.send import Sent
+from tidegate.runs.run import EgressRun
+from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
+
+SENDER = sys.modules[send.__module__]  # the package's `send` is the function
+
+
+@dataclass
+class World:
+    """A source, a ledger, a target; `ran` are the jobs that the application was given."""
+
+    home: Path
+    target: TargetSurvey
+    alive: set[str] = field(default_factory=set)
+    ran: list[SendJob] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Egress:
+        form = {
+            "name": "out", "kind": "egress", "lake": str(self.home / "lake"), "settle": 0,
+            "source": {"path": str(self.home / "in"), "format": "text"}, "target": {"topic": "t"},
+        }  # fmt: skip
+        spec = parse({**form, **self.settings})
+        assert isinstance(spec, Egress)
+        return spec
+
+    def put(self, **texts: str) -> None:
+        for name, text in texts.items():
+            (self.home / "in" / name).write_text(text)
+
+    def run(self, run_id: str = "r", **others: Any) -> EgressRun:
+        kafka = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
+        day = date(2026, 1, 1)
+        return EgressRun(self.spec, kafka, "dag", run_id, day, **others)
+
+    def plan(self, run_id: str = "r", **others: Any) -> planning.Planned:
+        return planning.plan(self.run(run_id, **others), lambda _: False)
+
+    def send(self, run_id: str = "r", does: Any = None, **others: Any) -> Sent:
+        """Run `send` with an application that does this: by default, send all."""
+        return send(self.run(run_id, **others), self.app(does or sends), lambda _: False)
+
+    def sends(self, run_id: str = "r", **others: Any) -> dict[str, Any]:
+        """Run all steps with an application that does its work; return the report."""
+        self.send(run_id, **others)
+        return dict(publish(self.run(run_id, **others)).report)
+
+    def app(self, does: "Does") -> Any:
+        def submit(given: Any) -> None:
+            path = Path(given.args[0])
+            job = SendJob.read(path)
+            self.ran.append(job)
+            does(job, path.parent)
+
+        return submit
+
+    @property
+    def fold(self) -> Any:
+        run = self.run()
+        return run.ledger(run.store()).fold
+
+    def names(self) -> list[str]:
+        """Return the files that the last application was given."""
+        return [name for name, _ in self.ran[-1].rows.files]
+
+
+Does = Callable[[SendJob, Path], None]
+
+
+def sends(job: SendJob, directory: Path) -> None:
+    (directory / SENDING).touch()
+    done = {
+        "files": [{"file": name, "rows": 1, "bad": 0} for name, _ in job.rows.files],
+        "receipts": [
+            {"topic": t, "partition": p, "before": since, "after": since + 1, "sent": 1,
+             "duplicates": 0}
+            for t, each in job.target.items() for p, since in each.since.items()
+        ],
+        "broken_order": [],
+        "versions": {},
+    }  # fmt: skip
+    (directory / DONE).write_text(json.dumps(done))
+
+
+def dies_before(_: SendJob, __: Path) -> None:
+    raise StageFailed("no JVM")
+
+
+def dies_sending(_: SendJob, directory: Path) -> None:
+    (directory / SENDING).touch()
+    raise StageFailed("killed")
+
+
+def refuses(*names: str, sent: bool = False) -> Does:
+    def does(_: SendJob, directory: Path) -> None:
+        form = {"message": "row 7 is bad", "files": names, "rows": [], "sent": sent}
+        (directory / REFUSED).write_text(json.dumps(form))
+        raise StageFailed("refused")
+
+    return does
+
+
+def of_topic(**others: Any) -> TargetSurvey:
+    state = TargetState("id-t", {0: 5}, 1_000_000, compacted=False)
+    return TargetSurvey("cluster", {"t": replace(state, **others)})
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A sender is alive while its attempt is in `alive`; topics are made only if that is asked."""
+    world = World(tmp_path, of_topic())
+    (tmp_path / "in").mkdir()
+    (tmp_path / "pipelines").mkdir()
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
+
+    def survey(_: Any, names: Any, *, create_with: int | None) -> TargetSurvey:
+        assert set(names) == {"t"}
+        return world.target
+
+    def dead(_: Mapping[str, Any], attempt: str, *__: Any, **___: Any) -> bool:
+        return attempt not in world.alive
+
+    monkeypatch.setattr(planning, "survey_target", survey)
+    monkeypatch.setattr(planning, "is_dead", dead)
+    monkeypatch.setattr(SENDER, "is_dead", dead)
+    return world
+
+
+# Planning
+
+
+def test_files_are_taken_up_to_the_limits() -> None:
+    """At least one, by name; rows that nobody knows count as none."""
+    found = tuple(SourceFile(n, 1, "e", rows) for n, rows in zip("abcd", (5, 5, None, 1), strict=1))
+    assert [f.name for f in _taken(found, 10, 100)] == ["a", "b", "c", "d"]
+    assert [f.name for f in _taken(found, 2, 100)] == ["a", "b"]
+    assert [f.name for f in _taken(found, 10, 10)] == ["a", "b", "c"]
+    assert [f.name for f in _taken(found, 10, 9)] == ["a"]
+    assert [f.name for f in _taken(found, 10, 1)] == ["a"]
+    assert _taken((), 10, 10) == ()
+
+
+def test_what_was_sent_is_sent_once(world: World) -> None:
+    """And what comes later goes with a later run; a finished run that is run again does nothing."""
+    world.put(a="1", b="2")
+    assert world.sends("one")["files"] == ["a", "b"]
+    world.put(c="3")
+    assert world.sends("one")["files"] == ["a", "b"]
+    assert len(world.ran) == 1
+    assert world.sends("two")["files"] == ["c"]
+    assert world.sends("three")["commit"] is None
+    assert len(world.ran) == 2
+
+
+def test_a_sent_name_with_other_content_is_left_out(world: World) -> None:
+    """Named by plan and verdict, and sent only by --resend, once."""
+    world.put(a="1", b="2")
+    world.sends("one")
+    world.put(a="other", c="3")
+    assert world.sends("two")["files"] == ["c"]
+    with pytest.raises(PartitionsLeftOut, match="a: sent before, with other content: --resend"):
+        verdict(world.run("two"))
+    report = world.sends("again", resend=True)
+    assert (report["files"], report["lane"]) == (["a"], REPLAY)
+    assert world.sends("again", resend=True) == report
+    assert world.sends("more", resend=True)["commit"] is None
+    assert not world.plan("four").plan.left_out
+
+
+def test_a_lake_is_not_sent_again_this_way(world: World) -> None:
+    """Its plan would be a replay, which covers nothing: the next run would send it all again."""
+    world.settings = {"source": {"lake": "flights"}}
+    (world.home / "pipelines/flights.yaml").write_text(
+        json.dumps({"name": "flights", "kind": "ingest", "topics": ["f"], "lake": str(world.home)})
+    )
+    with pytest.raises(ConfigurationError, match="--resend is for files that came back"):
+        world.plan(resend=True)
+
+
+def test_an_empty_source(world: World) -> None:
+    """Refused until there ever was a file: the path may be wrong. Then there is just no news."""
+    with pytest.raises(SourceRefused, match="no file matches"):
+        world.plan("one")
+    world.put(a="1")
+    with pytest.raises(RowsRefused):
+        world.send("two", refuses("a"))
+    (world.home / "in/a").unlink()
+    assert not world.plan("three").plan.has_work
+
+
+def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`target.partitions` is for runs; a preview writes nothing anywhere."""
+    asked: list[int | None] = []
+
+    def survey(_: Any, __: Any, *, create_with: int | None) -> TargetSurvey:
+        asked.append(create_with)
+        return world.target
+
+    monkeypatch.setattr(planning, "survey_target", survey)
+    world.settings = {"target": {"topic": "t", "partitions": 3}}
+    world.put(a="1")
+    assert [f.name for f in planning.preview(world.run()).files] == ["a"]
+    assert not (world.home / "lake").exists()
+    world.plan()
+    assert asked == [None, 3]
+
+
+@pytest.mark.parametrize(
+    ("source", "lake", "loops"),
+    [
+        ({"lake": "back"}, "/lake", True),
+        ({"lake": "back", "topics": ["other"]}, "/lake", False),
+        ({"path": "/lake/back", "format": "parquet"}, "/lake", True),
+        ({"path": "/lake/back/data/**/*.parquet", "format": "parquet"}, "file:///lake/", True),
+        ({"path": "/lake", "format": "parquet"}, "/lake", True),
+        ({"path": "/lake/*/data/**", "format": "parquet"}, "/lake", True),
+        ({"path": "/lake/backs", "format": "parquet"}, "/lake", False),
+        ({"path": "/lake/back", "format": "parquet"}, "s3://b/lake", False),
+    ],
+)
+def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) -> None:
+    """Into a topic that feeds the source, by its name or by any path to its lake (fault E9)."""
+    (world.home / "pipelines/back.yaml").write_text(
+        json.dumps({"name": "back", "kind": "ingest", "topics": ["t", "other"], "lake": lake})
+    )
+    (world.home / "pipelines/broken.yaml").write_text("{")
+    world.settings = {"source": source}
+    fed = parse({**world.spec.model_dump(), "source": source})
+    assert isinstance(fed, Egress)
+    if not loops:
+        planning.refuse_loop(fed, "cluster")
+        return
+    with pytest.raises(ConfigurationError, match="t feeds the lake of 'back'"):
+        planning.refuse_loop(fed, "cluster")
+
+
+# Claims
+
+
+def test_a_poisoned_file_wedges_nothing(world: World) -> None:
+    """The claim is released, the file left out until it changes, the others go with the next."""
+    world.put(a="1", b="bad", c="3")
+    with pytest.raises(RowsRefused, match=r"row 7 is bad\. Nothing was sent") as refused:
+        world.send("one", refuses("b"))
+    assert refused.value.numbers["files"] == ["b"]
+    assert world.fold.claims == {}
+    assert world.sends("one")["files"] == ["a", "c"]
+    with pytest.raises(PartitionsLeftOut, match="b: refused for its rows; it has not changed"):
+        verdict(world.run("one"))
+    world.put(b="good")
+    assert world.sends("two")["files"] == ["b"]
+
+
+def test_an_application_that_does_not_start_leaves_no_claim(world: World) -> None:
+    """The retry claims anew, from the target's ends of then."""
+    world.put(a="1")
+    with pytest.raises(SendFailed, match="no JVM"):
+        world.send(does=dies_before)
+    assert world.fold.claims == {}
+    world.target = of_topic(ends={0: 9})
+    plan = world.plan().plan
+    assert world.sends()["receipts"][0]["before"] == 9
+    assert plan.id == world.ran[0].plan_id == world.ran[1].plan_id
+
+
+def test_what_was_begun_is_finished_from_where_it_was_claimed(world: World) -> None:
+    """By the same plan, by a new attempt, looking at all that came since the first claim."""
+    world.put(a="1")
+    with pytest.raises(SendFailed, match="killed"):
+        world.send(does=dies_sending)
+    (claim,) = world.fold.claims.values()
+    world.target = of_topic(ends={0: 9, 1: 4})
+    world.put(b="2")
+    assert world.sends()["files"] == ["a"]
+    first, second = world.ran
+    assert first.plan_id == second.plan_id == claim.plan_id
+    assert (dict(first.target["t"].since), dict(second.target["t"].since)) == (
+        {0: 5}, {0: 5, 1: 0},
+    )  # fmt: skip
+    assert first.client_id != second.client_id
+
+
+def test_a_run_finishes_what_another_began(world: World) -> None:
+    """And its own files go with the next run; the first run, tried again, finds all done."""
+    world.put(a="1", b="2")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_sending)
+    world.put(c="3")
+    assert world.sends("B")["files"] == ["a", "b"]
+    report = world.sends("A")
+    assert (report["files"], report["commit"], len(world.ran)) == (["a", "b"], 3, 2)
+    assert world.sends("C")["files"] == ["c"]
+
+
+def test_a_run_waits_for_a_sender_that_may_live(world: World) -> None:
+    """Nothing is planned, claimed or started; nor does the same run's retry go on."""
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_sending)
+    (claim,) = world.fold.claims.values()
+    world.alive.add(claim.attempt)
+    before = world.fold.n
+    for run_id in ("A", "B"):
+        with pytest.raises(SenderAlive, match="not proven dead"):
+            world.send(run_id)
+    assert (world.fold.n, len(world.ran)) == (before, 1)
+
+
+def test_two_runs_find_the_same_dead_sender(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One resumes; the other, who looked at the same moment, is told to wait."""
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_sending)
+    looked = sender.is_dead
+
+    def dead_but_slow(*_: Any, **__: Any) -> bool:
+        monkeypatch.setattr(SENDER, "is_dead", lambda *_, **__: True)
+        with pytest.raises(SendFailed):
+            world.send("B", dies_sending)  # claims it while we still think
+        return True
+
+    monkeypatch.setattr(SENDER, "is_dead", dead_but_slow)
+    with pytest.raises(SenderAlive, match="holds the claim"):
+        world.send("C")
+    assert len(world.ran) == 2
+    assert looked is sender.is_dead
+
+
+def test_two_runs_plan_the_same_files(world: World) -> None:
+    """One sends them; the other has no work left, and says so instead of waiting for ever."""
+    world.put(a="1", b="2")
+    world.plan("slow")
+    world.settings = {"max_files": 1}
+    assert world.sends("quick")["files"] == ["a"]
+    assert world.sends("slow")["files"] == ["b"]
+
+
+def test_a_refusal_of_a_later_attempt_frees_the_claim_if_a_scan_shows_that_nothing_was_sent(
+    world: World,
+) -> None:
+    """An attempt killed while it looked at the rows must not make its poisoned file stick."""
+    world.put(a="1", b="bad")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_sending)
+    with pytest.raises(RowsRefused, match="Nothing more was sent, and the claim stands"):
+        world.send("A", refuses("b", sent=True))
+    assert world.fold.claims
+    with pytest.raises(RowsRefused, match="Nothing was sent"):
+        world.send("A", refuses("b", sent=False))
+    assert world.fold.claims == {}
+    assert world.sends("A")["files"] == ["a"]
+
+
+def test_a_sleeper_releases_nobody_elses_claim(world: World) -> None:
+    """It was taken for dead, and fails before it sends: the claim is another attempt's now."""
+    world.put(a="1")
+
+    def sleeps(_: SendJob, __: Path) -> None:
+        with pytest.raises(SendFailed):
+            world.send("B", dies_sending)
+        raise StageFailed("woke, and failed")
+
+    with pytest.raises(SendFailed):
+        world.send("A", sleeps)
+    (claim,) = world.fold.claims.values()
+    assert claim.supersedes is not None
+    assert world.sends("B")["files"] == ["a"]
+
+
+def test_a_sleeper_that_sent_all_is_not_committed(world: World) -> None:
+    """Its attempt was superseded; the other one, which has looked, is."""
+    world.put(a="1")
+
+    def sleeps(job: SendJob, directory: Path) -> None:
+        with pytest.raises(SendFailed):
+            world.send("B", dies_sending)
+        sends(job, directory)
+
+    world.send("A", sleeps)
+    with pytest.raises(NotSealed):
+        publish(world.run("A"))
+    assert world.sends("B")["commit"] == 4
+    assert len(world.ran) == 3
+
+
+def test_what_is_sealed_is_not_sent_again(world: World) -> None:
+    """Killed between seal and commit: whoever comes commits it."""
+    world.put(a="1")
+    world.send("A")
+    assert world.sends("B")["files"] == ["a"]
+    assert world.sends("A")["commit"] == 2
+    assert len(world.ran) == 1
+
+
+# Releases by hand
+
+
+def test_released_to_be_sent_again(world: World) -> None:
+    """As if nothing had been: from the ends of the new claim, the old records do not count."""
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_sending)
+    world.target = of_topic(ends={0: 9})
+    assert release(world.spec, None, "resend", "looked", run="me")["files"] == ["a"]
+    assert world.fold.claims == {}
+    assert world.sends("A")["receipts"][0]["before"] == 9
+
+
+def test_released_as_sent(world: World) -> None:
+    """Nobody sends the files again; the run that did ends without a commit."""
+    world.put(a="1", b="2")
+    world.settings = {"max_files": 1}
+    with pytest.raises(SendFailed):
+        world.send("A", dies_sending)
+    (plan_id,) = world.fold.claims
+    release(world.spec, plan_id, "declare sent", "looked", run="me")
+    assert world.sends("A")["files"] == ["b"]
+    assert world.fold.sent.keys() == {"a", "b"}
+    with pytest.raises(NotClaimed, match="has no open claim"):
+        release(world.spec, None, "resend", "again", run="me")
+    with pytest.raises(NotClaimed, match=f"of plan {plan_id}"):
+        release(world.spec, plan_id, "resend", "again", run="me")
+
+
+def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
+    """Whoever released it has decided; the sealed attempt is abandoned."""
+    world.put(a="1")
+    world.send("A")
+    sealed = sendings.sealed(world.run().store(), world.plan("A").plan, world.fold)
+    assert sealed is not None
+    release(world.spec, None, "resend", "looked", run="me")
+    ledger = world.run().ledger(world.run().store())
+    plan = plans.latest(world.run("A").store(), world.run("A").key).plan
+    outcome = sendings.commit(world.run().store(), ledger, plan, sealed, run="A")
+    assert "abandoned" in str(outcome)
+    with pytest.raises((NotSealed, AttemptAbandoned)):
+        publish(world.run("A"))
+
+
+# What changes under a run's feet
+
+
+def test_a_file_that_changed_before_the_claim_is_planned_again(world: World) -> None:
+    world.put(a="1", b="2")
+    first = world.plan().plan
+    world.put(a="longer")
+    assert world.sends()["files"] == ["a", "b"]
+    assert world.ran[0].plan_id != first.id
+
+
+@pytest.mark.parametrize("how", ["changed", "gone"])
+def test_a_file_that_changes_while_it_is_sent(world: World, how: str) -> None:
+    """Nothing is sealed; the claim stands until the file is back or somebody decides (fault E4)."""
+    world.put(a="1", b="2")
+    path = world.home / "in/a"
+    aside = path.with_name(".a")
+
+    def changes(job: SendJob, directory: Path) -> None:
+        path.rename(aside)
+        if how == "changed":
+            path.write_text("1")
+        sends(job, directory)
+
+    with pytest.raises(SourceChanged, match="1 of its files are gone or have changed, a") as seen:
+        world.send(does=changes)
+    assert seen.value.numbers["files"] == ["a"]
+    with pytest.raises(SourceChanged):
+        world.send()
+    with pytest.raises(NotSealed):
+        publish(world.run())
+    aside.rename(path)
+    assert world.sends()["files"] == ["a", "b"]
+    assert len(world.ran) == 2
+
+
+def test_a_pipeline_that_is_edited_meanwhile_does_not_move_a_claim(world: World) -> None:
+    """The files are looked for where they were planned."""
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send(does=dies_sending)
+    (world.home / "elsewhere").mkdir()
+    world.settings = {"source": {"path": str(world.home / "elsewhere"), "format": "json"}}
+    assert world.sends()["files"] == ["a"]
+    assert world.ran[1].rows == world.ran[0].rows
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        TargetSurvey("cluster", {"t": TargetState("another", {0: 5}, 1, compacted=False)}),
+        TargetSurvey("another", {"t": TargetState("id-t", {0: 5}, 1, compacted=False)}),
+    ],
+)
+@pytest.mark.parametrize("begun", [True, False])
+def test_another_target_under_the_same_name(world: World, now: Any, begun: bool) -> None:
+    """A recreated topic, another cluster: refused at once, also in the middle (req 6.11)."""
+    world.put(a="1")
+    if begun:
+        with pytest.raises(SendFailed):
+            world.send(does=dies_sending)
+    else:
+        world.plan()
+    world.target = now
+    with pytest.raises(IdentityChanged):
+        world.send()
+    assert len(world.ran) == begun
+
+
+def test_rows_without_order_do_not_go_into_a_compacted_topic(world: World) -> None:
+    """Which record of a key is the last would be chance. Refused before the claim (req 6.10)."""
+    world.target = of_topic(compacted=True)
+    world.put(a="1")
+    with pytest.raises(ConfigurationError, match=r"t is compacted.* give order_by\. Nothing was"):
+        world.send()
+    assert (world.fold.n, world.ran) == (0, [])
+    world.settings = {"order_by": ["value"], "columns": {"key": "value"}}
+    assert world.sends("ordered")["files"] == ["a"]
+
+
+def test_a_claim_says_who_sends(world: World) -> None:
+    """Process, and Airflow's task where there is one; the job has the same attempt in its names."""
+    task = {"dag": "d", "run": "r", "task": "send", "try": 2}
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send(does=dies_sending, task=task)
+    (claim,) = world.fold.claims.values()
+    assert isinstance(claim, Claim)
+    assert (claim.sender["task"], claim.files[0].name) == (task, "a")
+    assert not sender.is_dead(claim.sender, claim.attempt, lambda _: False, patience=0)
+    assert world.ran[0].client_id == f"tidegate-out-{claim.attempt}"
+
+
+def test_the_projects_pipelines_are_no_loop() -> None:
+    """Whatever this project ships."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TIDEGATE_LAKE", "/lake")
+        for name in files.names():
+            spec = files.load_named(name)
+            if isinstance(spec, Egress):
+                planning.refuse_loop(spec, "cluster")

@@ -1,0 +1,124 @@
+"""Egress pipeline files: what is wrong is all said at once; what is right becomes a frozen spec."""
+
+from typing import Any
+
+import pytest
+
+from tidegate.pipelines.spec import Egress, parse
+
+LEAST: dict[str, Any] = {
+    "name": "out",
+    "kind": "egress",
+    "source": {"path": "/in", "format": "json"},
+    "target": {"topic": "t"},
+    "lake": "/lake",
+}
+OF_LAKE = {**LEAST, "source": {"lake": "flights"}}
+
+
+def egress(form: dict[str, Any]) -> Egress:
+    spec = parse(form)
+    assert isinstance(spec, Egress)
+    return spec
+
+
+def complaints(form: dict[str, Any]) -> list[str]:
+    with pytest.raises(ValueError) as refused:
+        parse(form)
+    return str(refused.value).splitlines()
+
+
+def test_the_least_that_is_needed():
+    """Everything else has the default of the contract."""
+    spec = egress(LEAST)
+    assert (spec.order, spec.on_bad_row, spec.settle, spec.order_by) == ("report", "fail", 60, ())
+    assert (spec.max_files, spec.max_records, spec.retries) == (10_000, 50_000_000, 3)
+    assert (spec.target.kafka, spec.target.names, spec.target.partitions) == (
+        "kafka_default", ("t",), None,
+    )  # fmt: skip
+    assert {value for _, value in spec.columns} == {None}
+
+
+def test_a_tombstone_is_a_record_of_a_lake():
+    """In files a missing value is more likely a mistake; the pipeline may say otherwise."""
+    assert not egress(LEAST).sends_tombstones
+    assert egress(OF_LAKE).sends_tombstones
+    assert egress({**LEAST, "tombstones": True}).sends_tombstones
+    assert not egress({**OF_LAKE, "tombstones": False}).sends_tombstones
+
+
+def test_settings_are_as_kafka_reads_them():
+    """YAML's booleans and numbers become the client's words."""
+    producer = {"enable.idempotence": True, "linger.ms": 5, "acks": "all"}
+    spec = egress({**LEAST, "target": {"topic": "t", "producer": producer}})
+    assert spec.target.producer_settings == {
+        "enable.idempotence": "true", "linger.ms": "5", "acks": "all",
+    }  # fmt: skip
+
+
+def test_all_complaints_come_at_once():
+    """Of every part of the file, with the nearest known key."""
+    told = complaints(
+        {
+            "name": "out",
+            "kind": "egress",
+            "source": {"path": "in", "format": "xml", "pth": 1},
+            "target": {"topic": "a b", "producer": {"linger.ms": [1]}, "partitions": 0},
+            "columns": {"vlaue": "x"},
+            "order_by": "ts",
+            "order": "maybe",
+            "settle": -1,
+            "max_files": 0,
+            "on_bad_row": "skip",
+            "tombstone": True,
+        }
+    )
+    expected = (
+        "source.format: 'xml'",
+        "source.pth: unknown key; did you mean 'path'?",
+        "target.topic: 'a b'",
+        "target.producer.linger.ms",
+        "target.partitions: 0",
+        "columns.vlaue: unknown key; did you mean 'value'?",
+        "order_by: 'ts'",
+        "order: 'maybe'",
+        "settle: -1",
+        "max_files: 0",
+        "on_bad_row: 'skip'",
+        "tombstone: unknown key; did you mean 'tombstones'?",
+        "lake: missing",
+    )
+    for start in expected:
+        assert any(line.startswith(start) for line in told), (start, told)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"source": {}}, "give either a path or the lake"),
+        ({"source": {"path": "/in", "format": "csv", "lake": "x"}}, "give either a path or the"),
+        ({"source": {"path": "in", "format": "csv"}}, "path: 'in' is neither an absolute path nor"),
+        ({"source": {"path": "/in"}}, "format: missing; one of parquet, json, csv, text"),
+        ({"source": {"path": "/in", "format": "csv", "topics": ["a"]}}, "only a lake has topics"),
+        ({"source": {"path": "/in", "format": "csv", "options": {"MODE": "DROPMALFORMED"}}},
+         "options: mode: bad rows go by on_bad_row"),
+        ({"source": {"path": "/in", "format": "csv", "options": {"pathGlobFilter": "*"}}},
+         "options: pathglobfilter: put the pattern into path"),
+        ({"source": {"lake": "x", "format": "csv"}}, "a lake has its own format"),
+        ({"source": {"lake": "out"}}, "source.lake: 'out' is this pipeline itself"),
+        ({"target": {}}, "give either topic, or topics"),
+        ({"target": {"topic": "a", "topics": ["b"]}}, "give either topic, or topics"),
+        ({"target": {"topics": []}}, "at least 1"),
+        ({"target": {"topics": ["a"]}}, "columns.topic: missing: target.topics needs it"),
+        ({"target": {"topic": "t", "producer": {"acks": 0, "transactional.id": "x"}}},
+         "producer: acks: 0 would lose records without a word; use all; transactional.id: refused"),
+        ({"target": {"topics": ["a", "a"]}}, "topics: one is named twice in ['a', 'a']"),
+        ({"order": "strict"}, "order: strict: rows of files have no order without order_by"),
+        ({"lake": "here"}, "lake: 'here' is neither an absolute path nor a URL"),
+        ({"mode": "overwrite"}, "mode: unknown key"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself_is_named(change, complaint):
+    """Req 1.6, 2.4, 2.13, 2.18, 4.8."""
+    (told,) = complaints({**LEAST, **change})
+    assert complaint in told

@@ -1,0 +1,88 @@
+"""When a sender counts as dead: only by proof, and its Spark driver with it. Real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tidegate.runs.egress import sender
+from tidegate.runs.egress.sender import is_dead, ourselves
+
+ATTEMPT = "0123456789abcdef-of-a-test"
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+def never(_: Mapping[str, Any]) -> bool:
+    raise AssertionError("Airflow is not asked")
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(SLEEP) as started:
+        yield started
+        started.kill()
+
+
+def sender_of(pid: int, **others: Any) -> dict[str, Any]:
+    return {**ourselves(None), "pid": pid, "started": sender._started(pid), **others}
+
+
+def test_we_live() -> None:
+    assert not is_dead(ourselves(None), ATTEMPT, never, patience=0)
+    assert ourselves({"try": 1})["task"] == {"try": 1}
+
+
+def test_another_lives_until_it_is_killed(process: subprocess.Popen[bytes]) -> None:
+    """Also while it is stopped; a zombie that nobody has waited for is dead."""
+    claimed = sender_of(process.pid)
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+    process.send_signal(signal.SIGSTOP)
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+    process.kill()
+    while sender._started(process.pid):
+        time.sleep(0.01)
+    assert is_dead(claimed, ATTEMPT, never, patience=0)
+    process.wait()
+    assert is_dead(claimed, ATTEMPT, never, patience=0)
+
+
+def test_a_pid_that_is_used_again_is_another_process(process: subprocess.Popen[bytes]) -> None:
+    claimed = sender_of(process.pid)
+    claimed["started"] -= 1
+    assert is_dead(claimed, ATTEMPT, never, patience=0)
+
+
+def test_another_boot_has_other_processes() -> None:
+    """Even if a process has the number, and by chance the start time."""
+    assert is_dead({**ourselves(None), "boot": "before"}, ATTEMPT, never, patience=0)
+
+
+def test_a_driver_outlives_its_parent_a_little() -> None:
+    """Whoever names the attempt in its command line may still send: it is waited for."""
+    gone = sender_of(1, started=-1)
+    with subprocess.Popen([*SLEEP, f"/tmp/{ATTEMPT}/job.json"]) as driver:
+        while str(ATTEMPT) not in open(f"/proc/{driver.pid}/cmdline").read():  # noqa: PTH123, SIM115
+            time.sleep(0.01)
+        assert not is_dead(gone, ATTEMPT, never, patience=0.3)
+        assert is_dead(gone, "another attempt", never, patience=0)
+        driver.kill()
+        assert is_dead(gone, ATTEMPT, never, patience=5)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "dead"),
+    [
+        (None, True, False),
+        ({"task": "send", "try": 1}, True, True),
+        ({"task": "send", "try": 1}, False, False),
+    ],
+)
+def test_from_elsewhere_only_airflow_can_tell(task: Any, answer: bool, dead: bool) -> None:
+    """Without a task there is nobody to ask: a person must release the claim."""
+    claimed = {**ourselves(task), "processes": "pid:[1]", "pid": os.getpid() + 1}
+    assert is_dead(claimed, ATTEMPT, lambda asked: asked == task and answer, patience=0) is dead

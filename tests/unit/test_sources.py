@@ -1,0 +1,158 @@
+"""What lies below a source's root: patterns, hidden and young names, changes, broken Parquet."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegate.core.plan import SourceFile
+from tidegate.errors import SourceRefused, SourceUnavailable
+from tidegate.lake import sources
+from tidegate.lake.sources import Root
+
+
+def fill(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+
+
+def names(path: object, **settings: object) -> list[str]:
+    listed = sources.listing(Root.of(str(path)), **{"settle": 0, **settings})
+    return [file.name for file in listed.files]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("", ["a.csv", "b.json", "d/a.csv", "d/e/c.csv", "x1.csv"]),
+        ("/", ["a.csv", "b.json", "d/a.csv", "d/e/c.csv", "x1.csv"]),
+        ("/*", ["a.csv", "b.json", "x1.csv"]),
+        ("/*.csv", ["a.csv", "x1.csv"]),
+        ("/?.csv", ["a.csv"]),
+        ("/[ab].*", ["a.csv", "b.json"]),
+        ("/[!ab]*.csv", ["x1.csv"]),
+        ("/x[0-9].csv", ["x1.csv"]),
+        ("/**/*.csv", ["a.csv", "d/a.csv", "d/e/c.csv", "x1.csv"]),
+        ("/d/**", ["a.csv", "e/c.csv"]),
+        ("/d/*", ["a.csv"]),
+        ("/*/*.csv", ["d/a.csv"]),
+        ("/*.parquet", []),
+    ],
+)
+def test_what_matches(tmp_path: Path, pattern: str, expected: list[str]) -> None:
+    """`*` within a name, `**` over directories; names are relative to what is before the first."""
+    fill(tmp_path, "a.csv", "b.json", "x1.csv", "d/a.csv", "d/e/c.csv")
+    assert names(f"{tmp_path}{pattern}") == expected
+    assert names(f"file://{tmp_path}{pattern}") == expected
+
+
+def test_hidden_names_are_no_files(tmp_path: Path) -> None:
+    """What others have not finished, wherever the dot or underscore is."""
+    fill(tmp_path, "a", ".b", "_c", "_temporary/0/d", "e/.f/g", "e/h", "i_j", "k.l")
+    assert names(tmp_path) == ["a", "e/h", "i_j", "k.l"]
+
+
+# fmt: off
+ODD = [
+    "a b", "a%20b", "ü", "x#y", "q?", "[1]", "{a}", "*", "e=1", "+", "~", "back\\slash", "$(id);'",
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_directory_and_a_file_may_have_any_name(tmp_path: Path, odd: str) -> None:
+    """Of a path that is a pattern only the part before the first sign of one is a name."""
+    fill(tmp_path, f"{odd}/{odd}.csv")
+    assert names(tmp_path) == [f"{odd}/{odd}.csv"]
+    if not set(odd) & set("?*["):
+        root = Root.of(f"{tmp_path}/{odd}")
+        assert names(f"{tmp_path}/{odd}/*.csv") == [f"{odd}.csv"]
+        assert Path(root.path(f"{odd}.csv")).read_text() == f"{odd}/{odd}.csv"
+
+
+def test_what_spark_calls_a_file() -> None:
+    assert Root.of("/in/*.csv").path("a b.csv") == "/in/a b.csv"
+    assert Root.of("file:///in%20put/").path("a") == "/in put/a"
+    assert Root.of("s3://bucket/in/**/*.csv").path("d/a.csv") == "s3a://bucket/in/d/a.csv"
+    assert Root.of("/*.csv").path("a.csv") == "/a.csv"
+
+
+def test_a_file_that_still_changes_is_young(tmp_path: Path) -> None:
+    """It is settled when it has not changed for so many seconds (clock given)."""
+    fill(tmp_path, "a", "b")
+    now = datetime.now(UTC)
+    os.utime(tmp_path / "a", ((now - timedelta(seconds=61)).timestamp(),) * 2)
+    listed = sources.listing(Root.of(str(tmp_path)), settle=60, now=now)
+    assert ([f.name for f in listed.files], [f.name for f in listed.young]) == (["a"], ["b"])
+    later = sources.listing(Root.of(str(tmp_path)), settle=60, now=now + timedelta(seconds=61))
+    assert (len(later.files), later.young) == (2, ())
+
+
+def test_a_changed_file_is_another_one(tmp_path: Path) -> None:
+    """Gone, longer, or as long and written again; untouched ones are not named."""
+    fill(tmp_path, "a", "b", "c", "d")
+    root = Root.of(str(tmp_path))
+    planned = sources.listing(root, settle=0).files
+    assert sources.changed(root, planned) == []
+    (tmp_path / "a").unlink()
+    (tmp_path / "b").write_text("bb")
+    (tmp_path / "c").unlink()
+    (tmp_path / "c").write_text("C")
+    (tmp_path / "e").write_text("a new one is no change")
+    assert sources.changed(root, planned) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("pattern", ["", "/*.csv"])
+def test_no_such_directory(tmp_path: Path, pattern: str) -> None:
+    """It may come: try again later, or correct the path."""
+    with pytest.raises(SourceUnavailable, match=r"make it, or correct `source.path`"):
+        names(f"{tmp_path}/none{pattern}")
+
+
+def parquet(path: Path, **columns: list[object]) -> SourceFile:
+    pq.write_table(pa.table(columns), path)
+    return SourceFile(path.name, path.stat().st_size, "e")
+
+
+def test_parquet_is_looked_into(tmp_path: Path) -> None:
+    """Rows are known from the footer; cut, empty and strange files are left out by name."""
+    good = parquet(tmp_path / "a.parquet", k=[1, 2, 3])
+    whole = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(whole[:-5])
+    (tmp_path / "c.parquet").write_bytes(b"")
+    (tmp_path / "d.parquet").write_text("no Parquet")
+    empty = parquet(tmp_path / "e.parquet", k=pa.array([], pa.int64()))
+    files = [good, *(SourceFile(f"{n}.parquet", 0, "e") for n in "bcd"), empty]
+    found, broken = sources.looked_into(Root.of(str(tmp_path)), files)
+    assert [(f.name, f.rows) for f in found] == [("a.parquet", 3), ("e.parquet", 0)]
+    assert [b.file for b in broken] == ["b.parquet", "c.parquet", "d.parquet"]
+    assert all(b.reason.startswith("not a whole Parquet file: ") for b in broken)
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"k": ["x"], "v": [1]}, "k string / int64"),
+        ({"k": [1]}, "v missing / int64"),
+        ({"k": [1], "v": [1], "w": [1.5]}, "w double / missing"),
+    ],
+)
+def test_mixed_columns_are_refused(
+    tmp_path: Path, other: dict[str, list[object]], told: str
+) -> None:
+    """Both files and what differs are named; the order of columns is no difference."""
+    files = [
+        parquet(tmp_path / "a.parquet", k=[1], v=[1]),
+        parquet(tmp_path / "b.parquet", v=[1], k=[1]),
+        parquet(tmp_path / "c.parquet", **other),
+    ]
+    root = Root.of(str(tmp_path))
+    assert len(sources.looked_into(root, files[:2])[0]) == 2
+    with pytest.raises(SourceRefused, match="Nothing was sent") as refused:
+        sources.looked_into(root, files)
+    assert told in str(refused.value)
+    assert refused.value.numbers["files"] == ["c.parquet", "a.parquet"]
