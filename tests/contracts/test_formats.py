@@ -463,12 +463,22 @@ GAP_JSON = {
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "localhost:9092"})
 
 
-def test_status_json(spec, monkeypatch):
+UNFINISHED_JSON = {
+    "plan_id": PLAN.id, "lane": "live", "run": "r", "at": "2024-05-01T10:00:00+00:00",
+    "chunks": 2, "committed": 0, "sealed": 1,
+}  # fmt: skip
+
+
+def test_status_json(spec, store, monkeypatch):
     """Partition 12 is new: it has no origin yet, and lags by all that it holds."""
     marks = {0: Watermarks(2, 20, 25), 11: Watermarks(0, 5, 5), 12: Watermarks(1, 4, 4)}
     identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
     seen = Survey(CLUSTER, identities, {"flights": marks})
     monkeypatch.setattr(status, "survey", lambda *_: seen)
+    note = {"run": "r", "at": "2024-05-01T10:00:00+00:00"}
+    plans.freeze(store, "key", PLAN, 1, note=note)
+    store.create(f"_tidegate/staging/{PLAN.id}/0/a/_seal.json", b"")
+    store.create(f"_tidegate/staging/{PLAN.id}/1/b/topic=flights/x.parquet", b"")
     form = status.status(spec, KAFKA)
     assert json.loads(json.dumps(form)) == {
         "format": 1,
@@ -487,6 +497,7 @@ def test_status_json(spec, monkeypatch):
         "last_commit": 3,
         "gaps": [GAP_JSON],
         "open_claims": [],
+        "unfinished": [UNFINISHED_JSON],
         "broker": None,
     }
 

@@ -147,6 +147,24 @@ def test_the_form_of_a_backfill(pipelines: Path) -> None:
         assert not takes(**wrong), wrong
 
 
+def test_the_form_of_a_replay(pipelines: Path) -> None:
+    """It wants an id that can be a name."""
+    from airflow.sdk.exceptions import ParamValidationError
+
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    dag = parse().dags["tidegate_replay"]
+    assert set(dag.params) == {
+        "pipeline", "topic", "partitions", "start", "end", "replay_id", "dry_run",
+    }  # fmt: skip
+    window = {"pipeline": "flights", "start": "0", "end": "5"}
+    filled = copy.deepcopy(dag.params)
+    filled.update(window | {"replay_id": "2026-03-14_a"})
+    filled.validate()
+    for wrong in ("", "../x", None):
+        with pytest.raises(ParamValidationError):
+            copy.deepcopy(dag.params).update(window | {"replay_id": wrong})
+
+
 def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:
     """The healthy pipeline is there; the bad one is there too, and its page says what is wrong."""
     (pipelines / "flights.yaml").write_text(FLIGHTS)

@@ -156,7 +156,7 @@ def test_what_cannot_be_replayed(
 def test_a_replay_that_was_killed_goes_on(
     terminal: Terminal, broker: Broker, topic: Callable[..., str], at: str
 ) -> None:
-    """Repeated with its id it ends as if nothing had happened; two at once are one."""
+    """Repeated with its id, or by the next plan, it ends as if nothing had happened."""
     name = topic(partitions=1)
     records.numbers(broker.bootstrap, name, 900, partitions=1)
     terminal.pipeline("again", [name])

@@ -1,6 +1,7 @@
 """Any window again: told before it is done, done once, whatever else runs."""
 
 import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -171,3 +172,68 @@ def test_a_backlog_over_several_runs(
         cursors.append([stands[p]["cursor"] for p in "012"])
     assert cursors == [[0, 300, 0], [100, 400, 100], [250, 400, 250], [400, 400, 400]]
     judge.agree(broker.bootstrap, terminal.lake, "slow", [name])
+
+
+def test_what_is_finished_is_sealed_while_spark_goes_on(
+    terminal: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """kill -9 in the middle of one long application: the chunks before are sealed and counted by
+    `status`, and the retry does not read them again (fault F1).
+    """
+    name = topic(partitions=1)
+    records.numbers(broker.bootstrap, name, 600, partitions=1)
+    terminal.pipeline("long", [name], start="latest")
+    ask = ("backfill", "long", "--start", "0", "--end", "600", "--chunk-size", "100",
+           "--run-id", "r")  # fmt: skip
+    process = terminal.start(*ask, TIDEGATE_FAULT="stage.half@3:sleep=60")
+    until = time.monotonic() + 90
+    while len(seals := sorted(terminal.lake.rglob("_seal.json"))) < 3:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    (plan,) = terminal.json("status", "long")["unfinished"]
+    assert (plan["lane"], plan["run"], plan["chunks"]) == ("backfill", "r", 6)
+    assert (plan["committed"], plan["sealed"]) == (0, 3)
+    process.kill()
+    process.communicate()
+    before = {path: path.read_bytes() for path in seals}
+    assert terminal.json(*ask)["rows"] == 600
+    after = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
+    assert len(after) == 6
+    assert before.items() <= after.items()
+    assert terminal.json("status", "long")["unfinished"] == []
+    judge.agree(broker.bootstrap, terminal.lake, "long", [name])
+
+
+@pytest.mark.slow
+def test_many_chunks(
+    terminal: Terminal,
+    broker: Broker,
+    topic: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """1,500 chunks are planned and frozen in seconds; 50 in one application take far less each than
+    an application a chunk. The measures are printed.
+    """
+    name = topic(partitions=3)
+    records.numbers(broker.bootstrap, name, 150_000, partitions=3)
+    terminal.pipeline("many", [name], start="latest")
+
+    def timed(*args: str, code: int = 0, **env: str) -> float:
+        began = time.monotonic()
+        terminal.run("backfill", "many", *args, code=code, **env)
+        return time.monotonic() - began
+
+    whole = ("--start", "0", "--end", "50000", "--chunk-size", "100")
+    plan = timed(*whole, code=86, TIDEGATE_FAULT="plan.frozen:exit")
+    (frozen,) = [p for p in terminal.lake.rglob("plans/*.json") if "note" not in p.name]
+    assert len(json.loads(frozen.read_text())["chunks"]) == 1_500
+    one = timed("--partitions", "0", "--start", "0", "--end", "100")
+    fifty = timed("--partitions", "1", "--start", "0", "--end", "5000", "--chunk-size", "100")
+    with capsys.disabled():
+        size = frozen.stat().st_size
+        print(f"\n1,500 chunks planned and frozen in {plan:.1f} s ({size:,} bytes); 50 chunks")
+        print(f"in one application: {fifty / 50:.2f} s each; one alone: {one:.1f} s")
+    assert plan < 15
+    assert fifty / 50 < one / 4
+    assert len(terminal.json("files", "many")) == 51

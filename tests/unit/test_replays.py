@@ -308,6 +308,30 @@ def test_a_finaliser_that_sleeps_across_a_replace(store, monkeypatch):
     assert holders(store) == holders(store, by_glob=True) == all_of(again)
 
 
+def test_a_copy_that_was_under_way_while_its_source_went(tmp_path):
+    """As in an object store: it has read the staged file, another commit replaces it, then the old
+    file appears. Who placed it looks again, and takes it away.
+    """
+    again = replay("x", (3, part(0, 10)), (3, part(0, 3, 1)))
+
+    class Copying(LocalStore):
+        slept = False
+
+        def place(self, source, target):
+            if not self.slept and target.startswith("data/"):
+                self.slept = True
+                data = Path(self.native(source)).read_bytes()
+                staging.seal(self, again)
+                publish(self, again)
+                Path(self.native(target)).write_bytes(data)
+            else:
+                super().place(source, target)
+
+    store = Copying(tmp_path / "p")
+    first_commit(store)
+    assert holders(store) == holders(store, by_glob=True) == all_of(again)
+
+
 def test_a_replacer_that_crashed_is_replaced(store, monkeypatch):
     """P, then R that crashed before it took P's files away, then S in the place of R: only S."""
     first_commit(store)

@@ -124,6 +124,12 @@ def tell_status(state: Mapping[str, Any]) -> None:
     out.print(f"[bold]{state['pipeline']}[/]: {state['commits']} commits{last}", highlight=False)
     if state["broker"]:
         err.print(state["broker"], style="yellow", markup=False)
+    for each in state["unfinished"]:
+        out.print(
+            f"  {each['lane']} plan {each['plan_id']} of run {each['run']}: {each['committed']} of "
+            f"{each['chunks']} chunks committed, {each['sealed']} sealed",
+            highlight=False, markup=False,
+        )  # fmt: skip
     table = Table(box=None)
     table.add_column("topic")
     columns = ("partition", "origin", "cursor", "log start", "end", "lag")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from tidegate.runs.run import Run
 from tidegate.runs.submission import Submission, for_places, submission
 from tidegate.spark.job import Bytes, Chunk, Job
 
+_LOOK_AGAIN = 1.0  # seconds
 MOST_PROBES = 200  # holes looked into per chunk; the seal says how many of how many
 
 Submit = Callable[[Submission], None]
@@ -43,7 +45,8 @@ class Staged:
 def stage(run: Run, submit: Submit) -> Staged:
     """Stage and seal every open chunk of the run's living plan.
 
-    What Spark finished before it failed is sealed too, so that a retry does only the rest. Raises
+    Each chunk is sealed as soon as Spark has finished it, while it goes on with the next: whatever
+    ends this process then, a retry does only the rest. Raises
     StageFailed, AttemptWrong, RowsMissing or IdentityChanged; nothing of that is visible.
     """
     planned = plan(run).plan
@@ -59,10 +62,12 @@ def stage(run: Run, submit: Submit) -> Staged:
             with _job_file(run, store, planned, mine) as job_file:
                 records = sum(len(r) for number in todo for r in planned.chunks[number])
                 application = submission(job_file, run.spark_conf, records, name=_name(run))
-                submit(for_places(application, store.native("")))
+                with _sealing(run, store, planned, mine, sealed):
+                    submit(for_places(application, store.native("")))
         except StageFailed as error:
             failures.append(error)
-        failures += _seal_finished(run, store, planned, mine, sealed)
+        rest = [attempt for attempt in mine if attempt.chunk not in sealed]
+        failures += _seal_finished(run, store, planned, rest, sealed)
     finally:
         for attempt in mine:
             if attempt.chunk not in sealed:
@@ -103,6 +108,36 @@ def _job_file(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) -> It
         path = Path(directory, "job.json")
         job.write(path)
         yield path
+
+
+@contextmanager
+def _sealing(
+    run: Run, store: Store, plan: Plan, mine: Sequence[Attempt], sealed: list[int]
+) -> Iterator[None]:
+    """Seal chunk after chunk, in their order, while Spark is at work.
+
+    What is wrong with one is told in the end, when all that are finished are looked at again.
+    """
+    ended = threading.Event()
+
+    def seal() -> None:
+        waiting = list(mine)
+        while waiting and not ended.wait(_LOOK_AGAIN):
+            try:
+                while waiting and attempts.staged(store, waiting[0]) is not None:
+                    if _seal_finished(run, store, plan, waiting[:1], sealed):
+                        return
+                    waiting.pop(0)
+            except TidegateError as error:
+                logger.warning("plan %s: %s; looking again", plan.id, error)
+
+    thread = threading.Thread(target=seal, name="tidegate-seals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _seal_finished(
@@ -147,7 +182,11 @@ def _seal_finished(
             failures.append(error)
             continue
         sealed.append(attempt.chunk)
-        logger.info("plan %s: chunk %d is sealed", plan.id, attempt.chunk)
+        rows = f"{sum(f.rows for f in proven.files):,}"
+        logger.info(
+            "plan %s: chunk %d, %s rows, is sealed; it has %d chunks",
+            plan.id, attempt.chunk, rows, len(plan.chunks),
+        )  # fmt: skip
         faults.point("seal.written")
     return failures
 

@@ -16,6 +16,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.subscription import known, resolved
+from tidegate.runs.unfinished import unfinished
 
 FORMAT = 1
 
@@ -92,5 +93,6 @@ def status(spec: Ingest, kafka: KafkaSettings, looked: Look | None = None) -> di
         "last_commit": max(fold.live, default=None),
         "gaps": [gap.to_json() for gap in fold.gaps],
         "open_claims": [],
+        "unfinished": unfinished(open_store(spec.lake, spec.name), fold),
         "broker": looked.problem,
     }
