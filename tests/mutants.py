@@ -43,6 +43,7 @@ MUTANTS = (
     Mutant(
         "one commit per chunk",
         "core/ledger.py",
+        "    n = fold.committed.get((commit.plan_id, commit.chunk))\n"
         "    if n is not None:\n        return Adopt(n)\n",
         "",
         "tests/unit/test_ledger_core.py::test_the_table",

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import staging
 from tidegate import faults
-from tidegate.core import layout
+from tidegate.core import layout, replays
 from tidegate.core.entries import Abandon
 from tidegate.core.ledger import Adopt, Lost, Refused
 from tidegate.core.offsets import OffsetRange
@@ -148,6 +149,28 @@ def test_a_loser_that_wakes_adopts_the_winner(store):
     late = staging.ledger_of(store)
     assert publishing.commit(store, late, PLAN, loser, run="late") == Adopt(3)
     assert readable(store) == 13
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_commits_that_were_replaced(store, whole):
+    """Of one that is live no more the losers go too; of one that is, in part, what is left of its
+    copies. The new commit's copies and all that is in place stay readable.
+    """
+    staging.seal(store, PLAN, "winner")
+    staging.stage(store, PLAN, "loser")
+    publish(store)
+    parts = [OffsetRange("t", 0, 0, 10), *([OffsetRange("t", 1, 0, 3)] if whole else [])]
+    form = replays.replaces_to_json(replays.Replaced(3, r) for r in parts)
+    made = {"id": "again", "asked": {}, "replaces": [form]}
+    again = replace(staging.plan_of(tuple(parts)), lane="replay", replay=made)
+    staging.seal(store, again, "replay")
+    assert publish(store, again) == {0: 4}
+    assert why(swept(store)) == []
+    left = [] if whole else [("winner", "placed")]
+    assert why(swept(store, grace=0)) == [("loser", "lost"), ("replay", "placed"), *left]
+    assert readable(store) == 13
+    found = swept(store, grace=0)
+    assert (found.attempts, found.left) == ([], [])
 
 
 # What is open
