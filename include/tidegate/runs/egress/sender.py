@@ -37,7 +37,9 @@ def is_dead(
     reboot it is dead. Elsewhere, in another container for one, only Airflow can tell.
     """
     here = _here()
-    rebooted = sender["machine"] == here["machine"] != "" and sender["boot"] != here["boot"]
+    # Containers of one image may have one machine id, on many machines: the name must agree too.
+    same = (sender["host"], sender["machine"]) == (socket.gethostname(), here["machine"])
+    rebooted = same and here["machine"] != "" and sender["boot"] != here["boot"]
     if not rebooted and {name: sender[name] for name in here} != here:
         task = sender["task"]
         return task is not None and is_over(task)
