@@ -1,7 +1,7 @@
 """What a live run takes of a partition, and how ranges are cut into chunks."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.core.intervals import Intervals
@@ -124,15 +124,18 @@ def test_nothing_starves(lengths, starts, max_records):
 
 @settings(max_examples=100, deadline=None)
 @given(lengths, starts, st.integers(8, 60))
+@example([4, 5, 5], [0, 0, 0], 13)
 def test_only_the_biggest_are_cut(lengths, starts, max_records):
-    """Small partitions go whole: a cut one gets no less than any whole one, nor room unused."""
+    """Small partitions go whole: a cut one gets no less than any whole one, but for the last
+    record of what does not divide, nor is room left unused.
+    """
     ranges = [r for r in ranges_of(lengths, starts) if len(r)]
     if ranges:
         first = {r.partition: len(r) for r in chunked(ranges, max_records)[0]}
         wanted = {r.partition: len(r) for r in ranges}
         cut = [p for p, n in wanted.items() if first[p] < n]
         for p in cut:
-            assert all(first[p] >= first[q] for q in wanted if q not in cut)
+            assert all(first[p] >= first[q] - 1 for q in wanted if q not in cut)
         if cut:
             assert sum(first.values()) == max_records
 
