@@ -68,6 +68,7 @@ def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None
     assert spark.executors() == []
 
 
+@pytest.mark.faults
 def test_an_executor_is_killed(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
     """kill -9 with rows staged and the rest to come: Spark tries the tasks again on another, or
     the retry does; no row is doubled or lost (fault F7).

@@ -211,6 +211,7 @@ def test_killed_half_way_and_what_it_leaves_is_ended(
     judge.agree(broker.bootstrap, lake, "killed", ["killed"], environ=s3.environment)
 
 
+@pytest.mark.faults
 def test_publishers_race(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, tmp_path: Path
 ) -> None:
