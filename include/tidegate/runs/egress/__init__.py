@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.runs.egress.planning import Planned, plan
+from tidegate.runs.egress.planning import plan
 from tidegate.runs.egress.publish import Published, publish, verdict
 from tidegate.runs.egress.send import send
 from tidegate.runs.egress.sender import IsOver
+from tidegate.runs.plan import Planned
 from tidegate.runs.run import EgressRun
 from tidegate.runs.stage import Submit
 

@@ -18,12 +18,12 @@ from tidegate.core.planning import chunked
 from tidegate.errors import ConfigurationError, IdentityChanged, SenderAlive, SourceRefused
 from tidegate.lake import plans, sources
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.plans import Frozen
 from tidegate.lake.sources import Root
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, as_text
 from tidegate.runs.egress.sender import IsOver, is_dead
+from tidegate.runs.plan import Planned
 from tidegate.runs.run import EgressRun
 
 LANE = "live"
@@ -35,18 +35,6 @@ _OF_TEXT = {"key": "null", "value": "value", "headers": "null", "partition": "nu
 _OF_FILES = {**_OF_TEXT, "value": "to_json(struct(*))"}
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A run's living plan. `known` says that it was frozen before this call."""
-
-    frozen: Frozen
-    known: bool
-
-    @property
-    def plan(self) -> Plan:
-        return self.frozen.plan
 
 
 @dataclass(frozen=True)
