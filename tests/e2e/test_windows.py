@@ -85,6 +85,7 @@ def over(airflow: AirflowApi, dag_id: str) -> list[str]:
     return [run["dag_run_id"] for run in runs if run["state"] not in OVER]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("intervals", "chunks"), [(6, 4), pytest.param(30, 20, marks=pytest.mark.slow)]
 )

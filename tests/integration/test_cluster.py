@@ -89,6 +89,7 @@ def test_an_executor_is_killed(terminal: Terminal, spark: Cluster, broker: Broke
     judge.agree(broker.bootstrap, terminal.lake, "killed-executor", ["killed-executor"])
 
 
+@pytest.mark.slow
 def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_path: Path) -> None:
     """The driver on a Python without this package, and without PySpark but Spark's own: core,
     errors, faults and spark in a zip stage a chunk.

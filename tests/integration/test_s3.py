@@ -167,6 +167,7 @@ def jvm_of(pid: int) -> int:
     raise ProcessLookupError("no JVM")
 
 
+@pytest.mark.faults
 def test_killed_half_way_and_what_it_leaves_is_ended(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, in_environment: None
 ) -> None:
