@@ -320,9 +320,9 @@ def egress(terminal: Terminal, name: str, source: Mapping[str, Any], topic: str)
 def test_files_and_a_lake_go_back_into_topics(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
-    """An egress reads a bucket as it reads a directory."""
+    """An egress reads a bucket as it reads a directory, also names that a URL would escape."""
     prefix = lake.removeprefix(f"s3://{BUCKET}/")
-    for name, number in (("day=1/a.json", 1), ("day=2/b.json", 2)):
+    for name, number in (("day=1/a b.json", 1), ("day=2/c%41+ö.json", 2)):
         row = json.dumps({"k": f"k{number}", "v": f"v{number}"}).encode()
         s3.client().put_object(Bucket=BUCKET, Key=f"{prefix}/in/{name}", Body=row)
     egress(terminal, "files", {"path": f"{lake}/in/**/*.json", "format": "json"}, "files-from-s3")
