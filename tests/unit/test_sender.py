@@ -57,9 +57,21 @@ def test_a_pid_that_is_used_again_is_another_process(process: subprocess.Popen[b
     assert is_dead(claimed, ATTEMPT, never, patience=0)
 
 
-def test_another_boot_has_other_processes() -> None:
-    """Even if a process has the number, and by chance the start time."""
-    assert is_dead({**ourselves(None), "boot": "before"}, ATTEMPT, never, patience=0)
+@pytest.mark.parametrize(
+    ("machine", "host", "dead"),
+    [("m", None, True), ("m", "elsewhere", False), ("other", None, False), ("", None, False)],
+)
+def test_another_boot_has_other_processes(
+    monkeypatch: pytest.MonkeyPatch, machine: str, host: str | None, dead: bool
+) -> None:
+    """Even if a process has the number, and by chance the start time. But containers of one image
+    may share a machine id, and be on machines that were booted at other times.
+    """
+    here = {**sender._here(), "machine": "m" if machine else ""}
+    monkeypatch.setattr(sender, "_here", lambda: here)
+    claimed = {**ourselves(None), "boot": "before", "machine": machine}
+    claimed["host"] = host or claimed["host"]
+    assert is_dead(claimed, ATTEMPT, never, patience=0) is dead
 
 
 def test_a_driver_outlives_its_parent_a_little() -> None:
@@ -82,7 +94,11 @@ def test_a_driver_outlives_its_parent_a_little() -> None:
         ({"task": "send", "try": 1}, False, False),
     ],
 )
-def test_from_elsewhere_only_airflow_can_tell(task: Any, answer: bool, dead: bool) -> None:
+def test_on_another_machine_or_in_a_container_only_airflow_can_tell(
+    task: Any, answer: bool, dead: bool
+) -> None:
     """Without a task there is nobody to ask: a person must release the claim."""
-    claimed = {**ourselves(task), "processes": "pid:[1]", "pid": os.getpid() + 1}
-    assert is_dead(claimed, ATTEMPT, lambda asked: asked == task and answer, patience=0) is dead
+    for elsewhere in ({"boot": "other", "host": "h"}, {"processes": "pid:[7]"}):
+        claimed = {**ourselves(task), **elsewhere, "pid": os.getpid() + 1}
+        told = is_dead(claimed, ATTEMPT, lambda asked: asked == task and answer, patience=0)
+        assert told is dead
