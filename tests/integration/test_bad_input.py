@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 import judge
 import records
+import sent
 from terminal import TIDEGATE, Terminal
 from tidegate.local import kafka
 from tidegate.local.kafka import Broker
@@ -127,15 +128,12 @@ def test_a_wrong_password(secured: tuple[Broker, str], tmp_path: Path) -> None:
     assert PASSWORD not in str(error)
 
 
-def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Path) -> None:
-    """With the right one the rows arrive, and no process list, output or object holds it."""
-    broker, address = secured
-    records.numbers(broker.bootstrap, "secret", 1_000)
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-    login |= {"sasl.username": "reader", "sasl.password": PASSWORD}
-    terminal = Terminal(tmp_path, address, extra=login)
-    terminal.pipeline("secret", ["secret"])
-    process = terminal.start("run", "secret")
+def watched(terminal: Terminal, *args: str, code: int = 0, **env: str) -> bytes:
+    """Run a command; assert that no command line, output or object of the lake had the password.
+
+    Return all command lines that a user of this machine could have seen meanwhile.
+    """
+    process = terminal.start(*args, **env)
     seen = set()
     while process.poll() is None:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -145,14 +143,34 @@ def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Pat
                 continue
         time.sleep(0.2)
     out, err = process.communicate()
-    assert process.returncode == 0, err
-    assert any(b"spark_jobs/ingest.py" in line for line in seen)
-    assert not any(PASSWORD.encode() in line for line in seen)
-    assert PASSWORD not in out + err
+    assert process.returncode == code, err
     objects = [path.read_bytes() for path in terminal.lake.rglob("*") if path.is_file()]
     assert objects
-    assert not any(PASSWORD.encode() in data for data in objects)
+    for data in (*seen, *objects, out.encode(), err.encode()):
+        assert PASSWORD.encode() not in data
+    return b"\n".join(seen)
+
+
+def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Path) -> None:
+    """With the right one the rows arrive, and no process list, output or object holds it."""
+    broker, address = secured
+    records.numbers(broker.bootstrap, "secret", 1_000)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    login |= {"sasl.username": "reader", "sasl.password": PASSWORD}
+    terminal = Terminal(tmp_path, address, extra=login)
+    terminal.pipeline("secret", ["secret"])
+    assert b"spark_jobs/ingest.py" in watched(terminal, "run", "secret")
     judge.agree(broker.bootstrap, terminal.lake, "secret", ["secret"])
+    # And back: refused for a row, killed when all is sent, finished by another attempt.
+    records.create(broker.bootstrap, "secret-back", partitions=2)
+    back = {"source": {"lake": "secret"}, "target": {"topic": "secret-back"}}
+    terminal.egress("back", **back)
+    again = ("run", "back", "--run-id", "r")
+    assert b"spark_jobs/egress.py" in watched(terminal, *again, code=3)
+    terminal.egress("back", **back, columns={"partition": "partition % 2"})
+    watched(terminal, *again, code=4, TIDEGATE_FAULT="send.sent:raise")
+    watched(terminal, *again)
+    assert sum(sent.ends(broker.bootstrap, "secret-back").values()) == 1_000
 
 
 def test_a_lake_that_cannot_be_written(terminal: Terminal, topic: Callable[..., str]) -> None:

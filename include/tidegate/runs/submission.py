@@ -81,8 +81,6 @@ def sending_submission(
     _refuse_secrets(conf)
     fast = {
         "spark.driver.defaultJavaOptions": _java_options(rows, conf),
-        # A record must not depend on where it is made, and a retry may be made elsewhere.
-        "spark.sql.session.timeZone": "UTC",
     }
     # One layer of retries, and that is the next attempt's: what a task has sent cannot be unsent.
     once = {

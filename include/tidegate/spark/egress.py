@@ -69,8 +69,12 @@ def send(spark: SparkSession, job: SendJob, directory: Path) -> dict[str, Any]:
     log.info("plan %s: %d rows are fit to be sent", job.plan_id, sum(i["rows"] for i in inputs))
     rest, broken = _rest(spark, job, good)
     faults.point("send.before")
-    (directory / SENDING).touch()
-    _write(job, rest, largest=max((each["largest"] for each in inputs), default=0))
+    _write(
+        job,
+        rest,
+        sign=directory / SENDING,
+        largest=max((each["largest"] for each in inputs), default=0),
+    )
     faults.point("send.sent")
     log.info("plan %s: sent, %.2f s", job.plan_id, time.monotonic() - started)
     done = readback.verified(spark, job, shaped, inputs)
@@ -100,11 +104,12 @@ def _may_be_sent(spark: SparkSession, job: SendJob) -> bool:
         return True
 
 
-def _write(job: SendJob, rows: DataFrame, *, largest: int) -> None:
+def _write(job: SendJob, rows: DataFrame, *, sign: Path, largest: int) -> None:
     if by := records.order(job):
         # One task for all of a group; its records are sent in the order of its rows.
-        tasks = sum(each.partitions for each in job.target.values())
-        rows = rows.repartition(tasks, *records.group(job))
+        cores = rows.sparkSession.sparkContext.defaultParallelism
+        partitions = sum(each.partitions for each in job.target.values())
+        rows = rows.repartition(min(partitions, 4 * cores), *records.group(job))
         rows = rows.sortWithinPartitions("topic", "partition", *by)
     written = sink.render(
         job.reader,
@@ -113,8 +118,10 @@ def _write(job: SendJob, rows: DataFrame, *, largest: int) -> None:
         largest_row=largest,
         largest_batch=min(each.largest for each in job.target.values()),
     )
+    shaped = records.sent_as(rows, job)
     with session.writing_v1(rows.sparkSession):
-        records.sent_as(rows, job).write.format("kafka").options(**written).save()
+        sign.touch()
+        shaped.write.format("kafka").options(**written).save()
 
 
 def _answer(path: Path, form: Mapping[str, Any]) -> None:

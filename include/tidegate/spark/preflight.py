@@ -21,7 +21,7 @@ from tidegate.spark.source import NotRepeatable
 _NAMED = 20  # bad rows that a refusal names
 
 # What a row's own content makes an expression do: SQL's data exceptions, and raise_error.
-_COMPUTED = re.compile(r"SQLSTATE: (22\w{3}|P0001)")
+_COMPUTED = re.compile(r"\[([A-Z_.]+)\].*SQLSTATE: (?:22\w{3}|P0001)", re.DOTALL)
 _UNREADABLE = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+)\.\s")
 # The file may be right, and the next try may read it.
 _PASSING = re.compile(
@@ -86,6 +86,8 @@ def _counted(job: SendJob, shaped: DataFrame) -> list[dict[str, Any]]:
         F.bit_xor(F.when(good, readback.digest(job))).alias("digest"),
         F.max("bytes").alias("largest"),
         F.max("row").alias("last"),
+        # Not needed; but an order that fails, or is none, must do so before the first record.
+        *(F.max(f"order{i}").alias(f"order{i}") for i in range(len(job.order_by))),
     )
     return [row.asDict() for row in counted.collect()]
 
@@ -123,12 +125,12 @@ def _named(spark: SparkSession, job: SendJob, error: Exception) -> Exception:
                 "by source.path, or give source.columns"
             )
         return Refused(f"{file} cannot be read: {told}. Correct or remove it{_OTHERS_GO}", [file])
-    if any(_COMPUTED.search(said) for _, said in causes):
+    if failed := next((found for _, said in causes if (found := _COMPUTED.search(said))), None):
         files = () if job.rows.is_lake else _failing(spark, job)
         where = f" on a row of {files[0]}" if files else ""
-        return Refused(
-            f"an expression of `columns` fails{where}: {told}. Correct the row or the expression "
-            f"(try_cast gives null){_OTHERS_GO if files else ''}",
+        return Refused(  # Spark's own words would show the row
+            f"an expression of `columns` or order_by fails{where}: {failed[1]}. Correct the row or "
+            f"the expression (try_cast gives null){_OTHERS_GO if files else ''}",
             files,
         )
     return error

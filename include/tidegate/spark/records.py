@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,7 +31,9 @@ _PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-times
 # What a record takes beside key, value and headers: batch and record headers, at most.
 _OVERHEAD = 100
 _PER_HEADER = 10
-_DIRECTION = re.compile(r"(?is)(?P<by>.*\S)\s+(?P<way>asc|desc)\s*")
+_DIRECTION = re.compile(
+    r"(?is)(?P<by>.*?\S)(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*"
+)
 
 
 class DoesNotFit(Exception):
@@ -49,7 +53,7 @@ def shape(spark: SparkSession, job: SendJob) -> DataFrame:
         topic.alias("topic"),
         *(_expression(job, name).alias(name) for name in RECORD[1:]),
         timestamp.alias("timestamp"),
-        *(F.expr(by).alias(f"order{i}") for i, (by, _) in enumerate(_sorted_by(job))),
+        *(_sorted_by(by).alias(f"order{i}") for i, by in enumerate(job.order_by)),
     ]
     rows = source.select(spark, job.rows, columns)
     rows = rows.select(
@@ -84,22 +88,21 @@ def sent_as(records: DataFrame, job: SendJob) -> DataFrame:
 
 def order(job: SendJob) -> list[Column]:
     """Return what rows are sorted by; nothing if they go in any order."""
-    given = [
-        F.col(f"order{i}").desc() if descends else F.col(f"order{i}")
-        for i, (_, descends) in enumerate(_sorted_by(job))
-    ]
+    given = [_way(by)(F.col(f"order{i}")) for i, by in enumerate(job.order_by)]
     return [*given, *map(F.col, IDENTITY)] if given or job.rows.is_lake else []
 
 
-def _sorted_by(job: SendJob) -> list[tuple[str, bool]]:
-    """Return the expressions of the order, and whether they descend: Spark would take a `desc`
-    behind an expression for the name of a column.
-    """
-    found = [_DIRECTION.fullmatch(by) for by in job.order_by]
-    return [
-        (f["by"], f["way"].lower() == "desc") if f else (by, False)
-        for by, f in zip(job.order_by, found, strict=True)
-    ]
+def _sorted_by(by: str) -> Column:
+    """Return what an order goes by; Spark would take its direction for the name of a column."""
+    found = _DIRECTION.fullmatch(by)
+    return F.expr(found["by"] if found else by)
+
+
+def _way(by: str) -> Callable[[Column], Column]:
+    found = _DIRECTION.fullmatch(by)
+    way = ((found and found["way"]) or "asc").lower()
+    nulls = ((found and found["nulls"]) or ("first" if way == "asc" else "last")).lower()
+    return cast(Callable[[Column], Column], getattr(Column, f"{way}_nulls_{nulls}"))
 
 
 def group(job: SendJob) -> list[str]:
@@ -187,10 +190,7 @@ def _reason(job: SendJob) -> Column:
     limit, count = limits[F.col("topic")], counts[F.col("topic")]
     partition = F.col("partition")
     found = (
-        F.when(
-            F.col("bad").isNotNull(),
-            F.concat(F.lit("cannot be read: "), F.substring("bad", 1, 200)),
-        )
+        F.when(F.col("bad").isNotNull(), F.lit("cannot be read"))
         .when(F.col("topic").isNull(), F.lit("no topic"))
         .when(
             ~F.col("topic").isin(topics),

@@ -45,6 +45,12 @@ def configure(spark: SparkSession) -> None:
     # Which rows are malformed must not depend on the columns that are asked for.
     spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
     spark.conf.unset("spark.sql.files.maxPartitionNum")  # it would put files together
+    # A record must not depend on where it is made, and a retry may be made elsewhere.
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    spark.conf.set("spark.sql.jsonGenerator.ignoreNullFields", "true")
+    # Files are listed here: executors would need a job for it.
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")
 
 
 def select(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> DataFrame:

@@ -147,8 +147,9 @@ def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
         )
     new, left_out = [], []
     for file in listed.files:
-        if fold.refused.get(file.name) == file.etag:
-            left_out.append(LeftOutFile(file.name, "refused for its rows; it has not changed"))
+        if fold.refused.get(file.name) == file.etag and not resend:
+            reason = "refused for its rows; it has not changed: --resend tries again"
+            left_out.append(LeftOutFile(file.name, reason))
         elif file.name not in fold.sent:
             new.append(file)
         elif fold.sent[file.name] == file.etag:
