@@ -360,6 +360,7 @@ def test_the_server_keeps_what_it_has_acknowledged(tmp_path: Path) -> None:
         assert s3_server.find(home) is None
         second = s3_server.start(home, bucket=BUCKET)
         os.kill(second.pid, signal.SIGKILL)
+        psutil.wait_procs([psutil.Process(second.pid)], timeout=10)
         third = s3_server.start(home, bucket=BUCKET)
         assert third.environment == first.environment
         assert third.client().get_object(Bucket=BUCKET, Key="a")["Body"].read() == b"kept"
