@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.core.windows import Dates, Live, milliseconds
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import tasks
+from tidegate.orchestration import egress_tasks, tasks
 
 START, END = pendulum.datetime(2026, 3, 14, 10), pendulum.datetime(2026, 3, 14, 11)
 HOUR = (datetime(2026, 3, 14, 10, tzinfo=UTC), datetime(2026, 3, 14, 11, tzinfo=UTC))
@@ -58,3 +58,23 @@ def test_unknown_params_are_refused(context: Any) -> None:
     """Airflow takes them."""
     with pytest.raises(ConfigurationError, match="max_chunk'"):
         tasks.run_of("flights", context("manual", None, None, max_chunk=3))
+
+
+@pytest.mark.parametrize(
+    ("states", "over"),
+    [
+        ({"r": {"send": "running"}}, False),
+        ({"r": {"send": "restarting"}}, False),
+        ({"r": {"send": "failed"}}, True),
+        ({"r": {"send": None}}, True),  # cleared, and none of its processes left
+        ({"r": {}}, False),
+        ({}, False),
+    ],
+)
+def test_whether_a_senders_task_is_over(states: dict[str, dict[str, Any]], over: bool) -> None:
+    """By what Airflow says; where it says nothing, the sender may live."""
+    ti = SimpleNamespace(
+        dag_id="d", run_id="r", task_id="plan", try_number=1, get_task_states=lambda **_: states
+    )
+    is_over = egress_tasks._is_over({"ti": ti})  # type: ignore[typeddict-item]
+    assert is_over({"dag": "d", "run": "r", "task": "send", "try": 1}) is over

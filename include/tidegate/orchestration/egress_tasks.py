@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tidegate.runs.run import EgressRun
 
 PARAMS = ("max_records", "dry_run", "replan", "resend")
-_ENDED = {"success", "failed", "upstream_failed", "skipped", "removed", "up_for_retry"}
+# None: cleared; one that was running is restarting until its process has ended.
+_ENDED = {None, "success", "failed", "upstream_failed", "skipped", "removed", "up_for_retry"}
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +118,6 @@ def _is_over(context: Context) -> Any:
         states = ours.get_task_states(
             dag_id=task["dag"], run_ids=[task["run"]], task_ids=[task["task"]]
         )
-        return states.get(task["run"], {}).get(task["task"]) in _ENDED
+        return states.get(task["run"], {}).get(task["task"], "unknown") in _ENDED
 
     return is_over

@@ -26,6 +26,7 @@ from tidegate.errors import (
     SendFailed,
     SourceChanged,
     StageFailed,
+    TidegateError,
 )
 from tidegate.lake import publishing, sendings, sources
 from tidegate.lake.ledger import Ledger
@@ -141,19 +142,19 @@ def _sent(
     submit: Submit,
 ) -> dict[str, Any]:
     """Run the application; return what it verified. Where nothing was sent, release the claim."""
-    job = _job(run, store, plan, claim, target)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as private:
         directory = Path(private, claim.attempt)  # the process list names the attempt
         directory.mkdir(mode=0o700)
-        write_private(directory / "job.json", job.to_json())
-        failure: StageFailed | None = None
+        failure: TidegateError | None = None
         try:
+            job = _job(run, store, plan, claim, target)
+            write_private(directory / "job.json", job.to_json())
             application = sending_submission(
                 directory / "job.json", run.spark_conf, name=job.app_name, rows=_rows(plan)
             )
             places = [path for _, path in job.rows.files]
             submit(for_places(application, *places, job.quarantine or ""))
-        except StageFailed as error:
+        except TidegateError as error:
             failure = error
         if (directory / DONE).exists() and failure is None:
             return dict(json.loads((directory / DONE).read_text()))
@@ -172,7 +173,9 @@ def _sent(
             files=refused["files"],
             rows=refused["rows"],
         )
-    raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
+    if failure is None or isinstance(failure, StageFailed):
+        raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
+    raise failure
 
 
 def _release(
@@ -195,7 +198,7 @@ def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetS
     settings = plan.byte_settings
     source = settings["source"]
     if source["lake"]:
-        files = _lake_files(run, plan)
+        files = _lake_files(source["lake"], plan)
     else:
         root = planning.root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)
@@ -235,10 +238,22 @@ def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetS
     )
 
 
-def _lake_files(run: EgressRun, plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return the data files that hold any offset of the plan's window, by topic."""
-    _, lake, fold = planning.lake_of(run.spec)
-    wanted = {(r.topic, r.partition): r for window in plan.chunks for r in window}
+def _lake_files(name: str, plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return the data files that hold any offset of the plan's window, by topic.
+
+    SourceChanged if the lake's ledger does not hold all of it any more: what is not there would
+    pass for what nobody can see.
+    """
+    source, lake, fold = planning.lake_of(name)
+    window = tuple(r for window in plan.chunks for r in window)
+    if not fold.covers(window, plan.topics):
+        raise SourceChanged(
+            f"plan {plan.id}: the lake of {name!r} at {source.lake} does not hold "
+            f"{', '.join(map(str, window[:3]))}, which it did when this was planned: mount or "
+            "restore what it was",
+            files=[],
+        )
+    wanted = {(r.topic, r.partition): r for r in window}
     waiting = set(publishing.unplaced(lake, fold))
     return tuple(
         (file.staged.topic, lake.native(file.staged.path if n in waiting else file.final))
