@@ -277,6 +277,26 @@ def test_one_that_cannot_be_read_is_passed_over(store, data):
     assert Ledger(store, "p").fold == ledger.fold
 
 
+def test_one_that_was_changed_is_passed_over(store):
+    """A digit that flipped would let the next run skip rows: the ledger itself is read then."""
+    ledger = grown(store, 4)
+    write(store, ledger)
+    data = store.get(layout.checkpoint(5))
+    store.delete(layout.checkpoint(5))
+    assert data.count(b'"covered":{"id-t":{"0":[[0,4]]}}') == 1
+    store.create(layout.checkpoint(5), data.replace(b"[[0,4]]", b"[[0,9]]"))
+    assert Ledger(store, "p").checkpoint == 0
+    assert Ledger(store, "p").fold == ledger.fold
+
+
+def test_strange_names_beside_them(store):
+    """A copy by hand, or what another system leaves beside a file, stops no command."""
+    write(store, grown(store, 2))
+    for name in ("._00000000000000000003.json", "copy.json", "notes.txt"):
+        store.create(layout.CHECKPOINTS + name, b"?")
+    assert Ledger(store, "p").checkpoint == 3
+
+
 @pytest.mark.parametrize("damage", ["gone", "changed"])
 def test_a_ledger_that_is_not_the_one_of_the_checkpoint(store, damage):
     """Rolled back, or exchanged: refused by name, as without a checkpoint."""

@@ -31,11 +31,13 @@ def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int
     lines = checkpoint.lines(fold)
     path = layout.checkpoint_commits(fold.n)
     store.create(path, lines)
+    whole = checkpoint.head(replace(fold, waiting=set(waiting)))
     form = {
         "format": checkpoint.FORMAT,
         "pipeline": pipeline,
         "commits": {"path": path, "sha256": canonical.digest(lines)},
-        "fold": checkpoint.head(replace(fold, waiting=set(waiting))),
+        "fold": whole,
+        "sha256": canonical.digest(canonical.encode(whole)),
     }
     head = canonical.encode(form)
     store.create(layout.checkpoint(fold.n), head)
@@ -60,13 +62,15 @@ def latest(store: Store, pipeline: str) -> Fold | None:
 
 
 def _numbers(store: Store) -> list[int]:
-    names = store.names(layout.CHECKPOINTS)
-    return sorted(int(posixpath.splitext(name)[0]) for name in names if name.endswith(".json"))
+    split = [posixpath.splitext(name) for name in store.names(layout.CHECKPOINTS)]
+    return sorted(int(n) for n, end in split if end == ".json" and n.isdecimal())
 
 
 def _fold(store: Store, pipeline: str, form: Mapping[str, Any]) -> Fold:
     if (form["format"], form["pipeline"]) != (checkpoint.FORMAT, pipeline):
         raise ValueError(f"format {form['format']!r}, pipeline {form['pipeline']!r}")
+    if canonical.digest(canonical.encode(form["fold"])) != form["sha256"]:
+        raise ValueError("it was changed")  # one digit of it may hide a million rows
     commits = form["commits"]
     return checkpoint.fold_of(
         form["fold"], lambda: _lines(store, commits["path"], commits["sha256"])

@@ -11,7 +11,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import parse_spark_offsets, spark_offsets
 from tidegate.errors import CursorAhead
 from tidegate.lake.ledger import Ledger
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.runs.run import Mirror
 from tidegate.runs.subscription import known
 
@@ -54,19 +54,19 @@ def name_of(pipeline: str, topic: str) -> str:
     return f"tidegate__{pipeline}__{topic}"
 
 
-def drifts(mirror: Mirror, spec: Ingest, ledger: Ledger) -> list[Drift]:
+def drifts(mirror: Mirror, spec: Spec, ledger: Ledger) -> list[Drift]:
     """Hold what is shown of every topic against the ledger, which is read after the Variables.
 
     The other way round a race would look like an edit. A cursor of the topic before it was
-    recreated is not ahead: it is what was shown then.
+    recreated is not ahead: it is what was shown then. An egress shows its target's ends.
     """
-    topics = known(spec, ledger.fold).topics
+    fold = ledger.fold
+    topics = known(spec, fold).topics if isinstance(spec, Ingest) else sorted(fold.target_ends)
     shown = {topic: mirror.read(name_of(spec.name, topic)) for topic in topics}
     fold = ledger.refresh()
     found = []
     for topic, text in shown.items():
-        cursors = fold.cursors(topic) if topic in fold.topic_ids else {}
-        highest = fold.highest_cursors(topic) if topic in fold.topic_ids else {}
+        cursors, highest = _cursors(spec, fold, topic)
         offsets = None if text is None else _parsed(text, topic)
         if offsets is None:
             state = "missing" if text is None else "unreadable"
@@ -77,6 +77,15 @@ def drifts(mirror: Mirror, spec: Ingest, ledger: Ledger) -> list[Drift]:
         if (cursors and offsets != cursors) or state == "ahead":
             found.append(Drift(name_of(spec.name, topic), topic, state, offsets, cursors))
     return found
+
+
+def _cursors(spec: Spec, fold: Fold, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+    """Return what the ledger says of a topic, and the most that it ever did."""
+    if not isinstance(spec, Ingest):
+        return fold.target_ends[topic], fold.target_ends[topic]
+    if topic not in fold.topic_ids:
+        return {}, {}
+    return fold.cursors(topic), fold.highest_cursors(topic)
 
 
 def restore(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
