@@ -1,6 +1,7 @@
 """What the keeper's commands print with --json, exactly (docs/format.md)."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -253,6 +254,32 @@ def test_sweep(tidegate, store):
     )  # fmt: skip
     entry = json.loads(store.get("_tidegate/log/00000000000000000004.json"))
     assert (entry["kind"], entry["attempt"], entry["run"]) == ("abandon", "feed", "cli:ann")
+
+
+def test_sweep_that_keeps_copies(tidegate, store):
+    """A final file is gone: the copies that were due stay, which one and why is told, exit 3."""
+    for each in store.objects("_tidegate/placed/"):
+        os.utime(store.native(each.path), (0, 0))
+    (final,) = store.objects("data/")
+    store.delete(final.path)
+    plan = staging.plan_of((OffsetRange("t", 0, 0, 10),))
+    assert tidegate("sweep", "p") == (
+        3,
+        {
+            "format": 1,
+            "pipeline": "p",
+            "swept": [],
+            "left": [
+                {
+                    "plan_id": plan.id, "chunk": 0, "attempt": "attempt", "commit": 3,
+                    "why": f"{store.uri(final.path)} is missing or has another size",
+                }
+            ],
+            "files": 0,
+            "bytes": 0,
+            "uploads": 0,
+        },
+    )  # fmt: skip
 
 
 def test_checkpoint(tidegate, store):
