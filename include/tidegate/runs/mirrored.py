@@ -124,6 +124,24 @@ def show(mirror: Mirror, spec: Ingest, fold: Fold) -> dict[str, dict[int, int]]:
     return shown
 
 
+def settle(
+    mirror: Mirror, spec: Ingest, fold: Fold, topic: str, partition: int | None = None
+) -> None:
+    """Write a topic's cursors after a decision by hand: about one partition, or about all.
+
+    What another partition, or topic, shows ahead of the ledger stays: of that nobody has decided.
+    """
+    name = name_of(spec.name, topic)
+    shown = _parsed(mirror.read(name) or "{}", topic) or {}
+    highest = fold.highest_cursors(topic)
+    undecided = {
+        p: offset
+        for p, offset in shown.items()
+        if partition not in (None, p) and offset > highest.get(p, 0)
+    }
+    mirror.write(name, spark_offsets({topic: {**fold.cursors(topic), **undecided}}))
+
+
 def _parsed(text: str, topic: str) -> dict[int, int] | None:
     try:
         offsets = parse_spark_offsets(text)
