@@ -31,7 +31,8 @@ class Brokers:
         """Create a topic with a replica on every broker; two of them must take a record."""
         copies = {"min.insync.replicas": "2", **config}
         new = NewTopic(topic, partitions, len(self.processes), config=copies)
-        AdminClient({"bootstrap.servers": self.bootstrap}).create_topics([new])[topic].result(30)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})  # must outlive what it was asked
+        admin.create_topics([new])[topic].result(30)
 
     def leaders(self, topic: str) -> dict[int, int]:
         """Return the broker that leads each partition; -1 for none."""

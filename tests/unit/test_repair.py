@@ -89,19 +89,23 @@ def test_the_same_stranger_again(spec, store):
 
 
 def test_a_commit_while_it_works_loses_nothing(spec, store, monkeypatch):
-    """Published between the listing of `data/` and the reading of the ledger."""
+    """One is published just before `data/` is listed, one between that and the reading of the
+    ledger.
+    """
     objects = LocalStore.objects
 
     def then_publish(self, prefix):
+        if prefix != layout.DATA:
+            return objects(self, prefix)
+        monkeypatch.setattr(LocalStore, "objects", objects)
+        publish(store, 10, 20)
         found = objects(self, prefix)
-        if prefix == layout.DATA:
-            monkeypatch.setattr(LocalStore, "objects", objects)
-            publish(store, 10, 20)
+        publish(store, 20, 30)
         return found
 
     monkeypatch.setattr(LocalStore, "objects", then_publish)
     assert repair(spec)["quarantined"] == []
-    assert len(store.objects(layout.DATA)) == 4
+    assert len(store.objects(layout.DATA)) == 6
 
 
 def test_a_manifest_that_cannot_be_read_stops_it(spec, store):
