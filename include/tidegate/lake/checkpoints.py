@@ -30,7 +30,8 @@ def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int
     """
     lines = checkpoint.lines(fold)
     path = layout.checkpoint_commits(fold.n)
-    store.create(path, lines)
+    if not store.create(path, lines):
+        raise _changed(store, path)
     whole = checkpoint.head(replace(fold, waiting=set(waiting)))
     form = {
         "format": checkpoint.FORMAT,
@@ -41,10 +42,18 @@ def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int
     }
     head = canonical.encode(form)
     store.create(layout.checkpoint(fold.n), head)
-    for n in _numbers(store)[:-KEPT]:
-        store.delete(layout.checkpoint(n))  # first, so that no head is without its lines
-        store.delete(layout.checkpoint_commits(n))
+    _remove_old(store)
     return len(head) + len(lines)
+
+
+def _remove_old(store: Store) -> None:
+    """Keep the newest; of what is older remove also the lines that a killed writer left alone."""
+    heads = _numbers(store)
+    for n in heads[:-KEPT]:
+        store.delete(layout.checkpoint(n))  # first, so that no head is without its lines
+    for n in _numbers(store, ".commits"):
+        if len(heads) >= KEPT and n < heads[-KEPT]:
+            store.delete(layout.checkpoint_commits(n))
 
 
 def latest(store: Store, pipeline: str) -> Fold | None:
@@ -61,9 +70,9 @@ def latest(store: Store, pipeline: str) -> Fold | None:
     return None
 
 
-def _numbers(store: Store) -> list[int]:
+def _numbers(store: Store, ending: str = ".json") -> list[int]:
     split = [posixpath.splitext(name) for name in store.names(layout.CHECKPOINTS)]
-    return sorted(int(n) for n, end in split if end == ".json" and n.isdecimal())
+    return sorted(int(n) for n, end in split if end == ending and n.isdecimal())
 
 
 def _fold(store: Store, pipeline: str, form: Mapping[str, Any]) -> Fold:
@@ -82,8 +91,12 @@ def _lines(store: Store, path: str, sha256: str) -> bytes:
     if data is None:
         raise LakeUnavailable(f"{store.uri(path)} was removed by a newer checkpoint; try again")
     if canonical.digest(data) != sha256:
-        raise LakeDamaged(
-            f"{store.uri(path)} was changed; delete {layout.CHECKPOINTS}: `tidegate checkpoint` "
-            "makes another from the ledger"
-        )
+        raise _changed(store, path)
     return data
+
+
+def _changed(store: Store, path: str) -> LakeDamaged:
+    return LakeDamaged(
+        f"{store.uri(path)} is not what the ledger says; delete {layout.CHECKPOINTS}: `tidegate "
+        "checkpoint` makes another from the ledger"
+    )
