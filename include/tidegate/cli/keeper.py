@@ -118,6 +118,7 @@ def sweep(
         lambda spec: use_case.sweep(spec, run=whoever(), abandon_after=abandon_after * 3600),
         tell,
         as_json=as_json,
+        egress_too=True,
     )
     if any(each["left"] for each in found):
         raise typer.Exit(3)
@@ -188,21 +189,23 @@ def _tell_doctor(found: Mapping[str, Any]) -> None:
 
 def _each(
     pipeline: str | None,
-    do: Callable[[Ingest], dict[str, Any]],
+    do: Callable[[Any], dict[str, Any]],
     tell: Callable[[Mapping[str, Any]], None],
     *,
     as_json: bool,
+    egress_too: bool = False,
 ) -> list[dict[str, Any]]:
     """Do it for one pipeline, or for all: then one that fails never stops the others."""
     if pipeline:
-        found = [do(files.load_ingest(pipeline))]
+        load = files.load_named if egress_too else files.load_ingest
+        found = [do(load(pipeline))]
         print(json.dumps(found[0])) if as_json else tell(found[0])
         return found
     found, told, code = [], [], 0
     for name in files.names():
         try:
             spec = files.load_named(name)
-            if not isinstance(spec, Ingest):
+            if not (egress_too or isinstance(spec, Ingest)):
                 continue
             found.append(do(spec))
         except TidegateError as error:

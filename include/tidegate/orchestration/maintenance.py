@@ -31,7 +31,7 @@ _DOC = """\
 ### Keeping pipelines
 
 Every day, for all ingest pipelines: **repair**, **reconcile**, **sweep** and **checkpoint**, the
-last also for egress. Each may be run at any time beside anything; one pipeline that fails never
+last two also for egress. Each may be run at any time beside anything; one pipeline that fails never
 stops another.
 
 By hand, **move_cursor**: give `pipeline`, `topic`, `partition`, `offset` and `reason` together. The
@@ -125,7 +125,7 @@ def keep_all(what: str, context: Context) -> None:
             spec = files.load_named(name)
             if what == "checkpoint":
                 found[name] = checkpoint(spec)
-            elif isinstance(spec, Ingest):
+            elif isinstance(spec, Ingest) or what == "sweep":
                 found[name] = _keepers()[what](spec, context["dag_run"].run_id)
         except TidegateError as error:
             logger.error("%s: %s: %s", name, type(error).__name__, error)
@@ -138,7 +138,7 @@ def keep_all(what: str, context: Context) -> None:
         raise AirflowFailException(listed)
 
 
-def _keepers() -> Mapping[str, Callable[[Ingest, str], dict[str, Any]]]:
+def _keepers() -> Mapping[str, Callable[[Any, str], dict[str, Any]]]:
     from tidegate.orchestration import connections
     from tidegate.runs import reconcile, repair, sweep
 
