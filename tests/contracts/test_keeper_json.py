@@ -210,6 +210,20 @@ def test_sweep(tidegate, store):
     assert (entry["kind"], entry["attempt"], entry["run"]) == ("abandon", "feed", "cli:ann")
 
 
+def test_sweep_of_an_egress(tidegate, tmp_path):
+    """By name, and with all: nothing is left behind here."""
+    form = {
+        "name": "out", "kind": "egress", "lake": str(tmp_path), "source": {"lake": "p"},
+        "target": {"topic": "u"},
+    }  # fmt: skip
+    (tmp_path / "out.yaml").write_text(json.dumps(form))
+    nothing = {"format": 1, "pipeline": "out", "swept": [], "left": [], "files": 0, "bytes": 0,
+               "uploads": 0}  # fmt: skip
+    assert tidegate("sweep", "out") == (0, nothing)
+    code, found = tidegate("sweep")
+    assert (code, [each["pipeline"] for each in found["pipelines"]]) == (0, ["out", "p"])
+
+
 def test_checkpoint(tidegate, store):
     """Its size is that of its two files; the second time there is nothing to write."""
     code, found = tidegate("checkpoint", "p")

@@ -24,6 +24,7 @@ from tidegate.errors import (
     AttemptAbandoned,
     ConfigurationError,
     IdentityChanged,
+    LakeDamaged,
     NotClaimed,
     NotSealed,
     PartitionsLeftOut,
@@ -479,6 +480,21 @@ def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
     assert "abandoned" in str(outcome)
     with pytest.raises((NotSealed, AttemptAbandoned)):
         publish(world.run("A"))
+
+
+def test_an_attempt_is_sealed_once(world: World) -> None:
+    """A second one of other content is somebody else's: its receipts would not be those of the
+    first.
+    """
+    world.put(a="1")
+    world.send("A")
+    store = world.run().store()
+    sealed = sendings.sealed(store, world.plan("A").plan, world.fold)
+    assert sealed is not None
+    sendings.seal(store, sealed)  # the same again: its first answer was lost
+    with pytest.raises(LakeDamaged, match="is sealed already, and not by us"):
+        sendings.seal(store, replace(sealed, receipts=()))
+    assert sendings.sealed(store, world.plan("A").plan, world.fold) == sealed
 
 
 def test_what_losers_have_kept_back_is_swept(world: World) -> None:
