@@ -5,6 +5,7 @@ ledger, plans and sources are the real ones. (With both: tests/spark/test_egress
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from tidegate.errors import (
     ConfigurationError,
     CursorAhead,
     IdentityChanged,
+    LakeDamaged,
     NotClaimed,
     NotSealed,
     PartitionsLeftOut,
@@ -45,6 +47,7 @@ from tidegate.runs.egress.planning import _taken
 from tidegate.runs.egress.release import release
 from tidegate.runs.egress.send import Sent
 from tidegate.runs.run import EgressRun
+from tidegate.runs.sweep import sweep as swept
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
 
 SENDER = sys.modules[send.__module__]  # the package's `send` is the function
@@ -605,6 +608,54 @@ def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
     assert "abandoned" in str(outcome)
     with pytest.raises((NotSealed, AttemptAbandoned)):
         publish(world.run("A"))
+
+
+def test_an_attempt_is_sealed_once(world: World) -> None:
+    """A second one of other content is somebody else's: its receipts would not be those of the
+    first.
+    """
+    world.put(a="1")
+    world.send("A")
+    store = world.run().store()
+    sealed = sendings.sealed(store, world.plan("A").plan, world.fold)
+    assert sealed is not None
+    sendings.seal(store, sealed)  # the same again: its first answer was lost
+    with pytest.raises(LakeDamaged, match="is sealed already, and not by us"):
+        sendings.seal(store, replace(sealed, receipts=()))
+    assert sendings.sealed(store, world.plan("A").plan, world.fold) == sealed
+
+
+def test_what_losers_have_kept_back_is_swept(world: World) -> None:
+    """Bad rows of attempts that died, once another has finished their plan and an hour is over; the
+    committed attempt's stay for good, and those of a plan that nobody has finished.
+    """
+    world.put(a="1")
+    world.settings = {"on_bad_row": "quarantine"}
+
+    def keeps(job: SendJob, then: Does, directory: Path) -> None:
+        assert job.quarantine is not None
+        Path(job.quarantine).mkdir(parents=True)
+        Path(job.quarantine, "part-0.parquet").write_text(job.client_id)
+        then(job, directory)
+
+    def kept() -> set[str]:
+        return {path.read_text() for path in (world.home / "lake").rglob("*/part-0.parquet")}
+
+    with pytest.raises(SendFailed):
+        world.send("A", lambda job, directory: keeps(job, dies_sending, directory))
+    assert swept(world.spec, run="s")["swept"] == []
+    world.send("A", lambda job, directory: keeps(job, sends, directory))
+    commit = publish(world.run("A")).report["commit"]
+    assert swept(world.spec, run="s")["swept"] == []
+    loser, winner = (job.client_id for job in world.ran)
+    assert kept() == {loser, winner}
+    for path in (world.home / "lake/out/_tidegate/quarantine").rglob("*.parquet"):
+        os.utime(path, (1, 1))
+    (gone,) = swept(world.spec, run="s")["swept"]
+    assert (gone["attempt"], gone["why"], gone["files"]) == (loser[-16:], "lost", 1)
+    assert kept() == {winner}
+    assert world.fold.live[commit].attempt == winner[-16:]
+    assert world.sends("A")["commit"] == commit
 
 
 # What changes under a run's feet

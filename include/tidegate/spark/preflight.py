@@ -57,6 +57,7 @@ def preflight(spark: SparkSession, job: SendJob) -> tuple[DataFrame, list[dict[s
         raise _named(spark, job, error) from error
     if not job.rows.is_lake:
         _once(job, inputs)
+    _all(job, inputs)
     bad_files = [each["file"] for each in inputs if each["bad"]]
     if bad_files and job.quarantine is None:
         bad = shaped.where(F.col("reason").isNotNull()).select(*IDENTITY, "reason")
@@ -102,6 +103,22 @@ def _once(job: SendJob, inputs: Sequence[Mapping[str, Any]]) -> None:
             raise RuntimeError(
                 f"{each['file']}: {count} rows were read, the last is {each['last']}"
             )
+
+
+def _all(job: SendJob, inputs: Sequence[Mapping[str, Any]]) -> None:
+    """Check that no row is lost, or doubled, of what footer or ledger tells the number of rows."""
+    read = {each["file"]: each["rows"] + each["bad"] for each in inputs}
+    wrong = {
+        name: f"{name}: {read.get(name, 0)} rows were read, and it has {count}"
+        for name, count in sorted(job.rows.counts.items())
+        if read.get(name, 0) != count
+    }
+    if wrong:
+        raise Refused(
+            f"{'; '.join([*wrong.values()][:5])}, by its footer or the ledger. Restore what has "
+            "changed; of a lake, `tidegate verify` of its pipeline names the files",
+            () if job.rows.is_lake else wrong,
+        )
 
 
 def _quarantine(job: SendJob, shaped: DataFrame) -> None:

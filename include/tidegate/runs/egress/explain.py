@@ -17,7 +17,8 @@ def explain(run: EgressRun) -> dict[str, Any]:
     fold = run.ledger(run.store()).fold
     claim = next(iter(fold.claims.values()), None)
     plan = planning.preview(run)
-    found = planning.waiting(run.spec, fold, resend=run.resend)
+    most = run.max_records or run.spec.max_records
+    found = planning.waiting(run.spec, fold, most, resend=run.resend)
     return {
         "format": FORMAT,
         "pipeline": run.spec.name,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -42,9 +43,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Waiting:
-    """What is there to be sent: files, or ranges of a lake; and what is left out, and why."""
+    """What is there to be sent: files, or ranges of a lake; and what is left out, and why.
+
+    `taken` are the files that one run takes. Only those are looked into.
+    """
 
     files: tuple[SourceFile, ...] = ()
+    taken: tuple[SourceFile, ...] = ()
     young: tuple[SourceFile, ...] = ()
     topic_ids: Mapping[str, str] | None = None
     ranges: Window = ()
@@ -113,9 +118,9 @@ def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
         )
     refuse_loop(spec, target.cluster_id)
     _refuse_other_names(run, fold)
-    found = waiting(spec, fold, resend=run.resend)
-    chunk = chunked(found.ranges, run.max_records or spec.max_records)[:1]
-    taken = _taken(found.files, spec.max_files, run.max_records or spec.max_records)
+    max_records = run.max_records or spec.max_records
+    found = waiting(spec, fold, max_records, resend=run.resend)
+    chunk = chunked(found.ranges, max_records)[:1]
     return Plan(
         pipeline=spec.name,
         kind=spec.kind,
@@ -129,12 +134,12 @@ def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
         byte_settings=_settings(spec),
         left_out=found.left_out,
         replay={"id": run.run_id, "replaces": []} if run.resend else None,
-        files=taken,
+        files=found.taken,
         target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
     )
 
 
-def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
+def waiting(spec: Egress, fold: Fold, max_records: int, *, resend: bool = False) -> Waiting:
     """Return what the source has that was neither sent nor refused."""
     if spec.source.lake is not None:
         if resend:
@@ -166,10 +171,29 @@ def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
             left_out.append(
                 LeftOutFile(file.name, "sent before, with other content: --resend sends it again")
             )
+    broken: list[LeftOutFile] = []
+    candidates: Iterable[SourceFile] = new
     if spec.source.format == "parquet" and spec.source.columns is None:
-        new, broken = sources.looked_into(root, new)
-        left_out += broken
-    return Waiting(tuple(new), listed.young, left_out=tuple(left_out))
+        candidates = _whole(sources.looked_into(root, new, spec.max_files), broken)
+    taken = _taken(candidates, spec.max_files, max_records)
+    names = {each.file for each in broken}
+    return Waiting(
+        tuple(file for file in new if file.name not in names),
+        taken,
+        listed.young,
+        left_out=(*left_out, *broken),
+    )
+
+
+def _whole(
+    found: Iterable[SourceFile | LeftOutFile], broken: list[LeftOutFile]
+) -> Iterator[SourceFile]:
+    """Yield the files that are whole; put the others into `broken`."""
+    for each in found:
+        if isinstance(each, LeftOutFile):
+            broken.append(each)
+        else:
+            yield each
 
 
 def lake_of(name: str) -> tuple[Ingest, Store, Fold]:
@@ -259,13 +283,11 @@ def _unsent(lake: Fold, fold: Fold, topic: str, topic_id: str) -> list[OffsetRan
     return ranges
 
 
-def _taken(
-    found: tuple[SourceFile, ...], max_files: int, max_records: int
-) -> tuple[SourceFile, ...]:
+def _taken(found: Iterable[SourceFile], max_files: int, max_records: int) -> tuple[SourceFile, ...]:
     """Return the first files, at least one, that stay within the limits as far as is known."""
     taken: list[SourceFile] = []
     records = 0
-    for file in found[:max_files]:
+    for file in islice(found, max_files):
         records += file.rows or 0
         if taken and records > max_records:
             break

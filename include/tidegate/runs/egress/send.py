@@ -6,7 +6,8 @@ import json
 import logging
 import secrets
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.lake import publishing, sendings, sources
+from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.sendings import Sending, SentFile
 from tidegate.lake.store import Store
@@ -72,10 +74,11 @@ def send(run: EgressRun, submit: Submit, is_over: IsOver) -> Sent:
     if run.spec.target.topic and run.spec.columns.topic:
         logger.warning("%s: target.topic is used, columns.topic is not", run.spec.name)
     _refuse_unordered(plan, target)
+    rows = _rows_of(plan)
     attempt = secrets.token_hex(8)
     claim = _claim(run, ledger, plan, target, attempt, is_over)
     faults.point("send.claimed")
-    done = _sent(run, store, ledger, plan, claim, target, submit)
+    done = _sent(run, store, ledger, plan, rows, claim, target, submit)
     _refuse_changed(plan)
     target = _same_target(run, plan)
     sending = Sending(
@@ -137,6 +140,7 @@ def _sent(
     store: Store,
     ledger: Ledger,
     plan: Plan,
+    rows: Rows,
     claim: Claim,
     target: TargetSurvey,
     submit: Submit,
@@ -147,10 +151,10 @@ def _sent(
         directory.mkdir(mode=0o700)
         failure: TidegateError | None = None
         try:
-            job = _job(run, store, plan, claim, target)
+            job = _job(run, store, plan, rows, claim, target)
             write_private(directory / "job.json", job.to_json())
             application = sending_submission(
-                directory / "job.json", run.spark_conf, name=job.app_name, rows=_rows(plan)
+                directory / "job.json", run.spark_conf, name=job.app_name, rows=_about(plan)
             )
             places = [path for _, path in job.rows.files]
             submit(for_places(application, *places, job.quarantine or ""))
@@ -189,33 +193,42 @@ def _release(
         logger.warning("plan %s: nothing was sent, the claim is released", claim.plan_id)
 
 
-def _rows(plan: Plan) -> int:
+def _about(plan: Plan) -> int:
     """Return about how many rows a plan has; text is taken to have some 100 bytes a row."""
     return plan.records or sum(file.size for file in plan.files) // 100
 
 
-def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetSurvey) -> SendJob:
-    settings = plan.byte_settings
-    source = settings["source"]
+def _rows_of(plan: Plan) -> Rows:
+    """Return what is to be read; LakeDamaged where a lake is not as committed."""
+    source = plan.byte_settings["source"]
     if source["lake"]:
-        files = _lake_files(source["lake"], plan)
+        files, counts = _of_lake(source["lake"], plan)
     else:
         root = planning.root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)
+        counts = {file.name: file.rows for file in plan.files if file.rows is not None}
+    return Rows(
+        format=source["format"],
+        options=source["options"],
+        columns=source["columns"],
+        files=files,
+        topic_ids=plan.topics,
+        window=tuple(r for window in plan.chunks for r in window),
+        counts=counts,
+    )
+
+
+def _job(
+    run: EgressRun, store: Store, plan: Plan, rows: Rows, claim: Claim, target: TargetSurvey
+) -> SendJob:
+    settings = plan.byte_settings
     quarantine = layout.quarantine(plan.id, claim.attempt)
     producer = run.spec.target.producer_settings
     client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
     return SendJob(
         plan_id=plan.id,
         app_name=f"tidegate {run.spec.name} {run.run_id}",
-        rows=Rows(
-            format=source["format"],
-            options=source["options"],
-            columns=source["columns"],
-            files=files,
-            topic_ids=plan.topics,
-            window=tuple(r for window in plan.chunks for r in window),
-        ),
+        rows=rows,
         columns=settings["columns"],
         topic=settings["topic"],
         order_by=tuple(settings["order_by"]),
@@ -238,8 +251,9 @@ def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetS
     )
 
 
-def _lake_files(name: str, plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return the data files that hold any offset of the plan's window, by topic.
+def _of_lake(name: str, plan: Plan) -> tuple[tuple[tuple[str, str], ...], Mapping[str, int]]:
+    """Return the data files that hold any offset of the plan's window, by topic; and the rows that
+    each `<topic id>/<partition>` has there.
 
     SourceChanged if the lake's ledger does not hold all of it any more: what is not there would
     pass for what nobody can see.
@@ -255,15 +269,21 @@ def _lake_files(name: str, plan: Plan) -> tuple[tuple[str, str], ...]:
         )
     wanted = {(r.topic, r.partition): r for r in window}
     waiting = set(publishing.unplaced(lake, fold))
-    return tuple(
-        (file.staged.topic, lake.native(file.staged.path if n in waiting else file.final))
-        for n, commit in fold.live.items()
-        for file in publishing.files_of(lake, fold, n)
-        if commit.topic_ids[file.staged.topic] == plan.topics.get(file.staged.topic)
-        and (r := wanted.get((file.staged.topic, file.staged.partition)))
-        and file.staged.first < r.end
-        and r.start <= file.staged.last
-    )
+    files = []
+    counts = {f"{plan.topics[topic]}/{p}": 0 for topic, p in wanted}
+    for n, commit in fold.live.items():
+        for file in publishing.files_of(lake, fold, n):
+            staged = file.staged
+            r = wanted.get((staged.topic, staged.partition))
+            if commit.topic_ids[staged.topic] != plan.topics.get(staged.topic) or r is None:
+                continue
+            if staged.first < r.end and r.start <= staged.last:
+                there = staged if n in waiting else replace(staged, path=file.final)
+                files.append((staged.topic, lake.native(there.path)))
+                counts[f"{plan.topics[staged.topic]}/{staged.partition}"] += rows_within(
+                    lake, there, r
+                )
+    return tuple(files), counts
 
 
 def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
