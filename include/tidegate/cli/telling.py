@@ -75,6 +75,11 @@ def tell_sending(told: Mapping[str, Any]) -> None:
         else f"{told['records']:,} offsets of the lake"
     )
     out.print(f"[bold]{told['pipeline']}[/]: would send {what}, to {where}", highlight=False)
+    if replay := told["replay"]:
+        if replay["where"] is not None:
+            out.print(f"  where {replay['where']}", markup=False, highlight=False)
+        if replay["commit"]:
+            out.print(f"  but did so before, as entry #{replay['commit']}", highlight=False)
     for file in told["files"][:20]:
         out.print(f"  {file['name']}  {file['size']:,} bytes", markup=False, highlight=False)
     later = told["later"]

@@ -98,8 +98,11 @@ class Fold:
                 self.refused |= {f.name: f.etag for f in claim.files if f.name in refused}
                 if entry.how == "declare sent":
                     self.sent |= {file.name: file.etag for file in claim.files}
-                    for r in claim.window:
-                        self._cover(claim.topic_ids[r.topic], r)
+                    if claim.lane == REPLAY and claim.window:
+                        self.committed[entry.plan_id, 0] = n
+                    else:
+                        for r in claim.window:
+                            self._cover(claim.topic_ids[r.topic], r)
         self.n, self.digest = n, digest
 
     def _cover(self, topic_id: str, r: OffsetRange) -> None:
@@ -129,6 +132,15 @@ class Fold:
         """Say whether commit `n` still is the one that holds an offset of its ranges."""
         gone = self.replaced.get(n, {}).get((topic_id, partition), NOTHING)
         return n in self.live and not gone.within(offset, offset + 1)
+
+    @property
+    def begun(self) -> Claim | None:
+        """The oldest open claim that whoever sends next must finish first, if there is one.
+
+        What is sent again of a lake takes nothing from others: it is finished by its id alone.
+        """
+        claims = self.claims.values()
+        return next((claim for claim in claims if claim.lane != REPLAY or claim.files), None)
 
     def progress(self, topic_id: str, partition: int) -> Progress:
         """Return one partition's outcome so far; KeyError where it has no origin."""

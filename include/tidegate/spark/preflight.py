@@ -128,8 +128,9 @@ def _named(spark: SparkSession, job: SendJob, error: Exception) -> Exception:
     if failed := next((found for _, said in causes if (found := _COMPUTED.search(said))), None):
         files = () if job.rows.is_lake else _failing(spark, job)
         where = f" on a row of {files[0]}" if files else ""
+        of = "where, `columns` or order_by" if job.rows.where else "`columns` or order_by"
         return Refused(  # Spark's own words would show the row
-            f"an expression of `columns` or order_by fails{where}: {failed[1]}. Correct the row or "
+            f"an expression of {of} fails{where}: {failed[1]}. Correct the row or "
             f"the expression (try_cast gives null){_OTHERS_GO if files else ''}",
             files,
         )

@@ -25,7 +25,8 @@ SENDING = "sending"
 class Rows:
     """What is read: `files` maps a name, of the plan, to the path by which Spark finds it.
 
-    Of a lake, `files` holds the data files by topic, and `window` says which of their rows.
+    Of a lake, `files` holds the data files by topic, and `window` says which of their rows; of
+    these only those of which `where`, if given, is true.
     """
 
     format: str
@@ -34,6 +35,7 @@ class Rows:
     files: tuple[tuple[str, str], ...]
     topic_ids: Mapping[str, str]
     window: Window
+    where: str | None = None
 
     @property
     def is_lake(self) -> bool:

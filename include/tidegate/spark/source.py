@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from tidegate.core.offsets import OffsetRange
 from tidegate.spark.send_job import Rows
 
 CORRUPT = "_corrupt_record"
@@ -27,11 +28,17 @@ _SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
 _IN_PARTITION = (1 << 33) - 1  # monotonically_increasing_id: the lower bits count within a task
 
 
-_OF_A_LAKE = (
-    "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
-    "timestampType int, headers array<struct<key:string,value:binary>>, topic string, "
-    "topic_id string"
-)
+_LAKE_COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+    "topic": "string",
+    "topic_id": "string",
+}
 
 
 class NotRepeatable(Exception):
@@ -96,7 +103,7 @@ def _root(rows: Rows) -> str:
     return re.sub(_SLASHES, "/", path).removesuffix(name)
 
 
-def _refuse_changing(source: DataFrame, columns: Sequence[Column]) -> None:
+def _refuse_changing(source: DataFrame, columns: Sequence[Column], what: str = "columns") -> None:
     jvm: Any = source.sparkSession.sparkContext._jvm
     clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     for column in columns:
@@ -104,7 +111,7 @@ def _refuse_changing(source: DataFrame, columns: Sequence[Column]) -> None:
         plan = one._jdf.queryExecution().analyzed()
         if not plan.deterministic() or plan.containsPattern(clock):
             raise NotRepeatable(
-                f"columns: {one.columns[0]} would be another one each time that it is computed (by "
+                f"{what}: {one.columns[0]} would be another one each time that it is computed (by "
                 "chance, or by the clock): what was sent could not be told from what was not"
             )
 
@@ -143,22 +150,15 @@ def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Data
     parts = []
     for topic, topic_id in rows.topic_ids.items():
         paths = [path for name, path in rows.files if name == topic]
-        ranges = [(r.partition, r.start, r.end) for r in rows.window if r.topic == topic]
+        ranges = [r for r in rows.window if r.topic == topic]
         if paths:
-            wanted = _rows_of(spark, ranges, "p int, from long, until long")
-            here = (F.col("partition") == F.col("p")) & F.col("offset").between(
-                F.col("from"), F.col("until") - 1
-            )
-            read = (
-                spark.read.options(**_JUST_THESE)
-                .parquet(*paths)
-                .join(F.broadcast(wanted), here, "left_semi")
-            )
-            parts.append(
-                read.withColumn("topic", F.lit(topic)).withColumn("topic_id", F.lit(topic_id))
-            )
+            read = spark.read.options(**_JUST_THESE).parquet(*paths)
+            read = read.withColumn("topic", F.lit(topic)).withColumn("topic_id", F.lit(topic_id))
+            parts.append(_kept(read, _within(ranges), rows.where))
     # A range of nothing but control records has no file.
-    read = reduce(DataFrame.unionByName, parts, _rows_of(spark, [], _OF_A_LAKE))
+    read = reduce(DataFrame.unionByName, parts, _kept(_nothing(spark), F.lit(True), rows.where))
+    if rows.where is not None:
+        _refuse_changing(read, [F.expr(rows.where)], "where")
     _refuse_changing(read, columns)
     return read.select(
         *columns,
@@ -168,9 +168,31 @@ def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Data
     )
 
 
-def _rows_of(spark: SparkSession, rows: Sequence[Sequence[Any]], columns: str) -> DataFrame:
-    """Return given rows, without a Python on the executors."""
-    fields = [field.partition(" ")[::2] for field in columns.split(", ")]
-    text = json.dumps([dict(zip(dict(fields), row, strict=True)) for row in rows])
-    types = ",".join(f"{name}:{kind}" for name, kind in fields)
-    return spark.range(1).select(F.inline(F.from_json(F.lit(text), f"array<struct<{types}>>")))
+def _kept(read: DataFrame, within: Column, where: str | None) -> DataFrame:
+    """Return the rows within the window of which `where` is true.
+
+    By one expression: two filters would be taken apart, and `where` may fail on other rows.
+    """
+    return read.where(within if where is None else F.when(within, F.expr(where)))
+
+
+def _within(ranges: Sequence[OffsetRange]) -> Column:
+    """Return whether a row is in the window. By place, not by a join: this can be looked up first.
+
+    A filter behind a join is tried on rows that the join would drop.
+    """
+    starts = [0] * (1 + max(r.partition for r in ranges))
+    ends = list(starts)
+    for r in ranges:
+        starts[r.partition], ends[r.partition] = r.start, r.end
+    start, end = (
+        F.get(F.from_json(F.lit(json.dumps(each)), "array<bigint>"), F.col("partition"))
+        for each in (starts, ends)
+    )
+    return (F.col("offset") >= start) & (F.col("offset") < end)
+
+
+def _nothing(spark: SparkSession) -> DataFrame:
+    """Return no rows, without a Python on the executors."""
+    fields = (f"cast(null as {kind}) as {name}" for name, kind in _LAKE_COLUMNS.items())
+    return spark.range(0).selectExpr(*fields)

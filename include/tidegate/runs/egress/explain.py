@@ -15,14 +15,23 @@ FORMAT = 1
 def explain(run: EgressRun) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`, egress)."""
     fold = run.ledger(run.store()).fold
-    claim = next(iter(fold.claims.values()), None)
     plan = planning.preview(run)
-    found = planning.waiting(run.spec, fold, resend=run.resend)
+    if run.asked:
+        claim, found = fold.claims.get(plan.id), planning.Waiting(ranges=plan.chunks[0])
+    else:
+        claim, found = fold.begun, planning.waiting(run.spec, fold, resend=run.resend)
+    held = planning.lake_files(plan) if plan.chunks else []
     return {
         "format": FORMAT,
         "pipeline": run.spec.name,
         "kind": run.spec.kind,
         "lane": plan.lane,
+        "replay": run.asked
+        and {
+            "id": run.asked.id,
+            "where": run.asked.where,
+            "commit": fold.committed.get((plan.id, 0)),
+        },
         "plan_id": plan.id,
         "finishes_first": claim
         and {
@@ -33,7 +42,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
         "files": [file.to_json() for file in plan.files],
         "offsets": [window_to_json(window) for window in plan.chunks],
         "records": plan.records,
-        "bytes": sum(file.size for file in plan.files),
+        "bytes": sum(f.size for f in plan.files) + sum(f.staged.size for f, _ in held),
         "later": {
             "files": len(found.files) - len(plan.files),
             "offsets": sum(map(len, found.ranges)) - sum(len(r) for w in plan.chunks for r in w),

@@ -15,13 +15,24 @@ from tidegate.core.ledger import REPLAY, Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import chunked
-from tidegate.errors import ConfigurationError, IdentityChanged, SenderAlive, SourceRefused
-from tidegate.lake import plans, sources
+from tidegate.core.windows import Replay
+from tidegate.errors import (
+    ConfigurationError,
+    IdentityChanged,
+    SenderAlive,
+    SourceChanged,
+    SourceRefused,
+)
+from tidegate.lake import plans, publishing, sources
 from tidegate.lake.ledger import Ledger
+from tidegate.lake.plans import Frozen
+from tidegate.lake.publishing import LakeFile
 from tidegate.lake.sources import Root
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, as_text
+from tidegate.runs import replay
+from tidegate.runs.egress import again
 from tidegate.runs.egress.sender import IsOver, is_dead
 from tidegate.runs.plan import Planned
 from tidegate.runs.run import EgressRun
@@ -52,15 +63,18 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
     The oldest open claim comes first, whoever made it: SenderAlive while its sender is not proven
-    dead. Another generation is made when the claim was released or the files changed.
+    dead. Another generation is made when the claim was released or the files changed. What is asked
+    to be sent again of a lake has one plan for ever, and no claim comes before it.
     """
     store = run.store()
     ledger = run.ledger(store)
     current = plans.latest(store, run.key)
+    if current and run.asked:
+        return Planned(_known(run, run.asked, ledger.fold, current), known=True)
     if current and _is_well(ledger.fold, current.plan) and not replan:
         return Planned(current, known=True)
     number = current.generation + 1 if current else 1
-    if claim := next(iter(ledger.fold.claims.values()), None):
+    if not run.asked and (claim := ledger.fold.begun):
         if not is_dead(claim.sender, claim.attempt, is_over):
             raise SenderAlive(
                 f"pipeline {run.spec.name!r}: attempt {claim.attempt} of plan {claim.plan_id} is "
@@ -72,7 +86,7 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
         made = plans.load(store, claim.plan_id)
         logger.info("%s: plan %s was begun and is finished first", run.spec.name, made.id)
     else:
-        made = draft(run, ledger.fold, target_of(run))
+        made = draft(run, ledger.fold, target_of(run), record=True)
     if current and made.id == current.plan.id:
         return Planned(current, known=True)
     note = {
@@ -86,7 +100,22 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
 
 def preview(run: EgressRun) -> Plan:
     """Return the plan that `plan` would freeze now; nothing is written anywhere."""
-    return draft(run, run.ledger(run.store()).fold, target_of(run, make=False))
+    store = run.store()
+    fold = run.ledger(store).fold
+    if run.asked and (current := plans.latest(store, run.key)):
+        return _known(run, run.asked, fold, current).plan
+    return draft(run, fold, target_of(run, make=False))
+
+
+def _known(run: EgressRun, asked: Replay, fold: Fold, current: Frozen) -> Frozen:
+    """Return the plan of a replay that is known; ReplayRefused if its id is another window's."""
+    replay.refuse_another(run, asked, current.plan)
+    if n := fold.committed.get((current.plan.id, 0)):
+        logger.info(
+            "%s: replay %s was done before, as entry #%d; to send it once more takes a new id",
+            run.spec.name, asked.id, n,
+        )  # fmt: skip
+    return current
 
 
 def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
@@ -95,8 +124,11 @@ def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     return survey_target(run.kafka, target.names, create_with=target.partitions if make else None)
 
 
-def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
-    """Return the plan of what waits, as much as one run takes."""
+def draft(run: EgressRun, fold: Fold, target: TargetSurvey, *, record: bool = False) -> Plan:
+    """Return the plan of what waits, as much as one run takes; or of all that is asked for.
+
+    WindowRefused where that makes no sense. `record` freezes what its moments mean.
+    """
     spec = run.spec
     if fold.cluster_id not in (None, target.cluster_id):
         raise IdentityChanged(
@@ -106,14 +138,18 @@ def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
             was=fold.cluster_id,
             now=target.cluster_id,
         )
-    refuse_loop(spec, target.cluster_id)
-    found = waiting(spec, fold, resend=run.resend)
-    chunk = chunked(found.ranges, run.max_records or spec.max_records)[:1]
+    if run.asked:  # bounded: whatever it feeds, it ends
+        found = _asked_for(run, run.asked, record=record)
+        chunk: tuple[Window, ...] = (found.ranges,)
+    else:
+        refuse_loop(spec, target.cluster_id)
+        found = waiting(spec, fold, resend=run.resend)
+        chunk = chunked(found.ranges, run.max_records or spec.max_records)[:1]
     taken = _taken(found.files, spec.max_files, run.max_records or spec.max_records)
     return Plan(
         pipeline=spec.name,
         kind=spec.kind,
-        lane=REPLAY if run.resend else LANE,
+        lane=REPLAY if run.resend or run.asked else LANE,
         window_date=run.window_date.isoformat(),
         cluster_id=target.cluster_id,
         isolation=ISOLATION,
@@ -122,7 +158,7 @@ def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
         destination="kafka",
         byte_settings=_settings(spec),
         left_out=found.left_out,
-        replay={"id": run.run_id, "replaces": []} if run.resend else None,
+        replay=_replay(run),
         files=taken,
         target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
     )
@@ -166,12 +202,47 @@ def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
     return Waiting(tuple(new), listed.young, left_out=tuple(left_out))
 
 
-def lake_of(spec: Egress) -> tuple[Ingest, Store, Fold]:
-    """Return the ingest pipeline whose lake is the source, with its store and its ledger."""
-    assert spec.source.lake is not None
-    source = files.load_ingest(spec.source.lake)
+def _asked_for(run: EgressRun, asked: Replay, *, record: bool) -> Waiting:
+    source, store, lake = lake_of(again.lake_name(run.spec))
+    topics = run.spec.source.topics or source.select(lake.topic_ids)
+    ranges = again.window(run, asked, source, store, lake, topics, record=record)
+    return Waiting(topic_ids=lake.topic_ids, ranges=ranges)
+
+
+def _replay(run: EgressRun) -> dict[str, Any] | None:
+    if run.asked:
+        return {"id": run.asked.id, "asked": run.asked.to_json(), "replaces": []}
+    return {"id": run.run_id, "replaces": []} if run.resend else None
+
+
+def lake_of(name: str) -> tuple[Ingest, Store, Fold]:
+    """Return an ingest pipeline whose lake is a source, with its store and its ledger."""
+    source = files.load_ingest(name)
     store = open_store(source.lake, source.name)
     return source, store, Ledger(store, source.name).fold
+
+
+def lake_files(plan: Plan) -> list[tuple[LakeFile, str]]:
+    """Return the files of the lake with any offset of the plan's window, and Spark's name of each.
+
+    They are looked for where they were planned, whatever the pipeline says now.
+    """
+    store, lake, window = held_window(plan)
+    found = publishing.files_over(store, lake, window, plan.topics)
+    return [(file, store.native(path)) for file, path in found]
+
+
+def held_window(plan: Plan) -> tuple[Store, Fold, Window]:
+    """Return the lake that a plan's window is of; SourceChanged if it does not hold all of it."""
+    name = plan.byte_settings["source"]["lake"]
+    _, store, lake = lake_of(name)
+    window = tuple(r for chunk in plan.chunks for r in chunk)
+    if not lake.covers(window, plan.topics):  # what is not there would count as sent
+        raise SourceChanged(
+            f"plan {plan.id}: the lake of {name!r} at {store.url} does not hold all of its window "
+            "any more: is it mounted, is it the one it was? Nothing more was sent"
+        )
+    return store, lake, window
 
 
 def refuse_loop(spec: Egress, cluster_id: str) -> None:
@@ -204,7 +275,8 @@ def _holds(path: str | None, other: Ingest) -> bool:
 
 
 def _waiting_in_lake(spec: Egress, fold: Fold) -> Waiting:
-    source, _, lake = lake_of(spec)
+    assert spec.source.lake is not None
+    source, _, lake = lake_of(spec.source.lake)
     topics = spec.source.topics or source.topics
     if strangers := sorted(set(topics) - set(source.topics)):
         raise ConfigurationError(

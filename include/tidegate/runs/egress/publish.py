@@ -99,7 +99,7 @@ def show(run: EgressRun, ledger: Ledger) -> None:
 
 
 def _report(run: EgressRun, ledger: Ledger, plan: Plan, n: int | None) -> dict[str, Any]:
-    commit = ledger.fold.live[n] if n is not None else None
+    commit = ledger.fold.live.get(n) if n is not None else None
     store = run.store()
     sending = sendings.sealed(store, plan, ledger.fold) if commit else None
     return {
@@ -112,7 +112,7 @@ def _report(run: EgressRun, ledger: Ledger, plan: Plan, n: int | None) -> dict[s
         "duplicates": sum(r.duplicates for r in commit.receipts) if commit else 0,
         "quarantined": sum(file.bad for file in sending.files) if sending else 0,
         "files": [file.name for file in plan.files],
-        "commit": n,
+        "commit": n if commit else None,  # what was declared sent has none
         "receipts": [r._asdict() for r in commit.receipts] if commit else [],
         "broken_order": list(sending.broken_order) if sending else [],
         "left_out": [each.to_json() for each in plan.left_out],

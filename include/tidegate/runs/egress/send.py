@@ -27,7 +27,7 @@ from tidegate.errors import (
     SourceChanged,
     StageFailed,
 )
-from tidegate.lake import publishing, sendings, sources
+from tidegate.lake import sendings, sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.sendings import Sending, SentFile
 from tidegate.lake.store import Store
@@ -195,7 +195,7 @@ def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetS
     settings = plan.byte_settings
     source = settings["source"]
     if source["lake"]:
-        files = _lake_files(run, plan)
+        files = tuple((file.staged.topic, path) for file, path in planning.lake_files(plan))
     else:
         root = planning.root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)
@@ -212,6 +212,7 @@ def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetS
             files=files,
             topic_ids=plan.topics,
             window=tuple(r for window in plan.chunks for r in window),
+            where=plan.where,
         ),
         columns=settings["columns"],
         topic=settings["topic"],
@@ -235,22 +236,6 @@ def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetS
     )
 
 
-def _lake_files(run: EgressRun, plan: Plan) -> tuple[tuple[str, str], ...]:
-    """Return the data files that hold any offset of the plan's window, by topic."""
-    _, lake, fold = planning.lake_of(run.spec)
-    wanted = {(r.topic, r.partition): r for window in plan.chunks for r in window}
-    waiting = set(publishing.unplaced(lake, fold))
-    return tuple(
-        (file.staged.topic, lake.native(file.staged.path if n in waiting else file.final))
-        for n, commit in fold.live.items()
-        for file in publishing.files_of(lake, fold, n)
-        if commit.topic_ids[file.staged.topic] == plan.topics.get(file.staged.topic)
-        and (r := wanted.get((file.staged.topic, file.staged.partition)))
-        and file.staged.first < r.end
-        and r.start <= file.staged.last
-    )
-
-
 def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
     """Refuse rows in any order where only the last of a key is kept: any could be that."""
     settings = plan.byte_settings
@@ -265,6 +250,8 @@ def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
 
 
 def _refuse_changed(plan: Plan) -> None:
+    if plan.chunks:
+        planning.held_window(plan)
     if plan.files and (names := sources.changed(planning.root_of(plan), plan.files)):
         raise SourceChanged(
             f"plan {plan.id}: {len(names)} of its files are gone or have changed, {names[0]} among "
