@@ -1,8 +1,6 @@
 """Topic → lake → topic: byte for byte, in order, after a dead attempt too (req 6.25, 0.7)."""
 
-import json
 from collections import defaultdict
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,41 +9,13 @@ from confluent_kafka import Producer
 import records
 import sent
 from outlet import Outlet
-from tidegate.broker.settings import KafkaSettings
 from tidegate.errors import SendFailed, StageFailed
 from tidegate.faults import FaultInjected
-from tidegate.pipelines.spec import Ingest, parse
-from tidegate.runs import ingest
 from tidegate.runs.egress.verify import verify
-from tidegate.runs.run import Run
 from tidegate.runs.submission import Submission
-from tidegate.spark import ingest as staging
-from tidegate.spark.job import Job
 from tidegate.spark.send_job import SENDING, SendJob
-from tidegate.spark.session import configure
 
 Lake = dict[int, list[sent.Sent]]
-
-
-def fills(outlet: Outlet, topic: str, run_id: str, **settings: object) -> None:
-    """Run the ingest pipeline `lake` over the topic."""
-    form = {
-        "name": "lake", "kind": "ingest", "topics": [topic], "lake": str(outlet.home / "lake"),
-        **settings,
-    }  # fmt: skip
-    (outlet.home / "pipelines").mkdir(exist_ok=True)
-    (outlet.home / "pipelines/lake.yaml").write_text(json.dumps(form))
-    spec = parse(form)
-    assert isinstance(spec, Ingest)
-    kafka = KafkaSettings("kafka_default", {"bootstrap.servers": outlet.bootstrap})
-    session = configure(outlet.spark.newSession())
-
-    def submit(given: Submission) -> None:
-        job = Job.read(Path(given.args[0]))
-        for chunk in job.chunks:
-            staging.stage(session, job, chunk)
-
-    ingest.ingest(Run(spec, kafka, "dag", run_id, date(2026, 1, 1)), submit)
 
 
 def by_partition(found: list[sent.Sent]) -> Lake:
@@ -83,13 +53,13 @@ def test_everything_that_a_topic_can_hold_comes_back(outlet: Outlet, topic: str,
     """
     source = f"{topic}-source"
     with records.fill(outlet.bootstrap, source, records=2_500) as filled:
-        fills(outlet, source, "one", max_records=1_500)
+        outlet.fill(source, "one", max_records=1_500)
         first = outlet.go("one")
         assert 0 < first["rows"] == filled.visible.total()
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TIDEGATE_FAULT", "publish.finalising:raise")
         with pytest.raises(FaultInjected):
-            fills(outlet, source, "two")
+            outlet.fill(source, "two")
     second = outlet.go("two")
     there = sent.read(outlet.bootstrap, source, isolation="read_committed")
     assert first["rows"] + second["rows"] == len(there)
@@ -104,7 +74,7 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
     """A prefix of each partition was sent; then the lake grew; the claim is finished first."""
     source = f"{topic}-source"
     records.numbers(outlet.bootstrap, source, 600, partitions=records.PARTITIONS)
-    fills(outlet, source, "one")
+    outlet.fill(source, "one")
     there = sent.read(outlet.bootstrap, source)
 
     def dies(given: Submission) -> None:
@@ -129,7 +99,7 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
     with pytest.raises(SendFailed):
         outlet.go("one", submit=dies)
     records.numbers(outlet.bootstrap, source, 60, first=600)
-    fills(outlet, source, "two")
+    outlet.fill(source, "two")
     report = outlet.go("one")
     assert (report["duplicates"], report["broken_order"], report["rows"]) == (0, [], 600)
     assert_equal(there, outlet.sent(back))
@@ -145,7 +115,7 @@ def test_headers_of_an_earlier_journey_are_kept(outlet: Outlet, topic: str, back
     earlier = [("tidegate-plan", "x"), ("a", b""), ("tidegate-row", "7"), ("tidegate-plan", None)]
     producer.produce(source, b"v", headers=earlier)
     producer.flush()
-    fills(outlet, source, "one")
+    outlet.fill(source, "one")
     report = outlet.go()
     (there,) = sent.read(outlet.bootstrap, source)
     (here,) = outlet.sent(back)

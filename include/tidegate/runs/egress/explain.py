@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.core.offsets import window_to_json
-from tidegate.runs.egress import planning
+from tidegate.runs.egress import lake_source, planning
 from tidegate.runs.egress.sender import is_dead
 from tidegate.runs.run import EgressRun
 
@@ -20,7 +20,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
         claim, found = fold.claims.get(plan.id), planning.Waiting(ranges=plan.chunks[0])
     else:
         claim, found = fold.begun, planning.waiting(run.spec, fold, resend=run.resend)
-    held = planning.lake_files(plan) if plan.chunks else []
+    held = lake_source.lake_files(plan) if plan.chunks else []
     return {
         "format": FORMAT,
         "pipeline": run.spec.name,

@@ -20,19 +20,17 @@ from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
     SenderAlive,
-    SourceChanged,
     SourceRefused,
 )
-from tidegate.lake import plans, publishing, sources
+from tidegate.lake import plans, sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
-from tidegate.lake.publishing import LakeFile
 from tidegate.lake.sources import Root
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, as_text
 from tidegate.runs import replay
-from tidegate.runs.egress import again
+from tidegate.runs.egress import again, lake_source
 from tidegate.runs.egress.sender import IsOver, is_dead
 from tidegate.runs.plan import Planned
 from tidegate.runs.run import EgressRun
@@ -203,7 +201,7 @@ def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
 
 
 def _asked_for(run: EgressRun, asked: Replay, *, record: bool) -> Waiting:
-    source, store, lake = lake_of(again.lake_name(run.spec))
+    source, store, lake = lake_source.lake_of(again.lake_name(run.spec))
     topics = run.spec.source.topics or source.select(lake.topic_ids)
     ranges = again.window(run, asked, source, store, lake, topics, record=record)
     return Waiting(topic_ids=lake.topic_ids, ranges=ranges)
@@ -213,36 +211,6 @@ def _replay(run: EgressRun) -> dict[str, Any] | None:
     if run.asked:
         return {"id": run.asked.id, "asked": run.asked.to_json(), "replaces": []}
     return {"id": run.run_id, "replaces": []} if run.resend else None
-
-
-def lake_of(name: str) -> tuple[Ingest, Store, Fold]:
-    """Return an ingest pipeline whose lake is a source, with its store and its ledger."""
-    source = files.load_ingest(name)
-    store = open_store(source.lake, source.name)
-    return source, store, Ledger(store, source.name).fold
-
-
-def lake_files(plan: Plan) -> list[tuple[LakeFile, str]]:
-    """Return the files of the lake with any offset of the plan's window, and Spark's name of each.
-
-    They are looked for where they were planned, whatever the pipeline says now.
-    """
-    store, lake, window = held_window(plan)
-    found = publishing.files_over(store, lake, window, plan.topics)
-    return [(file, store.native(path)) for file, path in found]
-
-
-def held_window(plan: Plan) -> tuple[Store, Fold, Window]:
-    """Return the lake that a plan's window is of; SourceChanged if it does not hold all of it."""
-    name = plan.byte_settings["source"]["lake"]
-    _, store, lake = lake_of(name)
-    window = tuple(r for chunk in plan.chunks for r in chunk)
-    if not lake.covers(window, plan.topics):  # what is not there would count as sent
-        raise SourceChanged(
-            f"plan {plan.id}: the lake of {name!r} at {store.url} does not hold all of its window "
-            "any more: is it mounted, is it the one it was? Nothing more was sent"
-        )
-    return store, lake, window
 
 
 def refuse_loop(spec: Egress, cluster_id: str) -> None:
@@ -276,7 +244,7 @@ def _holds(path: str | None, other: Ingest) -> bool:
 
 def _waiting_in_lake(spec: Egress, fold: Fold) -> Waiting:
     assert spec.source.lake is not None
-    source, _, lake = lake_of(spec.source.lake)
+    source, _, lake = lake_source.lake_of(spec.source.lake)
     topics = spec.source.topics or source.topics
     if strangers := sorted(set(topics) - set(source.topics)):
         raise ConfigurationError(

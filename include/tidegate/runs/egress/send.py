@@ -31,7 +31,7 @@ from tidegate.lake import sendings, sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.sendings import Sending, SentFile
 from tidegate.lake.store import Store
-from tidegate.runs.egress import planning
+from tidegate.runs.egress import lake_source, planning
 from tidegate.runs.egress.sender import IsOver, is_dead, ourselves
 from tidegate.runs.run import EgressRun
 from tidegate.runs.stage import Submit
@@ -195,7 +195,7 @@ def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetS
     settings = plan.byte_settings
     source = settings["source"]
     if source["lake"]:
-        files = tuple((file.staged.topic, path) for file, path in planning.lake_files(plan))
+        files = tuple((file.staged.topic, path) for file, path in lake_source.lake_files(plan))
     else:
         root = planning.root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)
@@ -251,7 +251,7 @@ def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
 
 def _refuse_changed(plan: Plan) -> None:
     if plan.chunks:
-        planning.held_window(plan)
+        lake_source.held_window(plan)
     if plan.files and (names := sources.changed(planning.root_of(plan), plan.files)):
         raise SourceChanged(
             f"plan {plan.id}: {len(names)} of its files are gone or have changed, {names[0]} among "
