@@ -49,6 +49,35 @@ MUTANTS = (
         "tests/unit/test_ledger_core.py::test_the_table",
     ),
     Mutant(
+        "what is sent again covers nothing",
+        "core/ledger.py",
+        "if claim.lane == REPLAY and claim.window:",
+        "if False:",
+        "tests/unit/test_egress_runs.py::test_a_replay_is_released_by_hand",
+    ),
+    Mutant(
+        "a replay's claim is its own affair",
+        "core/ledger.py",
+        "if claim.lane != REPLAY or claim.files",
+        "if claim",
+        "tests/unit/test_egress_runs.py"
+        "::test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone",
+    ),
+    Mutant(
+        "a lake that is not there",
+        "runs/egress/lake_source.py",
+        "if not lake.covers(window, plan.topics):",
+        "if False:",
+        "tests/unit/test_egress_runs.py::test_a_lake_that_is_not_there_is_not_an_empty_one",
+    ),
+    Mutant(
+        "one filter, with the window",
+        "spark/source.py",
+        "within if where is None else F.when(within, F.expr(where))",
+        "within if where is None else F.expr(where) & within",
+        "tests/spark/test_send_again.py::test_rows_beside_the_window_and_the_filter_do_not_matter",
+    ),
+    Mutant(
         "abandoned attempts",
         "core/ledger.py",
         "    if (commit.plan_id, commit.chunk, commit.attempt) in fold.abandoned:",

@@ -47,6 +47,7 @@ from tidegate.runs.egress.explain import explain
 from tidegate.runs.egress.planning import _taken
 from tidegate.runs.egress.release import release
 from tidegate.runs.egress.send import Sent
+from tidegate.runs.egress.status import status
 from tidegate.runs.run import EgressRun
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
 
@@ -653,6 +654,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     with pytest.raises(SendFailed):
         world.send("one", dies_sending, **asks())
     (claim,) = world.fold.claims.values()
+    assert [each["replay"] for each in status(world.spec)["open_claims"]] == ["x"]
     for alive in ({claim.attempt}, set()):
         world.alive = alive
         assert explain(world.run())["finishes_first"] is None
@@ -662,6 +664,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     with pytest.raises(SendFailed):
         world.send("live", dies_sending)
     live = next(c for c in world.fold.claims.values() if c.lane == "live")
+    assert [each["replay"] for each in status(world.spec)["open_claims"]] == ["x", None]
     world.alive = {live.attempt}
     assert world.sends("two", does=sends_window, **asks())["plan_id"] == claim.plan_id
     with pytest.raises(SenderAlive):

@@ -111,8 +111,9 @@ def tell_egress_status(state: Mapping[str, Any]) -> None:
         err.print(f"  left out: {each['file']}: {each['reason']}", markup=False, highlight=False)
     for claim in state["open_claims"]:
         sender = claim["sender"]
+        replay = f" (replay {claim['replay']})" if claim["replay"] else ""
         err.print(
-            f"  open claim of plan {claim['plan_id']}, by process {sender['pid']} on "
+            f"  open claim of plan {claim['plan_id']}{replay}, by process {sender['pid']} on "
             f"{sender['host']}" + (", which is dead" if claim["sender_dead"] else ""),
             style="yellow", markup=False, highlight=False,
         )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow
 import pyarrow.compute as pc
@@ -13,14 +14,17 @@ from tidegate.lake.footers import opened
 from tidegate.lake.publishing import located
 from tidegate.lake.store import Store
 
+_AT_ONCE = 8
+_COLUMNS = ["offset", "timestamp"]
+
 
 def first_since(
-    store: Store, fold: Fold, topic_id: str, moment: int, log_starts: Mapping[int, int]
-) -> dict[int, int]:
-    """Return per partition its first offset in the lake, below the log start, at or after a moment.
+    store: Store, fold: Fold, topic_id: str, moments: Iterable[int], log_starts: Mapping[int, int]
+) -> dict[int, dict[int, int]]:
+    """Return for each moment, per partition, the first offset at or after it below the log start.
 
-    `moment` is in ms since the epoch. Partitions without such a row are missing. Reads the two
-    columns of the files in their order, up to the first that holds one.
+    Moments are in ms since the epoch. Partitions without such a row in the lake are missing. Reads
+    the footers of all files there, and of a few the two columns.
     """
     expired = sorted(
         (file.staged.partition, file.staged.first, path)
@@ -28,18 +32,31 @@ def first_since(
         if fold.live[n].topic_ids[file.staged.topic] == topic_id
         and file.staged.first < log_starts.get(file.staged.partition, 0)
     )
-    found: dict[int, int] = {}
-    for partition, _, path in expired:
-        if partition not in found:
-            offset = _first_since(store, path, moment * 1000)
-            if offset is not None and offset < log_starts[partition]:
-                found[partition] = offset
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        latest = list(pool.map(lambda each: _latest(store, each[2]), expired))
+    found: dict[int, dict[int, int]] = {}
+    for moment in moments:
+        at = found.setdefault(moment, {})
+        for (partition, _, path), last in zip(expired, latest, strict=True):
+            if partition not in at and last >= moment * 1000:
+                offset = _first_since(store, path, moment * 1000)
+                if offset < log_starts[partition]:
+                    at[partition] = offset
     return found
 
 
-def _first_since(store: Store, path: str, microseconds: int) -> int | None:
+def _latest(store: Store, path: str) -> int:
+    """Return the latest timestamp of a file, in microseconds."""
     with opened(store, path) as file:
-        columns = pq.ParquetFile(file).read(columns=["offset", "timestamp"])
+        metadata = pq.read_metadata(file)
+    column = metadata.schema.names.index("timestamp")
+    groups = (metadata.row_group(n).column(column) for n in range(metadata.num_row_groups))
+    return max(int(group.statistics.max_raw) for group in groups)
+
+
+def _first_since(store: Store, path: str, microseconds: int) -> int:
+    """Return the first offset of a file at or after a moment that it reaches."""
+    with opened(store, path) as file:
+        columns = pq.ParquetFile(file).read(columns=_COLUMNS)
     late = pc.greater_equal(columns["timestamp"].cast(pyarrow.int64()), microseconds)
-    offset: int | None = pc.min(columns["offset"].filter(late)).as_py()
-    return offset
+    return int(pc.min(columns["offset"].filter(late)).as_py())

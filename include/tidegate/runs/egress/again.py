@@ -118,19 +118,21 @@ def _cuts(
     seen: Survey,
     moments: list[datetime],
 ) -> dict[datetime, Boundary]:
-    """Return where moments cut the topic: before the first record of then, in the lake or the log.
+    """Return where moments cut the topic: before the first record of then, as ever.
 
-    Frozen boundaries are as they are.
+    Frozen boundaries are as they are. Where the log begins later, the lake tells what was before.
     """
     assert run.source_kafka is not None
     topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
     log_starts = {p: m.start for p, m in marks.items() if m.start}
-    cuts = {}
-    for moment, offsets in first_at(run.source_kafka, topic, marks, moments).items():
-        ms = windows.milliseconds(moment)
-        expired = first_since(store, lake, topic_id, ms, log_starts) if log_starts else {}
-        cuts[moment] = boundaries.boundary(store, topic, topic_id, ms, {**offsets, **expired})
-    return cuts
+    at = {moment: windows.milliseconds(moment) for moment in moments}
+    expired = first_since(store, lake, topic_id, at.values(), log_starts)
+    return {
+        moment: boundaries.boundary(
+            store, topic, topic_id, at[moment], {**offsets, **expired[at[moment]]}
+        )
+        for moment, offsets in first_at(run.source_kafka, topic, marks, moments).items()
+    }
 
 
 def _uncovered(lake: Fold, topic_id: str, r: OffsetRange) -> list[str]:
