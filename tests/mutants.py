@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         "one filter, with the window",
         "spark/source.py",
-        "within if where is None else F.when(within, F.expr(where))",
-        "within if where is None else F.expr(where) & within",
+        "F.when(within, F.expr(where))",
+        "F.expr(where) & within",
         "tests/spark/test_send_again.py::test_rows_beside_the_window_and_the_filter_do_not_matter",
     ),
     Mutant(

@@ -147,6 +147,11 @@ def _inferred(reader: DataFrameReader, rows: Rows, paths: list[str]) -> StructTy
 
 
 def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> DataFrame:
+    # A range of nothing but control records has no file; what is wrong with `where` is told here.
+    nothing = _nothing(spark)
+    if rows.where is not None:
+        _refuse_changing(nothing, [F.expr(rows.where)], "where")
+        nothing = nothing.where(F.expr(rows.where))
     parts = []
     for topic, topic_id in rows.topic_ids.items():
         paths = [path for name, path in rows.files if name == topic]
@@ -155,10 +160,7 @@ def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Data
             read = spark.read.options(**_JUST_THESE).parquet(*paths)
             read = read.withColumn("topic", F.lit(topic)).withColumn("topic_id", F.lit(topic_id))
             parts.append(_kept(read, _within(ranges), rows.where))
-    # A range of nothing but control records has no file.
-    read = reduce(DataFrame.unionByName, parts, _kept(_nothing(spark), F.lit(True), rows.where))
-    if rows.where is not None:
-        _refuse_changing(read, [F.expr(rows.where)], "where")
+    read = reduce(DataFrame.unionByName, parts, nothing)
     _refuse_changing(read, columns)
     return read.select(
         *columns,
@@ -171,15 +173,17 @@ def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Data
 def _kept(read: DataFrame, within: Column, where: str | None) -> DataFrame:
     """Return the rows within the window of which `where` is true.
 
-    By one expression: two filters would be taken apart, and `where` may fail on other rows.
+    `where` may fail on other rows, so it is not tried on them; nor is what Spark puts behind this,
+    for it is false of them, and not null.
     """
-    return read.where(within if where is None else F.when(within, F.expr(where)))
+    kept = within if where is None else F.when(within, F.expr(where))
+    return read.where(F.coalesce(kept, F.lit(False)))
 
 
 def _within(ranges: Sequence[OffsetRange]) -> Column:
-    """Return whether a row is in the window. By place, not by a join: this can be looked up first.
+    """Return whether a row is in the window, by its partition's place in two lists.
 
-    A filter behind a join is tried on rows that the join would drop.
+    Not by a join: what comes behind one is tried on rows that it would drop.
     """
     starts = [0] * (1 + max(r.partition for r in ranges))
     ends = list(starts)
