@@ -260,6 +260,8 @@ def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch)
     [
         ({"lake": "back"}, "/lake", True),
         ({"lake": "back", "topics": ["other"]}, "/lake", False),
+        ({"lake": "pattern"}, "/lake", True),
+        ({"lake": "pattern", "topics": ["u"]}, "/lake", False),
         ({"path": "/lake/back", "format": "parquet"}, "/lake", True),
         ({"path": "/lake/back/data/**/*.parquet", "format": "parquet"}, "file:///lake/", True),
         ({"path": "/lake", "format": "parquet"}, "/lake", True),
@@ -274,13 +276,16 @@ def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) ->
         json.dumps({"name": "back", "kind": "ingest", "topics": ["t", "other"], "lake": lake})
     )
     (world.home / "pipelines/broken.yaml").write_text("{")
+    (world.home / "pipelines/pattern.yaml").write_text(
+        json.dumps({"name": "pattern", "kind": "ingest", "pattern": "t|u", "lake": "/of/patterns"})
+    )
     world.settings = {"source": source}
     fed = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(fed, Egress)
     if not loops:
         planning.refuse_loop(fed, "cluster")
         return
-    with pytest.raises(ConfigurationError, match="t feeds the lake of 'back'"):
+    with pytest.raises(ConfigurationError, match=r"t feeds the lake of '(back|pattern)'"):
         planning.refuse_loop(fed, "cluster")
 
 
@@ -603,6 +608,41 @@ def test_a_window_that_cannot_be_sent_again(
             ask(**asked)
         assert refused.value.numbers["complaints"] == complaints
     assert sorted(world.home.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_refused_window_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its complaints come before the target is touched, or even looked at."""
+    asked: list[int | None] = []
+
+    def survey(_: Any, __: Any, *, create_with: int | None) -> TargetSurvey:
+        asked.append(create_with)
+        return world.target
+
+    monkeypatch.setattr(planning, "survey_target", survey)
+    world.settings |= {"target": {"topic": "t", "partitions": 3}}
+    with pytest.raises(WindowRefused):
+        world.plan(**asks("90", "130"))
+    assert asked == []
+    explain(world.run(**asks()))
+    world.plan(**asks())
+    assert asked == [None, 3]
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_lake_of_a_pattern_is_a_source_too(world: World) -> None:
+    """Its topics are those that the ledger knows and the pattern means."""
+    path = world.home / "pipelines/lake.yaml"
+    form = json.loads(path.read_text())
+    del form["topics"]
+    path.write_text(json.dumps({**form, "pattern": "s.*"}))
+    assert world.plan("live").plan.records == 150
+    with pytest.raises(ConfigurationError, match="say which topic"):
+        again.topic_named(world.spec, None)
+    assert world.plan(**asks()).plan.records == 40
+    world.settings = {"source": {"lake": "lake", "topics": ["else"]}}
+    with pytest.raises(ConfigurationError, match="else: not of 'lake'"):
+        world.plan("other")
 
 
 def test_files_are_not_sent_again_by_a_window(world: World) -> None:

@@ -84,7 +84,7 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
         made = plans.load(store, claim.plan_id)
         logger.info("%s: plan %s was begun and is finished first", run.spec.name, made.id)
     else:
-        made = draft(run, ledger.fold, target_of(run), record=True)
+        made = draft(run, ledger.fold, record=True)
     if current and made.id == current.plan.id:
         return Planned(current, known=True)
     note = {
@@ -102,7 +102,7 @@ def preview(run: EgressRun) -> Plan:
     fold = run.ledger(store).fold
     if run.asked and (current := plans.latest(store, run.key)):
         return _known(run, run.asked, fold, current).plan
-    return draft(run, fold, target_of(run, make=False))
+    return draft(run, fold, record=False)
 
 
 def _known(run: EgressRun, asked: Replay, fold: Fold, current: Frozen) -> Frozen:
@@ -122,12 +122,15 @@ def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     return survey_target(run.kafka, target.names, create_with=target.partitions if make else None)
 
 
-def draft(run: EgressRun, fold: Fold, target: TargetSurvey, *, record: bool = False) -> Plan:
+def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
     """Return the plan of what waits, as much as one run takes; or of all that is asked for.
 
-    WindowRefused where that makes no sense. `record` freezes what its moments mean.
+    WindowRefused where that makes no sense. `record` freezes what its moments mean, and makes the
+    target's topics.
     """
     spec = run.spec
+    found = _asked_for(run, run.asked, record=record) if run.asked else None
+    target = target_of(run, make=record)
     if fold.cluster_id not in (None, target.cluster_id):
         raise IdentityChanged(
             f"pipeline {spec.name!r} has written to cluster {fold.cluster_id}; Kafka at "
@@ -136,8 +139,7 @@ def draft(run: EgressRun, fold: Fold, target: TargetSurvey, *, record: bool = Fa
             was=fold.cluster_id,
             now=target.cluster_id,
         )
-    if run.asked:  # bounded: whatever it feeds, it ends
-        found = _asked_for(run, run.asked, record=record)
+    if found:  # bounded: whatever it feeds, it ends
         chunk: tuple[Window, ...] = (found.ranges,)
     else:
         refuse_loop(spec, target.cluster_id)
@@ -222,7 +224,8 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
             continue
         if not isinstance(other, Ingest):
             continue
-        looping = sorted(set(spec.target.names) & set(spec.source.topics or other.topics))
+        read = spec.source.topics or other.select(spec.target.names)
+        looping = sorted(set(spec.target.names) & set(read))
         if not looping or not (spec.source.lake == name or _holds(spec.source.path, other)):
             continue
         known = Ledger(open_store(other.lake, name), name).fold.cluster_id
@@ -245,8 +248,8 @@ def _holds(path: str | None, other: Ingest) -> bool:
 def _waiting_in_lake(spec: Egress, fold: Fold) -> Waiting:
     assert spec.source.lake is not None
     source, _, lake = lake_source.lake_of(spec.source.lake)
-    topics = spec.source.topics or source.topics
-    if strangers := sorted(set(topics) - set(source.topics)):
+    topics = spec.source.topics or source.select(lake.topic_ids)
+    if strangers := sorted(set(topics) - set(source.select(topics))):
         raise ConfigurationError(
             f"pipeline {spec.name!r}: source.topics: {', '.join(strangers)}: not of {source.name!r}"
         )
