@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.core.windows import Dates, Live, Replay, milliseconds
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import tasks, windows
+from tidegate.orchestration import egress_tasks, tasks, windows
 
 START, END = pendulum.datetime(2026, 3, 14, 10), pendulum.datetime(2026, 3, 14, 11)
 HOUR = (datetime(2026, 3, 14, 10, tzinfo=UTC), datetime(2026, 3, 14, 11, tzinfo=UTC))
@@ -95,3 +95,23 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
     assert egress.task == {"dag": "tidegate_replay", "run": "r", "task": "send", "try": 2}
     with pytest.raises(ConfigurationError, match="is no egress"):
         windows._send_again(made("flights"))
+
+
+@pytest.mark.parametrize(
+    ("states", "over"),
+    [
+        ({"r": {"send": "running"}}, False),
+        ({"r": {"send": "restarting"}}, False),
+        ({"r": {"send": "failed"}}, True),
+        ({"r": {"send": None}}, True),  # cleared, and none of its processes left
+        ({"r": {}}, False),
+        ({}, False),
+    ],
+)
+def test_whether_a_senders_task_is_over(states: dict[str, dict[str, Any]], over: bool) -> None:
+    """By what Airflow says; where it says nothing, the sender may live."""
+    ti = SimpleNamespace(
+        dag_id="d", run_id="r", task_id="plan", try_number=1, get_task_states=lambda **_: states
+    )
+    is_over = egress_tasks._is_over({"ti": ti})  # type: ignore[typeddict-item]
+    assert is_over({"dag": "d", "run": "r", "task": "send", "try": 1}) is over

@@ -163,31 +163,38 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
 
 
 def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path) -> None:
-    """Two publishers of the same staged chunk, 20 rounds: both are seen to reach the commit, one
-    entry is made, the other adopts it (fault F10).
+    """Two publishers of the same staged chunk, 20 rounds, together or one behind the other: both
+    are seen to reach the commit, one entry is made and stays, the other adopts it (fault F10).
     """
     records.numbers(broker.bootstrap, "race", 20_000)
     terminal.pipeline("race", ["race"], max_records=1_000)
     terminal.run("run", "race", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
-    barrier = tmp_path / "go"
     assert len(list(terminal.lake.rglob("_seal.json"))) == 20
     log = terminal.lake / "race/_tidegate/log"
     for n in range(20):
-        go = barrier.with_name(f"go{n}")
-        fault = f"publish.before:wait={go};publish.committed:exit"
+        before = set(log.iterdir())
+        gates = [tmp_path / f"go{n}-{name}" for name in "ab"]
         racers = [
-            terminal.start("run", "race", "--run-id", "r", TIDEGATE_FAULT=fault) for _ in range(2)
-        ]
-        reached: list[Path] = []
+            terminal.start(
+                "run", "race", "--run-id", "r",
+                TIDEGATE_FAULT=f"publish.before:wait={gate};publish.committed:exit",
+            )
+            for gate in gates
+        ]  # fmt: skip
         until = time.monotonic() + 60
-        while len(reached) < 2:
+        while not all(list(tmp_path.glob(f"{gate.name}.reached.*")) for gate in gates):
             assert time.monotonic() < until, [r.poll() for r in racers]
-            reached = list(tmp_path.glob(f"{go.name}.reached.*"))
             time.sleep(0.01)
-        entries = len(list(log.iterdir()))
-        go.touch()
+        gates[0].touch()
+        if one_behind_the_other := n % 2:
+            assert racers[0].wait(60) == 86
+            (entry,) = set(log.iterdir()) - before
+            written = entry.stat().st_ino, entry.read_bytes()
+        gates[1].touch()
         assert [r.wait(60) for r in racers] == [86, 86]
-        assert len(list(log.iterdir())) == entries + 1
+        (entry,) = set(log.iterdir()) - before
+        if one_behind_the_other:
+            assert (entry.stat().st_ino, entry.read_bytes()) == written
         for racer in racers:
             racer.communicate()
     assert terminal.json("run", "race", "--run-id", "r")["rows"] == 20_000

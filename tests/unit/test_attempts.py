@@ -1,5 +1,6 @@
 """The seal: what no attempt may pass with, over real Parquet files in the job's layout."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -7,13 +8,15 @@ import pytest
 
 import staging
 from staging import check, plan_of, stage, write_file
+from tidegate.broker.cluster import Survey, TopicIdentity, Watermarks
 from tidegate.core.entries import Abandon, Account
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
-from tidegate.errors import AttemptWrong, LakeDamaged, RowsMissing
+from tidegate.errors import AttemptWrong, LakeDamaged, LakeUnavailable, RowsMissing
 from tidegate.lake import attempts
 from tidegate.lake.attempts import HoleProof
 from tidegate.lake.store import LocalStore
+from tidegate.runs import stage as stages
 
 PLAN = plan_of((OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 0, 5)))
 
@@ -45,12 +48,42 @@ def test_a_whole_attempt_gets_a_seal(store):
     assert (read_back.files, read_back.accounts) == (proven.files, proven.accounts)
 
 
-def test_another_seal_of_the_same_attempt_is_refused(store):
-    """Created once: a second writer cannot say otherwise of the same files."""
+def test_the_first_seal_stands(store):
+    """Created once: what comes later cannot say otherwise of the same files."""
     attempt = stage(store, PLAN)
     attempts.seal(store, check(store, PLAN, attempt))
-    with pytest.raises(LakeDamaged):
-        attempts.seal(store, check(store, PLAN, attempt, versions={"tidegate": "another"}))
+    attempts.seal(store, check(store, PLAN, attempt, versions={"tidegate": "another"}))
+    assert attempts.sealed(store, PLAN, Fold())[0].versions == {"tidegate": "test"}
+
+
+class Unsure(LocalStore):
+    """The put of a seal lands, and is told to have failed."""
+
+    def create(self, path, data):
+        created = super().create(path, data)
+        if created and path.endswith("_seal.json"):
+            raise LakeUnavailable("timed out")
+        return created
+
+
+def test_a_seal_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
+    """Log starts may have moved until the next look: its bytes differ, and its files stay."""
+    store = Unsure(tmp_path / "p")
+    attempt = stage(store, PLAN)
+    starts = itertools.count()
+
+    def seen(*_):
+        watermarks = {"t": {p: Watermarks(next(starts), 99, 99) for p in (0, 1)}}
+        return Survey("cluster", {"t": TopicIdentity("id-t", {})}, watermarks)
+
+    monkeypatch.setattr(stages, "_same_as_planned", seen)
+    sealed: list[int] = []
+    (failure,) = stages._seal_finished(None, store, PLAN, [attempt], sealed)
+    assert isinstance(failure, LakeUnavailable)
+    stages._discard(store, attempt)
+    assert list(attempts.sealed(store, PLAN, Fold())) == [0]
+    assert stages._seal_finished(None, store, PLAN, [attempt], sealed) == []
+    assert sealed == [0]
 
 
 def test_what_is_not_finished_is_not_staged(store):

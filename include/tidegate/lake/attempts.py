@@ -14,7 +14,7 @@ from tidegate.core.entries import Account
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
-from tidegate.errors import AttemptWrong, LakeDamaged
+from tidegate.errors import AttemptWrong
 from tidegate.lake import documents
 from tidegate.lake.footers import read_footers, read_offsets
 from tidegate.lake.store import Store
@@ -184,11 +184,12 @@ def check(
 
 
 def seal(store: Store, proven: Seal) -> None:
-    """Make an attempt count. Its files are made durable first."""
+    """Make an attempt count. Its files are made durable first.
+
+    If it is sealed already, that was this process: its put was told to have failed, and landed.
+    """
     store.settle([f.path for f in proven.files])
-    data = canonical.encode(proven.to_json())
-    if not store.create(proven.attempt.directory + SEAL, data):
-        raise LakeDamaged(f"attempt {proven.attempt.name} is sealed already, and not by us")
+    store.create(proven.attempt.directory + SEAL, canonical.encode(proven.to_json()))
 
 
 def _files_of(store: Store, attempt: Attempt) -> list[StagedFile]:

@@ -24,7 +24,8 @@ PARAMS = ("max_records", "dry_run", "replan", "resend")
 RunOf = Callable[["Context"], "EgressRun"]
 """Returns the run that a task instance belongs to, by its Params."""
 
-_ENDED = {"success", "failed", "upstream_failed", "skipped", "removed", "up_for_retry"}
+# None: cleared; one that was running is restarting until its process has ended.
+_ENDED = {None, "success", "failed", "upstream_failed", "skipped", "removed", "up_for_retry"}
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +138,6 @@ def _is_over(context: Context) -> Any:
         states = ours.get_task_states(
             dag_id=task["dag"], run_ids=[task["run"]], task_ids=[task["task"]]
         )
-        return states.get(task["run"], {}).get(task["task"]) in _ENDED
+        return states.get(task["run"], {}).get(task["task"], "unknown") in _ENDED
 
     return is_over

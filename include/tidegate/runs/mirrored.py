@@ -11,7 +11,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import parse_spark_offsets, spark_offsets
 from tidegate.errors import CursorAhead
 from tidegate.lake.ledger import Ledger
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Egress, Spec
 from tidegate.runs.run import Mirror
 from tidegate.runs.subscription import known
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Drift:
-    """A Variable that does not show the ledger's cursors.
+    """A Variable that does not show the ledger's cursors; of an egress, its target's ends.
 
     `state` is `missing`, `unreadable`, `behind` or `ahead`; `shown` is None where it shows nothing.
     """
@@ -54,23 +54,22 @@ def name_of(pipeline: str, topic: str) -> str:
     return f"tidegate__{pipeline}__{topic}"
 
 
-def drifts(mirror: Mirror, spec: Ingest, ledger: Ledger) -> list[Drift]:
+def drifts(mirror: Mirror, spec: Spec, ledger: Ledger) -> list[Drift]:
     """Hold what is shown of every topic against the ledger, which is read after the Variables.
 
     The other way round a race would look like an edit. A cursor of the topic before it was
     recreated is not ahead: it is what was shown then.
     """
-    topics = known(spec, ledger.fold).topics
+    topics = _topics(spec, ledger.fold)
     shown = {topic: mirror.read(name_of(spec.name, topic)) for topic in topics}
     fold = ledger.refresh()
     found = []
     for topic, text in shown.items():
-        cursors = fold.cursors(topic) if topic in fold.topic_ids else {}
-        highest = fold.highest_cursors(topic) if topic in fold.topic_ids else {}
+        cursors = _cursors(spec, fold, topic)
         offsets = None if text is None else _parsed(text, topic)
         if offsets is None:
             state = "missing" if text is None else "unreadable"
-        elif any(offset > highest.get(p, 0) for p, offset in offsets.items()):
+        elif _any_beyond(offsets, cursors) and _any_beyond(offsets, _highest(spec, fold, topic)):
             state = "ahead"
         else:
             state = "behind"
@@ -79,7 +78,7 @@ def drifts(mirror: Mirror, spec: Ingest, ledger: Ledger) -> list[Drift]:
     return found
 
 
-def restore(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
+def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
     """Rewrite what is missing, unreadable or behind the ledger; CursorAhead for what is ahead."""
     found = drifts(mirror, spec, ledger)
     for drift in found:
@@ -91,28 +90,60 @@ def restore(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
         drift.mend(mirror)
 
 
-def cursor_ahead(spec: Ingest, drift: Drift) -> CursorAhead:
+def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
     """Return the refusal for a Variable that is ahead, with both ways out."""
     differing = drift.to_json()["partitions"]
+    if isinstance(spec, Egress):
+        out = "delete it to go on: what this ledger does not know as sent will be sent"
+    else:
+        out = (
+            "delete it to go on from the ledger, or skip to it with `tidegate offsets set` or the "
+            "form of tidegate_maintenance"
+        )
     return CursorAhead(
         f"Variable {drift.name} is ahead of the ledger of {spec.name!r}: "
         + ", ".join(f"partition {p}: {n['shown']}, ledger {n['ledger']}"
                     for p, n in differing.items())
         + f". Either the lake at {spec.lake} is not the one it was (mount or restore it), or "
-        "someone edited the Variable: delete it to go on from the ledger, or skip to it with "
-        "`tidegate offsets set` or the form of tidegate_maintenance",
+        f"someone edited the Variable: {out}",
         variable=drift.name,
         partitions=differing,
     )  # fmt: skip
 
 
-def show(mirror: Mirror, spec: Ingest, fold: Fold) -> dict[str, dict[int, int]]:
+def show(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
     """Write the ledger's cursors where people look; return them by topic."""
-    topics = known(spec, fold).topics
-    shown = {topic: fold.cursors(topic) for topic in topics if topic in fold.topic_ids}
-    for topic, cursors in shown.items():
-        mirror.write(name_of(spec.name, topic), spark_offsets({topic: cursors}))
+    cursors = {topic: _cursors(spec, fold, topic) for topic in _topics(spec, fold)}
+    shown = {topic: dict(offsets) for topic, offsets in cursors.items() if offsets}
+    for topic, offsets in shown.items():
+        mirror.write(name_of(spec.name, topic), spark_offsets({topic: offsets}))
     return shown
+
+
+def _topics(spec: Spec, fold: Fold) -> tuple[str, ...]:
+    return spec.target.names if isinstance(spec, Egress) else known(spec, fold).topics
+
+
+def _cursors(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
+    if isinstance(spec, Egress):
+        return fold.target_ends.get(topic, {})
+    return fold.cursors(topic) if topic in fold.topic_ids else {}
+
+
+def _highest(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
+    """Return the highest that was ever shown of a topic, under any id that it has had."""
+    if isinstance(spec, Egress):
+        ends: dict[int, int] = {}
+        for commit in fold.live.values():
+            for r in commit.receipts:
+                if r.topic == topic:
+                    ends[r.partition] = max(r.after, ends.get(r.partition, 0))
+        return ends
+    return fold.highest_cursors(topic) if topic in fold.topic_ids else {}
+
+
+def _any_beyond(offsets: Mapping[int, int], limits: Mapping[int, int]) -> bool:
+    return any(offset > limits.get(p, 0) for p, offset in offsets.items())
 
 
 def _parsed(text: str, topic: str) -> dict[int, int] | None:

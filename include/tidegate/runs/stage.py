@@ -222,6 +222,8 @@ def _probed(run: Run, plan: Plan, holes: Sequence[OffsetRange]) -> Mapping[Offse
 
 
 def _discard(store: Store, attempt: Attempt) -> None:
-    """Delete this process's own unsealed staging."""
+    """Delete this process's own staging; if no seal is there: a put that failed may have landed."""
+    if store.size(attempt.directory + attempts.SEAL) is not None:
+        return
     for listed in store.objects(attempt.directory):
         store.delete(listed.path)

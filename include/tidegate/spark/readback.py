@@ -93,7 +93,7 @@ def seen(spark: SparkSession, job: SendJob, until: Ends) -> DataFrame | None:
 
     found = spark.read.format("kafka").options(**reader).load()
     return found.where(header("tidegate-plan") == job.plan_id).select(
-        "topic", "partition", "offset", "key", "value",
+        "topic", F.col("partition").cast("long"), "offset", "key", "value",  # typed as the rows are
         header("tidegate-file").alias("file"), header("tidegate-row").cast("long").alias("row"),
     )  # fmt: skip
 

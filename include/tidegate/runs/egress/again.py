@@ -6,7 +6,8 @@ where the window's edges are moments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from tidegate.broker.cluster import Survey, survey
@@ -18,12 +19,16 @@ from tidegate.core.windows import Boundary, Replay
 from tidegate.errors import ConfigurationError, WindowRefused
 from tidegate.lake import boundaries
 from tidegate.lake.moments import first_since
+from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, one_of
 from tidegate.runs.backfill import first_at
-from tidegate.runs.replay import id_complaints
+from tidegate.runs.egress.lake_source import lake_of
+from tidegate.runs.replay import id_complaints, refuse_another
 from tidegate.runs.run import EgressRun
+
+logger = logging.getLogger(__name__)
 
 
 def lake_name(spec: Egress) -> str:
@@ -41,25 +46,29 @@ def topic_named(spec: Egress, topic: str | None) -> str:
     return one_of(spec.name, spec.source.topics or files.load_ingest(lake_name(spec)).topics, topic)
 
 
-def window(
-    run: EgressRun,
-    asked: Replay,
-    source: Ingest,
-    store: Store,
-    lake: Fold,
-    topics: Sequence[str],
-    *,
-    record: bool,
-) -> Window:
-    """Return the ranges that are meant; WindowRefused with every complaint about them.
+def known(run: EgressRun, asked: Replay, fold: Fold, current: Frozen) -> Frozen:
+    """Return the plan of a replay that is known; ReplayRefused if its id is another window's."""
+    refuse_another(run, asked, current.plan)
+    if n := fold.committed.get((current.plan.id, 0)):
+        logger.info(
+            "%s: replay %s was done before, as entry #%d; to send it once more takes a new id",
+            run.spec.name, asked.id, n,
+        )  # fmt: skip
+    return current
 
-    `topics` are those of the source. Unless told to `record`, it writes nothing: else the offsets
-    of its moments are frozen as boundaries, for whoever asks for them later.
+
+def window(run: EgressRun, asked: Replay, *, record: bool) -> tuple[Mapping[str, str], Window]:
+    """Return the lake's topic ids and the ranges that are meant; WindowRefused with all complaints.
+
+    Unless told to `record`, it writes nothing: else the offsets of its moments are frozen as
+    boundaries, for whoever asks for them later.
     """
+    source, store, lake = lake_of(lake_name(run.spec))
+    topics = run.spec.source.topics or source.topics
     while True:
         ranges, cuts = _judged(run, asked, source, store, lake, topics)
         if not record or all(boundaries.freeze(store, each) for each in cuts):
-            return ranges
+            return lake.topic_ids, ranges
 
 
 def _judged(

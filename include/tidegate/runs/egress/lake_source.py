@@ -12,13 +12,15 @@ from tidegate.lake.publishing import LakeFile
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Ingest
+from tidegate.runs.subscription import known
 
 
 def lake_of(name: str) -> tuple[Ingest, Store, Fold]:
     """Return an ingest pipeline whose lake is a source, with its store and its ledger."""
     source = files.load_ingest(name)
     store = open_store(source.lake, source.name)
-    return source, store, Ledger(store, source.name).fold
+    fold = Ledger(store, source.name).fold
+    return known(source, fold), store, fold
 
 
 def lake_files(plan: Plan) -> list[tuple[LakeFile, str]]:
@@ -38,7 +40,9 @@ def held_window(plan: Plan) -> tuple[Store, Fold, Window]:
     window = tuple(r for chunk in plan.chunks for r in chunk)
     if not lake.covers(window, plan.topics):  # what is not there would count as sent
         raise SourceChanged(
-            f"plan {plan.id}: the lake of {name!r} at {store.url} does not hold all of its window "
-            "any more: is it mounted, is it the one it was? Nothing more was sent"
+            f"plan {plan.id}: the lake of {name!r} at {store.url} does not hold "
+            f"{', '.join(map(str, window[:3]))}, which it did when this was planned: mount or "
+            "restore what it was",
+            files=[],
         )
     return store, lake, window

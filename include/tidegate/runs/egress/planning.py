@@ -11,11 +11,11 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.broker.target import TargetSurvey, survey_target
+from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import REPLAY, Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import chunked
-from tidegate.core.windows import Replay
 from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
@@ -24,12 +24,11 @@ from tidegate.errors import (
 )
 from tidegate.lake import plans, sources
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.plans import Frozen
 from tidegate.lake.sources import Root
 from tidegate.lake.store import open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, as_text
-from tidegate.runs import replay
+from tidegate.runs import mirrored
 from tidegate.runs.egress import again, lake_source
 from tidegate.runs.egress.sender import IsOver, is_dead
 from tidegate.runs.plan import Planned
@@ -61,14 +60,16 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
     The oldest open claim comes first, whoever made it: SenderAlive while its sender is not proven
-    dead. Another generation is made when the claim was released or the files changed. What is asked
+    dead. Another generation is made when the claim was released or the files changed. CursorAhead
+    when more was shown as sent than the ledger knows: it would all be sent once more. What is asked
     to be sent again of a lake has one plan for ever, and no claim comes before it.
     """
     store = run.store()
     ledger = run.ledger(store)
+    mirrored.restore(run.mirror, run.spec, ledger)
     current = plans.latest(store, run.key)
     if current and run.asked:
-        return Planned(_known(run, run.asked, ledger.fold, current), known=True)
+        return Planned(again.known(run, run.asked, ledger.fold, current), known=True)
     if current and _is_well(ledger.fold, current.plan) and not replan:
         return Planned(current, known=True)
     number = current.generation + 1 if current else 1
@@ -101,19 +102,8 @@ def preview(run: EgressRun) -> Plan:
     store = run.store()
     fold = run.ledger(store).fold
     if run.asked and (current := plans.latest(store, run.key)):
-        return _known(run, run.asked, fold, current).plan
+        return again.known(run, run.asked, fold, current).plan
     return draft(run, fold, record=False)
-
-
-def _known(run: EgressRun, asked: Replay, fold: Fold, current: Frozen) -> Frozen:
-    """Return the plan of a replay that is known; ReplayRefused if its id is another window's."""
-    replay.refuse_another(run, asked, current.plan)
-    if n := fold.committed.get((current.plan.id, 0)):
-        logger.info(
-            "%s: replay %s was done before, as entry #%d; to send it once more takes a new id",
-            run.spec.name, asked.id, n,
-        )  # fmt: skip
-    return current
 
 
 def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
@@ -129,7 +119,10 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
     target's topics.
     """
     spec = run.spec
-    found = _asked_for(run, run.asked, record=record) if run.asked else None
+    found = None
+    if run.asked:
+        ids, ranges = again.window(run, run.asked, record=record)
+        found = Waiting(topic_ids=ids, ranges=ranges)
     target = target_of(run, make=record)
     if fold.cluster_id not in (None, target.cluster_id):
         raise IdentityChanged(
@@ -143,6 +136,7 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
         chunk: tuple[Window, ...] = (found.ranges,)
     else:
         refuse_loop(spec, target.cluster_id)
+        _refuse_other_names(run, fold)
         found = waiting(spec, fold, resend=run.resend)
         chunk = chunked(found.ranges, run.max_records or spec.max_records)[:1]
     taken = _taken(found.files, spec.max_files, run.max_records or spec.max_records)
@@ -172,7 +166,7 @@ def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
                 f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
                 "lake does not change"
             )
-        return _waiting_in_lake(spec, fold)
+        return _waiting_in_lake(spec, spec.source.lake, fold)
     assert spec.source.path is not None
     root = Root.of(spec.source.path)
     listed = sources.listing(root, settle=spec.settle)
@@ -183,14 +177,14 @@ def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
         )
     new, left_out = [], []
     for file in listed.files:
-        if fold.refused.get(file.name) == file.etag and not resend:
+        if fold.sent.get(file.name) == file.etag:
+            continue
+        if resend:
+            new.append(file)
+        elif fold.refused.get(file.name) == file.etag:
             reason = "refused for its rows; it has not changed: --resend tries again"
             left_out.append(LeftOutFile(file.name, reason))
         elif file.name not in fold.sent:
-            new.append(file)
-        elif fold.sent[file.name] == file.etag:
-            continue
-        elif resend:
             new.append(file)
         else:
             left_out.append(
@@ -200,13 +194,6 @@ def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
         new, broken = sources.looked_into(root, new)
         left_out += broken
     return Waiting(tuple(new), listed.young, left_out=tuple(left_out))
-
-
-def _asked_for(run: EgressRun, asked: Replay, *, record: bool) -> Waiting:
-    source, store, lake = lake_source.lake_of(again.lake_name(run.spec))
-    topics = run.spec.source.topics or source.select(lake.topic_ids)
-    ranges = again.window(run, asked, source, store, lake, topics, record=record)
-    return Waiting(topic_ids=lake.topic_ids, ranges=ranges)
 
 
 def _replay(run: EgressRun) -> dict[str, Any] | None:
@@ -224,16 +211,31 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
             continue
         if not isinstance(other, Ingest):
             continue
-        read = spec.source.topics or other.select(spec.target.names)
-        looping = sorted(set(spec.target.names) & set(read))
+        feeding = spec.source.topics or other.select(spec.target.names)
+        looping = sorted(set(spec.target.names) & set(feeding))
         if not looping or not (spec.source.lake == name or _holds(spec.source.path, other)):
             continue
-        known = Ledger(open_store(other.lake, name), name).fold.cluster_id
-        if known in (None, cluster_id):
+        if Ledger(open_store(other.lake, name), name).fold.cluster_id in (None, cluster_id):
             raise ConfigurationError(
                 f"pipeline {spec.name!r}: {', '.join(looping)} feeds the lake of {name!r}, which "
                 "is the source: what is sent would come back and be sent again, without end"
             )
+
+
+def _refuse_other_names(run: EgressRun, fold: Fold) -> None:
+    """Refuse a path whose fixed part went up or down: by their new names, files would be new."""
+    if run.spec.source.path is None or not fold.live:
+        return
+    last = plans.load(run.store(), fold.live[max(fold.live)].plan_id)
+    if not last.files:
+        return
+    was, now = (PurePosixPath(r.native) for r in (root_of(last), Root.of(run.spec.source.path)))
+    if was != now and (was.is_relative_to(now) or now.is_relative_to(was)):
+        raise ConfigurationError(
+            f"pipeline {run.spec.name!r}: files are known by their names below {was}, and "
+            f"source.path now has them below {now}: what was sent would be sent again. Leave its "
+            "fixed part as it was, or give the other path a pipeline of its own"
+        )
 
 
 def _holds(path: str | None, other: Ingest) -> bool:
@@ -245,24 +247,38 @@ def _holds(path: str | None, other: Ingest) -> bool:
     return ours.is_relative_to(theirs) or theirs.is_relative_to(ours)
 
 
-def _waiting_in_lake(spec: Egress, fold: Fold) -> Waiting:
-    assert spec.source.lake is not None
-    source, _, lake = lake_source.lake_of(spec.source.lake)
-    topics = spec.source.topics or source.select(lake.topic_ids)
-    if strangers := sorted(set(topics) - set(source.select(topics))):
+def _waiting_in_lake(spec: Egress, name: str, fold: Fold) -> Waiting:
+    source, _, lake = lake_source.lake_of(name)
+    topics = spec.source.topics or source.topics
+    if strangers := sorted(set(topics) - set(source.topics)):
         raise ConfigurationError(
             f"pipeline {spec.name!r}: source.topics: {', '.join(strangers)}: not of {source.name!r}"
         )
-    ids = {topic: lake.topic_ids[topic] for topic in topics if topic in lake.topic_ids}
-    ranges = []
-    for topic, topic_id in ids.items():
-        for partition in lake.origins.get(topic_id, {}):
-            covered = lake.progress(topic_id, partition).covered
-            sent = fold.covered.get((topic_id, partition))
-            unsent = covered.subtract(sent) if sent else covered
-            # One span a run: what lies between two spans is not in the lake yet, or never will be.
-            ranges += [OffsetRange(topic, partition, *span) for span in unsent.spans[:1]]
+    ids: dict[str, str] = {}
+    ranges: list[OffsetRange] = []
+    for topic in topics:
+        if topic not in lake.topic_ids:
+            continue
+        # What it held before it was recreated comes first.
+        for topic_id in (*lake.earlier_ids.get(topic, ()), lake.topic_ids[topic]):
+            ids[topic] = topic_id
+            if unsent := _unsent(lake, fold, topic, topic_id):
+                ranges += unsent
+                break
     return Waiting(topic_ids=ids, ranges=tuple(sorted(ranges)))
+
+
+def _unsent(lake: Fold, fold: Fold, topic: str, topic_id: str) -> list[OffsetRange]:
+    """Return what a lake holds of a topic and was not sent, one span of each partition.
+
+    What lies between two spans is not in the lake yet, or never will be.
+    """
+    ranges = []
+    for partition in lake.origins.get(topic_id, {}):
+        covered = lake.progress(topic_id, partition).covered
+        unsent = covered.subtract(fold.covered.get((topic_id, partition), NOTHING))
+        ranges += [OffsetRange(topic, partition, *span) for span in unsent.spans[:1]]
+    return ranges
 
 
 def _taken(

@@ -8,12 +8,12 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.core.ledger import Adopt, Refused
-from tidegate.core.offsets import Offsets, spark_offsets
+from tidegate.core.offsets import Offsets
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.lake import plans, sendings
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.runs.mirrored import name_of
+from tidegate.runs import mirrored
 from tidegate.runs.run import EgressRun
 
 FORMAT = 1
@@ -66,7 +66,7 @@ def publish(run: EgressRun) -> Published:
                 raise AttemptAbandoned(f"plan {plan.id}: {reason}")
             case other:
                 raise PlanDead(f"plan {plan.id}: others have sent a part of it: {other}")
-    show(run, ledger)
+    mirrored.show(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
     note = plans.note(store, plan.id)
     return Published(
@@ -87,15 +87,6 @@ def verdict(run: EgressRun) -> None:
             f"pipeline {run.spec.name!r}: the other files are sent, these are not: {listed}",
             left_out=[each.to_json() for each in frozen.plan.left_out],
         )
-
-
-def show(run: EgressRun, ledger: Ledger) -> None:
-    """Write the target's ends where people look."""
-    for topic, ends in ledger.fold.target_ends.items():
-        text = spark_offsets({topic: ends})
-        name = name_of(run.spec.name, topic)
-        if run.mirror.read(name) != text:
-            run.mirror.write(name, text)
 
 
 def _report(run: EgressRun, ledger: Ledger, plan: Plan, n: int | None) -> dict[str, Any]:

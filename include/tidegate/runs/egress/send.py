@@ -26,6 +26,7 @@ from tidegate.errors import (
     SendFailed,
     SourceChanged,
     StageFailed,
+    TidegateError,
 )
 from tidegate.lake import sendings, sources
 from tidegate.lake.ledger import Ledger
@@ -141,19 +142,19 @@ def _sent(
     submit: Submit,
 ) -> dict[str, Any]:
     """Run the application; return what it verified. Where nothing was sent, release the claim."""
-    job = _job(run, store, plan, claim, target)
     with tempfile.TemporaryDirectory(prefix="tidegate-") as private:
         directory = Path(private, claim.attempt)  # the process list names the attempt
         directory.mkdir(mode=0o700)
-        write_private(directory / "job.json", job.to_json())
-        failure: StageFailed | None = None
+        failure: TidegateError | None = None
         try:
+            job = _job(run, store, plan, claim, target)
+            write_private(directory / "job.json", job.to_json())
             application = sending_submission(
                 directory / "job.json", run.spark_conf, name=job.app_name, rows=_rows(plan)
             )
             places = [path for _, path in job.rows.files]
             submit(for_places(application, *places, job.quarantine or ""))
-        except StageFailed as error:
+        except TidegateError as error:
             failure = error
         if (directory / DONE).exists() and failure is None:
             return dict(json.loads((directory / DONE).read_text()))
@@ -172,7 +173,9 @@ def _sent(
             files=refused["files"],
             rows=refused["rows"],
         )
-    raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
+    if failure is None or isinstance(failure, StageFailed):
+        raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
+    raise failure
 
 
 def _release(
