@@ -800,14 +800,14 @@ def test_explain_of_a_replay(world: World) -> None:
     told = explain(world.run(**asked))
     assert told == {
         "format": 1, "pipeline": "out", "kind": "egress", "lane": "replay",
-        "replay": {"id": "x", "where": "true", "commit": None},
+        "replay": {"id": "x", "where": "true", "done": False, "commit": None},
         "plan_id": world.plan(**asked).plan.id, "finishes_first": None, "files": [],
         "offsets": [{"src": {"0": [10, 30]}}], "records": 20, "bytes": 2 * SIZE,
         "later": {"files": 0, "offsets": 0, "young": 0}, "left_out": [],
         "target": {"t": {"topic_id": "id-t", "partitions": 1}},
     }  # fmt: skip
     world.sends(does=sends_window, **asked)
-    told["replay"]["commit"] = 2
+    told["replay"] |= {"done": True, "commit": 2}
     assert explain(world.run(**asked)) == told
     live = explain(world.run())
     assert (live["replay"], live["records"], live["bytes"]) == (None, 300, 15 * SIZE)
@@ -869,6 +869,8 @@ def test_a_replay_is_released_by_hand(world: World, how: Any, runs: int) -> None
     assert len(world.ran) == runs
     assert report["commit"] == (4 if how == "resend" else None)
     assert [r["before"] for r in report["receipts"]] == ([9] if how == "resend" else [])
+    told = explain(world.run(**asks()))["replay"]
+    assert (told["done"], told["commit"]) == (True, report["commit"])
     assert world.plan("live").plan.records == 300
 
 

@@ -78,8 +78,9 @@ def tell_sending(told: Mapping[str, Any]) -> None:
     if replay := told["replay"]:
         if replay["where"] is not None:
             out.print(f"  where {replay['where']}", markup=False, highlight=False)
-        if replay["commit"]:
-            out.print(f"  but did so before, as entry #{replay['commit']}", highlight=False)
+        if replay["done"]:
+            how = f"as entry #{replay['commit']}" if replay["commit"] else "as was declared"
+            out.print(f"  but did so before, {how}", highlight=False)
     for file in told["files"][:20]:
         out.print(f"  {file['name']}  {file['size']:,} bytes", markup=False, highlight=False)
     later = told["later"]

@@ -49,10 +49,11 @@ def topic_named(spec: Egress, topic: str | None) -> str:
 def known(run: EgressRun, asked: Replay, fold: Fold, current: Frozen) -> Frozen:
     """Return the plan of a replay that is known; ReplayRefused if its id is another window's."""
     refuse_another(run, asked, current.plan)
-    if n := fold.committed.get((current.plan.id, 0)):
+    if fold.is_sent(current.plan.id):
+        n = fold.committed.get((current.plan.id, 0))
         logger.info(
-            "%s: replay %s was done before, as entry #%d; to send it once more takes a new id",
-            run.spec.name, asked.id, n,
+            "%s: replay %s was done before%s; to send it once more takes a new id",
+            run.spec.name, asked.id, f", as entry #{n}" if n else ": it was declared sent",
         )  # fmt: skip
     return current
 

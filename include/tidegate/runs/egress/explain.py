@@ -30,6 +30,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
         and {
             "id": run.asked.id,
             "where": run.asked.where,
+            "done": fold.is_sent(plan.id),
             "commit": fold.committed.get((plan.id, 0)),
         },
         "plan_id": plan.id,

@@ -52,7 +52,7 @@ def publish(run: EgressRun) -> Published:
     plan = frozen.plan
     ledger = run.ledger(store)
     n = ledger.fold.committed.get((plan.id, 0))
-    if plan.has_work and n is None:
+    if plan.has_work and not ledger.fold.is_sent(plan.id):
         sending = sendings.sealed(store, plan, ledger.fold)
         if sending is None:
             raise NotSealed(
@@ -90,7 +90,7 @@ def verdict(run: EgressRun) -> None:
 
 
 def _report(run: EgressRun, ledger: Ledger, plan: Plan, n: int | None) -> dict[str, Any]:
-    commit = ledger.fold.live.get(n) if n is not None else None
+    commit = ledger.fold.live[n] if n is not None else None
     store = run.store()
     sending = sendings.sealed(store, plan, ledger.fold) if commit else None
     return {
@@ -103,7 +103,7 @@ def _report(run: EgressRun, ledger: Ledger, plan: Plan, n: int | None) -> dict[s
         "duplicates": sum(r.duplicates for r in commit.receipts) if commit else 0,
         "quarantined": sum(file.bad for file in sending.files) if sending else 0,
         "files": [file.name for file in plan.files],
-        "commit": n if commit else None,  # what was declared sent has none
+        "commit": n,
         "receipts": [r._asdict() for r in commit.receipts] if commit else [],
         "broken_order": list(sending.broken_order) if sending else [],
         "left_out": [each.to_json() for each in plan.left_out],

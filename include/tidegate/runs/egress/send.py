@@ -61,7 +61,7 @@ def send(run: EgressRun, submit: Submit, is_over: IsOver) -> Sent:
     plan = planning.plan(run, is_over).plan
     store = run.store()
     ledger = run.ledger(store)
-    if not plan.has_work or (plan.id, 0) in ledger.fold.committed:
+    if not plan.has_work or ledger.fold.is_sent(plan.id):
         return Sent(plan, None)
     if sending := sendings.sealed(store, plan, ledger.fold):
         return Sent(plan, sending)
