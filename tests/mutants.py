@@ -168,6 +168,56 @@ MUTANTS = (
         "--pdeathsig clear",
         "tests/spark/test_death.py::test_jvm_and_driver_die_with_the_process_that_started_them",
     ),
+    Mutant(
+        "sealed attempts stay",
+        "lake/sweeping.py",
+        "    if not any(map(_is_seal, files)):\n",
+        "    if True:\n",
+        "tests/unit/test_sweeping.py::test_sealed_attempts_of_a_living_plan_are_never_given_up",
+    ),
+    Mutant(
+        "only a replay that is dead",
+        "lake/sweeping.py",
+        "return bool(parts) and bool(not_live(fold, plan.topics, window, parts))",
+        "return True",
+        "tests/unit/test_sweeping.py::"
+        "test_a_sealed_replay_that_others_were_quicker_than_is_given_up",
+    ),
+    Mutant(
+        "an abandon that stands",
+        "lake/sweeping.py",
+        "if isinstance(outcome, Appended | Lost):",
+        "if outcome:",
+        "tests/unit/test_sweeping.py::test_the_abandon_loses_its_number_to_the_commit",
+    ),
+    Mutant(
+        "repair lists before it reads",
+        "runs/repair.py",
+        "    listed = store.objects(layout.DATA)\n    ledger = Ledger(store, spec.name)\n",
+        "    ledger = Ledger(store, spec.name)\n    listed = store.objects(layout.DATA)\n",
+        "tests/unit/test_repair.py::test_a_commit_while_it_works_loses_nothing",
+    ),
+    Mutant(
+        "repair looks again",
+        "runs/repair.py",
+        "    files |= _live_files(store, fold, fold.live.keys() - files.keys())\n",
+        "",
+        "tests/unit/test_repair.py::test_a_run_that_plans_the_same_again_keeps_its_files",
+    ),
+    Mutant(
+        "a checkpoint's own digest",
+        "lake/checkpoints.py",
+        'if canonical.digest(canonical.encode(form["fold"])) != form["sha256"]:',
+        "if False:",
+        "tests/unit/test_checkpoints.py::test_one_that_was_changed_is_passed_over",
+    ),
+    Mutant(
+        "cursors that nobody decided about",
+        "runs/mirrored.py",
+        "if partition not in (None, p) and offset > highest.get(p, 0)",
+        "if False",
+        "tests/unit/test_by_hand.py::test_a_decision_about_one_partition_is_about_that_one",
+    ),
 )
 
 

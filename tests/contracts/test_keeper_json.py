@@ -1,6 +1,7 @@
 """What the keeper's commands print with --json, exactly (docs/format.md)."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,13 @@ from tidegate.broker import groups
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.cli import keeper, main
 from tidegate.core import canonical
+from tidegate.core.entries import Claim, Commit, Receipt, Reference
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import SourceFile
 from tidegate.core.planning import Watermarks
 from tidegate.errors import BrokerUnreachable
 from tidegate.lake import publishing
+from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.runs import doctor, machine_checks, offsets, pipeline_checks
 
@@ -166,6 +170,48 @@ def test_reconcile_a_group(tidegate, monkeypatch, tmp_path):
     assert tidegate("reconcile", "p") == (0, {**whole, "group": told})
 
 
+def test_an_egress(tidegate, monkeypatch, tmp_path):
+    """Its Variables, the target's ends, are held against its ledger too, and it has checkpoints;
+    the rest is for ingest pipelines.
+    """
+    form = {"name": "back", "kind": "egress", "lake": str(tmp_path)}
+    source, target = {"path": str(tmp_path / "in/*.csv"), "format": "csv"}, {"topic": "out"}
+    (tmp_path / "back.yaml").write_text(json.dumps({**form, "source": source, "target": target}))
+    ledger = Ledger(LocalStore(tmp_path / "back"), "back")
+    claim = Claim("live", "c", "a", {"pid": 7}, (SourceFile("a.csv", 1, "e"),), {}, (), {})
+    receipts = (Receipt("out", "id-out", 0, 1, 4, 3, 0), Receipt("out", "id-out", 1, 0, 2, 2, 0))
+    commit = Commit(
+        "live", "c", "sha", 0, "a", "cluster", {}, {}, Reference("manifest", "sha"), receipts
+    )
+    for entry in (claim, commit):
+        ledger.append(entry, run="run")
+    variables = {}
+
+    class Shown:
+        read = staticmethod(variables.get)
+        write = staticmethod(variables.__setitem__)
+
+    monkeypatch.setattr(keeper, "variables", Shown)
+    drift = {
+        "name": "tidegate__back__out", "topic": "out", "state": "missing", "mended": True,
+        "partitions": {"0": {"shown": None, "ledger": 4}, "1": {"shown": None, "ledger": 2}},
+    }  # fmt: skip
+    whole = {"format": 1, "pipeline": "back", "entry": 2, "group": None}
+    _, all_of_them = tidegate("reconcile")
+    back, ingest = all_of_them["pipelines"]
+    assert back == {**whole, "variables": [drift]}
+    assert [each["name"] for each in ingest["variables"]] == ["tidegate__p__t"]
+    assert variables["tidegate__back__out"] == '{"out":{"0":4,"1":2}}'
+    assert tidegate("reconcile", "back") == (0, {**whole, "variables": []})
+    variables["tidegate__back__out"] = '{"out":{"0":9}}'
+    assert tidegate("reconcile", "back")[0] == 3
+    code, found = tidegate("checkpoint", "back")
+    assert (code, found["entry"], found["read"]) == (0, 2, 2)
+    for command in ("repair", "sweep"):
+        code, refused = tidegate(command, "back")
+        assert (code, refused["error"]["name"]) == (2, "ConfigurationError")
+
+
 def test_repair(tidegate, store, tmp_path):
     """And a pipeline whose file is wrong stops no other."""
     assert tidegate("repair", "p") == (
@@ -208,6 +254,32 @@ def test_sweep(tidegate, store):
     )  # fmt: skip
     entry = json.loads(store.get("_tidegate/log/00000000000000000004.json"))
     assert (entry["kind"], entry["attempt"], entry["run"]) == ("abandon", "feed", "cli:ann")
+
+
+def test_sweep_that_keeps_copies(tidegate, store):
+    """A final file is gone: the copies that were due stay, which one and why is told, exit 3."""
+    for each in store.objects("_tidegate/placed/"):
+        os.utime(store.native(each.path), (0, 0))
+    (final,) = store.objects("data/")
+    store.delete(final.path)
+    plan = staging.plan_of((OffsetRange("t", 0, 0, 10),))
+    assert tidegate("sweep", "p") == (
+        3,
+        {
+            "format": 1,
+            "pipeline": "p",
+            "swept": [],
+            "left": [
+                {
+                    "plan_id": plan.id, "chunk": 0, "attempt": "attempt", "commit": 3,
+                    "why": f"{store.uri(final.path)} is missing or has another size",
+                }
+            ],
+            "files": 0,
+            "bytes": 0,
+            "uploads": 0,
+        },
+    )  # fmt: skip
 
 
 def test_checkpoint(tidegate, store):

@@ -1,15 +1,21 @@
-"""Variables from a terminal: Airflow's database is lost, and `reconcile` brings them back."""
+"""Variables and connections from a terminal: Airflow's database is lost, and `reconcile` brings the
+first back; the doctor finds the second where the pipelines do.
+"""
 
 import json
 
 import pytest
 
+from tidegate.cli import keeper
+from tidegate.cli.connections import kafka_settings, spark_master
 from tidegate.core.entries import Origin
-from tidegate.errors import NeedsAirflow
+from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.orchestration.database import NAMED_BY, StoredVariables
+from tidegate.pipelines.files import load_named
 from tidegate.pipelines.spec import parse
+from tidegate.runs.doctor import examine
 from tidegate.runs.reconcile import reconcile
 
 
@@ -54,3 +60,51 @@ def test_a_database_without_tables_is_said(airflow_database, monkeypatch):
     monkeypatch.setattr(settings, "Session", session)
     with pytest.raises(NeedsAirflow, match="airflow db migrate"):
         StoredVariables()
+
+
+@pytest.fixture
+def connections(airflow_database):
+    """Two connections that only Airflow's database has."""
+    from airflow.models import Connection
+    from airflow.utils.session import create_session
+
+    extra = json.dumps({"bootstrap.servers": "127.0.0.1:1"})
+    made = [
+        Connection(conn_id="kafka_kept", conn_type="kafka", extra=extra),
+        Connection(conn_id="spark_kept", conn_type="spark", host="spark://127.0.0.1", port=1),
+    ]
+    with create_session() as session:
+        session.add_all(made)
+    yield
+    with create_session() as session:
+        for each in made:
+            session.delete(session.merge(each))
+
+
+def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines, monkeypatch):
+    """Of an environment that names an Airflow and has no such connection itself: both are found,
+    and asked at the addresses that they hold. One that is nowhere is said so, with the way out.
+    """
+    monkeypatch.delenv("AIRFLOW_CONN_KAFKA_KEPT", raising=False)
+    form = {
+        "name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path),
+        "kafka": "kafka_kept", "spark": {"connection": "spark_kept"},
+    }  # fmt: skip
+    (pipelines / "p.yaml").write_text(json.dumps(form))
+    lost = {**form, "name": "q", "kafka": "kafka_lost", "spark": {"connection": "spark_lost"}}
+    (pipelines / "q.yaml").write_text(json.dumps(lost))
+    said = {
+        (line["pipeline"], line["check"]): line["says"]
+        for line in examine([*keeper._checks_of("p"), *keeper._checks_of("q")])["checks"]
+    }
+    assert "127.0.0.1:1" in said["p", "kafka"]
+    assert "no master answers: 127.0.0.1:1" in said["p", "spark"]
+    assert "Airflow has no connection 'kafka_lost'" in said["q", "kafka"]
+    assert "Airflow has no connection 'spark_lost'" in said["q", "spark"]
+    here = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_KEPT", json.dumps(here))
+    assert kafka_settings("kafka_kept").bootstrap_servers == "127.0.0.1:2"
+    for name in NAMED_BY:
+        monkeypatch.delenv(name)
+    with pytest.raises(ConfigurationError, match="set AIRFLOW_CONN_SPARK_LOST"):
+        spark_master(load_named("q"))

@@ -203,7 +203,9 @@ def test_airflows_database_and_variable_are_lost(home: Path) -> None:
 
 
 def test_reconcile_brings_every_variable_back(home: Path) -> None:
-    """From a terminal, without a run: the database is lost once more, and the ledger has it all."""
+    """From a terminal, without a run: the database is lost once more, and the ledgers have it all,
+    the ingest's cursors and the ends of what the egress wrote.
+    """
     stack.down(home)
     shutil.rmtree(home / "postgres")
     stack.up(home, say=print)
@@ -217,9 +219,12 @@ def test_reconcile_brings_every_variable_back(home: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    (found,) = json.loads(done.stdout)["pipelines"]
-    assert [(v["state"], v["mended"]) for v in found["variables"]] == [("missing", True)]
+    found = json.loads(done.stdout)["pipelines"]
+    mended = {v["name"]: (v["state"], v["mended"]) for each in found for v in each["variables"]}
+    back = "tidegate__flights_back__flights-back"
+    assert mended == {VARIABLE: ("missing", True), back: ("missing", True)}
     assert json.loads(api(home).variable(VARIABLE) or "")["flights"]["0"] == 78543
+    assert json.loads(api(home).variable(back) or "")["flights-back"]["0"] == 78543
 
 
 def test_down_leaves_nothing_running(home: Path) -> None:

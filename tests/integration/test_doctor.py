@@ -1,6 +1,7 @@
 """The doctor before a real broker: healthy, and with rights, topics and passwords that lack."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,10 @@ def about(found: Any, check: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_a_healthy_system(broker: Broker, tmp_path: Path) -> None:
-    """Nothing but ok, before the first run and after it; and the lake is as it was."""
+def test_a_healthy_system(broker: Broker, guarded: tuple[Broker, str], tmp_path: Path) -> None:
+    """Nothing but ok, before the first run and after it; and the lake is as it was. Another broker
+    is another cluster.
+    """
     terminal = Terminal(tmp_path, broker.bootstrap)
     terminal.lake.mkdir()
     records.numbers(broker.bootstrap, "healthy", 200, partitions=2)
@@ -93,6 +96,55 @@ def test_a_healthy_system(broker: Broker, tmp_path: Path) -> None:
     assert ("ok", "2 entries, 1 live commits → None") in about(again, "ledger")
     assert terminal.tree() == before
     assert "0 failures, 0 warnings" in terminal.run("doctor").stdout
+    terminal.bootstrap = guarded[0].bootstrap
+    ((state, says),) = about(terminal.json("doctor", "healthy", code=3), "kafka")
+    assert (state, "the lake's rows are of" in says) == ("failure", True)
+    assert "point connection 'kafka_default' back" in says
+
+
+def test_records_that_are_lost(broker: Broker, tmp_path: Path) -> None:
+    """A topic that keeps its records for less than the time between two runs; one with a record
+    that is past half of its time; one whose records went before they were read; one that was
+    recreated; and a pattern that no topic has.
+    """
+    terminal = Terminal(tmp_path, broker.bootstrap)
+    terminal.lake.mkdir()
+    hour = 3_600_000
+    kept = {"hasty": hour, "late": 240 * hour, "gone": 240 * hour, "again": 240 * hour}
+    for name, ms in kept.items():
+        records.create(broker.bootstrap, name, partitions=1, config={"retention.ms": str(ms)})
+    terminal.pipeline("loses", list(kept), schedule="@daily")
+    terminal.run("run", "loses")  # nothing to read: it records where the topics begin
+    records.numbers(broker.bootstrap, "gone", 10)
+    records.delete_records(broker.bootstrap, "gone", {0: 4})
+    records.stamped(broker.bootstrap, "late", 0, [int(time.time() * 1000) - 200 * hour])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics(["again"])["again"].result(30)
+    while "again" in admin.list_topics(timeout=10).topics:
+        time.sleep(0.05)
+    records.create(broker.bootstrap, "again", partitions=1)
+    terminal.pipeline("nobody", [], pattern="no-such-.*")
+    found = terminal.json("doctor", code=3)
+    told = {
+        name: [(state, says) for state, says in about(found, check) if says.startswith(name)]
+        for check, name in (
+            ("retention", "hasty"), ("retention", "late"), ("retention", "gone"),
+            ("topic", "again"),
+        )
+    }  # fmt: skip
+    ((state, says),) = told["hasty"]
+    assert (state, "they go before a run sees them" in says) == ("failure", True)
+    ((state, says),) = told["late"]
+    assert (state, "past half of it in partitions [0]" in says) == ("warning", True)
+    (state, says), _ = told["gone"]
+    assert (state, "records are gone that no run has read, in partitions [0]" in says) == (
+        "failure", True,
+    )  # fmt: skip
+    ((state, says),) = told["again"]
+    assert (state, "tidegate offsets adopt loses again" in says) == ("failure", True)
+    ((state, says),) = [line for line in about(found, "kafka") if "no-such-" in line[1]]
+    assert (state, "correct `pattern` or `exclude`" in says) == ("failure", True)
+    assert found["failures"] == 4
 
 
 def test_rights_that_lack(guarded: tuple[Broker, str], tmp_path: Path) -> None:

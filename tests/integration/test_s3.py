@@ -288,6 +288,22 @@ def test_what_is_wrong_is_said_in_seconds(
     assert "\n" not in error["message"]
 
 
+def test_the_doctor_looks_at_a_bucket(terminal: Terminal, topic: Callable[..., str]) -> None:
+    """The server lets one of eight rivals create a name; with a wrong key it is said of the lake,
+    and not of the broker.
+    """
+    terminal.pipeline("seen", [topic()], lake="${LAKE}")
+
+    def lines(code: int, **env: str) -> list[tuple[str, str]]:
+        found = terminal.json("doctor", "seen", code=code, LAKE=terminal.url, **env)
+        mine = [each for each in found["checks"] if each["pipeline"] and each["state"] != "ok"]
+        return [(each["check"], f"{each['says']} → {each['fix']}") for each in mine]
+
+    assert lines(0) == []
+    ((check, says),) = lines(3, AWS_SECRET_ACCESS_KEY="wrong")
+    assert (check, "SignatureDoesNotMatch" in says) == ("lake", True)
+
+
 def consumed(bootstrap: str, topic: str) -> Iterator[tuple[bytes, bytes]]:
     """Yield key and value of all records of a topic of one partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x"})

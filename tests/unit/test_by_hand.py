@@ -89,6 +89,21 @@ def test_forward_is_a_gap_with_a_reason(spec, store, seen):
     assert variables == {VARIABLE: '{"t":{"0":25,"1":0}}'}
 
 
+def test_a_decision_about_one_partition_is_about_that_one(spec, store, seen):
+    """An old copy of the lake came back, so all that is shown is ahead. Moving one cursor does not
+    hide the others: they are still refused.
+    """
+    other = "tidegate__p__u"
+    variables = Shown({VARIABLE: '{"t":{"0":99,"1":7}}', other: '{"u":{"0":3}}'})
+    two = spec.model_copy(update={"topics": ("t", "u")})
+    move(two, variables, offset=25)
+    assert variables == {VARIABLE: '{"t":{"0":25,"1":7}}', other: '{"u":{"0":3}}'}
+    with pytest.raises(CursorAhead, match="partition 1: 7, ledger 0"):
+        mirrored.restore(variables, two, staging.ledger_of(store))
+    move(two, variables, partition=1, offset=5)
+    assert variables[VARIABLE] == '{"t":{"0":25,"1":5}}'
+
+
 def test_what_is_committed_ahead_is_not_skipped(spec, store, seen):
     """A backfill holds [20, 30): two gaps around it."""
     plan = staging.plan_of((OffsetRange("t", 0, 20, 30),))

@@ -29,7 +29,7 @@ from tidegate.core.ledger import Accepted, Fold, judge
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 from tidegate.core.replays import Replaced
-from tidegate.errors import LakeUnavailable, LedgerCorrupt
+from tidegate.errors import LakeDamaged, LakeUnavailable, LedgerCorrupt
 from tidegate.lake import checkpoints, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore, ObjectStore
@@ -252,7 +252,10 @@ def test_a_checkpoint_is_the_same_whoever_makes_it(store):
 
 
 def test_the_newest_three_stay(store):
-    """A reader that has opened the one before may still ask for its commits."""
+    """A reader that has opened the one before may still ask for its commits. Lines to which a
+    killed writer never wrote the head go with the older ones.
+    """
+    store.create(layout.checkpoint_commits(1), b"")
     for i in range(5):
         ledger = grown(store, 1, start=i)
         write(store, ledger)
@@ -277,6 +280,35 @@ def test_one_that_cannot_be_read_is_passed_over(store, data):
     store.create(layout.checkpoint(5), data)
     assert Ledger(store, "p").checkpoint == 3
     assert Ledger(store, "p").fold == ledger.fold
+
+
+def test_one_that_was_changed_is_passed_over(store):
+    """A digit that flipped would let the next run skip rows: the ledger itself is read then."""
+    ledger = grown(store, 4)
+    write(store, ledger)
+    data = store.get(layout.checkpoint(5))
+    store.delete(layout.checkpoint(5))
+    assert data.count(b'"covered":{"id-t":{"0":[[0,4]]}}') == 1
+    store.create(layout.checkpoint(5), data.replace(b"[[0,4]]", b"[[0,9]]"))
+    assert Ledger(store, "p").checkpoint == 0
+    assert Ledger(store, "p").fold == ledger.fold
+
+
+def test_lines_that_are_not_the_ledgers(store):
+    """No head is written for them; the ledger is read without a checkpoint."""
+    ledger = grown(store, 2)
+    store.create(layout.checkpoint_commits(3), b"other")
+    with pytest.raises(LakeDamaged, match="is not what the ledger says; delete _tidegate/check"):
+        write(store, ledger)
+    assert Ledger(store, "p").checkpoint == 0
+
+
+def test_strange_names_beside_them(store):
+    """A copy by hand, or what another system leaves beside a file, stops no command."""
+    write(store, grown(store, 2))
+    for name in ("._00000000000000000003.json", "copy.json", "notes.txt"):
+        store.create(layout.CHECKPOINTS + name, b"?")
+    assert Ledger(store, "p").checkpoint == 3
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed"])

@@ -12,6 +12,7 @@ import staging
 from tidegate import faults, jars
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
+from tidegate.core import layout
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.planning import Watermarks
 from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthorised
@@ -204,6 +205,27 @@ def test_a_ledger_that_takes_long_to_open(spec, store, monkeypatch):
     assert "3 entries, 1 live commits, 3 since the last checkpoint" in text
 
 
+def test_a_ledger_that_cannot_be_read(spec, store, monkeypatch):
+    """It is said of the lake, by its entry, and not of the broker, which is asked all the same."""
+    Path(store.native(layout.entry(2))).write_text("{}")
+    monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
+    monkeypatch.setattr(pipeline_checks, "survey", Cluster().survey)
+    found = examine(pipeline_checks.checks(spec, lambda: KAFKA, lambda: "local[2]"))
+    lake, *others = found["checks"]
+    assert (lake["check"], lake["state"]) == ("lake", "failure")
+    assert "entry 2" in lake["says"] + lake["fix"]
+    assert "restore" in lake["says"] + lake["fix"]
+    assert {each["state"] for each in others} == {"ok"}
+
+
+def test_a_lake_that_cannot_be_written(spec):
+    """/sys is written by nobody, root included."""
+    check, *_ = pipeline_checks.checks(spec.model_copy(update={"lake": "/sys"}), None, None)
+    lines = examine([check])["checks"]
+    assert [(each["check"], each["state"]) for each in lines][-1] == ("lake", "failure")
+    assert "not permitted" in lines[-1]["says"] or "read-only" in lines[-1]["says"].lower()
+
+
 def test_a_store_that_ignores_create_if_absent(store, monkeypatch):
     """As some S3 servers do: everyone wins."""
 
@@ -324,6 +346,25 @@ def test_a_broker_that_is_away(spec, store):
     (line,) = examine([check])["checks"]
     assert (line["pipeline"], line["says"]) == ("p", "no broker answered within 8 s")
     assert line["fix"] == "check that it runs"
+
+
+def test_of_an_egress_its_connections(monkeypatch):
+    """The rest is looked at before it sends; a broker that is away is told as such."""
+    form = {"name": "e", "kind": "egress", "lake": "/nowhere", "target": {"topic": "out"}}
+    egress = parse({**form, "source": {"path": "/nowhere/*.csv", "format": "csv"}})
+    monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
+    found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: "local[2]"))
+    assert [(each["check"], each["state"]) for each in found["checks"]] == [
+        ("kafka", "ok"), ("spark", "ok"),
+    ]  # fmt: skip
+    assert "nowhere:1 answers: brokers 4.3" in found["checks"][0]["says"]
+
+    def away(_):
+        raise BrokerUnreachable("no broker answered; check that it runs")
+
+    monkeypatch.setattr(pipeline_checks, "Cluster", away)
+    found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: "local[2]"))
+    assert (found["failures"], found["checks"][0]["fix"]) == (1, "check that it runs")
 
 
 # Spark

@@ -89,19 +89,23 @@ def test_the_same_stranger_again(spec, store):
 
 
 def test_a_commit_while_it_works_loses_nothing(spec, store, monkeypatch):
-    """Published between the listing of `data/` and the reading of the ledger."""
+    """One is published just before `data/` is listed, one between that and the reading of the
+    ledger.
+    """
     objects = LocalStore.objects
 
     def then_publish(self, prefix):
+        if prefix != layout.DATA:
+            return objects(self, prefix)
+        monkeypatch.setattr(LocalStore, "objects", objects)
+        publish(store, 10, 20)
         found = objects(self, prefix)
-        if prefix == layout.DATA:
-            monkeypatch.setattr(LocalStore, "objects", objects)
-            publish(store, 10, 20)
+        publish(store, 20, 30)
         return found
 
     monkeypatch.setattr(LocalStore, "objects", then_publish)
     assert repair(spec)["quarantined"] == []
-    assert len(store.objects(layout.DATA)) == 4
+    assert len(store.objects(layout.DATA)) == 6
 
 
 def test_a_manifest_that_cannot_be_read_stops_it(spec, store):
@@ -113,3 +117,60 @@ def test_a_manifest_that_cannot_be_read_stops_it(spec, store):
     with pytest.raises(LakeDamaged, match="was changed"):
         repair(spec)
     assert tree(store) == before
+
+
+def test_a_run_that_plans_the_same_again_keeps_its_files(spec, store, monkeypatch):
+    """The ledger was rolled back, the data was not. While its files are taken away as strangers,
+    the same plan is committed anew, under the same names: none of its files is missing at the end.
+    """
+    for directory in (layout.LOG, layout.PLACED, "_tidegate/manifests/"):
+        for each in store.objects(directory):
+            store.delete(each.path)
+    names = [each.path for each in store.objects(layout.DATA)]
+    place = LocalStore.place
+
+    def then_publish(self, source, target):
+        place(self, source, target)
+        if target.startswith(layout.QUARANTINE):
+            monkeypatch.setattr(LocalStore, "place", place)
+            publish(store, 0, 10)
+
+    monkeypatch.setattr(LocalStore, "place", then_publish)
+    found = repair(spec)
+    assert [each["from"] for each in found["quarantined"]] == list(map(store.uri, names))
+    assert found["placed"] == [3]
+    assert [each.path for each in store.objects(layout.DATA)] == names
+    assert repair(spec) == {"format": 1, "pipeline": "p", "placed": [], "quarantined": []}
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_a_committed_file_is_placed_again(spec, store, damage):
+    """While its staged copy is there, which the sweeper keeps for that; what was cut is kept."""
+    before = tree(store)
+    (first, _) = store.objects(layout.DATA)
+    final = Path(store.native(first.path))
+    final.unlink()
+    if damage == "cut":
+        final.write_bytes(b"PAR1")
+    found = repair(spec)
+    assert found["placed"] == [3]
+    assert [each["bytes"] for each in found["quarantined"]] == ([] if damage == "gone" else [4])
+    assert before.items() <= tree(store).items()
+    assert repair(spec)["placed"] == []
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_a_committed_file_without_a_copy_is_named(spec, store, damage):
+    """When all else is done; and what is left of it stays where it is."""
+    for each in store.objects(layout.STAGING):
+        store.delete(each.path)
+    (first, _) = store.objects(layout.DATA)
+    final = Path(store.native(first.path))
+    final.unlink()
+    if damage == "cut":
+        final.write_bytes(b"PAR1")
+    Path(store.native("data/x.parquet")).write_bytes(b"")
+    with pytest.raises(LakeDamaged, match=rf"{final.name} is not the file that commit #3 lists"):
+        repair(spec)
+    assert store.size("data/x.parquet") is None
+    assert store.size(first.path) == (4 if damage == "cut" else None)

@@ -295,23 +295,39 @@ def test_a_commit_that_lands_a_minute_later_has_its_files(store, monkeypatch):
 
 
 def test_a_sealed_attempt_that_can_never_be_committed_is_given_up(store):
-    """Another plan has committed a part of its chunk, for good. Not so a replay's: what it would
-    replace is covered by its nature.
-    """
+    """Another plan has committed a part of its chunk, for good."""
     dead = staging.plan_of((OffsetRange("t", 0, 0, 10),))
-    replay = staging.plan_of((OffsetRange("t", 0, 0, 4),))
-    object.__setattr__(replay, "replay", {"id": "again", "replaces": []})
-    for plan in (dead, replay):
-        plans.freeze(store, plan.id, plan, 1, note={})
-        staging.seal(store, plan, "sealed")
+    plans.freeze(store, dead.id, dead, 1, note={})
+    staging.seal(store, dead, "sealed")
     other = staging.plan_of((OffsetRange("t", 0, 0, 4),))
     staging.seal(store, other, "other")
     publish(store, other)
     assert why(swept(store, abandon_after=0)) == [("sealed", "abandoned")]
     assert files(store, "sealed", dead) == []
-    assert len(files(store, "sealed", replay)) == 3
     given_up = staging.ledger_of(store).append(Abandon(dead.id, 0, "sealed"), run="again")
     assert given_up == Lost()
+
+
+def test_a_sealed_replay_that_others_were_quicker_than_is_given_up(store):
+    """What it would replace is covered by its nature, and that alone gives nothing up: two replays
+    of one file wait, sealed. When one is committed, the other can never be.
+    """
+    first = staging.plan_of((OffsetRange("t", 0, 0, 4),))
+    staging.seal(store, first, "first")
+    publish(store, first)
+    form = replays.replaces_to_json([replays.Replaced(3, OffsetRange("t", 0, 0, 4))])
+    one, other = (
+        replace(first, lane="replay", replay={"id": name, "asked": {}, "replaces": [form]})
+        for name in ("one", "other")
+    )
+    for plan in (one, other):
+        plans.freeze(store, plan.id, plan, 1, note={})
+        staging.seal(store, plan, plan.replay["id"])
+    assert why(swept(store, abandon_after=0)) == []
+    assert publish(store, one) == {0: 4}
+    assert why(swept(store, abandon_after=0)) == [("other", "abandoned")]
+    assert len(files(store, "one", one)) == 3
+    assert readable(store) == 4
 
 
 def test_a_healthy_pipeline_that_was_never_run(store):

@@ -11,12 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from tidegate.cli import offsets
+from tidegate.cli.connections import kafka_settings, spark_master
 from tidegate.cli.telling import err, out
-from tidegate.cli.terminal import Json, spark_master
+from tidegate.cli.terminal import Json
 from tidegate.cli.variables import variables, whoever
 from tidegate.errors import NeedsAirflow, TidegateError
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.runs.run import Mirror
 
 if TYPE_CHECKING:
@@ -41,13 +42,14 @@ def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     except NeedsAirflow as error:
         absent = error
 
-    def held(spec: Ingest) -> dict[str, Any]:
-        if absent and not spec.progress_group:
+    def held(spec: Spec) -> dict[str, Any]:
+        if isinstance(spec, Ingest) and spec.progress_group:
+            return use_case.reconcile(spec, mirror, from_environment(spec.kafka))
+        if absent:
             raise absent
-        kafka = from_environment(spec.kafka) if spec.progress_group else None
-        return use_case.reconcile(spec, mirror, kafka)
+        return use_case.reconcile(spec, mirror, None)
 
-    found = _each(pipeline, held, _tell_reconciled, as_json=as_json)
+    found = _each(pipeline, held, _tell_reconciled, as_json=as_json, egress_too=True)
     if absent and found:
         err.print(f"Variables were not looked at: {absent}", style="yellow", markup=False)
     ahead = [name for each in found for name in use_case.left_ahead(each)]
@@ -135,7 +137,7 @@ def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
             highlight=False,
         )
 
-    _each(pipeline, use_case.checkpoint, tell, as_json=as_json)
+    _each(pipeline, use_case.checkpoint, tell, as_json=as_json, egress_too=True)
 
 
 @app.command()
@@ -157,7 +159,6 @@ def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
 
 def _checks_of(name: str) -> list[Check]:
-    from tidegate.broker.settings import from_environment
     from tidegate.runs import doctor, pipeline_checks
 
     try:
@@ -167,7 +168,7 @@ def _checks_of(name: str) -> list[Check]:
         return [doctor.Check("file", lambda: iter([wrong]), name)]
     connection = spec.kafka if isinstance(spec, Ingest) else spec.target.kafka
     return pipeline_checks.checks(
-        spec, lambda: from_environment(connection), lambda: spark_master(spec)
+        spec, lambda: kafka_settings(connection), lambda: spark_master(spec)
     )
 
 
@@ -188,21 +189,23 @@ def _tell_doctor(found: Mapping[str, Any]) -> None:
 
 def _each(
     pipeline: str | None,
-    do: Callable[[Ingest], dict[str, Any]],
+    do: Callable[[Any], dict[str, Any]],
     tell: Callable[[Mapping[str, Any]], None],
     *,
     as_json: bool,
+    egress_too: bool = False,
 ) -> list[dict[str, Any]]:
     """Do it for one pipeline, or for all: then one that fails never stops the others."""
     if pipeline:
-        found = [do(files.load_ingest(pipeline))]
+        load = files.load_named if egress_too else files.load_ingest
+        found = [do(load(pipeline))]
         print(json.dumps(found[0])) if as_json else tell(found[0])
         return found
     found, told, code = [], [], 0
     for name in files.names():
         try:
             spec = files.load_named(name)
-            if not isinstance(spec, Ingest):
+            if not (egress_too or isinstance(spec, Ingest)):
                 continue
             found.append(do(spec))
         except TidegateError as error:

@@ -30,19 +30,30 @@ def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int
     """
     lines = checkpoint.lines(fold)
     path = layout.checkpoint_commits(fold.n)
-    store.create(path, lines)
+    if not store.create(path, lines):
+        raise _changed(store, path)
+    whole = checkpoint.head(replace(fold, waiting=set(waiting)))
     form = {
         "format": checkpoint.FORMAT,
         "pipeline": pipeline,
         "commits": {"path": path, "sha256": canonical.digest(lines)},
-        "fold": checkpoint.head(replace(fold, waiting=set(waiting))),
+        "fold": whole,
+        "sha256": canonical.digest(canonical.encode(whole)),
     }
     head = canonical.encode(form)
     store.create(layout.checkpoint(fold.n), head)
-    for n in _numbers(store)[:-KEPT]:
-        store.delete(layout.checkpoint(n))  # first, so that no head is without its lines
-        store.delete(layout.checkpoint_commits(n))
+    _remove_old(store)
     return len(head) + len(lines)
+
+
+def _remove_old(store: Store) -> None:
+    """Keep the newest; of what is older remove also the lines that a killed writer left alone."""
+    heads = _numbers(store)
+    for n in heads[:-KEPT]:
+        store.delete(layout.checkpoint(n))  # first, so that no head is without its lines
+    for n in _numbers(store, ".commits"):
+        if len(heads) >= KEPT and n < heads[-KEPT]:
+            store.delete(layout.checkpoint_commits(n))
 
 
 def latest(store: Store, pipeline: str) -> Fold | None:
@@ -59,14 +70,16 @@ def latest(store: Store, pipeline: str) -> Fold | None:
     return None
 
 
-def _numbers(store: Store) -> list[int]:
-    names = store.names(layout.CHECKPOINTS)
-    return sorted(int(posixpath.splitext(name)[0]) for name in names if name.endswith(".json"))
+def _numbers(store: Store, ending: str = ".json") -> list[int]:
+    split = [posixpath.splitext(name) for name in store.names(layout.CHECKPOINTS)]
+    return sorted(int(n) for n, end in split if end == ending and n.isdecimal())
 
 
 def _fold(store: Store, pipeline: str, form: Mapping[str, Any]) -> Fold:
     if (form["format"], form["pipeline"]) != (checkpoint.FORMAT, pipeline):
         raise ValueError(f"format {form['format']!r}, pipeline {form['pipeline']!r}")
+    if canonical.digest(canonical.encode(form["fold"])) != form["sha256"]:
+        raise ValueError("it was changed")  # one digit of it may hide a million rows
     commits = form["commits"]
     return checkpoint.fold_of(
         form["fold"], lambda: _lines(store, commits["path"], commits["sha256"])
@@ -78,8 +91,12 @@ def _lines(store: Store, path: str, sha256: str) -> bytes:
     if data is None:
         raise LakeUnavailable(f"{store.uri(path)} was removed by a newer checkpoint; try again")
     if canonical.digest(data) != sha256:
-        raise LakeDamaged(
-            f"{store.uri(path)} was changed; delete {layout.CHECKPOINTS}: `tidegate checkpoint` "
-            "makes another from the ledger"
-        )
+        raise _changed(store, path)
     return data
+
+
+def _changed(store: Store, path: str) -> LakeDamaged:
+    return LakeDamaged(
+        f"{store.uri(path)} is not what the ledger says; delete {layout.CHECKPOINTS}: `tidegate "
+        "checkpoint` makes another from the ledger"
+    )

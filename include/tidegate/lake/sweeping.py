@@ -17,6 +17,7 @@ from typing import Any
 from tidegate.core import layout
 from tidegate.core.entries import Abandon, Commit
 from tidegate.core.ledger import Fold, Lost
+from tidegate.core.replays import not_live
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import plans, publishing
 from tidegate.lake.attempts import SEAL, Attempt
@@ -108,8 +109,8 @@ def _abandoned(fold: Fold, attempt: Attempt) -> bool:
 def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt, files: Sequence[Listed]) -> bool:
     """Say whether an attempt is unsealed, or sealed and can never be committed.
 
-    Coverage never shrinks, so a chunk that others have covered in part stays refused; only a
-    replay's plan is about what is covered.
+    Coverage never shrinks, so a chunk that others have covered in part stays refused; and what
+    was replaced never lives again, so neither can a replay's chunk that names such a part.
     """
     if not any(map(_is_seal, files)):
         return True
@@ -117,9 +118,13 @@ def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt, files: Sequence
         plan = plans.load(store, attempt.plan_id)
     except LakeDamaged:
         return False
-    if plan.replay is not None or attempt.chunk >= len(plan.chunks):
+    if attempt.chunk >= len(plan.chunks):
         return False
-    return bool(fold.covered_part(plan.chunks[attempt.chunk], plan.topics))
+    window = plan.chunks[attempt.chunk]
+    if plan.replay is not None:
+        parts = plan.replaces(attempt.chunk)
+        return bool(parts) and bool(not_live(fold, plan.topics, window, parts))
+    return bool(fold.covered_part(window, plan.topics))
 
 
 def _is_seal(listed: Listed) -> bool:

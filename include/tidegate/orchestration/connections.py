@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from airflow.exceptions import AirflowNotFoundException
 from airflow.sdk import BaseHook, Variable
 
@@ -9,11 +12,14 @@ from tidegate.broker.settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.database import DESCRIPTION
 
+LookUp = Callable[[str], Any]
+"""From an id to the connection; AirflowNotFoundException. A terminal has another than a task."""
 
-def kafka(connection: str) -> KafkaSettings:
+
+def kafka(connection: str, look_up: LookUp = BaseHook.get_connection) -> KafkaSettings:
     """Return a Kafka connection, of the type that Airflow's own Kafka provider uses."""
     try:
-        extra = BaseHook.get_connection(connection).extra_dejson
+        extra = look_up(connection).extra_dejson
     except AirflowNotFoundException:
         raise ConfigurationError(
             f"Airflow has no connection {connection!r}: add it, of type Kafka, with "
@@ -22,13 +28,13 @@ def kafka(connection: str) -> KafkaSettings:
     return KafkaSettings(connection, extra)
 
 
-def spark_master(connection: str) -> str:
+def spark_master(connection: str, look_up: LookUp = BaseHook.get_connection) -> str:
     """Return a Spark connection's master, as the Spark provider reads it.
 
     One that does not exist is refused: the provider would quietly turn it into YARN.
     """
     try:
-        found = BaseHook.get_connection(connection)
+        found = look_up(connection)
     except AirflowNotFoundException:
         raise ConfigurationError(
             f"Airflow has no connection {connection!r}: add it, of type Spark, with the master as "

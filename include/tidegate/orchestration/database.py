@@ -1,6 +1,6 @@
-"""Airflow's Variables from a terminal: in its database, as the `airflow` command does it.
+"""Airflow's Variables and connections from a terminal, as the `airflow` command has them.
 
-A task's own way, `connections.Variables`, asks the process that started the task.
+A task's own way, `connections`, asks the process that started the task.
 """
 
 from __future__ import annotations
@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
+from typing import Any
 
 from tidegate.errors import NeedsAirflow
 
 DESCRIPTION = "Tidegate's cursor, a copy of the ledger"
 # Importing Airflow without one of these would make a new Airflow in the user's home.
 NAMED_BY = ("AIRFLOW_HOME", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
+_one_at_a_time = Lock()  # Airflow's imports are no place for two threads
 
 
 class StoredVariables:
@@ -43,6 +46,18 @@ class StoredVariables:
 
         with _in_its_database():
             Variable.set(name, text, description=DESCRIPTION)
+
+
+def connection(name: str) -> Any:
+    """Look a connection up where Airflow would: in its secrets backends, then in its database.
+
+    AirflowNotFoundException if it is nowhere; NeedsAirflow as with the Variables.
+    """
+    with _one_at_a_time:
+        StoredVariables()  # else a database that is away looks like one without the connection
+        from airflow.models.connection import Connection
+
+        return Connection.get_connection_from_secrets(name)
 
 
 @contextmanager

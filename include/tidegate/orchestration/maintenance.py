@@ -14,7 +14,7 @@ from tidegate.errors import ConfigurationError, CursorAhead, TidegateError, Tran
 from tidegate.orchestration.factory import BEFORE_ANY_RUN
 from tidegate.orchestration.tasks import airflow_errors
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -30,9 +30,9 @@ _CURSOR = ("topic", "partition", "offset", "reason")
 _DOC = """\
 ### Keeping pipelines
 
-Every day, for all ingest pipelines: **repair**, **reconcile**, **sweep** and **checkpoint**, the
-last also for egress. Each may be run at any time beside anything; one pipeline that fails never
-stops another.
+Every day, for all ingest pipelines: **repair**, **reconcile**, **sweep** and **checkpoint**; for
+egress **reconcile** and **checkpoint**. Each may be run at any time beside anything; one pipeline
+that fails never stops another.
 
 By hand, **move_cursor**: give `pipeline`, `topic`, `partition`, `offset` and `reason` together. The
 offsets between the cursor and the new one become a gap in the ledger, with the reason, and are not
@@ -125,6 +125,8 @@ def keep_all(what: str, context: Context) -> None:
             spec = files.load_named(name)
             if what == "checkpoint":
                 found[name] = checkpoint(spec)
+            elif what == "reconcile":
+                found[name] = _reconciled(spec)
             elif isinstance(spec, Ingest):
                 found[name] = _keepers()[what](spec, context["dag_run"].run_id)
         except TidegateError as error:
@@ -139,25 +141,29 @@ def keep_all(what: str, context: Context) -> None:
 
 
 def _keepers() -> Mapping[str, Callable[[Ingest, str], dict[str, Any]]]:
-    from tidegate.orchestration import connections
-    from tidegate.runs import reconcile, repair, sweep
-
-    def reconciled(spec: Ingest, _: str) -> dict[str, Any]:
-        kafka = connections.kafka(spec.kafka) if spec.progress_group else None
-        found = reconcile.reconcile(spec, connections.Variables(), kafka)
-        if ahead := reconcile.left_ahead(found):
-            raise CursorAhead(
-                f"ahead of the ledger: {', '.join(ahead)}. Either the lake at {spec.lake} is not "
-                "the one it was (mount or restore it), or they were edited: delete them to go on "
-                "from the ledger, or skip to them with move_cursor"
-            )
-        return found
+    from tidegate.runs import repair, sweep
 
     return {
         "repair": lambda spec, _: repair.repair(spec),
-        "reconcile": reconciled,
         "sweep": lambda spec, run: sweep.sweep(spec, run=run),
     }
+
+
+def _reconciled(spec: Spec) -> dict[str, Any]:
+    from tidegate.orchestration import connections
+    from tidegate.runs import reconcile
+
+    kafka = None
+    if isinstance(spec, Ingest) and spec.progress_group:
+        kafka = connections.kafka(spec.kafka)
+    found = reconcile.reconcile(spec, connections.Variables(), kafka)
+    if ahead := reconcile.left_ahead(found):
+        raise CursorAhead(
+            f"ahead of the ledger: {', '.join(ahead)}. Either the lake at {spec.lake} is not "
+            "the one it was (mount or restore it), or they were edited: delete them to go on "
+            "from the ledger, or skip to them with move_cursor"
+        )
+    return found
 
 
 def _params(context: Context) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import parse_spark_offsets, spark_offsets
 from tidegate.errors import CursorAhead
 from tidegate.lake.ledger import Ledger
-from tidegate.pipelines.spec import Egress, Spec
+from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.runs.run import Mirror
 from tidegate.runs.subscription import known
 
@@ -58,7 +58,7 @@ def drifts(mirror: Mirror, spec: Spec, ledger: Ledger) -> list[Drift]:
     """Hold what is shown of every topic against the ledger, which is read after the Variables.
 
     The other way round a race would look like an edit. A cursor of the topic before it was
-    recreated is not ahead: it is what was shown then.
+    recreated is not ahead: it is what was shown then. An egress shows its target's ends.
     """
     topics = _topics(spec, ledger.fold)
     shown = {topic: mirror.read(name_of(spec.name, topic)) for topic in topics}
@@ -118,6 +118,24 @@ def show(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
     for topic, offsets in shown.items():
         mirror.write(name_of(spec.name, topic), spark_offsets({topic: offsets}))
     return shown
+
+
+def settle(
+    mirror: Mirror, spec: Ingest, fold: Fold, topic: str, partition: int | None = None
+) -> None:
+    """Write a topic's cursors after a decision by hand: about one partition, or about all.
+
+    What another partition, or topic, shows ahead of the ledger stays: of that nobody has decided.
+    """
+    name = name_of(spec.name, topic)
+    shown = _parsed(mirror.read(name) or "{}", topic) or {}
+    highest = fold.highest_cursors(topic)
+    undecided = {
+        p: offset
+        for p, offset in shown.items()
+        if partition not in (None, p) and offset > highest.get(p, 0)
+    }
+    mirror.write(name, spark_offsets({topic: {**fold.cursors(topic), **undecided}}))
 
 
 def _topics(spec: Spec, fold: Fold) -> tuple[str, ...]:

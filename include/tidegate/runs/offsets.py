@@ -99,7 +99,7 @@ def move(
     if offset > cursor:
         gap = Gap(topic, topic_id, partition, cursor, offset, reason, by)
         entries = ledger.skip(gap, run=by)
-    mirrored.show(mirror, spec, ledger.fold)
+    mirrored.settle(mirror, spec, ledger.fold, topic, partition)
     return {
         "format": FORMAT,
         "pipeline": spec.name,
@@ -132,7 +132,7 @@ def adopt(
                 entry = n
             case _:  # somebody else was quicker, perhaps with a topic that is newer still
                 return adopt(spec, kafka, mirror, topic=topic, reason=reason, by=by)
-    mirrored.show(mirror, spec, ledger.fold)
+    mirrored.settle(mirror, spec, ledger.fold, topic)
     return {
         "format": FORMAT,
         "pipeline": spec.name,

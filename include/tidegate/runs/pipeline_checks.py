@@ -19,7 +19,7 @@ from tidegate.broker.cluster import Cluster, survey
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.ledger import Fold
 from tidegate.core.planning import Watermarks
-from tidegate.errors import NotAuthorised
+from tidegate.errors import NotAuthorised, TidegateError
 from tidegate.lake import publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
@@ -131,7 +131,10 @@ def _answers(kafka: KafkaSettings, cluster: Cluster) -> str:
 
 def broker(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
     """Reachability and rights with the pipeline's own connection, then each topic."""
-    fold = Ledger(open_store(spec.lake, spec.name), spec.name).fold
+    try:
+        fold = Ledger(open_store(spec.lake, spec.name), spec.name).fold
+    except TidegateError:
+        fold = Fold()  # why is said of the lake; the broker is looked at all the same
     with Cluster(kafka) as cluster:
         cluster_id, says = cluster.id(), _answers(kafka, cluster)
         if fold.cluster_id not in (None, cluster_id):

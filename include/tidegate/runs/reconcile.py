@@ -7,14 +7,14 @@ from typing import Any
 from tidegate.broker.settings import KafkaSettings
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
-from tidegate.pipelines.spec import Ingest
+from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.runs import mirrored, progress
 from tidegate.runs.run import Mirror
 
 FORMAT = 1
 
 
-def reconcile(spec: Ingest, mirror: Mirror | None, kafka: KafkaSettings | None) -> dict[str, Any]:
+def reconcile(spec: Spec, mirror: Mirror | None, kafka: KafkaSettings | None) -> dict[str, Any]:
     """Name each Variable, and each offset of the group, that is not the ledger's cursor; mend it.
 
     A Variable that is ahead is left alone, and the others are mended all the same. `mirror` is
@@ -29,7 +29,7 @@ def reconcile(spec: Ingest, mirror: Mirror | None, kafka: KafkaSettings | None) 
                 drift.mend(mirror)
         variables = [{**drift.to_json(), "mended": drift.state != "ahead"} for drift in found]
     group = None
-    if spec.progress_group and kafka is not None:
+    if isinstance(spec, Ingest) and spec.progress_group and kafka is not None:
         group = progress.reconcile(spec, kafka, ledger.fold)
     return {
         "format": FORMAT,
