@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import staging
+from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core import canonical, layout
@@ -22,6 +23,7 @@ from tidegate.core.entries import Account, Adoption, Claim, Commit, Origin, Refe
 from tidegate.core.ledger import REPLAY
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
+from tidegate.core.planning import Watermarks
 from tidegate.core.windows import Replay
 from tidegate.errors import (
     AttemptAbandoned,
@@ -735,6 +737,56 @@ def test_a_window_that_cannot_be_sent_again(
             ask(**asked)
         assert refused.value.numbers["complaints"] == complaints
     assert sorted(world.home.rglob("*")) == before
+
+
+NOON, ONE = "2026-03-14T12:00:00Z", "2026-03-14T13:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "complaints"),
+    [
+        (
+            "newer",
+            ["the lake has topic new, which is newer in Kafka: what a time means there cannot be "
+             "known; give offsets"],
+        ),
+        (
+            None,
+            ["the lake has topic new, which is gone in Kafka: what a time means there cannot be "
+             "known; give offsets"],
+        ),
+        (
+            "new",
+            ["partition 0: [100, 110) is not in the lake as a part of this topic, new, but of old, "
+             "which it was before",
+             "partition 2: [0, 7) is not in the lake"],
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("lake")
+def test_a_window_by_time_that_cannot_be_sent_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, topic_id: str | None, complaints: list[str]
+) -> None:
+    """Kafka says what a moment means, so its topic must be the lake's; a partition that the lake
+    has never seen is a part of such a window too. No boundary is frozen.
+    """
+    marks = {0: Watermarks(0, 110, 110), 1: Watermarks(0, 20, 20), 2: Watermarks(0, 7, 7)}
+    identities = {"src": TopicIdentity(topic_id, dict.fromkeys(marks, 0))} if topic_id else {}
+    seen = Survey("elsewhere", identities, {"src": marks} if topic_id else {})
+    monkeypatch.setattr(again, "survey", lambda *_: seen)
+    ends = {p: m.end for p, m in marks.items()}
+    monkeypatch.setattr(
+        again, "first_at", lambda *_: dict(zip(_[3], ({0: 10, 1: 0, 2: 0}, ends), strict=True))
+    )
+    window = {**asks(NOON, ONE), "source_kafka": KafkaSettings("k", {"bootstrap.servers": "s:1"})}
+    with pytest.raises(WindowRefused) as refused:
+        world.plan(**window)
+    assert refused.value.numbers["complaints"] == complaints
+    assert not list(world.home.rglob("boundaries"))
+    if topic_id == "new":
+        window["asked"] = replace(window["asked"], partitions=(1,))
+        assert world.plan(**window).plan.chunks == ((OffsetRange("src", 1, 0, 20),),)
+        assert len(list(world.home.glob("of/lake/_tidegate/boundaries/new/*"))) == 2
 
 
 @pytest.mark.usefixtures("lake")
