@@ -207,9 +207,8 @@ def test_an_egress(tidegate, monkeypatch, tmp_path):
     assert tidegate("reconcile", "back")[0] == 3
     code, found = tidegate("checkpoint", "back")
     assert (code, found["entry"], found["read"]) == (0, 2, 2)
-    for command in ("repair", "sweep"):
-        code, refused = tidegate(command, "back")
-        assert (code, refused["error"]["name"]) == (2, "ConfigurationError")
+    code, refused = tidegate("repair", "back")
+    assert (code, refused["error"]["name"]) == (2, "ConfigurationError")
 
 
 def test_repair(tidegate, store, tmp_path):
@@ -280,6 +279,20 @@ def test_sweep_that_keeps_copies(tidegate, store):
             "uploads": 0,
         },
     )  # fmt: skip
+
+
+def test_sweep_of_an_egress(tidegate, tmp_path):
+    """By name, and with all: nothing is left behind here."""
+    form = {
+        "name": "out", "kind": "egress", "lake": str(tmp_path), "source": {"lake": "p"},
+        "target": {"topic": "u"},
+    }  # fmt: skip
+    (tmp_path / "out.yaml").write_text(json.dumps(form))
+    nothing = {"format": 1, "pipeline": "out", "swept": [], "left": [], "files": 0, "bytes": 0,
+               "uploads": 0}  # fmt: skip
+    assert tidegate("sweep", "out") == (0, nothing)
+    code, found = tidegate("sweep")
+    assert (code, [each["pipeline"] for each in found["pipelines"]]) == (0, ["out", "p"])
 
 
 def test_checkpoint(tidegate, store):

@@ -1,5 +1,6 @@
 """Whole runs with the lake in a bucket of a real S3 server, judged by the oracle."""
 
+import io
 import json
 import os
 import re
@@ -17,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import judge
 import records
+import sent
 from bystander import CommandLines
 from terminal import Terminal
 from tidegate.lake import uploads
@@ -318,12 +322,14 @@ def consumed(bootstrap: str, topic: str) -> Iterator[tuple[bytes, bytes]]:
     consumer.close()
 
 
-def egress(terminal: Terminal, name: str, source: Mapping[str, Any], topic: str) -> None:
+def egress(
+    terminal: Terminal, name: str, source: Mapping[str, Any], topic: str, **producer: int
+) -> None:
     form = {
         "name": name,
         "kind": "egress",
         "source": dict(source),
-        "target": {"topic": topic, "partitions": 1},
+        "target": {"topic": topic, "partitions": 1, "producer": producer},
         "lake": terminal.url,
         "settle": 0,
     }
@@ -353,6 +359,92 @@ def test_files_and_a_lake_go_back_into_topics(
     there, back = (list(consumed(broker.bootstrap, t)) for t in ("there", "back-from-s3"))
     assert there == back
     assert len(there) == 100
+
+
+def put(s3: Server, url: str, **objects: bytes) -> None:
+    for name, body in objects.items():
+        key = f"{url.removeprefix(f's3://{BUCKET}/')}/{name}"
+        s3.client().put_object(Bucket=BUCKET, Key=key, Body=body)
+
+
+def parquet(**columns: list[Any]) -> bytes:
+    content = io.BytesIO()
+    pq.write_table(pa.table(columns), content)
+    return content.getvalue()
+
+
+def test_what_a_bucket_holds_is_refused_before_anything_is_sent(
+    terminal: Terminal, broker: Broker, s3: Server, lake: str
+) -> None:
+    """A cut object is left out by name, two with other columns refuse each other; without Spark,
+    and with no record sent, no claim made.
+    """
+    records.create(broker.bootstrap, "refused-from-s3", partitions=1)
+    put(s3, f"{lake}/cut", a=parquet(k=["1"], v=["2"])[:-3])
+    put(s3, f"{lake}/mixed", a=parquet(k=["1"], v=["2"]), b=parquet(k=["1"], v=[2]))
+    for name, error, told in (
+        ("cut", "PartitionsLeftOut", "a: not a whole Parquet file: "),
+        ("mixed", "SourceRefused", "b and a have different columns: v int64 / string"),
+    ):
+        source = {"path": f"{lake}/{name}", "format": "parquet"}
+        egress(terminal, name, source, "refused-from-s3")
+        found = terminal.json("run", name, code=3)["error"]
+        assert found["name"] == error
+        assert told in found["message"]
+        assert keys(s3, lake, f"^{name}/_tidegate/log/") == []
+    assert sent.ends(broker.bootstrap, "refused-from-s3") == {0: 0}
+
+
+@pytest.mark.slow
+def test_a_poisoned_object_is_named_and_the_others_go(
+    terminal: Terminal, broker: Broker, s3: Server, lake: str
+) -> None:
+    """By file and row; the claim is released, the next run leaves it out and sends the rest."""
+    records.create(broker.bootstrap, "poisoned-from-s3", partitions=1)
+    good = b'{"k":"k","v":"v"}\n'
+    put(s3, f"{lake}/in", a=good * 3, b=good + b"poison\n")
+    egress(terminal, "out", {"path": f"{lake}/in", "format": "json"}, "poisoned-from-s3")
+    error = terminal.json("run", "out", code=3)["error"]
+    assert error["name"] == "RowsRefused"
+    assert "b, row 1: cannot be read" in error["message"]
+    assert sent.ends(broker.bootstrap, "poisoned-from-s3") == {0: 0}
+    assert terminal.json("status", "out")["open_claims"] == []
+    assert terminal.json("run", "out", code=3)["error"]["name"] == "PartitionsLeftOut"
+    assert [each.row for each in sent.read(broker.bootstrap, "poisoned-from-s3")] == [
+        ("a", 0), ("a", 1), ("a", 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.faults
+def test_an_egress_from_a_bucket_is_killed_half_way(
+    terminal: Terminal, broker: Broker, s3: Server, lake: str
+) -> None:
+    """kill -9 of the JVM: after the retry every row is in the target, and the doubles are counted
+    (fault E1).
+    """
+    topic, rows = "killed-from-s3", 40_000
+    records.create(broker.bootstrap, topic, partitions=1)
+    expected = {(name, n): f"{name}-{n}".encode() for name in "ab" for n in range(rows // 2)}
+    lines = {
+        name: "".join(f'{{"k":"{n}","v":"{name}-{n}"}}\n' for n in range(rows // 2)).encode()
+        for name in "ab"
+    }
+    put(s3, f"{lake}/in", **lines)
+    slow = {"batch.size": 2_000, "linger.ms": 0, "max.in.flight.requests.per.connection": 1}
+    egress(terminal, "out", {"path": f"{lake}/in", "format": "json"}, topic, **slow)
+    process = terminal.start("run", "out", "--run-id", "r")
+    while sent.ends(broker.bootstrap, topic)[0] < rows // 3:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    os.kill(jvm_of(process.pid), signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert sent.ends(broker.bootstrap, topic)[0] < rows
+    report = terminal.json("run", "out", "--run-id", "r")
+    found = sent.read(broker.bootstrap, topic)
+    assert {each.row: each.value for each in found} == expected
+    assert (report["rows"], report["duplicates"]) == (rows, len(found) - rows)
+    assert terminal.json("verify", "out", "--against-kafka")["differences"] == 0
 
 
 def test_the_server_keeps_what_it_has_acknowledged(tmp_path: Path) -> None:

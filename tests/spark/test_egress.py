@@ -5,7 +5,9 @@ import io
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +16,10 @@ import pytest
 import records
 import sent
 from outlet import Outlet
+from tidegate.broker import records as reading
 from tidegate.errors import RowsRefused
 from tidegate.runs.egress.verify import verify
+from tidegate.spark.preflight import Refused, preflight
 
 
 def parquet(path: Path, count: int, first: int = 0, group: int = 1_000) -> None:
@@ -316,13 +320,32 @@ def test_which_rows_of_json_are_bad_does_not_depend_on_the_question(outlet: Outl
     assert [(s.row[1], s.value) for s in outlet.sent()] == [(0, b"1"), (2, b"3")]
 
 
-def test_verify_counts_what_is_there(outlet: Outlet) -> None:
-    """Every row against the target, and a receipt that lies is found."""
+def test_verify_counts_what_is_there(outlet: Outlet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row against the target, by one consumer."""
     outlet.put("a.json", lines(*range(50)))
     outlet.file_of("json")
     outlet.go()
+    outlet.put("b.json", lines(*range(50, 70)))
+    outlet.go("more")
+    opened = create_autospec(reading.KafkaConsumer, side_effect=reading.KafkaConsumer)
+    monkeypatch.setattr(reading, "KafkaConsumer", opened)
     found = verify(outlet.spec, outlet.run("v").kafka, print)
-    assert (found["differences"], found["against_kafka"]["rows"]) == (0, 50)
+    assert (found["differences"], found["against_kafka"]["rows"]) == (0, 70)
+    assert opened.call_count == 1
     records.delete_records(outlet.bootstrap, outlet.topic, outlet.ends())
     found = verify(outlet.spec, outlet.run("v").kafka, print)
-    assert (found["differences"], found["against_kafka"]["expired"]) == (0, 50)
+    assert (found["differences"], found["against_kafka"]["expired"]) == (0, 70)
+
+
+def test_rows_are_held_against_the_footer(outlet: Outlet) -> None:
+    """A file of which Spark reads fewer rows, or more, than it had when it was planned."""
+    parquet(outlet.source / "a.parquet", 30)
+    outlet.file_of("parquet")
+    outlet.go()
+    (job,) = outlet.jobs
+    assert job.rows.counts == {"a.parquet": 30}
+    for count in (29, 31):
+        wrong = replace(job, rows=replace(job.rows, counts={"a.parquet": count}))
+        with pytest.raises(Refused, match=f"30 rows were read, and it has {count}") as refused:
+            preflight(outlet.spark, wrong)
+        assert refused.value.files == ["a.parquet"]

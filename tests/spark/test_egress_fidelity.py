@@ -3,13 +3,15 @@
 from collections import defaultdict
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
 import records
 import sent
 from outlet import Outlet
-from tidegate.errors import SendFailed, StageFailed
+from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
 from tidegate.runs.egress.verify import verify
 from tidegate.runs.submission import Submission
@@ -122,3 +124,63 @@ def test_headers_of_an_earlier_journey_are_kept(outlet: Outlet, topic: str, back
     assert here.content == (None, b"v", there.headers)
     assert here.last("tidegate-plan") == report["plan_id"]
     assert here.row[1] == 0
+
+
+def loses_a_row(outlet: Outlet, partition: int) -> None:
+    """Write a data file of the lake anew, under its name, without one row."""
+    (path,) = (outlet.home / "lake/lake/data").rglob(f"*-{partition:05d}-*.parquet")
+    table = pq.read_table(path, partitioning=None)
+    path.unlink()  # the staged copy is the same file
+    pq.write_table(pa.concat_tables([table.slice(0, 1), table.slice(2)]), path)
+
+
+def test_a_lake_that_has_lost_rows_is_refused(outlet: Outlet, topic: str, back: str) -> None:
+    """By the count that the ledger tells, before the first record: what is not there any more is
+    not invisible, as control records and aborted ones are.
+    """
+    source = f"{topic}-source"
+    with records.fill(outlet.bootstrap, source, records=300):
+        outlet.fill(source, "one")
+    loses_a_row(outlet, 1)
+    before = outlet.ends(back)
+    with pytest.raises(RowsRefused) as refused:
+        outlet.go()
+    (named,) = [name for name in outlet.jobs[0].rows.counts if name.endswith("/1")]
+    count = outlet.jobs[0].rows.counts[named]
+    assert f"{named}: {count - 1} rows were read, and it has {count}" in str(refused.value)
+    assert "`tidegate verify` of its pipeline names the files" in str(refused.value)
+    assert outlet.ends(back) == before
+    assert outlet.fold().claims == {}
+
+
+def test_windows_that_cut_a_file(outlet: Outlet, topic: str, back: str) -> None:
+    """Rows of a part of a file are counted too; a changed file is refused before the claim."""
+    source = f"{topic}-source"
+    records.numbers(outlet.bootstrap, source, 120, partitions=records.PARTITIONS)
+    outlet.fill(source, "one")
+    outlet.settings["max_records"] = 70
+    assert outlet.go("one")["rows"] == 70
+    assert sum(outlet.jobs[0].rows.counts.values()) == 70
+    for p in range(records.PARTITIONS):
+        loses_a_row(outlet, p)
+    entries = outlet.entries()
+    with pytest.raises(LakeDamaged, match=r"\.parquet is not the file that was committed; restore"):
+        outlet.go("two")
+    assert outlet.entries() == entries
+
+
+def test_rows_that_a_lake_keeps_back_are_no_invisible_ones(
+    outlet: Outlet, topic: str, back: str
+) -> None:
+    """`end - start = rows + invisible`, where rows were sent or are in quarantine."""
+    source = f"{topic}-source"
+    records.numbers(outlet.bootstrap, source, 12, partitions=1)
+    outlet.fill(source, "one")
+    outlet.settings |= {
+        "on_bad_row": "quarantine", "columns": {"partition": "if(offset = 5, 99, 0)"},
+    }  # fmt: skip
+    report = outlet.go()
+    assert (report["rows"], report["quarantined"]) == (11, 1)
+    (commit,) = [entry for entry in outlet.entries() if entry["kind"] == "commit"]
+    assert commit["topics"][source]["ranges"] == {"0": [0, 12, 12, 0]}
+    assert verify(outlet.spec, outlet.run("v").kafka, print)["differences"] == 0

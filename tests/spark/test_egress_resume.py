@@ -18,6 +18,7 @@ from tidegate.errors import RowsRefused, SendFailed, StageFailed
 from tidegate.runs.egress.release import release
 from tidegate.runs.egress.verify import verify
 from tidegate.runs.submission import Submission
+from tidegate.spark import readback
 from tidegate.spark import records as shaping
 from tidegate.spark.send_job import SENDING
 
@@ -149,6 +150,36 @@ def test_a_broken_order_of_keys_is_reported(outlet: Outlet) -> None:
     report = outlet.go()
     assert report["broken_order"] == [outlet.topic]
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)
+
+
+def test_a_broken_order_is_read_from_the_topic(
+    outlet: Outlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt that sent the missing rows behind the others dies before it can tell; the next
+    one finds nothing missing, and tells it. Doubles alone break no order.
+    """
+    plan = dies(outlet, [*range(0, 12, 3), *range(30, 45, 3), *range(1, 40, 3), *range(2, 9, 3)])
+    produce(outlet, plan, range(2, 9, 3))
+    monkeypatch.setenv("TIDEGATE_FAULT", "send.sent:raise")
+    with pytest.raises(SendFailed):
+        outlet.go()
+    monkeypatch.delenv("TIDEGATE_FAULT")
+    ends = outlet.ends()
+    assert sum(ends.values()) == ROWS + 3
+    report = outlet.go()
+    assert outlet.ends() == ends
+    assert (report["broken_order"], report["duplicates"]) == ([f"{outlet.topic}-0"], 3)
+    agrees(outlet, report)
+
+
+def test_strict_order_takes_no_other_one_for_sent(outlet: Outlet) -> None:
+    """Nothing is missing, and two rows stand the other way round: somebody must decide."""
+    outlet.settings["order"] = "strict"
+    dies(outlet, [*range(0, ROWS, 3), *range(1, ROWS, 3), 5, 2, *range(8, ROWS, 3)])
+    ends = outlet.ends()
+    with pytest.raises(RowsRefused, match=f"{outlet.topic}-2: all rows are in the target, but not"):
+        outlet.go()
+    assert (outlet.ends(), len(outlet.fold().claims)) == (ends, 1)
 
 
 def test_strict_order_sends_nothing_behind(outlet: Outlet) -> None:
@@ -310,10 +341,7 @@ def test_the_read_back_sees_a_record_that_is_not_there(
 
 def test_of_a_compacted_topic_the_last_stays_the_last(outlet: Outlet, topic: str) -> None:
     """Rows that were seen may be gone: all of a key is sent again from the first missing one on."""
-    outlet.topic = f"{topic}-compacted"
-    records.create(
-        outlet.bootstrap, outlet.topic, partitions=3, config={"cleanup.policy": "compact"}
-    )
+    compacted(outlet, topic)
     dies(outlet, [*range(0, 30, 3), *range(60, ROWS, 3)])  # the middle of partition 0 is missing
     report = outlet.go()
     assert report["broken_order"] == []
@@ -323,3 +351,88 @@ def test_of_a_compacted_topic_the_last_stays_the_last(outlet: Outlet, topic: str
         last = {number % 5: number for number in numbers(found, p)}
         assert sorted(last.values()) == list(range(p, ROWS, 3))[-5:]
     agrees(outlet, report)
+
+
+def loses(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """Let the sink lose rows without a word."""
+    sent_as = shaping.sent_as
+    lost = [f"(file = '{file}' and row = {row})" for file, row in map(identity, numbers)]
+    monkeypatch.setattr(
+        shaping, "sent_as",
+        lambda rows, job: sent_as(rows.where(f"not ({' or '.join(lost)})"), job),
+    )  # fmt: skip
+
+
+def compacted(outlet: Outlet, topic: str, **config: str) -> None:
+    outlet.topic = f"{topic}-compacted"
+    given = {name.replace("_", "."): value for name, value in config.items()}
+    records.create(
+        outlet.bootstrap, outlet.topic, partitions=3, config={"cleanup.policy": "compact", **given}
+    )
+
+
+def holes(outlet: Outlet, partition: int) -> None:
+    """Leave an offset without a record: the end of a transaction of others."""
+    foreign = Producer({"bootstrap.servers": outlet.bootstrap, "transactional.id": outlet.topic})
+    foreign.init_transactions(30)
+    foreign.begin_transaction()
+    foreign.produce(outlet.topic, b"foreign", key=b"foreign", partition=partition)
+    foreign.commit_transaction(30)
+
+
+def test_of_a_compacted_topic_what_is_gone_has_left_a_hole(
+    outlet: Outlet, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that is not there, of a key that has a later one: without a hole it was never sent."""
+    compacted(outlet, topic)
+    loses(monkeypatch, 0)
+    with pytest.raises(SendFailed):
+        outlet.go()
+    holes(outlet, 1)
+    with pytest.raises(SendFailed):
+        outlet.go()
+    holes(outlet, 0)
+    report = outlet.go()
+    assert report["rows"] == ROWS
+    assert identity(0) not in sent.rows(outlet.sent())
+    verified = verify(outlet.spec, outlet.run("v").kafka, print)
+    assert (verified["differences"], verified["against_kafka"]["expired"]) == (0, 1), verified
+
+
+def test_of_a_compacted_topic_the_last_of_a_key_must_be_there(
+    outlet: Outlet, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No hole excuses that."""
+    compacted(outlet, topic)
+    holes(outlet, 2)
+    loses(monkeypatch, ROWS - 1)
+    with pytest.raises(SendFailed):
+        outlet.go()
+    assert outlet.fold().claims
+
+
+@pytest.mark.slow
+def test_compaction_between_sending_and_reading_back(
+    outlet: Outlet, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker takes what later rows of a key have replaced: the attempt is whole still."""
+    compacted(outlet, topic, segment_ms="50", min_cleanable_dirty_ratio="0.001")
+    verified = readback.verified
+
+    def later(*args: Any, **named: Any) -> dict[str, Any]:
+        until = time.monotonic() + 60
+        while len(sent.rows(outlet.sent(), outlet.jobs[0].plan_id)) == ROWS:
+            assert time.monotonic() < until
+            for p in range(3):
+                holes(outlet, p)  # a new segment: the one before it is cleaned
+            time.sleep(0.5)
+        return verified(*args, **named)
+
+    monkeypatch.setattr(readback, "verified", later)
+    report = outlet.go()
+    there = sent.rows(outlet.sent(), report["plan_id"])
+    assert len(there) < ROWS
+    assert {identity(n) for n in range(ROWS - 15, ROWS)} <= there.keys()
+    assert (report["rows"], report["duplicates"]) == (ROWS, 0)
+    found = verify(outlet.spec, outlet.run("v").kafka, print)
+    assert (found["differences"], found["against_kafka"]["expired"]) == (0, ROWS - len(there))

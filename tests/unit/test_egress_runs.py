@@ -5,6 +5,7 @@ ledger, plans and sources are the real ones. (With both: tests/spark/test_egress
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ from tidegate.errors import (
     ConfigurationError,
     CursorAhead,
     IdentityChanged,
+    LakeDamaged,
     NotClaimed,
     NotSealed,
     PartitionsLeftOut,
@@ -54,6 +56,7 @@ from tidegate.runs.egress.release import release
 from tidegate.runs.egress.send import Sent
 from tidegate.runs.egress.status import status
 from tidegate.runs.run import EgressRun
+from tidegate.runs.sweep import sweep as swept
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
 
 SENDER = sys.modules[send.__module__]  # the package's `send` is the function
@@ -624,7 +627,7 @@ def commits(world: World, topic_id: str, partition: int, start: int, end: int) -
     assert isinstance(ledger.append(entry, run="r"), Appended)
 
 
-def asks(start: str | None = "10", end: str | None = "30", **others: Any) -> dict[str, Any]:
+def asks(start: str | None = "20", end: str | None = "40", **others: Any) -> dict[str, Any]:
     """Return what makes a run a replay."""
     return {"asked": Replay(**{"topic": "src", "id": "x", **others}, start=start, end=end)}
 
@@ -649,12 +652,10 @@ def test_a_window_is_sent_again_by_its_id(world: World) -> None:
     report = world.sends("one", does=sends_window, **x)
     assert (report["lane"], report["commit"], report["rows"]) == (REPLAY, 2, 1)
     (job,) = world.ran
-    assert {(r.partition, r.start, r.end) for r in job.rows.window} == {(0, 10, 30), (1, 10, 30)}
+    assert {(r.partition, r.start, r.end) for r in job.rows.window} == {(0, 20, 40), (1, 20, 40)}
     assert (job.rows.where, job.rows.topic_ids) == ("key = 'A'", {"src": "new"})
     staged = [path.partition("of/lake/")[2] for _, path in job.rows.files]
-    assert staged == [
-        "staged/new-0-0/0", "staged/new-0-0/20", "staged/new-1-0/0", "staged/new-1-0/20",
-    ]  # fmt: skip
+    assert staged == ["staged/new-0-0/20", "staged/new-1-0/20"]
     assert world.fold.covered == {}
     assert world.sends("two", **x) == {**report, "run": "two"}
     assert len(world.ran) == 1
@@ -670,10 +671,10 @@ def test_a_plan_that_is_sent_again(world: World) -> None:
     """Its exact JSON: `asked` bears the filter, and lacks it where there is none."""
     plan = world.plan(**asks(where="true", partitions=(0,))).plan
     form = plan.to_json()
-    asked = {"topic": "src", "partitions": [0], "start": "10", "end": "30", "where": "true"}
+    asked = {"topic": "src", "partitions": [0], "start": "20", "end": "40", "where": "true"}
     assert form["replay"] == {"id": "x", "asked": asked, "replaces": []}
     assert (form["lane"], form["kind"]) == ("replay", "egress")
-    assert form["chunks"] == [{"src": {"0": [10, 30]}}]
+    assert form["chunks"] == [{"src": {"0": [20, 40]}}]
     assert form["topics"] == {"src": "new"}
     assert type(plan).from_json(form) == plan
     bare = world.plan(**asks(id="y")).plan
@@ -854,7 +855,7 @@ def test_explain_of_a_replay(world: World) -> None:
         "format": 1, "pipeline": "out", "kind": "egress", "lane": "replay",
         "replay": {"id": "x", "where": "true", "done": False, "commit": None},
         "plan_id": world.plan(**asked).plan.id, "finishes_first": None, "files": [],
-        "offsets": [{"src": {"0": [10, 30]}}], "records": 20, "bytes": 2 * SIZE,
+        "offsets": [{"src": {"0": [20, 40]}}], "records": 20, "bytes": SIZE,
         "later": {"files": 0, "offsets": 0, "young": 0}, "left_out": [],
         "target": {"t": {"topic_id": "id-t", "partitions": 1}},
     }  # fmt: skip
@@ -985,6 +986,54 @@ def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
     assert "abandoned" in str(outcome)
     with pytest.raises((NotSealed, AttemptAbandoned)):
         publish(world.run("A"))
+
+
+def test_an_attempt_is_sealed_once(world: World) -> None:
+    """A second one of other content is somebody else's: its receipts would not be those of the
+    first.
+    """
+    world.put(a="1")
+    world.send("A")
+    store = world.run().store()
+    sealed = sendings.sealed(store, world.plan("A").plan, world.fold)
+    assert sealed is not None
+    sendings.seal(store, sealed)  # the same again: its first answer was lost
+    with pytest.raises(LakeDamaged, match="is sealed already, and not by us"):
+        sendings.seal(store, replace(sealed, receipts=()))
+    assert sendings.sealed(store, world.plan("A").plan, world.fold) == sealed
+
+
+def test_what_losers_have_kept_back_is_swept(world: World) -> None:
+    """Bad rows of attempts that died, once another has finished their plan and an hour is over; the
+    committed attempt's stay for good, and those of a plan that nobody has finished.
+    """
+    world.put(a="1")
+    world.settings = {"on_bad_row": "quarantine"}
+
+    def keeps(job: SendJob, then: Does, directory: Path) -> None:
+        assert job.quarantine is not None
+        Path(job.quarantine).mkdir(parents=True)
+        Path(job.quarantine, "part-0.parquet").write_text(job.client_id)
+        then(job, directory)
+
+    def kept() -> set[str]:
+        return {path.read_text() for path in (world.home / "lake").rglob("*/part-0.parquet")}
+
+    with pytest.raises(SendFailed):
+        world.send("A", lambda job, directory: keeps(job, dies_sending, directory))
+    assert swept(world.spec, run="s")["swept"] == []
+    world.send("A", lambda job, directory: keeps(job, sends, directory))
+    commit = publish(world.run("A")).report["commit"]
+    assert swept(world.spec, run="s")["swept"] == []
+    loser, winner = (job.client_id for job in world.ran)
+    assert kept() == {loser, winner}
+    for path in (world.home / "lake/out/_tidegate/quarantine").rglob("*.parquet"):
+        os.utime(path, (1, 1))
+    (gone,) = swept(world.spec, run="s")["swept"]
+    assert (gone["attempt"], gone["why"], gone["files"]) == (loser[-16:], "lost", 1)
+    assert kept() == {winner}
+    assert world.fold.live[commit].attempt == winner[-16:]
+    assert world.sends("A")["commit"] == commit
 
 
 # What changes under a run's feet

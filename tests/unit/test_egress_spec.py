@@ -122,3 +122,36 @@ def test_what_contradicts_itself_is_named(change, complaint):
     """Req 1.6, 2.4, 2.13, 2.18, 4.8."""
     (told,) = complaints({**LEAST, **change})
     assert complaint in told
+
+
+ROUND_ROBIN = {"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}
+BY_KEY = "producer: partitioner.class: it would send the rows of a key to many partitions"
+REORDERS = "producer: without idempotence (acks: 1 switches it off) a producer's retry reorders"
+
+
+@pytest.mark.parametrize(
+    ("change", "producer", "complaint"),
+    [
+        ({}, ROUND_ROBIN, None),
+        ({}, {"acks": 1}, None),
+        ({"order_by": ["id"]}, ROUND_ROBIN, BY_KEY),
+        ({"order_by": ["id"], "columns": {"partition": " NULL "}}, ROUND_ROBIN, BY_KEY),
+        ({"order_by": ["id"], "columns": {"partition": "id % 3"}}, ROUND_ROBIN, None),
+        ({"source": {"lake": "flights"}}, ROUND_ROBIN, None),
+        ({"source": {"lake": "flights"}, "columns": {"partition": "null"}}, ROUND_ROBIN, BY_KEY),
+        ({"order_by": ["id"]}, {"acks": 1}, REORDERS),
+        ({"order_by": ["id"]}, {"enable.idempotence": False}, REORDERS),
+        ({"source": {"lake": "flights"}}, {"acks": 1}, REORDERS),
+        ({"order_by": ["id"]}, {"acks": 1, "max.in.flight.requests.per.connection": 1}, None),
+        ({"order_by": ["id"]}, {"max.in.flight.requests.per.connection": 3}, None),
+    ],
+)
+def test_a_producer_that_would_break_the_order_is_refused(change, producer, complaint):
+    """With the way out; where no order is promised it may be given (req 4.2, 4.10)."""
+    form = {**LEAST, **change, "target": {"topic": "t", "producer": producer}}
+    if complaint is None:
+        egress(form)
+        return
+    (told,) = complaints(form)
+    assert complaint in told
+    assert "and their order is promised: " in told

@@ -1,14 +1,19 @@
 """What lies below a source's root: patterns, hidden and young names, changes, broken Parquet."""
 
+import io
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from obstore.exceptions import GenericError, PermissionDeniedError
+from obstore.store import MemoryStore
 
-from tidegate.core.plan import SourceFile
+from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.errors import SourceRefused, SourceUnavailable
 from tidegate.lake import sources
 from tidegate.lake.sources import Root
@@ -118,6 +123,15 @@ def parquet(path: Path, **columns: list[object]) -> SourceFile:
     return SourceFile(path.name, path.stat().st_size, "e")
 
 
+def looked_into(root: Root, files: list[SourceFile]) -> tuple[list[SourceFile], list[LeftOutFile]]:
+    """Return the whole files, and the others."""
+    found = list(sources.looked_into(root, files, len(files)))
+    return (
+        [each for each in found if isinstance(each, SourceFile)],
+        [each for each in found if isinstance(each, LeftOutFile)],
+    )
+
+
 def test_parquet_is_looked_into(tmp_path: Path) -> None:
     """Rows are known from the footer; cut, empty and strange files are left out by name."""
     good = parquet(tmp_path / "a.parquet", k=[1, 2, 3])
@@ -127,10 +141,94 @@ def test_parquet_is_looked_into(tmp_path: Path) -> None:
     (tmp_path / "d.parquet").write_text("no Parquet")
     empty = parquet(tmp_path / "e.parquet", k=pa.array([], pa.int64()))
     files = [good, *(SourceFile(f"{n}.parquet", 0, "e") for n in "bcd"), empty]
-    found, broken = sources.looked_into(Root.of(str(tmp_path)), files)
+    found, broken = looked_into(Root.of(str(tmp_path)), files)
     assert [(f.name, f.rows) for f in found] == [("a.parquet", 3), ("e.parquet", 0)]
     assert [b.file for b in broken] == ["b.parquet", "c.parquet", "d.parquet"]
     assert all(b.reason.startswith("not a whole Parquet file: ") for b in broken)
+
+
+class Bucket:
+    """A store in memory with three files; `fails` says what reading a name raises, `read` what was
+    read.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, count: int = 3) -> None:
+        self.store = MemoryStore()
+        self.fails: dict[str, Exception] = {}
+        self.read: list[str] = []
+        content = io.BytesIO()
+        pq.write_table(pa.table({"k": [1, 2]}), content)
+        self.files = [SourceFile(f"{n:03d}.parquet", 0, "e") for n in range(count)]
+        for file in self.files:
+            obstore.put(self.store, file.name, content.getvalue())
+        self.root = Root.of("s3://bucket/in")
+        monkeypatch.setattr(sources, "_opened", lambda _: self.store)
+        self._open = obstore.open_reader
+        monkeypatch.setattr(obstore, "open_reader", self.open)
+
+    def open(self, store: MemoryStore, name: str) -> object:
+        self.read.append(name)
+        return Failing(self._open(store, name), self.fails.get(name))
+
+
+class Failing:
+    def __init__(self, file: Any, error: Exception | None) -> None:
+        self.file, self.error = file, error
+
+    def seek(self, offset: int, whence: int) -> int:
+        return self.file.seek(offset, whence)
+
+    def read(self, size: int) -> Any:
+        if self.error:
+            raise self.error
+        return self.file.read(size)
+
+
+@pytest.mark.parametrize("error", [GenericError("HTTP 503"), OSError("connection reset")])
+def test_a_store_that_fails_makes_no_broken_file(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """What may pass is tried again later; leaving the file out would call it broken. The next try
+    finds it whole.
+    """
+    bucket = Bucket(monkeypatch)
+    bucket.fails["001.parquet"] = error
+    with pytest.raises(SourceUnavailable, match=r"001\.parquet cannot be read now: ") as told:
+        looked_into(bucket.root, bucket.files)
+    assert told.value.kind == "transient"
+    bucket.fails.clear()
+    assert len(looked_into(bucket.root, bucket.files)[0]) == 3
+
+
+def test_a_file_that_goes_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was listed; the next listing will not have it."""
+    bucket = Bucket(monkeypatch)
+    obstore.delete(bucket.store, "002.parquet")
+    with pytest.raises(SourceUnavailable, match=r"002\.parquet cannot be read now"):
+        looked_into(bucket.root, bucket.files)
+
+
+def test_a_file_that_may_not_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops no other."""
+    bucket = Bucket(monkeypatch)
+    bucket.fails["000.parquet"] = PermissionDeniedError("403")
+    found, (left_out,) = looked_into(bucket.root, bucket.files)
+    assert ([f.name for f in found], left_out) == (
+        ["001.parquet", "002.parquet"],
+        LeftOutFile("000.parquet", "may not be read: 403"),
+    )
+
+
+def test_no_footer_is_read_of_what_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are wanted, and another for each that is broken."""
+    bucket = Bucket(monkeypatch, count=200)
+    obstore.put(bucket.store, "001.parquet", b"PAR1 and no more")
+    found = list(sources.looked_into(bucket.root, bucket.files, 3))
+    assert [getattr(each, "rows", None) for each in found] == [2, None, 2, 2]
+    assert sorted(bucket.read) == [file.name for file in bucket.files[:4]]
+    bucket.read.clear()
+    next(sources.looked_into(bucket.root, bucket.files, 150))
+    assert len(bucket.read) < 150
 
 
 @pytest.mark.parametrize(
@@ -151,8 +249,8 @@ def test_mixed_columns_are_refused(
         parquet(tmp_path / "c.parquet", **other),
     ]
     root = Root.of(str(tmp_path))
-    assert len(sources.looked_into(root, files[:2])[0]) == 2
+    assert len(looked_into(root, files[:2])[0]) == 2
     with pytest.raises(SourceRefused, match="Nothing was sent") as refused:
-        sources.looked_into(root, files)
+        looked_into(root, files)
     assert told in str(refused.value)
     assert refused.value.numbers["files"] == ["c.parquet", "a.parquet"]

@@ -80,9 +80,7 @@ def survey_target(
         partitions = {n: sorted(p["partition_index"] for p in described[n]["partitions"])
                       for n in names}  # fmt: skip
         marks = cluster.watermarks(partitions, "read_uncommitted")
-        with cluster.refusals("DESCRIBE_CONFIGS on the topics"):
-            asked = [ConfigResource("TOPIC", name) for name in names]
-            configs = cluster.admin.describe_configs(asked, config_filter="all").get("topic", {})
+        configs = _configs(cluster, names)
         return TargetSurvey(
             cluster.id(),
             {
@@ -90,11 +88,19 @@ def survey_target(
                     str(uuid.UUID(str(described[name]["topic_id"]))),
                     {p: m.high for p, m in marks[name].items()},
                     int(_value(configs, name, "max.message.bytes") or _DEFAULT_LARGEST),
-                    "compact" in (_value(configs, name, "cleanup.policy") or ""),
+                    _is_compacted(configs, name),
                 )
                 for name in names
             },
         )
+
+
+def compacted(settings: KafkaSettings, topics: Iterable[str]) -> set[str]:
+    """Return those of the topics in which an older record of a key may vanish at any moment."""
+    names = sorted(topics)
+    with Cluster(settings) as cluster:
+        configs = _configs(cluster, names)
+    return {name for name in names if _is_compacted(configs, name)}
 
 
 def _described(cluster: Cluster, names: list[str]) -> dict[str, dict[str, Any]]:
@@ -117,6 +123,17 @@ def _denied(topic: Mapping[str, Any]) -> list[str]:
     """Return the operations that the broker says this user may not do; none where it does not."""
     allowed = topic.get("authorized_operations")
     return [each for each in _NEEDED if each not in allowed] if allowed else []
+
+
+def _configs(cluster: Cluster, names: list[str]) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    asked = [ConfigResource("TOPIC", name) for name in names]
+    with cluster.refusals("DESCRIBE_CONFIGS on the topics"):
+        found = cluster.admin.describe_configs(asked, config_filter="all")
+    return dict(found.get("topic", {}))
+
+
+def _is_compacted(configs: Mapping[str, Mapping[str, Mapping[str, str]]], topic: str) -> bool:
+    return "compact" in (_value(configs, topic, "cleanup.policy") or "")
 
 
 def _value(configs: Mapping[str, Mapping[str, Mapping[str, str]]], topic: str, name: str) -> str:

@@ -120,6 +120,7 @@ def sweep(
         lambda spec: use_case.sweep(spec, run=whoever(), abandon_after=abandon_after * 3600),
         tell,
         as_json=as_json,
+        egress_too=True,
     )
     if any(each["left"] for each in found):
         raise typer.Exit(3)

@@ -88,7 +88,8 @@ class Commit:
     """A sealed attempt's files become part of the lake; `manifest` lists them.
 
     Of egress: a plan's rows are in the target; `manifest` lists the files that were sent,
-    `accounts` tells the ranges of a lake that were, `receipts` what the target took.
+    `accounts` tells the ranges of a lake that were, with the rows that were sent or kept back,
+    `receipts` what the target took.
     """
 
     kind: ClassVar[str] = "commit"

@@ -75,7 +75,7 @@ def manifest(plan_id: str, number: int, name: str) -> str:
 
 def quarantine(plan_id: str, attempt_name: str) -> str:
     """Where an egress attempt keeps the rows that it could not send."""
-    return f"_tidegate/quarantine/{plan_id}/{attempt_name}"
+    return f"{QUARANTINE}{plan_id}/{attempt_name}"
 
 
 def checkpoint(n: int) -> str:

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from tidegate.core import canonical
 from tidegate.core.accounting import StagedFile
-from tidegate.errors import AttemptWrong
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake.store import Listed, Store
 
 _AT_ONCE = 8
@@ -48,6 +49,23 @@ def read_footer(store: Store, topic: str, listed: Listed) -> StagedFile:
         last=last,
         rows=metadata.num_rows,
     )
+
+
+def rows_within(store: Store, file: StagedFile, r: OffsetRange) -> int:
+    """Return how many rows of a committed file, which is at `path`, lie in a range of offsets.
+
+    LakeDamaged if that must be looked up and the file is not the one that was committed.
+    """
+    if r.start <= file.first and file.last < r.end:
+        return file.rows
+    try:
+        if store.size(file.path) == file.size:
+            footer = read_footer(store, file.topic, Listed(file.path, file.size))
+            if footer.digest == file.digest:
+                return sum(r.start <= offset < r.end for offset in read_offsets(store, [file]))
+    except AttemptWrong as error:
+        raise LakeDamaged(f"{error}; restore it") from error
+    raise LakeDamaged(f"{store.uri(file.path)} is not the file that was committed; restore it")
 
 
 def read_offsets(store: Store, files: Iterable[StagedFile]) -> list[int]:

@@ -98,7 +98,7 @@ def commit(
     if not store.create(path, data):
         raise LakeDamaged(f"{store.uri(path)} is not what its seal says; restore it")
     faults.point("publish.before")
-    rows = {each.file: each.rows for each in sending.files}
+    rows = {each.file: each.rows + each.bad for each in sending.files}
     accounts: dict[str, dict[int, Account]] = {}
     for r in (r for window in plan.chunks for r in window):
         n = rows.get(f"{plan.topics[r.topic]}/{r.partition}", 0)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, unquote
@@ -12,7 +13,7 @@ from urllib.parse import quote, unquote
 import obstore
 import pyarrow
 import pyarrow.parquet as pq
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, PermissionDeniedError
 from obstore.store import ObjectStore as Obstore
 
 from tidegate.core.plan import LeftOutFile, SourceFile
@@ -21,6 +22,7 @@ from tidegate.lake.refusals import told
 from tidegate.lake.store import opened, reader
 
 _AT_ONCE = 8
+_AHEAD = 64  # footers that are read before it is known whether they are wanted
 _GLOB = re.compile(r"[*?\[]")
 
 
@@ -87,20 +89,19 @@ def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
 
 
 def looked_into(
-    root: Root, files: Sequence[SourceFile]
-) -> tuple[list[SourceFile], list[LeftOutFile]]:
-    """Read the footers of Parquet files; return them with their rows, and those that are broken.
+    root: Root, files: Sequence[SourceFile], most: int
+) -> Iterator[SourceFile | LeftOutFile]:
+    """Yield Parquet files with the rows that their footers tell, and those that are broken.
 
-    SourceRefused where two do not have the same columns: which are meant is not ours to guess.
+    Ends after `most` whole ones, and reads no footer behind them. SourceRefused where two do not
+    have the same columns: which are meant is not ours to guess. SourceUnavailable where a footer
+    cannot be read now.
     """
     store = _opened(root)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        footers = list(pool.map(lambda file: _footer(store, file.name), files))
-    whole, broken = [], []
     first: tuple[SourceFile, pyarrow.Schema] | None = None
-    for file, footer in zip(files, footers, strict=True):
+    for file, footer in _footers(root, store, files, most):
         if isinstance(footer, str):
-            broken.append(LeftOutFile(file.name, f"not a whole Parquet file: {footer}"))
+            yield LeftOutFile(file.name, footer)
             continue
         schema = footer.schema.to_arrow_schema().remove_metadata()
         first = first or (file, schema)
@@ -111,8 +112,7 @@ def looked_into(
                 "give `source.columns`",
                 files=[file.name, first[0].name],
             )
-        whole.append(SourceFile(file.name, file.size, file.etag, footer.num_rows))
-    return whole, broken
+        yield SourceFile(file.name, file.size, file.etag, footer.num_rows)
 
 
 def changed(root: Root, files: Sequence[SourceFile]) -> list[str]:
@@ -130,12 +130,43 @@ def _opened(root: Root) -> Obstore:
         ) from error
 
 
-def _footer(store: Obstore, name: str) -> pq.FileMetaData | str:
+def _footers(
+    root: Root, store: Obstore, files: Sequence[SourceFile], most: int
+) -> Iterator[tuple[SourceFile, pq.FileMetaData | str]]:
+    """Yield files with their footers, or with what is wrong, until `most` are whole."""
+    at = whole = 0
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        while at < len(files) and whole < most:
+            batch = files[at : at + min(_AHEAD, most - whole)]
+            footers = list(pool.map(lambda file: _footer(root, store, file.name), batch))
+            at += len(batch)
+            whole += sum(not isinstance(footer, str) for footer in footers)
+            yield from zip(batch, footers, strict=True)
+
+
+def _footer(root: Root, store: Obstore, name: str) -> pq.FileMetaData | str:
+    """Return a file's footer, or what is wrong with this file, whenever it is read."""
+
+    @contextmanager
+    def reading() -> Iterator[None]:
+        try:
+            yield
+        except (PermissionError, PermissionDeniedError):
+            raise
+        except (BaseError, OSError) as error:
+            raise SourceUnavailable(
+                f"source {root.url}: {name} cannot be read now: {told(error)}. Nothing was sent"
+            ) from error
+
     try:
-        with reader(store, name) as file:
+        with reading():
+            file = reader(store, name, errors=reading)
+        with file:
             return pq.read_metadata(file)
-    except (pyarrow.ArrowException, OSError, ValueError, BaseError) as error:
-        return told(error)
+    except (PermissionError, PermissionDeniedError) as error:
+        return f"may not be read: {told(error)}"
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        return f"not a whole Parquet file: {told(error)}"
 
 
 def _differences(one: pyarrow.Schema, other: pyarrow.Schema) -> list[str]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import posixpath
 import secrets
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,12 +82,36 @@ def sweep(
     return swept
 
 
-def _by_attempt(store: Store) -> Mapping[Attempt, Sequence[Listed]]:
-    found = defaultdict(list)
+def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept:
+    """Remove what the losing attempts of a committed egress plan have left: bad rows and seals.
+
+    The committed attempt's are kept for good. So are those of a plan that is not committed: its
+    next attempt keeps the same rows back again, unless somebody has declared it sent.
+    """
+    listed = _by_attempt(store)
+    for each in store.objects(layout.QUARANTINE):
+        plan_id, _, rest = each.path.removeprefix(layout.QUARANTINE).partition("/")
+        listed.setdefault(Attempt(plan_id, 0, rest.partition("/")[0]), []).append(each)
+    fold = ledger.refresh()
+    now = _now(store)
+    swept = Swept()
+    for attempt, files in listed.items():
+        n = fold.committed.get((attempt.plan_id, attempt.chunk))
+        if n is None or ledger.commit(n).attempt == attempt.name:
+            continue
+        if now - _last_written(store, files, now) >= grace:
+            _remove(store, attempt, files, "lost", swept)
+            store.prune(f"{layout.quarantine(attempt.plan_id, attempt.name)}/")
+    return swept
+
+
+def _by_attempt(store: Store) -> dict[Attempt, list[Listed]]:
+    found: dict[Attempt, list[Listed]] = {}
     for listed in store.objects(layout.STAGING):
         parts = listed.path.removeprefix(layout.STAGING).split("/")
         if len(parts) > 3 and parts[1].isdecimal():
-            found[Attempt(parts[0], int(parts[1]), parts[2])].append(listed)
+            attempt = Attempt(parts[0], int(parts[1]), parts[2])
+            found.setdefault(attempt, []).append(listed)
     return found
 
 

@@ -30,9 +30,9 @@ _CURSOR = ("topic", "partition", "offset", "reason")
 _DOC = """\
 ### Keeping pipelines
 
-Every day, for all ingest pipelines: **repair**, **reconcile**, **sweep** and **checkpoint**; for
-egress **reconcile** and **checkpoint**. Each may be run at any time beside anything; one pipeline
-that fails never stops another.
+Every day, for all ingest pipelines **repair**, and for egress too **reconcile**, **sweep** and
+**checkpoint**. Each may be run at any time beside anything; one pipeline that fails never stops
+another.
 
 By hand, **move_cursor**: give `pipeline`, `topic`, `partition`, `offset` and `reason` together. The
 offsets between the cursor and the new one become a gap in the ledger, with the reason, and are not
@@ -114,8 +114,6 @@ def move_cursor(context: Context) -> None:
 
 def keep_all(what: str, context: Context) -> None:
     """Do one of the harmless things for one pipeline or for all; fail at the end, naming each."""
-    from tidegate.runs.checkpoint import checkpoint
-
     params = _params(context)
     if not params[what]:
         raise AirflowSkipException("not asked for")
@@ -123,11 +121,7 @@ def keep_all(what: str, context: Context) -> None:
     for name in [params["pipeline"]] if params["pipeline"] else files.names():
         try:
             spec = files.load_named(name)
-            if what == "checkpoint":
-                found[name] = checkpoint(spec)
-            elif what == "reconcile":
-                found[name] = _reconciled(spec)
-            elif isinstance(spec, Ingest):
+            if isinstance(spec, Ingest) or what != "repair":
                 found[name] = _keepers()[what](spec, context["dag_run"].run_id)
         except TidegateError as error:
             logger.error("%s: %s: %s", name, type(error).__name__, error)
@@ -140,12 +134,15 @@ def keep_all(what: str, context: Context) -> None:
         raise AirflowFailException(listed)
 
 
-def _keepers() -> Mapping[str, Callable[[Ingest, str], dict[str, Any]]]:
+def _keepers() -> Mapping[str, Callable[[Any, str], dict[str, Any]]]:
     from tidegate.runs import repair, sweep
+    from tidegate.runs.checkpoint import checkpoint
 
     return {
         "repair": lambda spec, _: repair.repair(spec),
+        "reconcile": lambda spec, _: _reconciled(spec),
         "sweep": lambda spec, run: sweep.sweep(spec, run=run),
+        "checkpoint": lambda spec, _: checkpoint(spec),
     }
 
 

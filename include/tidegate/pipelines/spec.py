@@ -257,9 +257,19 @@ class Egress(_Strict):
             raise ValueError("columns.topic: missing: target.topics needs it to choose by")
         if self.order == "strict" and not (self.order_by or self.source.lake):
             raise ValueError("order: strict: rows of files have no order without order_by")
+        if wrong := self._disorders():
+            raise ValueError(f"target.producer: {'; '.join(wrong)}")
         if self.source.lake == self.name:
             raise ValueError(f"source.lake: {self.name!r} is this pipeline itself")
         return self
+
+    def _disorders(self) -> list[str]:
+        """Name the producer settings that an order, if there is one, would not survive."""
+        if not (self.order_by or self.source.lake):
+            return []
+        chosen = self.columns.partition or ("partition" if self.source.lake else "null")
+        by_key = chosen.strip().lower() == "null"
+        return sink.disorders(self.target.producer_settings, by_key=by_key)
 
     @property
     def sends_tombstones(self) -> bool:

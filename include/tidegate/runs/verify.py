@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow
 import pyarrow.parquet as pq
 
 from tidegate.broker.cluster import Survey, survey
-from tidegate.broker.records import Record, read_records
+from tidegate.broker.records import Reader, Record, reading
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.entries import Account, Commit
@@ -77,19 +78,21 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
         seen = survey(kafka, topics, spec.isolation)
     known: set[str] = set()
     waiting = set(publishing.unplaced(store, fold))
-    for n, commit in fold.live.items():
-        say(f"commit #{n}: {commit.rows:,} rows")
-        findings.commits += 1
-        try:
-            files = publishing.files_of(store, fold, n)
-        except LakeDamaged as error:
-            findings.add(str(error), commit=n)
-            continue
-        known.update(file.final for file in files)
-        accounts = _whole_accounts(fold, n, commit)
-        _check_files(store, n, accounts, files, findings, placed=n not in waiting)
-        if kafka and seen:
-            _compare_commit(store, kafka, seen, n, fold, files, findings)
+    with ExitStack() as stack:
+        read = stack.enter_context(reading(kafka)) if kafka else None
+        for n, commit in fold.live.items():
+            say(f"commit #{n}: {commit.rows:,} rows")
+            findings.commits += 1
+            try:
+                files = publishing.files_of(store, fold, n)
+            except LakeDamaged as error:
+                findings.add(str(error), commit=n)
+                continue
+            known.update(file.final for file in files)
+            accounts = _whole_accounts(fold, n, commit)
+            _check_files(store, n, accounts, files, findings, placed=n not in waiting)
+            if read and seen:
+                _compare_commit(store, read, seen, n, fold, files, findings)
     for path in listed:
         if path not in known:
             findings.add("a file that no live commit lists", uri=store.uri(path))
@@ -166,7 +169,7 @@ def _read_pages(store: Store, path: str) -> None:
 
 def _compare_commit(
     store: Store,
-    kafka: KafkaSettings,
+    read: Reader,
     seen: Survey,
     n: int,
     fold: Fold,
@@ -188,7 +191,7 @@ def _compare_commit(
         findings.expired += start - r.start
         left = OffsetRange(r.topic, r.partition, start, r.end)
         mine = [f for f in files if (f.staged.topic, f.staged.partition) == (r.topic, r.partition)]
-        records = read_records(kafka, left, isolation) if len(left) else iter(())
+        records = read(left, isolation)
         for offset, what in _differences(_rows(store, mine, left), records, findings):
             findings.add(what, commit=n, topic=r.topic, partition=r.partition, offset=offset)
 

@@ -67,7 +67,7 @@ def send(spark: SparkSession, job: SendJob, directory: Path) -> dict[str, Any]:
     shaped, inputs = preflight(spark, job)
     good = shaped.where(F.col("reason").isNull())
     log.info("plan %s: %d rows are fit to be sent", job.plan_id, sum(i["rows"] for i in inputs))
-    rest, broken = _rest(spark, job, good)
+    rest, resumed = _rest(spark, job, good)
     faults.point("send.before")
     _write(
         job,
@@ -77,18 +77,21 @@ def send(spark: SparkSession, job: SendJob, directory: Path) -> dict[str, Any]:
     )
     faults.point("send.sent")
     log.info("plan %s: sent, %.2f s", job.plan_id, time.monotonic() - started)
-    done = readback.verified(spark, job, shaped, inputs)
+    try:
+        done = readback.verified(spark, job, good, inputs, resumed=resumed)
+    except OrderBroken as error:
+        raise Refused(str(error)) from error
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
-    return {**done, "broken_order": broken, "versions": ingest.versions(spark)}
+    return {**done, "versions": ingest.versions(spark)}
 
 
-def _rest(spark: SparkSession, job: SendJob, good: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Return the rows that are not in the target, and where sending them breaks the order."""
+def _rest(spark: SparkSession, job: SendJob, good: DataFrame) -> tuple[DataFrame, bool]:
+    """Return the rows that are not in the target, and whether any are."""
     try:
         before = readback.seen(spark, job, readback.ends(spark, job))
         if before is None or before.isEmpty():
-            return good, []
-        return readback.missing(job, good, before)
+            return good, False
+        return readback.missing(job, good, before), True
     except (LogLost, OrderBroken) as error:
         raise Refused(str(error)) from error
 

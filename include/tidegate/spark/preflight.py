@@ -45,6 +45,7 @@ def preflight(spark: SparkSession, job: SendJob) -> tuple[DataFrame, list[dict[s
     try:
         shaped = records.shape(spark, job)
         inputs = _counted(job, shaped)
+        read = _read(spark, job, inputs)
     except (DoesNotFit, NotRepeatable) as error:
         raise Refused(str(error)) from error
     except AnalysisException as error:
@@ -57,6 +58,7 @@ def preflight(spark: SparkSession, job: SendJob) -> tuple[DataFrame, list[dict[s
         raise _named(spark, job, error) from error
     if not job.rows.is_lake:
         _once(job, inputs)
+    _all(job, read)
     bad_files = [each["file"] for each in inputs if each["bad"]]
     if bad_files and job.quarantine is None:
         bad = shaped.where(F.col("reason").isNotNull()).select(*IDENTITY, "reason")
@@ -102,6 +104,29 @@ def _once(job: SendJob, inputs: Sequence[Mapping[str, Any]]) -> None:
             raise RuntimeError(
                 f"{each['file']}: {count} rows were read, the last is {each['last']}"
             )
+
+
+def _read(spark: SparkSession, job: SendJob, inputs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many rows were read of each file, with those that `where` leaves out."""
+    if job.rows.where is None:
+        return {each["file"]: each["rows"] + each["bad"] for each in inputs}
+    rows = source.select(spark, replace(job.rows, where=None), [])
+    return {row.file: row.n for row in rows.groupBy("file").agg(F.count("*").alias("n")).collect()}
+
+
+def _all(job: SendJob, read: Mapping[str, int]) -> None:
+    """Check that no row is lost, or doubled, of what footer or ledger tells the number of rows."""
+    wrong = {
+        name: f"{name}: {read.get(name, 0)} rows were read, and it has {count}"
+        for name, count in sorted(job.rows.counts.items())
+        if read.get(name, 0) != count
+    }
+    if wrong:
+        raise Refused(
+            f"{'; '.join([*wrong.values()][:5])}, by its footer or the ledger. Restore what has "
+            "changed; of a lake, `tidegate verify` of its pipeline names the files",
+            () if job.rows.is_lake else wrong,
+        )
 
 
 def _quarantine(job: SendJob, shaped: DataFrame) -> None:

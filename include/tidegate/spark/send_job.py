@@ -26,7 +26,8 @@ class Rows:
     """What is read: `files` maps a name, of the plan, to the path by which Spark finds it.
 
     Of a lake, `files` holds the data files by topic, and `window` says which of their rows; of
-    these only those of which `where`, if given, is true.
+    these only those of which `where`, if given, is true. `counts` are the rows that a file, or the
+    window in a `<topic id>/<partition>`, must have, where footer or ledger tell.
     """
 
     format: str
@@ -35,6 +36,7 @@ class Rows:
     files: tuple[tuple[str, str], ...]
     topic_ids: Mapping[str, str]
     window: Window
+    counts: Mapping[str, int]
     where: str | None = None
 
     @property

@@ -95,6 +95,28 @@ def _contradictions(settings: Mapping[str, str]) -> list[str]:
     return wrong
 
 
+def disorders(given: Mapping[str, str], *, by_key: bool) -> list[str]:
+    """Name what would break an order that is promised, with the way out.
+
+    `by_key`: Kafka chooses the partitions, and the order is that within a key.
+    """
+    settings = _settings(given)
+    told = []
+    if by_key and "partitioner.class" in given:
+        told.append(
+            "partitioner.class: it would send the rows of a key to many partitions, and their "
+            "order is promised: leave it out, or give columns.partition"
+        )
+    in_flight = settings.get("max.in.flight.requests.per.connection")
+    if settings["enable.idempotence"] == "false" and in_flight != "1":
+        told.append(
+            "without idempotence (acks: 1 switches it off) a producer's retry reorders records, "
+            "and their order is promised: use acks: all with enable.idempotence: true, or "
+            "max.in.flight.requests.per.connection: 1"
+        )
+    return told
+
+
 def warnings(given: Mapping[str, str]) -> list[str]:
     """Name what is allowed and weakens the guarantee."""
     settings = _settings(given)

@@ -51,7 +51,7 @@ def main() -> None:
 def _send_nowhere(spark: SparkSession, directory: Path) -> None:
     """Do what an egress does with its rows, but for sending them."""
     path = min(directory.glob("1/topic=t/*.parquet"))
-    rows = Rows("parquet", {}, None, ((path.name, str(path)),), {}, ())
+    rows = Rows("parquet", {}, None, ((path.name, str(path)),), {}, (), {})
     target = {"t": Topic(1, {0: 0}, 1 << 20, compacted=False)}
     columns = dict.fromkeys(records.RECORD[1:], "null") | {"value": "value"}
     job = SendJob(

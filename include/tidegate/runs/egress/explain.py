@@ -19,7 +19,8 @@ def explain(run: EgressRun) -> dict[str, Any]:
     if run.asked:
         claim, found = fold.claims.get(plan.id), planning.Waiting(ranges=plan.chunks[0])
     else:
-        claim, found = fold.begun, planning.waiting(run.spec, fold, resend=run.resend)
+        most = run.max_records or run.spec.max_records
+        claim, found = fold.begun, planning.waiting(run.spec, fold, most, resend=run.resend)
     held = lake_source.lake_files(plan) if plan.chunks else []
     return {
         "format": FORMAT,
@@ -43,7 +44,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
         "files": [file.to_json() for file in plan.files],
         "offsets": [window_to_json(window) for window in plan.chunks],
         "records": plan.records,
-        "bytes": sum(f.size for f in plan.files) + sum(f.staged.size for f, _ in held),
+        "bytes": sum(f.size for f in plan.files) + sum(f.size for f in held),
         "later": {
             "files": len(found.files) - len(plan.files),
             "offsets": sum(map(len, found.ranges)) - sum(len(r) for w in plan.chunks for r in w),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
 from tidegate import faults
 from tidegate.broker.target import TargetSurvey, survey_target
-from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import REPLAY, Fold
-from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.offsets import Window
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import chunked
 from tidegate.errors import (
@@ -47,9 +47,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Waiting:
-    """What is there to be sent: files, or ranges of a lake; and what is left out, and why."""
+    """What is there to be sent: files, or ranges of a lake; and what is left out, and why.
+
+    `taken` are the files that one run takes. Only those are looked into.
+    """
 
     files: tuple[SourceFile, ...] = ()
+    taken: tuple[SourceFile, ...] = ()
     young: tuple[SourceFile, ...] = ()
     topic_ids: Mapping[str, str] | None = None
     ranges: Window = ()
@@ -137,9 +141,9 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
     else:
         refuse_loop(spec, target.cluster_id)
         _refuse_other_names(run, fold)
-        found = waiting(spec, fold, resend=run.resend)
-        chunk = chunked(found.ranges, run.max_records or spec.max_records)[:1]
-    taken = _taken(found.files, spec.max_files, run.max_records or spec.max_records)
+        max_records = run.max_records or spec.max_records
+        found = waiting(spec, fold, max_records, resend=run.resend)
+        chunk = chunked(found.ranges, max_records)[:1]
     return Plan(
         pipeline=spec.name,
         kind=spec.kind,
@@ -153,12 +157,12 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
         byte_settings=_settings(spec),
         left_out=found.left_out,
         replay=_replay(run),
-        files=taken,
+        files=found.taken,
         target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
     )
 
 
-def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
+def waiting(spec: Egress, fold: Fold, max_records: int, *, resend: bool = False) -> Waiting:
     """Return what the source has that was neither sent nor refused."""
     if spec.source.lake is not None:
         if resend:
@@ -166,7 +170,8 @@ def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
                 f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
                 "lake does not change"
             )
-        return _waiting_in_lake(spec, spec.source.lake, fold)
+        ids, ranges = lake_source.unsent(spec, spec.source.lake, fold)
+        return Waiting(topic_ids=ids, ranges=ranges)
     assert spec.source.path is not None
     root = Root.of(spec.source.path)
     listed = sources.listing(root, settle=spec.settle)
@@ -190,10 +195,29 @@ def waiting(spec: Egress, fold: Fold, *, resend: bool = False) -> Waiting:
             left_out.append(
                 LeftOutFile(file.name, "sent before, with other content: --resend sends it again")
             )
+    broken: list[LeftOutFile] = []
+    candidates: Iterable[SourceFile] = new
     if spec.source.format == "parquet" and spec.source.columns is None:
-        new, broken = sources.looked_into(root, new)
-        left_out += broken
-    return Waiting(tuple(new), listed.young, left_out=tuple(left_out))
+        candidates = _whole(sources.looked_into(root, new, spec.max_files), broken)
+    taken = _taken(candidates, spec.max_files, max_records)
+    names = {each.file for each in broken}
+    return Waiting(
+        tuple(file for file in new if file.name not in names),
+        taken,
+        listed.young,
+        left_out=(*left_out, *broken),
+    )
+
+
+def _whole(
+    found: Iterable[SourceFile | LeftOutFile], broken: list[LeftOutFile]
+) -> Iterator[SourceFile]:
+    """Yield the files that are whole; put the others into `broken`."""
+    for each in found:
+        if isinstance(each, LeftOutFile):
+            broken.append(each)
+        else:
+            yield each
 
 
 def _replay(run: EgressRun) -> dict[str, Any] | None:
@@ -247,47 +271,11 @@ def _holds(path: str | None, other: Ingest) -> bool:
     return ours.is_relative_to(theirs) or theirs.is_relative_to(ours)
 
 
-def _waiting_in_lake(spec: Egress, name: str, fold: Fold) -> Waiting:
-    source, _, lake = lake_source.lake_of(name)
-    topics = spec.source.topics or source.topics
-    if strangers := sorted(set(topics) - set(source.topics)):
-        raise ConfigurationError(
-            f"pipeline {spec.name!r}: source.topics: {', '.join(strangers)}: not of {source.name!r}"
-        )
-    ids: dict[str, str] = {}
-    ranges: list[OffsetRange] = []
-    for topic in topics:
-        if topic not in lake.topic_ids:
-            continue
-        # What it held before it was recreated comes first.
-        for topic_id in (*lake.earlier_ids.get(topic, ()), lake.topic_ids[topic]):
-            ids[topic] = topic_id
-            if unsent := _unsent(lake, fold, topic, topic_id):
-                ranges += unsent
-                break
-    return Waiting(topic_ids=ids, ranges=tuple(sorted(ranges)))
-
-
-def _unsent(lake: Fold, fold: Fold, topic: str, topic_id: str) -> list[OffsetRange]:
-    """Return what a lake holds of a topic and was not sent, one span of each partition.
-
-    What lies between two spans is not in the lake yet, or never will be.
-    """
-    ranges = []
-    for partition in lake.origins.get(topic_id, {}):
-        covered = lake.progress(topic_id, partition).covered
-        unsent = covered.subtract(fold.covered.get((topic_id, partition), NOTHING))
-        ranges += [OffsetRange(topic, partition, *span) for span in unsent.spans[:1]]
-    return ranges
-
-
-def _taken(
-    found: tuple[SourceFile, ...], max_files: int, max_records: int
-) -> tuple[SourceFile, ...]:
+def _taken(found: Iterable[SourceFile], max_files: int, max_records: int) -> tuple[SourceFile, ...]:
     """Return the first files, at least one, that stay within the limits as far as is known."""
     taken: list[SourceFile] = []
     records = 0
-    for file in found[:max_files]:
+    for file in islice(found, max_files):
         records += file.rows or 0
         if taken and records > max_records:
             break

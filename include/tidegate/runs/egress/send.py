@@ -72,10 +72,11 @@ def send(run: EgressRun, submit: Submit, is_over: IsOver) -> Sent:
     if run.spec.target.topic and run.spec.columns.topic:
         logger.warning("%s: target.topic is used, columns.topic is not", run.spec.name)
     _refuse_unordered(plan, target)
+    rows = _rows_of(plan)
     attempt = secrets.token_hex(8)
     claim = _claim(run, ledger, plan, target, attempt, is_over)
     faults.point("send.claimed")
-    done = _sent(run, store, ledger, plan, claim, target, submit)
+    done = _sent(run, store, ledger, plan, rows, claim, target, submit)
     _refuse_changed(plan)
     target = _same_target(run, plan)
     sending = Sending(
@@ -137,6 +138,7 @@ def _sent(
     store: Store,
     ledger: Ledger,
     plan: Plan,
+    rows: Rows,
     claim: Claim,
     target: TargetSurvey,
     submit: Submit,
@@ -147,10 +149,10 @@ def _sent(
         directory.mkdir(mode=0o700)
         failure: TidegateError | None = None
         try:
-            job = _job(run, store, plan, claim, target)
+            job = _job(run, store, plan, rows, claim, target)
             write_private(directory / "job.json", job.to_json())
             application = sending_submission(
-                directory / "job.json", run.spark_conf, name=job.app_name, rows=_rows(plan)
+                directory / "job.json", run.spark_conf, name=job.app_name, rows=_about(plan)
             )
             places = [path for _, path in job.rows.files]
             submit(for_places(application, *places, job.quarantine or ""))
@@ -189,34 +191,43 @@ def _release(
         logger.warning("plan %s: nothing was sent, the claim is released", claim.plan_id)
 
 
-def _rows(plan: Plan) -> int:
+def _about(plan: Plan) -> int:
     """Return about how many rows a plan has; text is taken to have some 100 bytes a row."""
     return plan.records or sum(file.size for file in plan.files) // 100
 
 
-def _job(run: EgressRun, store: Store, plan: Plan, claim: Claim, target: TargetSurvey) -> SendJob:
-    settings = plan.byte_settings
-    source = settings["source"]
+def _rows_of(plan: Plan) -> Rows:
+    """Return what is to be read; LakeDamaged where a lake is not as committed."""
+    source = plan.byte_settings["source"]
     if source["lake"]:
-        files = tuple((file.staged.topic, path) for file, path in lake_source.lake_files(plan))
+        files, counts = lake_source.files_and_counts(plan)
     else:
         root = planning.root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)
+        counts = {file.name: file.rows for file in plan.files if file.rows is not None}
+    return Rows(
+        format=source["format"],
+        options=source["options"],
+        columns=source["columns"],
+        files=files,
+        topic_ids=plan.topics,
+        window=tuple(r for window in plan.chunks for r in window),
+        counts=counts,
+        where=plan.where,
+    )
+
+
+def _job(
+    run: EgressRun, store: Store, plan: Plan, rows: Rows, claim: Claim, target: TargetSurvey
+) -> SendJob:
+    settings = plan.byte_settings
     quarantine = layout.quarantine(plan.id, claim.attempt)
     producer = run.spec.target.producer_settings
     client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
     return SendJob(
         plan_id=plan.id,
         app_name=f"tidegate {run.spec.name} {run.run_id}",
-        rows=Rows(
-            format=source["format"],
-            options=source["options"],
-            columns=source["columns"],
-            files=files,
-            topic_ids=plan.topics,
-            window=tuple(r for window in plan.chunks for r in window),
-            where=plan.where,
-        ),
+        rows=rows,
         columns=settings["columns"],
         topic=settings["topic"],
         order_by=tuple(settings["order_by"]),

@@ -25,7 +25,7 @@ def status(spec: Egress) -> dict[str, Any]:
     fold = Ledger(store, spec.name).fold
     problem, found = None, None
     try:
-        found = waiting(spec, fold)
+        found = waiting(spec, fold, spec.max_records)
     except TidegateError as error:
         problem = str(error)
     return {
