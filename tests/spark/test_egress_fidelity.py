@@ -1,6 +1,7 @@
 """Topic → lake → topic: byte for byte, in order, after a dead attempt too (req 6.25, 0.7)."""
 
 from collections import defaultdict
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ from confluent_kafka import Producer
 import records
 import sent
 from outlet import Outlet
+from tidegate.core.offsets import spark_offsets
+from tidegate.core.windows import Replay
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
 from tidegate.runs.egress.verify import verify
@@ -18,6 +21,7 @@ from tidegate.runs.submission import Submission
 from tidegate.spark.send_job import SENDING, SendJob
 
 Lake = dict[int, list[sent.Sent]]
+START, END = attrgetter("start"), attrgetter("end")
 
 
 def by_partition(found: list[sent.Sent]) -> Lake:
@@ -149,6 +153,12 @@ def test_a_lake_that_has_lost_rows_is_refused(outlet: Outlet, topic: str, back: 
     count = outlet.jobs[0].rows.counts[named]
     assert f"{named}: {count - 1} rows were read, and it has {count}" in str(refused.value)
     assert "`tidegate verify` of its pipeline names the files" in str(refused.value)
+    # Nor is it what a filter has left out.
+    window = outlet.jobs[0].rows.window
+    start, end = ({source: {r.partition: edge(r) for r in window}} for edge in (START, END))
+    asked = Replay(source, "x", None, spark_offsets(start), spark_offsets(end), "partition = 0")
+    with pytest.raises(RowsRefused, match=f"{count - 1} rows were read, and it has {count}"):
+        outlet.go("again", asked=asked, source_kafka=outlet.kafka)
     assert outlet.ends(back) == before
     assert outlet.fold().claims == {}
 
