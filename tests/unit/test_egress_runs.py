@@ -927,22 +927,6 @@ def test_a_replay_is_released_by_hand(world: World, how: Any, runs: int) -> None
     assert world.plan("live").plan.records == 300
 
 
-@pytest.mark.usefixtures("lake")
-def test_a_lake_that_is_not_there_is_not_an_empty_one(world: World) -> None:
-    """Planned, and then not mounted: nothing is claimed, where no row would have been sent."""
-    live = world.plan("live").plan
-    asked = world.plan(**asks()).plan
-    assert live.records == 300
-    (world.home / "of").rename(world.home / "away")
-    for run in ({"run_id": "live"}, {"run_id": "r", **asks()}):
-        with pytest.raises(SourceChanged, match="which it did when this was planned: mount"):
-            world.send(**run)
-    assert world.ran == []
-    assert world.fold.claims == {}
-    (world.home / "away").rename(world.home / "of")
-    assert world.sends(does=sends_window, **asks())["plan_id"] == asked.id
-
-
 # Releases by hand
 
 
