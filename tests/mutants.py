@@ -50,6 +50,28 @@ MUTANTS = (
         "tests/unit/test_ledger_core.py::test_the_table",
     ),
     Mutant(
+        "what is sent again covers nothing",
+        "core/ledger.py",
+        "if claim.lane == REPLAY and claim.window:",
+        "if False:",
+        "tests/unit/test_egress_runs.py::test_a_replay_is_released_by_hand",
+    ),
+    Mutant(
+        "a replay's claim is its own affair",
+        "core/ledger.py",
+        "if claim.lane != REPLAY or claim.files",
+        "if claim",
+        "tests/unit/test_egress_runs.py"
+        "::test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone",
+    ),
+    Mutant(
+        "one filter, with the window",
+        "spark/source.py",
+        "F.when(within, F.expr(where))",
+        "F.expr(where) & within",
+        "tests/spark/test_send_again.py::test_rows_beside_the_window_and_the_filter_do_not_matter",
+    ),
+    Mutant(
         "abandoned attempts",
         "core/ledger.py",
         "    if (commit.plan_id, commit.chunk, commit.attempt) in fold.abandoned:",
@@ -333,9 +355,9 @@ MUTANTS = (
     ),
     Mutant(
         "a lake that holds what was planned",
-        "runs/egress/send.py",
-        "    if not fold.covers(window, plan.topics):\n",
-        "    if False:\n",
+        "runs/egress/lake_source.py",
+        "    if not lake.covers(window, plan.topics):",
+        "    if False:",
         "tests/unit/test_egress_runs.py::test_a_lake_that_is_not_what_it_was_is_not_sent",
     ),
     Mutant(

@@ -14,12 +14,16 @@ import sent
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.ledger import Fold
 from tidegate.errors import StageFailed
-from tidegate.pipelines.spec import Egress, parse
+from tidegate.pipelines.spec import Egress, Ingest, parse
+from tidegate.runs import ingest
 from tidegate.runs.egress import egress, planning, send
-from tidegate.runs.run import EgressRun
+from tidegate.runs.run import EgressRun, Run
 from tidegate.runs.submission import Submission
+from tidegate.spark import ingest as staging
 from tidegate.spark.egress import attempt
+from tidegate.spark.job import Job
 from tidegate.spark.send_job import SendJob
+from tidegate.spark.session import configure
 
 SEND = sys.modules[send.__module__]  # the package's `send` is the function
 
@@ -59,9 +63,31 @@ class Outlet:
         assert isinstance(spec, Egress)
         return spec
 
+    @property
+    def kafka(self) -> KafkaSettings:
+        return KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
+
     def run(self, run_id: str, **others: Any) -> EgressRun:
-        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
-        return EgressRun(self.spec, kafka, "dag", run_id, date(2026, 1, 1), **others)
+        return EgressRun(self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), **others)
+
+    def fill(self, topic: str, run_id: str, **settings: object) -> None:
+        """Run the ingest pipeline `lake` over a topic."""
+        form = {
+            "name": "lake", "kind": "ingest", "topics": [topic], "lake": str(self.home / "lake"),
+            **settings,
+        }  # fmt: skip
+        (self.home / "pipelines").mkdir(exist_ok=True)
+        (self.home / "pipelines/lake.yaml").write_text(json.dumps(form))
+        spec = parse(form)
+        assert isinstance(spec, Ingest)
+        session = configure(self.spark.newSession())
+
+        def submit(given: Submission) -> None:
+            job = Job.read(Path(given.args[0]))
+            for chunk in job.chunks:
+                staging.stage(session, job, chunk)
+
+        ingest.ingest(Run(spec, self.kafka, "dag", run_id, date(2026, 1, 1)), submit)
 
     def submit(self, given: Submission) -> None:
         path = Path(given.args[0])

@@ -27,7 +27,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import Watermarks
 from tidegate.core.replays import Replaced
-from tidegate.core.windows import Backfill, Boundary
+from tidegate.core.windows import Backfill, Boundary, Replay
 from tidegate.errors import BrokerUnreachable, PlanDead
 from tidegate.lake import attempts, boundaries, ledger, plans, publishing
 from tidegate.lake.attempts import Attempt, HoleProof, Seal
@@ -35,7 +35,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs import coverage, drafting, explain, status
-from tidegate.runs.run import Run
+from tidegate.runs.run import Run, replay_key
 
 FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -122,10 +122,30 @@ def test_egress_plan():
     assert Plan.from_json(json.loads(plan.encoded)) == plan
 
 
+@pytest.mark.parametrize(
+    ("where", "told"), [(None, b""), ("key is null", b',"where":"key is null"')]
+)
+def test_replay(where, told):
+    """What was asked for, with a filter only if there is one: older plans keep their bytes."""
+    asked = Replay("flights", "x", (0, 3), "10", '{"flights": {"0": 20, "3": 30}}', where)
+    replay = {"id": asked.id, "asked": asked.to_json(), "replaces": []}
+    plan = replace(PLAN, kind="egress", lane="replay", chunks=PLAN.chunks[1:], replay=replay)
+    assert (
+        b'"replay":{"asked":{"end":"{\\"flights\\": {\\"0\\": 20, \\"3\\": 30}}",'
+        b'"partitions":[0,3],"start":"10","topic":"flights"' + told + b'},"id":"x","replaces":[]}'
+    ) in plan.encoded
+    assert Plan.from_json(json.loads(plan.encoded)) == plan
+    assert plan.where == where
+
+
 def test_run_key():
     """SHA-256 of the canonical [dag_id, run_id, work] (here: by sha256sum)."""
     key = "701f9912e183129a69efb2e9f31ab49eb5806651e63dad98314fb26c76e8ab42"
     assert layout.run_key("tidegate__flights", "manual__1") == key
+    # A replay's, whoever asks, and of either kind of pipeline.
+    assert replay_key(Replay("any", "x")) == (
+        "4e809666e25662db3dc2ad986d6016248edf676a52b50251a93a2da040df9c3c"
+    )
     assert layout.run_key("tidegate__flights", "manual__1", "replay 7") == (
         "4eb7f0fb26825dae1f8ceebed267aff2ca35f6019d6e058b47f5f68b76674e48"
     )

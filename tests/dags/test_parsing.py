@@ -148,21 +148,45 @@ def test_the_form_of_a_backfill(pipelines: Path) -> None:
 
 
 def test_the_form_of_a_replay(pipelines: Path) -> None:
-    """It wants an id that can be a name."""
+    """It wants an id that can be a name, and a pipeline with a lake to read for or to send from."""
     from airflow.sdk.exceptions import ParamValidationError
 
     (pipelines / "flights.yaml").write_text(FLIGHTS)
+    (pipelines / "back.yaml").write_text(BACK)
+    of_files = BACK.replace("name: back", "name: files").replace(
+        "{lake: flights}", "{path: /in, format: text}"
+    )
+    (pipelines / "files.yaml").write_text(of_files)
     dag = parse().dags["tidegate_replay"]
     assert set(dag.params) == {
-        "pipeline", "topic", "partitions", "start", "end", "replay_id", "dry_run",
+        "pipeline", "topic", "partitions", "start", "end", "replay_id", "where", "dry_run",
     }  # fmt: skip
-    window = {"pipeline": "flights", "start": "0", "end": "5"}
-    filled = copy.deepcopy(dag.params)
-    filled.update(window | {"replay_id": "2026-03-14_a"})
-    filled.validate()
-    for wrong in ("", "../x", None):
+    window = {"pipeline": "flights", "start": "0", "end": "5", "replay_id": "2026-03-14_a"}
+    for right in ({}, {"pipeline": "back", "where": "cast(key as string) = 'AA'"}):
+        filled = copy.deepcopy(dag.params)
+        filled.update(window | right)
+        filled.validate()
+    for wrong in (
+        {"replay_id": ""}, {"replay_id": "../x"}, {"replay_id": None}, {"where": ""},
+        {"pipeline": "files"},
+    ):  # fmt: skip
         with pytest.raises(ParamValidationError):
-            copy.deepcopy(dag.params).update(window | {"replay_id": wrong})
+            copy.deepcopy(dag.params).update(window | wrong)
+
+
+def test_shape_of_a_replay(pipelines: Path) -> None:
+    """An ingest is staged, an egress sent; what is not is skipped, and stops nothing behind it."""
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    dag = parse().dags["tidegate_replay"]
+    assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {
+        "plan": ["send", "stage"],
+        "stage": ["publish"],
+        "send": ["publish"],
+        "publish": ["verdict"],
+        "verdict": [],
+    }
+    rules = {t.task_id: t.trigger_rule for t in dag.tasks}
+    assert (rules["publish"], rules["verdict"]) == ("none_failed_min_one_success", "none_failed")
 
 
 def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pendulum
 import pytest
 
-from tidegate.core.windows import Dates, Live, milliseconds
+from tidegate.core.windows import Dates, Live, Replay, milliseconds
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import egress_tasks, tasks
+from tidegate.orchestration import egress_tasks, tasks, windows
 
 START, END = pendulum.datetime(2026, 3, 14, 10), pendulum.datetime(2026, 3, 14, 11)
 HOUR = (datetime(2026, 3, 14, 10, tzinfo=UTC), datetime(2026, 3, 14, 11, tzinfo=UTC))
@@ -58,6 +58,43 @@ def test_unknown_params_are_refused(context: Any) -> None:
     """Airflow takes them."""
     with pytest.raises(ConfigurationError, match="max_chunk'"):
         tasks.run_of("flights", context("manual", None, None, max_chunk=3))
+
+
+def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> None:
+    """An ingest's is read again, an egress's is sent again: by the same form, with the same key,
+    and with the source's own Kafka. Keys that are no Params are refused for both.
+    """
+    (pipelines / "back.yaml").write_text(
+        "name: back\nkind: egress\nsource: {lake: flights}\ntarget: {topic: copy, kafka: other}\n"
+        "lake: /lake\n"
+    )
+    form = {"topic": None, "partitions": [3, 0], "start": "0", "end": "5", "replay_id": "x",
+            "where": None}  # fmt: skip
+
+    def made(pipeline: str, **others: Any) -> Any:
+        given = context("manual", None, None)
+        params = {**form, "pipeline": pipeline, **others}
+        given["params"], given["dag_run"].conf = params, params
+        task = SimpleNamespace(dag_id="tidegate_replay", run_id="r", task_id="send", try_number=2)
+        return {**given, "dag": SimpleNamespace(params=[*form, "pipeline"]), "ti": task}
+
+    asked = Replay("flights", "x", (0, 3), "0", "5")
+    ingest = windows._re_ingest(made("flights"))
+    with pytest.MonkeyPatch.context() as environment:
+        other = '{"extra": {"bootstrap.servers": "other:1"}}'
+        environment.setenv("AIRFLOW_CONN_OTHER", other)
+        egress = windows._send_again(made("back"))
+        for run_of, pipeline in ((windows._re_ingest, "flights"), (windows._send_again, "back")):
+            with pytest.raises(ConfigurationError, match="wher'"):
+                run_of(made(pipeline, wher="true"))
+    assert (ingest.asked, egress.asked) == (asked, asked)
+    assert ingest.key == egress.key
+    assert egress.source_kafka is not None
+    servers = egress.kafka.bootstrap_servers, egress.source_kafka.bootstrap_servers
+    assert servers == ("other:1", "b:1")
+    assert egress.task == {"dag": "tidegate_replay", "run": "r", "task": "send", "try": 2}
+    with pytest.raises(ConfigurationError, match="is no egress"):
+        windows._send_again(made("flights"))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import judge
+import sent
 from terminal import TIDEGATE
 from tidegate.local import kafka, processes, stack
-from tidegate.local.airflow_api import AirflowApi
+from tidegate.local.airflow_api import AirflowApi, AirflowRefused
 
 DAG = "tidegate__flights"
 VARIABLE = "tidegate__flights__flights"
@@ -95,8 +96,8 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     assert "336,776 rows = 336,776 distinct (partition, offset)" in told
     assert "336,776 records in topic 'flights-back', equal to those in 'flights'" in told
     agree(home)
-    sent = api(home).xcom("tidegate__flights_back", "demo-1", "publish", "report")
-    assert (sent["rows"], sent["duplicates"]) == (FLIGHTS, 0)
+    back = api(home).xcom("tidegate__flights_back", "demo-1", "publish", "report")
+    assert (back["rows"], back["duplicates"]) == (FLIGHTS, 0)
     ends = api(home).variable("tidegate__flights_back__flights-back")
     assert json.loads(ends or "") == {
         "flights-back": {"0": 78543, "1": 86969, "2": 86054, "3": 85210}
@@ -123,6 +124,55 @@ def test_a_second_demo_finds_nothing_new(home: Path) -> None:
     """Nothing is loaded twice, no Spark runs, the lake is as it was."""
     before = data(home)
     assert "nothing new" in demo(home)
+    assert data(home) == before
+
+
+def test_a_window_is_sent_again_by_the_form(home: Path) -> None:
+    """An egress pipeline's replay: `send` runs and `stage` is skipped; the same id in another run
+    sends nothing; a dry run does nothing at all.
+    """
+    airflow, dag = api(home), "tidegate_replay"
+    where = "get_json_object(cast(value as string), '$.carrier') = 'UA'"
+    window = {"pipeline": "flights_back", "partitions": [1, 2], "start": "1000", "end": "3000",
+              "replay_id": "ua", "where": where}  # fmt: skip
+    before = data(home)
+    with pytest.raises(AirflowRefused, match="replay_id"):
+        airflow.trigger(dag, "bad", conf={**window, "replay_id": "../ua"})
+    airflow.trigger(dag, "first", conf=window)
+    airflow.trigger(dag, "dry", conf={**window, "replay_id": "other", "dry_run": True})
+    airflow.unpause(dag)
+    assert airflow.wait(dag, "first", timeout=180)["state"] == "success"
+    airflow.trigger(dag, "again", conf=window)
+    for run_id in ("dry", "again"):
+        assert airflow.wait(dag, run_id, timeout=180)["state"] == "success"
+
+    def states(run_id: str) -> dict[str, str]:
+        return {task["task_id"]: task["state"] for task in airflow.tasks(dag, run_id)}
+
+    done = {"plan": "success", "stage": "skipped", "send": "success", "publish": "success",
+            "verdict": "success"}  # fmt: skip
+    assert states("first") == states("again") == done
+    nothing = dict.fromkeys(("stage", "send", "publish", "verdict"), "skipped")
+    assert states("dry") == {"plan": "success", **nothing}
+    report = airflow.xcom(dag, "first", "publish", "report")
+    assert airflow.xcom(dag, "again", "publish", "report") == {**report, "run": "again"}
+    known = stack.read(home)
+    assert known is not None
+    there = [
+        (each.partition, each.offset, each.content)
+        for each in sent.read(known.kafka, "flights")
+        if each.partition in (1, 2)
+        and 1_000 <= each.offset < 3_000
+        and json.loads(each.value or b"")["carrier"] == "UA"
+    ]
+    assert there
+    here = [
+        (each.partition, each.row[1], each.content)
+        for each in sent.read(known.kafka, "flights-back")
+        if each.last("tidegate-plan") == report["plan_id"]
+    ]
+    assert here == there
+    assert (report["rows"], report["duplicates"]) == (len(there), 0)
     assert data(home) == before
 
 

@@ -119,8 +119,10 @@ def test_what_cannot_be_replayed(
         "partition 0: [1000, 1100) is not in the lake: there is nothing to replace; backfill it",
         "partition 1: [1000, 1100) is not in the lake: there is nothing to replace; backfill it",
     ]
-    assert refused("--replay-id", " ", "--start", "0", "--end", "600", "--partitions", "0,7") == [
+    strange = ("--replay-id", " ", "--partitions", "0,7", "--where", "true")
+    assert refused(*strange, "--start", "0", "--end", "600") == [
         "replay id ' ': letters, digits and _.:+-, 128 at most",
+        "where: a re-ingest replaces whole files, it takes no filter",
         "no partitions [7]: there are 0 to 1",
         "partition 0: [0, 600) cuts committed files; the nearest window of whole ones is [0, 1000)",
     ]

@@ -1,8 +1,7 @@
 """Topic → lake → topic: byte for byte, in order, after a dead attempt too (req 6.25, 0.7)."""
 
-import json
 from collections import defaultdict
-from datetime import date
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,41 +12,16 @@ from confluent_kafka import Producer
 import records
 import sent
 from outlet import Outlet
-from tidegate.broker.settings import KafkaSettings
+from tidegate.core.offsets import spark_offsets
+from tidegate.core.windows import Replay
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
-from tidegate.pipelines.spec import Ingest, parse
-from tidegate.runs import ingest
 from tidegate.runs.egress.verify import verify
-from tidegate.runs.run import Run
 from tidegate.runs.submission import Submission
-from tidegate.spark import ingest as staging
-from tidegate.spark.job import Job
 from tidegate.spark.send_job import SENDING, SendJob
-from tidegate.spark.session import configure
 
 Lake = dict[int, list[sent.Sent]]
-
-
-def fills(outlet: Outlet, topic: str, run_id: str, **settings: object) -> None:
-    """Run the ingest pipeline `lake` over the topic."""
-    form = {
-        "name": "lake", "kind": "ingest", "topics": [topic], "lake": str(outlet.home / "lake"),
-        **settings,
-    }  # fmt: skip
-    (outlet.home / "pipelines").mkdir(exist_ok=True)
-    (outlet.home / "pipelines/lake.yaml").write_text(json.dumps(form))
-    spec = parse(form)
-    assert isinstance(spec, Ingest)
-    kafka = KafkaSettings("kafka_default", {"bootstrap.servers": outlet.bootstrap})
-    session = configure(outlet.spark.newSession())
-
-    def submit(given: Submission) -> None:
-        job = Job.read(Path(given.args[0]))
-        for chunk in job.chunks:
-            staging.stage(session, job, chunk)
-
-    ingest.ingest(Run(spec, kafka, "dag", run_id, date(2026, 1, 1)), submit)
+START, END = attrgetter("start"), attrgetter("end")
 
 
 def by_partition(found: list[sent.Sent]) -> Lake:
@@ -85,13 +59,13 @@ def test_everything_that_a_topic_can_hold_comes_back(outlet: Outlet, topic: str,
     """
     source = f"{topic}-source"
     with records.fill(outlet.bootstrap, source, records=2_500) as filled:
-        fills(outlet, source, "one", max_records=1_500)
+        outlet.fill(source, "one", max_records=1_500)
         first = outlet.go("one")
         assert 0 < first["rows"] == filled.visible.total()
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TIDEGATE_FAULT", "publish.finalising:raise")
         with pytest.raises(FaultInjected):
-            fills(outlet, source, "two")
+            outlet.fill(source, "two")
     second = outlet.go("two")
     there = sent.read(outlet.bootstrap, source, isolation="read_committed")
     assert first["rows"] + second["rows"] == len(there)
@@ -106,7 +80,7 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
     """A prefix of each partition was sent; then the lake grew; the claim is finished first."""
     source = f"{topic}-source"
     records.numbers(outlet.bootstrap, source, 600, partitions=records.PARTITIONS)
-    fills(outlet, source, "one")
+    outlet.fill(source, "one")
     there = sent.read(outlet.bootstrap, source)
 
     def dies(given: Submission) -> None:
@@ -131,7 +105,7 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
     with pytest.raises(SendFailed):
         outlet.go("one", submit=dies)
     records.numbers(outlet.bootstrap, source, 60, first=600)
-    fills(outlet, source, "two")
+    outlet.fill(source, "two")
     report = outlet.go("one")
     assert (report["duplicates"], report["broken_order"], report["rows"]) == (0, [], 600)
     assert_equal(there, outlet.sent(back))
@@ -147,7 +121,7 @@ def test_headers_of_an_earlier_journey_are_kept(outlet: Outlet, topic: str, back
     earlier = [("tidegate-plan", "x"), ("a", b""), ("tidegate-row", "7"), ("tidegate-plan", None)]
     producer.produce(source, b"v", headers=earlier)
     producer.flush()
-    fills(outlet, source, "one")
+    outlet.fill(source, "one")
     report = outlet.go()
     (there,) = sent.read(outlet.bootstrap, source)
     (here,) = outlet.sent(back)
@@ -170,7 +144,7 @@ def test_a_lake_that_has_lost_rows_is_refused(outlet: Outlet, topic: str, back: 
     """
     source = f"{topic}-source"
     with records.fill(outlet.bootstrap, source, records=300):
-        fills(outlet, source, "one")
+        outlet.fill(source, "one")
     loses_a_row(outlet, 1)
     before = outlet.ends(back)
     with pytest.raises(RowsRefused) as refused:
@@ -179,6 +153,12 @@ def test_a_lake_that_has_lost_rows_is_refused(outlet: Outlet, topic: str, back: 
     count = outlet.jobs[0].rows.counts[named]
     assert f"{named}: {count - 1} rows were read, and it has {count}" in str(refused.value)
     assert "`tidegate verify` of its pipeline names the files" in str(refused.value)
+    # Nor is it what a filter has left out.
+    window = outlet.jobs[0].rows.window
+    start, end = ({source: {r.partition: edge(r) for r in window}} for edge in (START, END))
+    asked = Replay(source, "x", None, spark_offsets(start), spark_offsets(end), "partition = 0")
+    with pytest.raises(RowsRefused, match=f"{count - 1} rows were read, and it has {count}"):
+        outlet.go("again", asked=asked, source_kafka=outlet.kafka)
     assert outlet.ends(back) == before
     assert outlet.fold().claims == {}
 
@@ -187,7 +167,7 @@ def test_windows_that_cut_a_file(outlet: Outlet, topic: str, back: str) -> None:
     """Rows of a part of a file are counted too; a changed file is refused before the claim."""
     source = f"{topic}-source"
     records.numbers(outlet.bootstrap, source, 120, partitions=records.PARTITIONS)
-    fills(outlet, source, "one")
+    outlet.fill(source, "one")
     outlet.settings["max_records"] = 70
     assert outlet.go("one")["rows"] == 70
     assert sum(outlet.jobs[0].rows.counts.values()) == 70
@@ -205,7 +185,7 @@ def test_rows_that_a_lake_keeps_back_are_no_invisible_ones(
     """`end - start = rows + invisible`, where rows were sent or are in quarantine."""
     source = f"{topic}-source"
     records.numbers(outlet.bootstrap, source, 12, partitions=1)
-    fills(outlet, source, "one")
+    outlet.fill(source, "one")
     outlet.settings |= {
         "on_bad_row": "quarantine", "columns": {"partition": "if(offset = 5, 99, 0)"},
     }  # fmt: skip

@@ -114,3 +114,22 @@ def test_a_replay_sends_again_and_covers_nothing():
         commit("p3", lane="replay", src={0: Account(0, 5, 5, 0)}),
     )
     assert fold.covered == {}
+
+
+def test_a_replay_that_was_declared_sent():
+    """It covers nothing, for it was nobody's; a sleeper may not begin it again."""
+    replay = of_lake("p1", 5, 10, lane="replay")
+    fold = folded(replay, Release("p1", "x", "declare sent", "looked"))
+    assert (fold.covered, fold.claims, fold.is_sent("p1")) == ({}, {}, True)
+    assert isinstance(judge(fold, replay), PartlyCovered)
+    assert judge(fold, of_lake("p2", 5, 10)) == Accepted()
+    assert judge(fold, of_lake("p3", 5, 10, lane="replay")) == Accepted()
+
+
+def test_a_replay_is_no_reason_to_wait():
+    """Neither for others, nor others for it; but files that are sent again are theirs."""
+    replay, live = of_lake("p1", 5, 10, lane="replay"), of_lake("p2", 5, 10)
+    assert folded(replay).begun is None
+    fold = folded(replay, live)
+    assert fold.begun == fold.claims["p2"]
+    assert folded(claim("p3", A, lane="replay")).begun is not None

@@ -16,12 +16,16 @@ from typing import Any
 import pytest
 
 import staging
+from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
-from tidegate.core.entries import Adoption, Claim, Origin
+from tidegate.core import canonical, layout
+from tidegate.core.entries import Account, Adoption, Claim, Commit, Origin, Reference
 from tidegate.core.ledger import REPLAY
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
+from tidegate.core.planning import Watermarks
+from tidegate.core.windows import Replay
 from tidegate.errors import (
     AttemptAbandoned,
     ConfigurationError,
@@ -31,21 +35,26 @@ from tidegate.errors import (
     NotClaimed,
     NotSealed,
     PartitionsLeftOut,
+    ReplayRefused,
     RowsRefused,
     SenderAlive,
     SendFailed,
     SourceChanged,
     SourceRefused,
     StageFailed,
+    WindowRefused,
 )
 from tidegate.lake import plans, publishing, sendings
-from tidegate.lake.store import LocalStore
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import LocalStore, Store, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, parse
-from tidegate.runs.egress import planning, publish, send, sender, verdict
+from tidegate.runs.egress import again, planning, publish, send, sender, verdict
+from tidegate.runs.egress.explain import explain
 from tidegate.runs.egress.planning import _taken
 from tidegate.runs.egress.release import release
 from tidegate.runs.egress.send import Sent
+from tidegate.runs.egress.status import status
 from tidegate.runs.run import EgressRun
 from tidegate.runs.sweep import sweep as swept
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
@@ -89,9 +98,9 @@ class World:
         """Run `send` with an application that does this: by default, send all."""
         return send(self.run(run_id, **others), self.app(does or sends), lambda _: False)
 
-    def sends(self, run_id: str = "r", **others: Any) -> dict[str, Any]:
+    def sends(self, run_id: str = "r", does: Any = None, **others: Any) -> dict[str, Any]:
         """Run all steps with an application that does its work; return the report."""
-        self.send(run_id, **others)
+        self.send(run_id, does, **others)
         return dict(publish(self.run(run_id, **others)).report)
 
     def app(self, does: "Does") -> Any:
@@ -370,6 +379,8 @@ def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch)
     [
         ({"lake": "back"}, "/lake", True),
         ({"lake": "back", "topics": ["other"]}, "/lake", False),
+        ({"lake": "pattern"}, "/lake", True),
+        ({"lake": "pattern", "topics": ["u"]}, "/lake", False),
         ({"path": "/lake/back", "format": "parquet"}, "/lake", True),
         ({"path": "/lake/back/data/**/*.parquet", "format": "parquet"}, "file:///lake/", True),
         ({"path": "/lake", "format": "parquet"}, "/lake", True),
@@ -384,13 +395,16 @@ def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) ->
         json.dumps({"name": "back", "kind": "ingest", "topics": ["t", "other"], "lake": lake})
     )
     (world.home / "pipelines/broken.yaml").write_text("{")
+    (world.home / "pipelines/pattern.yaml").write_text(
+        json.dumps({"name": "pattern", "kind": "ingest", "pattern": "t|u", "lake": "/of/patterns"})
+    )
     world.settings = {"source": source}
     fed = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(fed, Egress)
     if not loops:
         planning.refuse_loop(fed, "cluster")
         return
-    with pytest.raises(ConfigurationError, match="t feeds the lake of 'back'"):
+    with pytest.raises(ConfigurationError, match=r"t feeds the lake of '(back|pattern)'"):
         planning.refuse_loop(fed, "cluster")
 
 
@@ -563,6 +577,354 @@ def test_what_is_sealed_is_not_sent_again(world: World) -> None:
     assert world.sends("B")["files"] == ["a"]
     assert world.sends("A")["commit"] == 2
     assert len(world.ran) == 1
+
+
+# Sent again of a lake
+
+SIZE = 1000  # bytes of each file in the lake
+
+
+@pytest.fixture
+def lake(world: World) -> None:
+    """What an ingest pipeline `lake` has: [0, 100) and [120, 200) of partition 0 of `src`, [0, 50)
+    of partition 1, in files of 20 offsets; and [0, 300) of `src` before it was recreated. The
+    pipeline `out` sends it.
+    """
+    form = {"name": "lake", "kind": "ingest", "topics": ["src"], "lake": str(world.home / "of")}
+    (world.home / "pipelines/lake.yaml").write_text(json.dumps(form))
+    world.settings = {"source": {"lake": "lake"}}
+    _, ledger = of_lake(world)
+    ledger.append(Origin("src", "old", {0: 0}), run="r")
+    commits(world, "old", 0, 0, 300)
+    adopted = Adoption("old", "recreated", "me")
+    ledger.append(Origin("src", "new", {0: 0, 1: 0}, adopted), run="r")
+    for partition, start, end in ((0, 0, 100), (0, 120, 200), (1, 0, 50)):
+        commits(world, "new", partition, start, end)
+
+
+def of_lake(world: World) -> tuple[Store, Ledger]:
+    store = open_store(str(world.home / "of"), "lake")
+    return store, Ledger(store, "lake")
+
+
+def commits(world: World, topic_id: str, partition: int, start: int, end: int) -> None:
+    store, ledger = of_lake(world)
+    plan = f"{topic_id}-{partition}-{start}"
+    files = [
+        {"path": f"staged/{plan}/{first}", "size": SIZE, "digest": "", "topic": "src",
+         "partition": partition, "first": first, "last": min(first + 20, end) - 1, "rows": 20,
+         "final": f"data/{plan}/{first}"}
+        for first in range(start, end, 20)
+    ]  # fmt: skip
+    data = canonical.encode({"format": 1, "files": files})
+    store.create(layout.manifest(plan, 0, "a"), data)
+    account = Account(start, end, end - start, 0)
+    manifest = Reference(layout.manifest(plan, 0, "a"), canonical.digest(data))
+    entry = Commit(
+        "live", plan, "", 0, "a", "cluster", {"src": topic_id}, {"src": {partition: account}},
+        manifest,
+    )  # fmt: skip
+    assert isinstance(ledger.append(entry, run="r"), Appended)
+
+
+def asks(start: str | None = "20", end: str | None = "40", **others: Any) -> dict[str, Any]:
+    """Return what makes a run a replay."""
+    return {"asked": Replay(**{"topic": "src", "id": "x", **others}, start=start, end=end)}
+
+
+def sends_window(job: SendJob, directory: Path) -> None:
+    """Send a row of each partition in the window."""
+    sends(job, directory)
+    done = json.loads((directory / DONE).read_text())
+    done["files"] = [
+        {"file": f"{job.rows.topic_ids[r.topic]}/{r.partition}", "rows": 1, "bad": 0}
+        for r in job.rows.window
+    ]
+    (directory / DONE).write_text(json.dumps(done))
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_window_is_sent_again_by_its_id(world: World) -> None:
+    """Exactly its ranges, from the files that hold them; what the pipeline's own runs have to send
+    is not touched; the same id does nothing, whatever the run; a new one sends once more.
+    """
+    x = asks(where="key = 'A'")
+    report = world.sends("one", does=sends_window, **x)
+    assert (report["lane"], report["commit"], report["rows"]) == (REPLAY, 2, 1)
+    (job,) = world.ran
+    assert {(r.partition, r.start, r.end) for r in job.rows.window} == {(0, 20, 40), (1, 20, 40)}
+    assert (job.rows.where, job.rows.topic_ids) == ("key = 'A'", {"src": "new"})
+    staged = [path.partition("of/lake/")[2] for _, path in job.rows.files]
+    assert staged == ["staged/new-0-0/20", "staged/new-1-0/20"]
+    assert world.fold.covered == {}
+    assert world.sends("two", **x) == {**report, "run": "two"}
+    assert len(world.ran) == 1
+    assert world.sends("one", does=sends_window, **asks(where="key = 'A'", id="y"))["commit"] == 4
+    first, second = (job.plan_id for job in world.ran)
+    assert first != second
+    live = world.plan("live").plan
+    assert (live.lane, live.records) == ("live", 300)  # of the topic that was, which comes first
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_plan_that_is_sent_again(world: World) -> None:
+    """Its exact JSON: `asked` bears the filter, and lacks it where there is none."""
+    plan = world.plan(**asks(where="true", partitions=(0,))).plan
+    form = plan.to_json()
+    asked = {"topic": "src", "partitions": [0], "start": "20", "end": "40", "where": "true"}
+    assert form["replay"] == {"id": "x", "asked": asked, "replaces": []}
+    assert (form["lane"], form["kind"]) == ("replay", "egress")
+    assert form["chunks"] == [{"src": {"0": [20, 40]}}]
+    assert form["topics"] == {"src": "new"}
+    assert type(plan).from_json(form) == plan
+    bare = world.plan(**asks(id="y")).plan
+    assert bare.replay is not None
+    assert bare.replay["asked"].keys() == {"topic", "partitions", "start", "end"}
+    assert bare.where is None
+
+
+@pytest.mark.usefixtures("lake")
+def test_an_id_stands_for_one_window_and_one_filter(world: World) -> None:
+    world.plan(**asks(where="true"))
+    for other in (asks(), asks(where="false"), asks("10", "31", where="true")):
+        with pytest.raises(ReplayRefused, match="replay id 'x' stands for"):
+            world.plan(**other)
+        with pytest.raises(ReplayRefused, match="replay id 'x' stands for"):
+            explain(world.run(**other))
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaints"),
+    [
+        (
+            asks("2026-01-01T00:00:00", "x", id=" ", where=" ", partitions=(0, 7)),
+            [
+                "replay id ' ': letters, digits and _.:+-, 128 at most",
+                "start '2026-01-01T00:00:00': a time without a zone: say 2026-01-01T00:00:00Z or "
+                "2026-01-01T00:00:00+01:00",
+                "end 'x': neither an offset, nor offsets in Spark's form, nor a time with a zone",
+                "where: an SQL expression, or leave it out",
+                "no partitions [7]: there are 0 to 1",
+            ],
+        ),
+        (
+            asks("90", "130"),
+            [
+                "partition 0: [100, 120) is not in the lake as a part of this topic, new, but of "
+                "old, which it was before",
+                "partition 1: [90, 130) is not in the lake",
+            ],
+        ),
+        (
+            asks("30", '{"src": {"0": 20, "1": 40}}'),
+            ["partition 0: start 30 is after end 20"],
+        ),
+        (asks("5", "5"), ["the window is empty"]),
+        (asks(None, None), ["start: missing", "end: missing"]),
+        (
+            asks("0", "10", topic="other"),
+            ["other is not in the lake: of 'lake' there are ['src']"],
+        ),
+    ],
+)
+@pytest.mark.usefixtures("lake")
+def test_a_window_that_cannot_be_sent_again(
+    world: World, asked: Any, complaints: list[str]
+) -> None:
+    """Every complaint at once, by plan and by explain; nothing is written anywhere."""
+    before = sorted(world.home.rglob("*"))
+    for ask in (world.plan, lambda **a: explain(world.run(**a))):
+        with pytest.raises(WindowRefused, match=r"nothing was sent") as refused:
+            ask(**asked)
+        assert refused.value.numbers["complaints"] == complaints
+    assert sorted(world.home.rglob("*")) == before
+
+
+NOON, ONE = "2026-03-14T12:00:00Z", "2026-03-14T13:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "complaints"),
+    [
+        (
+            "newer",
+            ["the lake has topic new, which is newer in Kafka: what a time means there cannot be "
+             "known; give offsets"],
+        ),
+        (
+            None,
+            ["the lake has topic new, which is gone in Kafka: what a time means there cannot be "
+             "known; give offsets"],
+        ),
+        (
+            "new",
+            ["partition 0: [100, 110) is not in the lake as a part of this topic, new, but of old, "
+             "which it was before",
+             "partition 2: [0, 7) is not in the lake"],
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("lake")
+def test_a_window_by_time_that_cannot_be_sent_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, topic_id: str | None, complaints: list[str]
+) -> None:
+    """Kafka says what a moment means, so its topic must be the lake's; a partition that the lake
+    has never seen is a part of such a window too. No boundary is frozen.
+    """
+    marks = {0: Watermarks(0, 110, 110), 1: Watermarks(0, 20, 20), 2: Watermarks(0, 7, 7)}
+    identities = {"src": TopicIdentity(topic_id, dict.fromkeys(marks, 0))} if topic_id else {}
+    seen = Survey("elsewhere", identities, {"src": marks} if topic_id else {})
+    monkeypatch.setattr(again, "survey", lambda *_: seen)
+    ends = {p: m.end for p, m in marks.items()}
+    monkeypatch.setattr(
+        again, "first_at", lambda *_: dict(zip(_[3], ({0: 10, 1: 0, 2: 0}, ends), strict=True))
+    )
+    window = {**asks(NOON, ONE), "source_kafka": KafkaSettings("k", {"bootstrap.servers": "s:1"})}
+    with pytest.raises(WindowRefused) as refused:
+        world.plan(**window)
+    assert refused.value.numbers["complaints"] == complaints
+    assert not list(world.home.rglob("boundaries"))
+    if topic_id == "new":
+        window["asked"] = replace(window["asked"], partitions=(1,))
+        assert world.plan(**window).plan.chunks == ((OffsetRange("src", 1, 0, 20),),)
+        assert len(list(world.home.glob("of/lake/_tidegate/boundaries/new/*"))) == 2
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_refused_window_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its complaints come before the target is touched, or even looked at."""
+    asked: list[int | None] = []
+
+    def survey(_: Any, __: Any, *, create_with: int | None) -> TargetSurvey:
+        asked.append(create_with)
+        return world.target
+
+    monkeypatch.setattr(planning, "survey_target", survey)
+    world.settings |= {"target": {"topic": "t", "partitions": 3}}
+    with pytest.raises(WindowRefused):
+        world.plan(**asks("90", "130"))
+    assert asked == []
+    explain(world.run(**asks()))
+    world.plan(**asks())
+    assert asked == [None, 3]
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_lake_of_a_pattern_is_a_source_too(world: World) -> None:
+    """Its topics are those that the ledger knows and the pattern means."""
+    path = world.home / "pipelines/lake.yaml"
+    form = json.loads(path.read_text())
+    del form["topics"]
+    path.write_text(json.dumps({**form, "pattern": "s.*"}))
+    assert world.plan("live").plan.records == 300
+    with pytest.raises(ConfigurationError, match="say which topic"):
+        again.topic_named(world.spec, None)
+    assert world.plan(**asks()).plan.records == 40
+    world.settings = {"source": {"lake": "lake", "topics": ["else"]}}
+    with pytest.raises(ConfigurationError, match="else: not of 'lake'"):
+        world.plan("other")
+
+
+def test_files_are_not_sent_again_by_a_window(world: World) -> None:
+    with pytest.raises(ConfigurationError, match="`tidegate run --resend`"):
+        world.plan(**asks())
+    with pytest.raises(ConfigurationError, match="`tidegate run --resend`"):
+        again.topic_named(world.spec, None)
+
+
+@pytest.mark.usefixtures("lake")
+def test_what_is_asked_for_ends_whatever_it_feeds(world: World) -> None:
+    """Back into the topic that the lake is read from: the pipeline's own runs may not."""
+    form = json.loads((world.home / "pipelines/lake.yaml").read_text())
+    form["topics"] = ["src", "t"]
+    (world.home / "pipelines/lake.yaml").write_text(json.dumps(form))
+    with pytest.raises(ConfigurationError, match="without end"):
+        world.plan("live")
+    assert again.topic_named(world.spec, "src") == "src"
+    with pytest.raises(ConfigurationError, match="say which topic, of src, t"):
+        again.topic_named(world.spec, None)
+    assert world.plan(**asks()).plan.records == 40
+
+
+@pytest.mark.usefixtures("lake")
+def test_explain_of_a_replay(world: World) -> None:
+    """The exact JSON; afterwards it names the entry that did it."""
+    asked = asks(where="true", partitions=(0,))
+    told = explain(world.run(**asked))
+    assert told == {
+        "format": 1, "pipeline": "out", "kind": "egress", "lane": "replay",
+        "replay": {"id": "x", "where": "true", "done": False, "commit": None},
+        "plan_id": world.plan(**asked).plan.id, "finishes_first": None, "files": [],
+        "offsets": [{"src": {"0": [20, 40]}}], "records": 20, "bytes": SIZE,
+        "later": {"files": 0, "offsets": 0, "young": 0}, "left_out": [],
+        "target": {"t": {"topic_id": "id-t", "partitions": 1}},
+    }  # fmt: skip
+    world.sends(does=sends_window, **asked)
+    told["replay"] |= {"done": True, "commit": 2}
+    assert explain(world.run(**asked)) == told
+    live = explain(world.run())
+    assert (live["replay"], live["records"], live["bytes"]) == (None, 300, 15 * SIZE)
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World) -> None:
+    """A replay that is being sent, or died half-way, is no reason to wait, and is finished by its
+    id; nor does it finish, or wait for, what a run of the pipeline began.
+    """
+    with pytest.raises(SendFailed):
+        world.send("one", dies_sending, **asks())
+    (claim,) = world.fold.claims.values()
+    assert [each["replay"] for each in status(world.spec)["open_claims"]] == ["x"]
+    for alive in ({claim.attempt}, set()):
+        world.alive = alive
+        assert explain(world.run())["finishes_first"] is None
+    world.alive = {claim.attempt}
+    with pytest.raises(SenderAlive, match="holds the claim"):
+        world.send("two", **asks())
+    with pytest.raises(SendFailed):
+        world.send("live", dies_sending)
+    live = next(c for c in world.fold.claims.values() if c.lane == "live")
+    assert [each["replay"] for each in status(world.spec)["open_claims"]] == ["x", None]
+    world.alive = {live.attempt}
+    assert world.sends("two", does=sends_window, **asks())["plan_id"] == claim.plan_id
+    with pytest.raises(SenderAlive):
+        world.send("other live")
+    world.alive = set()
+    assert world.sends("other live", does=sends_window)["plan_id"] == live.plan_id
+    assert world.fold.claims == {}
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_replay_resumes_where_it_was_claimed(world: World) -> None:
+    """By the same plan, whatever the lake has got meanwhile, and with the same filter."""
+    asked = asks(where="key is null")
+    with pytest.raises(SendFailed):
+        world.send("one", dies_sending, **asked)
+    world.target = of_topic(ends={0: 9})
+    commits(world, "new", 0, 100, 120)
+    assert world.sends("two", does=sends_window, **asked)["receipts"][0]["before"] == 5
+    first, second = world.ran
+    assert first.plan_id == second.plan_id
+    assert first.rows == second.rows
+
+
+@pytest.mark.parametrize(("how", "runs"), [("declare sent", 1), ("resend", 2)])
+@pytest.mark.usefixtures("lake")
+def test_a_replay_is_released_by_hand(world: World, how: Any, runs: int) -> None:
+    """Declared sent, its id does nothing more, and the pipeline's own runs still have all to send;
+    released to be resent, its id sends all of it, from the target's ends of then.
+    """
+    with pytest.raises(SendFailed):
+        world.send("one", dies_sending, **asks())
+    release(world.spec, None, how, "looked", run="me")
+    world.target = of_topic(ends={0: 9})
+    report = world.sends("two", does=sends_window, **asks())
+    assert len(world.ran) == runs
+    assert report["commit"] == (4 if how == "resend" else None)
+    assert [r["before"] for r in report["receipts"]] == ([9] if how == "resend" else [])
+    told = explain(world.run(**asks()))["replay"]
+    assert (told["done"], told["commit"]) == (True, report["commit"])
+    assert world.plan("live").plan.records == 300
 
 
 # Releases by hand

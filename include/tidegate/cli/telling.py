@@ -75,6 +75,12 @@ def tell_sending(told: Mapping[str, Any]) -> None:
         else f"{told['records']:,} offsets of the lake"
     )
     out.print(f"[bold]{told['pipeline']}[/]: would send {what}, to {where}", highlight=False)
+    if replay := told["replay"]:
+        if replay["where"] is not None:
+            out.print(f"  where {replay['where']}", markup=False, highlight=False)
+        if replay["done"]:
+            how = f"as entry #{replay['commit']}" if replay["commit"] else "as was declared"
+            out.print(f"  but did so before, {how}", highlight=False)
     for file in told["files"][:20]:
         out.print(f"  {file['name']}  {file['size']:,} bytes", markup=False, highlight=False)
     later = told["later"]
@@ -106,8 +112,9 @@ def tell_egress_status(state: Mapping[str, Any]) -> None:
         err.print(f"  left out: {each['file']}: {each['reason']}", markup=False, highlight=False)
     for claim in state["open_claims"]:
         sender = claim["sender"]
+        replay = f" (replay {claim['replay']})" if claim["replay"] else ""
         err.print(
-            f"  open claim of plan {claim['plan_id']}, by process {sender['pid']} on "
+            f"  open claim of plan {claim['plan_id']}{replay}, by process {sender['pid']} on "
             f"{sender['host']}" + (", which is dead" if claim["sender_dead"] else ""),
             style="yellow", markup=False, highlight=False,
         )  # fmt: skip

@@ -11,10 +11,18 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.cli.telling import err, out, tell_plan, tell_published, tell_sending
+from tidegate.cli.telling import (
+    err,
+    out,
+    tell_files,
+    tell_plan,
+    tell_published,
+    tell_sending,
+    tell_sent,
+)
 from tidegate.cli.terminal import Json, Pipeline, new_run_id, spark_master, submitter
 from tidegate.core.coverage import Interval, drawn
-from tidegate.core.windows import Asked
+from tidegate.core.windows import Asked, Replay
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest
@@ -132,28 +140,71 @@ def backfill_window(
 def replay_window(
     pipeline: Pipeline,
     replay_id: Annotated[
-        str, typer.Option(help="The same id again does nothing; a new one reads again.")
+        str, typer.Option(help="The same id again does nothing; a new one does it once more.")
     ],
     topic: Topic = None,
     partitions: Partitions = None,
     start: Annotated[str | None, typer.Option(help=EDGE_HELP)] = None,
     end: Annotated[str | None, typer.Option(help="Likewise; exclusive.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="Egress: send only rows of which this SQL is true.")
+    ] = None,
     run_id: RunId = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Read a window that is in the lake again, and replace its files."""
-    from tidegate.core.windows import Replay
+    """Read a window of the lake again and replace its files; of an egress, send it again."""
+    from tidegate.runs.egress import again
 
-    spec = files.load_ingest(pipeline)
+    spec = files.load_named(pipeline)
     asked = Replay(
-        topic=spec.topic_named(topic),
+        topic=again.topic_named(spec, topic)
+        if isinstance(spec, Egress)
+        else spec.topic_named(topic),
         id=replay_id,
         partitions=_numbers(partitions),
         start=start,
         end=end,
+        where=where,
     )
-    carry_out(spec, asked, "tidegate_replay", run_id, dry_run=dry_run, as_json=as_json)
+    if isinstance(spec, Egress):
+        _send_again(spec, asked, run_id, dry_run=dry_run, as_json=as_json)
+    else:
+        carry_out(spec, asked, "tidegate_replay", run_id, dry_run=dry_run, as_json=as_json)
+
+
+def _send_again(
+    spec: Egress, asked: Replay, run_id: str | None, *, dry_run: bool, as_json: bool
+) -> None:
+    from tidegate.broker.settings import from_environment
+    from tidegate.runs.egress import again, egress
+    from tidegate.runs.egress.explain import explain
+    from tidegate.runs.run import EgressRun
+
+    run_id = run_id or new_run_id()
+    run = EgressRun(
+        spec=spec,
+        kafka=from_environment(spec.target.kafka),
+        dag_id="tidegate_replay",
+        run_id=run_id,
+        window_date=datetime.now(UTC).date(),
+        asked=asked,
+        source_kafka=from_environment(files.load_ingest(again.lake_name(spec)).kafka),
+    )
+    if dry_run:
+        told = explain(run)
+        print(json.dumps(told)) if as_json else tell_sending(told)
+        return
+    err.print(f"run id: {run_id}", highlight=False)
+    sent = egress(
+        run,
+        submitter(spec),
+        lambda _: False,  # only Airflow knows of its tasks
+        on_planned=lambda planned: tell_files(planned.plan, known=planned.known),
+        on_published=lambda sent: None if as_json else tell_sent(sent.report),
+    )
+    if as_json:
+        print(json.dumps(sent.report))
 
 
 def carry_out(

@@ -95,6 +95,7 @@ FORMS: Mapping[str, Form] = {
     "sent": Form(_same, _same),
     "refused": Form(_same, _same),
     "target_ends": Form(_numbered, _by_number),
+    "declared": Form(sorted, set),
 }
 """One for each field of the fold: a field that is forgotten here cannot be checkpointed."""
 

@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.entries import (
-    Abandon,
-    Claim,
-    Commit,
-    Entry,
-    Gap,
-    Origin,
-    Release,
-)
+from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.planning import Progress
@@ -47,12 +39,14 @@ class Fold:
     abandoned: set[tuple[str, int, str]] = field(default_factory=set)
     gaps: list[Gap] = field(default_factory=list)
     cluster_id: str | None = None
-    # Egress: open claims by plan, each with the target's ends at the plan's first claim; and by
-    # name the etag of each file that was sent, or that was refused for its rows.
+    # Egress: open claims by plan, each with the target's ends at the plan's first claim; by name
+    # the etag of each file that was sent, or that was refused for its rows; and the plans of
+    # replays that somebody has declared sent.
     claims: dict[str, Claim] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
 
     def apply(self, entry: Entry, digest: str) -> None:
         """Add the entry numbered `n + 1`, whose bytes have this digest."""
@@ -98,8 +92,11 @@ class Fold:
                 self.refused |= {f.name: f.etag for f in claim.files if f.name in refused}
                 if entry.how == "declare sent":
                     self.sent |= {file.name: file.etag for file in claim.files}
-                    for r in claim.window:
-                        self._cover(claim.topic_ids[r.topic], r)
+                    if claim.lane == REPLAY and claim.window:
+                        self.declared.add(entry.plan_id)
+                    else:
+                        for r in claim.window:
+                            self._cover(claim.topic_ids[r.topic], r)
         self.n, self.digest = n, digest
 
     def _cover(self, topic_id: str, r: OffsetRange) -> None:
@@ -129,6 +126,19 @@ class Fold:
         """Say whether commit `n` still is the one that holds an offset of its ranges."""
         gone = self.replaced.get(n, {}).get((topic_id, partition), NOTHING)
         return n in self.live and not gone.within(offset, offset + 1)
+
+    @property
+    def begun(self) -> Claim | None:
+        """The oldest open claim that whoever sends next must finish first, if there is one.
+
+        What is sent again of a lake takes nothing from others: it is finished by its id alone.
+        """
+        claims = self.claims.values()
+        return next((claim for claim in claims if claim.lane != REPLAY or claim.files), None)
+
+    def is_sent(self, plan_id: str) -> bool:
+        """Say whether an egress plan is committed, or was declared sent."""
+        return (plan_id, 0) in self.committed or plan_id in self.declared
 
     def progress(self, topic_id: str, partition: int) -> Progress:
         """Return one partition's outcome so far; KeyError where it has no origin."""
@@ -278,6 +288,8 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
     n = fold.committed.get((claim.plan_id, 0))
     if n is not None:
         return Adopt(n)
+    if claim.plan_id in fold.declared:
+        return PartlyCovered(claim.window)
     held = fold.claims.get(claim.plan_id)
     if held:
         if held.attempt == claim.supersedes:

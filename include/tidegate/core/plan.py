@@ -184,6 +184,13 @@ class Plan:
         return replaces_from_json(replaces[chunk]) if replaces else ()
 
     @property
+    def where(self) -> str | None:
+        """The SQL expression that says which rows of its window a replay sends; None: all."""
+        asked = (self.replay or {}).get("asked") or {}
+        where: str | None = asked.get("where")
+        return where
+
+    @property
     def has_work(self) -> bool:
         """Whether there is anything to stage or to send."""
         return bool(self.chunks or self.files)

@@ -69,9 +69,10 @@ class Backfill:
 
 @dataclass(frozen=True)
 class Replay:
-    """A window that is in the lake, to be read again: its files are replaced.
+    """A window that is in the lake, once more: an ingest reads it again, an egress sends it again.
 
-    `id` names it: the same id again is the same work, whatever the run.
+    `id` names it: the same id again is the same work, whatever the run. `where` is an SQL
+    expression: of what is sent again, only the rows of which it is true.
     """
 
     lane: ClassVar[str] = "replay"
@@ -81,6 +82,7 @@ class Replay:
     partitions: tuple[int, ...] | None = None
     start: str | None = None
     end: str | None = None
+    where: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         partitions = None if self.partitions is None else list(self.partitions)
@@ -89,6 +91,7 @@ class Replay:
             "partitions": partitions,
             "start": self.start,
             "end": self.end,
+            **({} if self.where is None else {"where": self.where}),
         }
 
 

@@ -32,7 +32,7 @@ def read_footer(store: Store, topic: str, listed: Listed) -> StagedFile:
 
     The pages carry checksums of their own, so the footer's digest is enough to know the file by.
     """
-    with _opened(store, listed.path) as file:
+    with opened(store, listed.path) as file:
         footer = _footer(file, listed.size)
         metadata = pq.read_metadata(pyarrow.BufferReader(footer))
         partition, other = _bounds(metadata, "partition")
@@ -72,14 +72,15 @@ def read_offsets(store: Store, files: Iterable[StagedFile]) -> list[int]:
     """Return the `offset` column of one partition's files, sorted."""
     offsets: list[int] = []
     for f in files:
-        with _opened(store, f.path) as file:
+        with opened(store, f.path) as file:
             column = pq.ParquetFile(file).read(columns=["offset"]).column("offset")
         offsets += column.take(pc.sort_indices(column)).to_pylist()
     return sorted(offsets)
 
 
 @contextmanager
-def _opened(store: Store, path: str) -> Iterator[IO[bytes]]:
+def opened(store: Store, path: str) -> Iterator[IO[bytes]]:
+    """Open a Parquet file; AttemptWrong if it cannot be read as one."""
     with store.open(path) as file:
         try:
             yield file

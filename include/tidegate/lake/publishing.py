@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from tidegate.core.ledger import (
     Verdict,
     judge,
 )
+from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused
 from tidegate.lake import attempts
@@ -222,21 +223,43 @@ def live_files(store: Store, fold: Fold) -> list[Mapping[str, Any]]:
 
     A file's `uri` is its final name once its commit is placed, else the staged one.
     """
-    waiting = set(unplaced(store, fold))
     return [
         {
-            "uri": store.uri(file.staged.path if n in waiting else file.final),
+            "uri": store.uri(path),
             "topic": file.staged.topic,
-            "topic_id": commit.topic_ids[file.staged.topic],
-            "cluster_id": commit.cluster_id,
+            "topic_id": fold.live[n].topic_ids[file.staged.topic],
+            "cluster_id": fold.live[n].cluster_id,
             "partition": file.staged.partition,
             "first": file.staged.first,
             "last": file.staged.last,
             "rows": file.staged.rows,
             "bytes": file.staged.size,
-            "plan_id": commit.plan_id,
+            "plan_id": fold.live[n].plan_id,
             "commit": n,
         }
-        for n, commit in fold.live.items()
-        for file in files_of(store, fold, n)
+        for n, file, path in located(store, fold)
     ]
+
+
+def files_over(
+    store: Store, fold: Fold, window: Window, topic_ids: Mapping[str, str]
+) -> list[tuple[LakeFile, str]]:
+    """Return the files that hold any offset of a window, and where each lies now."""
+    wanted = {(topic_ids[r.topic], r.partition): r for r in window}
+    return [
+        (file, path)
+        for n, file, path in located(store, fold, fold.commits_over(window, topic_ids))
+        if (r := wanted.get((fold.live[n].topic_ids[file.staged.topic], file.staged.partition)))
+        and file.staged.first < r.end
+        and r.start <= file.staged.last
+    ]
+
+
+def located(
+    store: Store, fold: Fold, commits: Iterable[int] | None = None
+) -> Iterator[tuple[int, LakeFile, str]]:
+    """Yield each live file of some commits, else of all: the commit, the file, where it lies."""
+    waiting = set(unplaced(store, fold))
+    for n in fold.live if commits is None else commits:
+        for file in files_of(store, fold, n):
+            yield n, file, file.staged.path if n in waiting else file.final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.exceptions import AirflowSkipException
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tidegate.runs.run import EgressRun
 
 PARAMS = ("max_records", "dry_run", "replan", "resend")
+
+RunOf = Callable[["Context"], "EgressRun"]
+"""Returns the run that a task instance belongs to, by its Params."""
+
 # None: cleared; one that was running is restarting until its process has ended.
 _ENDED = {None, "success", "failed", "upstream_failed", "skipped", "removed", "up_for_retry"}
 
@@ -27,33 +31,44 @@ logger = logging.getLogger(__name__)
 
 
 def run_of(pipeline: str, context: Context) -> EgressRun:
+    """Return the run of a pipeline's own DAG that a task instance belongs to."""
+    spec = load_egress(pipeline)
+    return run_by(spec, context, PARAMS, resend=bool(context["params"].get("resend")))
+
+
+def load_egress(pipeline: str) -> Egress:
+    """Read the file of an egress pipeline."""
+    spec = load_named(pipeline)
+    if not isinstance(spec, Egress):
+        raise ConfigurationError(f"pipeline {pipeline!r} is no egress")
+    return spec
+
+
+def run_by(spec: Egress, context: Context, params: Collection[str], **others: Any) -> EgressRun:
     """Return the run that a task instance belongs to, with that instance's name."""
     from tidegate.orchestration import connections
     from tidegate.runs.run import EgressRun
 
-    spec = load_named(pipeline)
-    if not isinstance(spec, Egress):
-        raise ConfigurationError(f"pipeline {pipeline!r} is no egress any more")
     ti = context["ti"]
     return EgressRun(
         spec=spec,
         kafka=connections.kafka(spec.target.kafka),
         task={"dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "try": ti.try_number},
-        resend=bool(context["params"].get("resend")),
-        **of_run(context, PARAMS),
+        **others,
+        **of_run(context, params),
     )
 
 
-def plan(pipeline: str, context: Context) -> bool:
+def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan; False, which skips the rest, when there is nothing to send."""
     from tidegate.core import layout
     from tidegate.runs.egress import planning
+    from tidegate.runs.egress.explain import explain
 
     with airflow_errors():
-        run = run_of(pipeline, context)
+        run = run_of(context)
         if context["params"].get("dry_run"):
-            planned = planning.preview(run)
-            logger.info("dry run, nothing is frozen: %s", json.dumps(planned.to_json(), indent=1))
+            logger.info("dry run, nothing is frozen: %s", json.dumps(explain(run), indent=1))
             return False
         replan = bool(context["params"].get("replan"))
         frozen = planning.plan(run, _is_over(context), replan=replan).frozen
@@ -80,31 +95,36 @@ class SendOperator(SparkTask):
             logger.info("plan %s: %s rows are in the target", sent.plan.id, sent.sending.rows)
 
 
-def publish(pipeline: str, context: Context) -> None:
-    """Commit what is sealed; put the target's ends into XCom, Variables and asset events."""
+def publish(run_of: RunOf, context: Context) -> None:
+    """Commit what is sealed; put the target's ends into XCom, Variables and asset events.
+
+    Events are of those assets that are among the task's outlets.
+    """
     from tidegate.core.offsets import spark_offsets
     from tidegate.runs.egress.publish import publish as record
 
     with airflow_errors():
-        run = run_of(pipeline, context)
+        run = run_of(context)
         published = record(run)
     push = context["ti"].xcom_push
     push("offsets", spark_offsets(published.offsets))
     push("report", published.report)
+    names = [each.name for each in context["task"].outlets]
     for topic in run.spec.target.names:
-        event = context["outlet_events"][asset(pipeline, topic)]
-        event.extra = published.asset_event(topic)
+        told_to = asset(run.spec.name, topic)
+        if told_to.name in names:
+            context["outlet_events"][told_to].extra = published.asset_event(topic)
     logger.info("%s rows in commit %s", f"{published.report['rows']:,}", published.commit)
 
 
-def verdict(pipeline: str, context: Context) -> None:
+def verdict(run_of: RunOf, context: Context) -> None:
     """Fail the run if files had to be left out, naming them."""
     from tidegate.runs.egress.publish import verdict as judge
 
     if context["params"].get("dry_run"):
         raise AirflowSkipException("dry run")
     with airflow_errors():
-        judge(run_of(pipeline, context))
+        judge(run_of(context))
 
 
 def _is_over(context: Context) -> Any:

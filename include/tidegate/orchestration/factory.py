@@ -84,6 +84,46 @@ def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset | AssetAlias] =
     plan() >> stage >> published >> verdict()
 
 
+def replay_tasks(ingest: tasks.RunOf, egress: egress_tasks.RunOf) -> None:
+    """Put plan → stage or send → publish → verdict into the DAG that is being made.
+
+    Which of the two it is says the kind of the run's pipeline.
+    """
+
+    def is_egress(context: Any) -> bool:
+        with tasks.airflow_errors():
+            return isinstance(files.load_named(context["params"]["pipeline"]), Egress)
+
+    @task.branch(task_id="plan")
+    def plan() -> str | None:
+        context = get_current_context()
+        if is_egress(context):
+            return "send" if egress_tasks.plan(egress, context) else None
+        return "stage" if tasks.plan(ingest, context) else None
+
+    @task(task_id="publish", trigger_rule="none_failed_min_one_success")
+    def publish() -> None:
+        context = get_current_context()
+        if is_egress(context):
+            egress_tasks.publish(egress, context)
+        else:
+            tasks.publish(ingest, context)
+
+    @task(task_id="verdict", trigger_rule="none_failed")
+    def verdict() -> None:
+        context = get_current_context()
+        if is_egress(context):
+            egress_tasks.verdict(egress, context)
+        else:
+            tasks.verdict(ingest, context)
+
+    stage = tasks.StageOperator(task_id="stage", run_of=ingest)
+    send = egress_tasks.SendOperator(task_id="send", run_of=egress)
+    published = publish()
+    published.operator.operator_extra_links = (ReportLink(),)
+    plan() >> [stage, send] >> published >> verdict()
+
+
 def egress_dag(spec: Egress) -> DAG:
     """Return the DAG of files → topics: plan → send → publish → verdict."""
     topics = spec.target.names
@@ -93,23 +133,21 @@ def egress_dag(spec: Egress) -> DAG:
     )
     description = f"{spec.source.path or spec.source.lake} → {', '.join(topics)}"
     with _dag(spec, description, _egress_doc(spec, description), params) as dag:
-        pipeline = spec.name
+        run_of = partial(egress_tasks.run_of, spec.name)
 
         @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
         def plan() -> bool:
-            return egress_tasks.plan(pipeline, get_current_context())
+            return egress_tasks.plan(run_of, get_current_context())
 
-        send = egress_tasks.SendOperator(
-            task_id="send", run_of=partial(egress_tasks.run_of, pipeline)
-        )
+        send = egress_tasks.SendOperator(task_id="send", run_of=run_of)
 
-        @task(task_id="publish", outlets=[tasks.asset(pipeline, topic) for topic in topics])
+        @task(task_id="publish", outlets=[tasks.asset(spec.name, topic) for topic in topics])
         def publish() -> None:
-            egress_tasks.publish(pipeline, get_current_context())
+            egress_tasks.publish(run_of, get_current_context())
 
         @task(task_id="verdict", trigger_rule="none_failed")
         def verdict() -> None:
-            egress_tasks.verdict(pipeline, get_current_context())
+            egress_tasks.verdict(run_of, get_current_context())
 
         plan() >> send >> publish() >> verdict()
     return dag

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 
 from tidegate.core.windows import ORDERS, Backfill, Replay
-from tidegate.orchestration import factory, tasks
+from tidegate.orchestration import egress_tasks, factory, tasks
 from tidegate.pipelines import files
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from tidegate.core.windows import Asked
     from tidegate.pipelines.spec import Ingest
-    from tidegate.runs.run import Run
+    from tidegate.runs.run import EgressRun, Run
 
 # What Airflow can refuse when the form is sent; the plan task judges the rest.
 _EDGE = r"^\s*(\d+|\{.*\}|\d{4}-\d\d-\d\d[T ].*(Z|[+-]\d\d:?\d\d))\s*$"
@@ -32,9 +34,9 @@ def backfill_dag() -> DAG:
         "tidegate_backfill",
         "Any window of a topic into the lake, without a doubled row",
         _BACKFILL_DOC,
-        _backfill,
+        partial(factory.ingest_tasks, _backfill),
         {
-            **_window_params(),
+            **_window_params(files.ingest_names()),
             "fill_gaps": Param(
                 False,
                 type="boolean",
@@ -58,27 +60,33 @@ def backfill_dag() -> DAG:
 
 
 def replay_dag() -> DAG:
-    """Return the DAG that reads a window again and replaces its files."""
+    """Return the DAG that reads a window again and replaces its files, or sends it again."""
     return _dag(
         "tidegate_replay",
-        "A window that is in the lake, read again; its files are replaced",
+        "A window that is in the lake, once more: read and replaced, or sent to a topic",
         _REPLAY_DOC,
-        _replay,
+        partial(factory.replay_tasks, _re_ingest, _send_again),
         {
-            **_window_params(),
+            **_window_params(files.replay_names()),
             "replay_id": Param(
                 type="string",
                 pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}$",
-                description="The same id again does nothing; a new one reads again.",
+                description="The same id again does nothing; a new one does it once more.",
+            ),
+            "where": Param(
+                None,
+                type=["null", "string"],
+                minLength=1,
+                description="Of an egress: send only rows of which this SQL is true, like "
+                "cast(key as string) = 'AA'.",
             ),
             "dry_run": Param(False, type="boolean", description="Explain, and do nothing."),
         },
     )
 
 
-def _window_params() -> dict[str, Param]:
+def _window_params(names: list[str]) -> dict[str, Param]:
     # A file that is wrong has no run; its own DAG says what is wrong.
-    names = files.ingest_names()
     one_of: dict[str, Any] = {"enum": names} if names else {}
     return {
         "pipeline": Param(type="string", description="The pipeline.", **one_of),
@@ -97,7 +105,11 @@ def _window_params() -> dict[str, Param]:
 
 
 def _dag(
-    dag_id: str, description: str, doc: str, run_of: tasks.RunOf, params: dict[str, Param]
+    dag_id: str,
+    description: str,
+    doc: str,
+    put_tasks: Callable[[], None],
+    params: dict[str, Param],
 ) -> DAG:
     with DAG(
         dag_id=dag_id,
@@ -110,7 +122,7 @@ def _dag(
         default_args={"retries": 3, "retry_delay": timedelta(seconds=15)},
         params=params,
     ) as dag:
-        factory.ingest_tasks(run_of)
+        put_tasks()
     return dag
 
 
@@ -129,17 +141,37 @@ def _backfill(context: Context) -> Run:
     return _run(context, spec, asked)
 
 
-def _replay(context: Context) -> Run:
+def _re_ingest(context: Context) -> Run:
+    spec = files.load_ingest(context["params"]["pipeline"])
+    return _run(context, spec, _replay(context, spec.topic_named(context["params"]["topic"])))
+
+
+def _send_again(context: Context) -> EgressRun:
+    from tidegate.orchestration import connections
+    from tidegate.runs.egress import again
+
     params = context["params"]
-    spec = files.load_ingest(params["pipeline"])
-    asked = Replay(
-        topic=spec.topic_named(params["topic"]),
+    spec = egress_tasks.load_egress(params["pipeline"])
+    source = files.load_ingest(again.lake_name(spec))
+    return egress_tasks.run_by(
+        spec,
+        context,
+        list(context["dag"].params),
+        asked=_replay(context, again.topic_named(spec, params["topic"])),
+        source_kafka=connections.kafka(source.kafka),
+    )
+
+
+def _replay(context: Context, topic: str) -> Replay:
+    params = context["params"]
+    return Replay(
+        topic=topic,
         id=params["replay_id"],
         partitions=_partitions(context),
         start=params["start"],
         end=params["end"],
+        where=params["where"],
     )
-    return _run(context, spec, asked)
 
 
 def _partitions(context: Context) -> tuple[int, ...] | None:
@@ -167,13 +199,18 @@ A window that makes no sense is refused with every complaint at once, and nothin
 """
 
 _REPLAY_DOC = """\
-### A window that is in the lake, read again
+### A window that is in the lake, once more
 
-Trigger it with a pipeline, a window of whole committed files, and an id. The window is read from
-Kafka again, with the pipeline's settings of today; by one ledger entry a chunk the new files take
-the place of the old ones, which are moved to `_tidegate/replaced/`. Readers by the ledger see each
-row once, at every moment.
+Trigger it with a pipeline, a window and an id. The same id again does nothing.
 
-The same id again does nothing. A window that cuts files is refused, naming the nearest one that
-does not; so is one that has expired in part, for nobody can read it again.
+Of an ingest pipeline the window is *read again*, from Kafka, with the pipeline's settings of today;
+by one ledger entry a chunk the new files take the place of the old ones, which are moved to
+`_tidegate/replaced/`. Readers by the ledger see each row once, at every moment. A window that cuts
+files is refused, naming the nearest one that does not; so is one that has expired in part, for
+nobody can read it again.
+
+Of an egress pipeline whose source is a lake the window is *sent again*, from the lake to the
+pipeline's target, all of it or the rows of which `where` is true. What is not in the lake is
+refused; whether Kafka still has it does not matter. What the pipeline's own runs send is not
+touched. An attempt that died half-way is finished by the same id, which sends only what is missing.
 """

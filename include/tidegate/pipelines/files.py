@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +74,18 @@ def names() -> list[str]:
 
 def ingest_names() -> list[str]:
     """Return the names of the ingest pipelines whose file is right."""
-    return [name for name in names() if _is_ingest(name)]
+    return [name for name, spec in _sound() if isinstance(spec, Ingest)]
 
 
-def _is_ingest(name: str) -> bool:
-    try:
-        load_ingest(name)
-    except ConfigurationError:
-        return False
-    return True
+def replay_names() -> list[str]:
+    """Return the names of the sound pipelines with a lake to replay: to read, or to send from."""
+    return [name for name, spec in _sound() if isinstance(spec, Ingest) or spec.source.lake]
+
+
+def _sound() -> Iterator[tuple[str, Spec]]:
+    for name in names():
+        with contextlib.suppress(ConfigurationError):
+            yield name, load_named(name)
 
 
 def _expand(value: Any, environ: Mapping[str, str], missing: list[str]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -98,12 +98,7 @@ class Ingest(_Strict):
 
     def topic_named(self, topic: str | None) -> str:
         """Return the topic that is meant; unnamed, it is the only one."""
-        if topic or len(self.topics) == 1:
-            return topic or self.topics[0]
-        raise ConfigurationError(
-            f"pipeline {self.name!r}: say which topic"
-            + (f", of {', '.join(self.topics)}" if self.topics else "")
-        )
+        return one_of(self.name, self.topics, topic)
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Ingest:
@@ -309,6 +304,15 @@ def parse(form: dict[str, Any]) -> Spec:
     except ValidationError as error:
         complaints = (_complaint(each, _KNOWN_KEYS[kind]) for each in error.errors())
         raise ValueError("\n".join(dict.fromkeys(complaints))) from None
+
+
+def one_of(pipeline: str, topics: Sequence[str], topic: str | None) -> str:
+    """Return the topic that is meant; unnamed, it is the only one."""
+    if topic or len(topics) == 1:
+        return topic or topics[0]
+    raise ConfigurationError(
+        f"pipeline {pipeline!r}: say which topic" + (f", of {', '.join(topics)}" if topics else "")
+    )
 
 
 def as_text(value: Scalar) -> str:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from tidegate.broker.cluster import Cluster, Survey
+from tidegate.broker.settings import KafkaSettings
 from tidegate.core import windows
 from tidegate.core.backfill import draft_window, out_of_reach, retained_gaps
 from tidegate.core.draft import Draft
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.planning import Watermarks
 from tidegate.core.windows import ORDERS, Backfill, Boundary, Edges, Interval
 from tidegate.errors import WindowRefused
 from tidegate.lake.boundaries import boundary
@@ -101,16 +103,26 @@ def boundaries(
     if not moments:
         return {}
     topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
-    cuts: dict[datetime, Boundary] = {}
-    with Cluster(run.kafka) as cluster:
+    found = first_at(run.kafka, topic, marks, moments)
+    return {
+        moment: boundary(store, topic, topic_id, windows.milliseconds(moment), offsets)
+        for moment, offsets in found.items()
+    }
+
+
+def first_at(
+    kafka: KafkaSettings, topic: str, marks: Mapping[int, Watermarks], moments: list[datetime]
+) -> dict[datetime, dict[int, int]]:
+    """Return the first offset in the log at or after each moment; none that late: the end."""
+    found = {}
+    with Cluster(kafka) as cluster:
         for moment in moments:
             ms = windows.milliseconds(moment)
             offsets: Mapping[int, int | None] = cluster.offsets_at({topic: marks}, ms)[topic]
-            found = {
+            found[moment] = {
                 p: m.end if (o := offsets[p]) is None else min(o, m.end) for p, m in marks.items()
             }
-            cuts[moment] = boundary(store, topic, topic_id, ms, found)
-    return cuts
+    return found
 
 
 def _judged(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:

@@ -1,4 +1,7 @@
-"""Replay by re-ingest: a window that is in the lake is read again, and its files are replaced."""
+"""Replay by re-ingest: a window that is in the lake is read again, and its files are replaced.
+
+To send such a window to a topic again is an egress: `tidegate.runs.egress.again`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tidegate.errors import ReplayRefused
 from tidegate.lake import publishing
 from tidegate.lake.store import Store
 from tidegate.runs.backfill import boundaries, refusal
-from tidegate.runs.run import Run
+from tidegate.runs.run import AnyRun, Run
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
 
@@ -30,8 +33,9 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
     topic = asked.topic
     found = windows.edges(topic, asked.start, asked.end, datetime.now(UTC))
     complaints = list(found.complaints)
-    if not _ID.fullmatch(asked.id):
-        complaints.insert(0, f"replay id {asked.id!r}: letters, digits and _.:+-, 128 at most")
+    if asked.where is not None:
+        complaints.insert(0, "where: a re-ingest replaces whole files, it takes no filter")
+    complaints[:0] = id_complaints(asked)
     if topic not in run.spec.topics:
         complaints.insert(0, f"{topic} is not among its topics {list(run.spec.topics)}")
     marks, topic_id = seen.watermarks.get(topic), seen.topic_ids.get(topic)
@@ -64,7 +68,14 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
     )
 
 
-def refuse_another(run: Run, asked: Replay, plan: Plan) -> None:
+def id_complaints(asked: Replay) -> list[str]:
+    """Return what is wrong with a replay's id, if anything."""
+    if _ID.fullmatch(asked.id):
+        return []
+    return [f"replay id {asked.id!r}: letters, digits and _.:+-, 128 at most"]
+
+
+def refuse_another(run: AnyRun, asked: Replay, plan: Plan) -> None:
     """Raise ReplayRefused if the id stands for another window already."""
     if plan.replay is None or plan.replay["asked"] != asked.to_json():
         known = None if plan.replay is None else plan.replay["asked"]

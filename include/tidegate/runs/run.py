@@ -38,6 +38,11 @@ LIVE = Live()
 Window = Backfill | Replay
 
 
+def replay_key(asked: Replay) -> str:
+    """Return the run key of a replay: its id is the same work, whoever asks."""
+    return layout.run_key("tidegate_replay", asked.id)
+
+
 @dataclass(frozen=True)
 class AnyRun:
     """One run of a pipeline: its key finds its frozen plan again, whatever else is lost.
@@ -81,8 +86,8 @@ class Run(AnyRun):
 
     @property
     def key(self) -> str:
-        if isinstance(self.asked, Replay):  # its id is the same work, whoever asks
-            return layout.run_key("tidegate_replay", self.asked.id)
+        if isinstance(self.asked, Replay):
+            return replay_key(self.asked)
         return layout.run_key(self.dag_id, self.run_id, self.asked.work)
 
     @property
@@ -110,9 +115,16 @@ class EgressRun(AnyRun):
     """A run of an egress pipeline; `kafka` is the target's.
 
     `task` tells Airflow's task instance, for whoever must know whether this sender is dead;
-    `resend` takes files that came back under a name that was sent.
+    `resend` takes files that came back under a name that was sent. `asked` is a window of the
+    source's lake to be sent again, and `source_kafka` what that lake was read from.
     """
 
     spec: Egress
     task: Mapping[str, Any] | None = None
     resend: bool = False
+    asked: Replay | None = None
+    source_kafka: KafkaSettings | None = None
+
+    @property
+    def key(self) -> str:
+        return replay_key(self.asked) if self.asked else super().key

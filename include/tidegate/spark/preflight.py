@@ -45,6 +45,7 @@ def preflight(spark: SparkSession, job: SendJob) -> tuple[DataFrame, list[dict[s
     try:
         shaped = records.shape(spark, job)
         inputs = _counted(job, shaped)
+        read = _read(spark, job, inputs)
     except (DoesNotFit, NotRepeatable) as error:
         raise Refused(str(error)) from error
     except AnalysisException as error:
@@ -57,7 +58,7 @@ def preflight(spark: SparkSession, job: SendJob) -> tuple[DataFrame, list[dict[s
         raise _named(spark, job, error) from error
     if not job.rows.is_lake:
         _once(job, inputs)
-    _all(job, inputs)
+    _all(job, read)
     bad_files = [each["file"] for each in inputs if each["bad"]]
     if bad_files and job.quarantine is None:
         bad = shaped.where(F.col("reason").isNotNull()).select(*IDENTITY, "reason")
@@ -105,9 +106,16 @@ def _once(job: SendJob, inputs: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
-def _all(job: SendJob, inputs: Sequence[Mapping[str, Any]]) -> None:
+def _read(spark: SparkSession, job: SendJob, inputs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many rows were read of each file, with those that `where` leaves out."""
+    if job.rows.where is None:
+        return {each["file"]: each["rows"] + each["bad"] for each in inputs}
+    rows = source.select(spark, replace(job.rows, where=None), [])
+    return {row.file: row.n for row in rows.groupBy("file").agg(F.count("*").alias("n")).collect()}
+
+
+def _all(job: SendJob, read: Mapping[str, int]) -> None:
     """Check that no row is lost, or doubled, of what footer or ledger tells the number of rows."""
-    read = {each["file"]: each["rows"] + each["bad"] for each in inputs}
     wrong = {
         name: f"{name}: {read.get(name, 0)} rows were read, and it has {count}"
         for name, count in sorted(job.rows.counts.items())
@@ -145,8 +153,9 @@ def _named(spark: SparkSession, job: SendJob, error: Exception) -> Exception:
     if failed := next((found for _, said in causes if (found := _COMPUTED.search(said))), None):
         files = () if job.rows.is_lake else _failing(spark, job)
         where = f" on a row of {files[0]}" if files else ""
+        of = "where, `columns` or order_by" if job.rows.where else "`columns` or order_by"
         return Refused(  # Spark's own words would show the row
-            f"an expression of `columns` or order_by fails{where}: {failed[1]}. Correct the row or "
+            f"an expression of {of} fails{where}: {failed[1]}. Correct the row or "
             f"the expression (try_cast gives null){_OTHERS_GO if files else ''}",
             files,
         )

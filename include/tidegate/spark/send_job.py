@@ -25,9 +25,9 @@ SENDING = "sending"
 class Rows:
     """What is read: `files` maps a name, of the plan, to the path by which Spark finds it.
 
-    Of a lake, `files` holds the data files by topic, and `window` says which of their rows.
-    `counts` are the rows that a file, or a `<topic id>/<partition>`, must have, where footer or
-    ledger tell.
+    Of a lake, `files` holds the data files by topic, and `window` says which of their rows; of
+    these only those of which `where`, if given, is true. `counts` are the rows that a file, or the
+    window in a `<topic id>/<partition>`, must have, where footer or ledger tell.
     """
 
     format: str
@@ -37,6 +37,7 @@ class Rows:
     topic_ids: Mapping[str, str]
     window: Window
     counts: Mapping[str, int]
+    where: str | None = None
 
     @property
     def is_lake(self) -> bool:

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from tidegate.core.offsets import OffsetRange
 from tidegate.spark.send_job import Rows
 
 CORRUPT = "_corrupt_record"
@@ -28,11 +29,17 @@ _PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
 _IN_PARTITION = (1 << 33) - 1  # monotonically_increasing_id: the lower bits count within a task
 
 
-_OF_A_LAKE = (
-    "key binary, value binary, partition int, offset bigint, timestamp timestamp, "
-    "timestampType int, headers array<struct<key:string,value:binary>>, topic string, "
-    "topic_id string"
-)
+_LAKE_COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+    "topic": "string",
+    "topic_id": "string",
+}
 
 
 class NotRepeatable(Exception):
@@ -101,7 +108,7 @@ def _root(rows: Rows) -> str:
     return re.sub(_SLASHES, "/", path).removesuffix(name)
 
 
-def _refuse_changing(source: DataFrame, columns: Sequence[Column]) -> None:
+def _refuse_changing(source: DataFrame, columns: Sequence[Column], what: str = "columns") -> None:
     jvm: Any = source.sparkSession.sparkContext._jvm
     clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     for column in columns:
@@ -109,7 +116,7 @@ def _refuse_changing(source: DataFrame, columns: Sequence[Column]) -> None:
         plan = one._jdf.queryExecution().analyzed()
         if not plan.deterministic() or plan.containsPattern(clock):
             raise NotRepeatable(
-                f"columns: {one.columns[0]} would be another one each time that it is computed (by "
+                f"{what}: {one.columns[0]} would be another one each time that it is computed (by "
                 "chance, or by the clock): what was sent could not be told from what was not"
             )
 
@@ -145,25 +152,20 @@ def _inferred(reader: DataFrameReader, rows: Rows, paths: list[str]) -> StructTy
 
 
 def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> DataFrame:
+    # A range of nothing but control records has no file; what is wrong with `where` is told here.
+    nothing = _nothing(spark)
+    if rows.where is not None:
+        _refuse_changing(nothing, [F.expr(rows.where)], "where")
+        nothing = nothing.where(F.expr(rows.where))
     parts = []
     for topic, topic_id in rows.topic_ids.items():
         paths = [path for name, path in rows.files if name == topic]
-        ranges = [(r.partition, r.start, r.end) for r in rows.window if r.topic == topic]
+        ranges = [r for r in rows.window if r.topic == topic]
         if paths:
-            wanted = _rows_of(spark, ranges, "p int, from long, until long")
-            here = (F.col("partition") == F.col("p")) & F.col("offset").between(
-                F.col("from"), F.col("until") - 1
-            )
-            read = (
-                spark.read.options(**_JUST_THESE)
-                .parquet(*paths)
-                .join(F.broadcast(wanted), here, "left_semi")
-            )
-            parts.append(
-                read.withColumn("topic", F.lit(topic)).withColumn("topic_id", F.lit(topic_id))
-            )
-    # A range of nothing but control records has no file.
-    read = reduce(DataFrame.unionByName, parts, _rows_of(spark, [], _OF_A_LAKE))
+            read = spark.read.options(**_JUST_THESE).parquet(*paths)
+            read = read.withColumn("topic", F.lit(topic)).withColumn("topic_id", F.lit(topic_id))
+            parts.append(_kept(read, _within(ranges), rows.where))
+    read = reduce(DataFrame.unionByName, parts, nothing)
     _refuse_changing(read, columns)
     return read.select(
         *columns,
@@ -173,9 +175,33 @@ def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Data
     )
 
 
-def _rows_of(spark: SparkSession, rows: Sequence[Sequence[Any]], columns: str) -> DataFrame:
-    """Return given rows, without a Python on the executors."""
-    fields = [field.partition(" ")[::2] for field in columns.split(", ")]
-    text = json.dumps([dict(zip(dict(fields), row, strict=True)) for row in rows])
-    types = ",".join(f"{name}:{kind}" for name, kind in fields)
-    return spark.range(1).select(F.inline(F.from_json(F.lit(text), f"array<struct<{types}>>")))
+def _kept(read: DataFrame, within: Column, where: str | None) -> DataFrame:
+    """Return the rows within the window of which `where` is true.
+
+    `where` may fail on other rows, so it is not tried on them; nor is what Spark puts behind this,
+    for it is false of them, and not null.
+    """
+    kept = within if where is None else F.when(within, F.expr(where))
+    return read.where(F.coalesce(kept, F.lit(False)))
+
+
+def _within(ranges: Sequence[OffsetRange]) -> Column:
+    """Return whether a row is in the window, by its partition's place in two lists.
+
+    Not by a join: what comes behind one is tried on rows that it would drop.
+    """
+    starts = [0] * (1 + max(r.partition for r in ranges))
+    ends = list(starts)
+    for r in ranges:
+        starts[r.partition], ends[r.partition] = r.start, r.end
+    start, end = (
+        F.get(F.from_json(F.lit(json.dumps(each)), "array<bigint>"), F.col("partition"))
+        for each in (starts, ends)
+    )
+    return (F.col("offset") >= start) & (F.col("offset") < end)
+
+
+def _nothing(spark: SparkSession) -> DataFrame:
+    """Return no rows, without a Python on the executors."""
+    fields = (f"cast(null as {kind}) as {name}" for name, kind in _LAKE_COLUMNS.items())
+    return spark.range(0).selectExpr(*fields)

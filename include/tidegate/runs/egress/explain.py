@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.core.offsets import window_to_json
-from tidegate.runs.egress import planning
+from tidegate.runs.egress import lake_source, planning
 from tidegate.runs.egress.sender import is_dead
 from tidegate.runs.run import EgressRun
 
@@ -15,15 +15,25 @@ FORMAT = 1
 def explain(run: EgressRun) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`, egress)."""
     fold = run.ledger(run.store()).fold
-    claim = next(iter(fold.claims.values()), None)
     plan = planning.preview(run)
-    most = run.max_records or run.spec.max_records
-    found = planning.waiting(run.spec, fold, most, resend=run.resend)
+    if run.asked:
+        claim, found = fold.claims.get(plan.id), planning.Waiting(ranges=plan.chunks[0])
+    else:
+        most = run.max_records or run.spec.max_records
+        claim, found = fold.begun, planning.waiting(run.spec, fold, most, resend=run.resend)
+    held = lake_source.lake_files(plan) if plan.chunks else []
     return {
         "format": FORMAT,
         "pipeline": run.spec.name,
         "kind": run.spec.kind,
         "lane": plan.lane,
+        "replay": run.asked
+        and {
+            "id": run.asked.id,
+            "where": run.asked.where,
+            "done": fold.is_sent(plan.id),
+            "commit": fold.committed.get((plan.id, 0)),
+        },
         "plan_id": plan.id,
         "finishes_first": claim
         and {
@@ -34,7 +44,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
         "files": [file.to_json() for file in plan.files],
         "offsets": [window_to_json(window) for window in plan.chunks],
         "records": plan.records,
-        "bytes": sum(file.size for file in plan.files),
+        "bytes": sum(f.size for f in plan.files) + sum(f.size for f in held),
         "later": {
             "files": len(found.files) - len(plan.files),
             "offsets": sum(map(len, found.ranges)) - sum(len(r) for w in plan.chunks for r in w),

@@ -12,23 +12,27 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.broker.target import TargetSurvey, survey_target
-from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import REPLAY, Fold
-from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.offsets import Window
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import chunked
-from tidegate.errors import ConfigurationError, IdentityChanged, SenderAlive, SourceRefused
+from tidegate.errors import (
+    ConfigurationError,
+    IdentityChanged,
+    SenderAlive,
+    SourceRefused,
+)
 from tidegate.lake import plans, sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.sources import Root
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, as_text
 from tidegate.runs import mirrored
+from tidegate.runs.egress import again, lake_source
 from tidegate.runs.egress.sender import IsOver, is_dead
 from tidegate.runs.plan import Planned
 from tidegate.runs.run import EgressRun
-from tidegate.runs.subscription import known
 
 LANE = "live"
 ISOLATION = "read_uncommitted"  # of the scans that look for what was sent
@@ -61,16 +65,19 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
 
     The oldest open claim comes first, whoever made it: SenderAlive while its sender is not proven
     dead. Another generation is made when the claim was released or the files changed. CursorAhead
-    when more was shown as sent than the ledger knows: it would all be sent once more.
+    when more was shown as sent than the ledger knows: it would all be sent once more. What is asked
+    to be sent again of a lake has one plan for ever, and no claim comes before it.
     """
     store = run.store()
     ledger = run.ledger(store)
     mirrored.restore(run.mirror, run.spec, ledger)
     current = plans.latest(store, run.key)
+    if current and run.asked:
+        return Planned(again.known(run, run.asked, ledger.fold, current), known=True)
     if current and _is_well(ledger.fold, current.plan) and not replan:
         return Planned(current, known=True)
     number = current.generation + 1 if current else 1
-    if claim := next(iter(ledger.fold.claims.values()), None):
+    if not run.asked and (claim := ledger.fold.begun):
         if not is_dead(claim.sender, claim.attempt, is_over):
             raise SenderAlive(
                 f"pipeline {run.spec.name!r}: attempt {claim.attempt} of plan {claim.plan_id} is "
@@ -82,7 +89,7 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
         made = plans.load(store, claim.plan_id)
         logger.info("%s: plan %s was begun and is finished first", run.spec.name, made.id)
     else:
-        made = draft(run, ledger.fold, target_of(run))
+        made = draft(run, ledger.fold, record=True)
     if current and made.id == current.plan.id:
         return Planned(current, known=True)
     note = {
@@ -96,7 +103,11 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
 
 def preview(run: EgressRun) -> Plan:
     """Return the plan that `plan` would freeze now; nothing is written anywhere."""
-    return draft(run, run.ledger(run.store()).fold, target_of(run, make=False))
+    store = run.store()
+    fold = run.ledger(store).fold
+    if run.asked and (current := plans.latest(store, run.key)):
+        return again.known(run, run.asked, fold, current).plan
+    return draft(run, fold, record=False)
 
 
 def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
@@ -105,9 +116,18 @@ def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     return survey_target(run.kafka, target.names, create_with=target.partitions if make else None)
 
 
-def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
-    """Return the plan of what waits, as much as one run takes."""
+def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
+    """Return the plan of what waits, as much as one run takes; or of all that is asked for.
+
+    WindowRefused where that makes no sense. `record` freezes what its moments mean, and makes the
+    target's topics.
+    """
     spec = run.spec
+    found = None
+    if run.asked:
+        ids, ranges = again.window(run, run.asked, record=record)
+        found = Waiting(topic_ids=ids, ranges=ranges)
+    target = target_of(run, make=record)
     if fold.cluster_id not in (None, target.cluster_id):
         raise IdentityChanged(
             f"pipeline {spec.name!r} has written to cluster {fold.cluster_id}; Kafka at "
@@ -116,15 +136,18 @@ def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
             was=fold.cluster_id,
             now=target.cluster_id,
         )
-    refuse_loop(spec, target.cluster_id)
-    _refuse_other_names(run, fold)
-    max_records = run.max_records or spec.max_records
-    found = waiting(spec, fold, max_records, resend=run.resend)
-    chunk = chunked(found.ranges, max_records)[:1]
+    if found:  # bounded: whatever it feeds, it ends
+        chunk: tuple[Window, ...] = (found.ranges,)
+    else:
+        refuse_loop(spec, target.cluster_id)
+        _refuse_other_names(run, fold)
+        max_records = run.max_records or spec.max_records
+        found = waiting(spec, fold, max_records, resend=run.resend)
+        chunk = chunked(found.ranges, max_records)[:1]
     return Plan(
         pipeline=spec.name,
         kind=spec.kind,
-        lane=REPLAY if run.resend else LANE,
+        lane=REPLAY if run.resend or run.asked else LANE,
         window_date=run.window_date.isoformat(),
         cluster_id=target.cluster_id,
         isolation=ISOLATION,
@@ -133,7 +156,7 @@ def draft(run: EgressRun, fold: Fold, target: TargetSurvey) -> Plan:
         destination="kafka",
         byte_settings=_settings(spec),
         left_out=found.left_out,
-        replay={"id": run.run_id, "replaces": []} if run.resend else None,
+        replay=_replay(run),
         files=found.taken,
         target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
     )
@@ -147,7 +170,8 @@ def waiting(spec: Egress, fold: Fold, max_records: int, *, resend: bool = False)
                 f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
                 "lake does not change"
             )
-        return _waiting_in_lake(spec, spec.source.lake, fold)
+        ids, ranges = lake_source.unsent(spec, spec.source.lake, fold)
+        return Waiting(topic_ids=ids, ranges=ranges)
     assert spec.source.path is not None
     root = Root.of(spec.source.path)
     listed = sources.listing(root, settle=spec.settle)
@@ -196,12 +220,10 @@ def _whole(
             yield each
 
 
-def lake_of(name: str) -> tuple[Ingest, Store, Fold]:
-    """Return the ingest pipeline whose lake is the source, with its store and its ledger."""
-    source = files.load_ingest(name)
-    store = open_store(source.lake, source.name)
-    fold = Ledger(store, source.name).fold
-    return known(source, fold), store, fold
+def _replay(run: EgressRun) -> dict[str, Any] | None:
+    if run.asked:
+        return {"id": run.asked.id, "asked": run.asked.to_json(), "replaces": []}
+    return {"id": run.run_id, "replaces": []} if run.resend else None
 
 
 def refuse_loop(spec: Egress, cluster_id: str) -> None:
@@ -247,40 +269,6 @@ def _holds(path: str | None, other: Ingest) -> bool:
     ours = PurePosixPath(Root.of(path).native)
     theirs = PurePosixPath(Root.of(other.lake).native, other.name)
     return ours.is_relative_to(theirs) or theirs.is_relative_to(ours)
-
-
-def _waiting_in_lake(spec: Egress, name: str, fold: Fold) -> Waiting:
-    source, _, lake = lake_of(name)
-    topics = spec.source.topics or source.topics
-    if strangers := sorted(set(topics) - set(source.topics)):
-        raise ConfigurationError(
-            f"pipeline {spec.name!r}: source.topics: {', '.join(strangers)}: not of {source.name!r}"
-        )
-    ids: dict[str, str] = {}
-    ranges: list[OffsetRange] = []
-    for topic in topics:
-        if topic not in lake.topic_ids:
-            continue
-        # What it held before it was recreated comes first.
-        for topic_id in (*lake.earlier_ids.get(topic, ()), lake.topic_ids[topic]):
-            ids[topic] = topic_id
-            if unsent := _unsent(lake, fold, topic, topic_id):
-                ranges += unsent
-                break
-    return Waiting(topic_ids=ids, ranges=tuple(sorted(ranges)))
-
-
-def _unsent(lake: Fold, fold: Fold, topic: str, topic_id: str) -> list[OffsetRange]:
-    """Return what a lake holds of a topic and was not sent, one span of each partition.
-
-    What lies between two spans is not in the lake yet, or never will be.
-    """
-    ranges = []
-    for partition in lake.origins.get(topic_id, {}):
-        covered = lake.progress(topic_id, partition).covered
-        unsent = covered.subtract(fold.covered.get((topic_id, partition), NOTHING))
-        ranges += [OffsetRange(topic, partition, *span) for span in unsent.spans[:1]]
-    return ranges
 
 
 def _taken(found: Iterable[SourceFile], max_files: int, max_records: int) -> tuple[SourceFile, ...]:

@@ -52,7 +52,7 @@ def publish(run: EgressRun) -> Published:
     plan = frozen.plan
     ledger = run.ledger(store)
     n = ledger.fold.committed.get((plan.id, 0))
-    if plan.has_work and n is None:
+    if plan.has_work and not ledger.fold.is_sent(plan.id):
         sending = sendings.sealed(store, plan, ledger.fold)
         if sending is None:
             raise NotSealed(

@@ -6,8 +6,7 @@ import json
 import logging
 import secrets
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,11 @@ from tidegate.errors import (
     StageFailed,
     TidegateError,
 )
-from tidegate.lake import publishing, sendings, sources
-from tidegate.lake.footers import rows_within
+from tidegate.lake import sendings, sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.sendings import Sending, SentFile
 from tidegate.lake.store import Store
-from tidegate.runs.egress import planning
+from tidegate.runs.egress import lake_source, planning
 from tidegate.runs.egress.sender import IsOver, is_dead, ourselves
 from tidegate.runs.run import EgressRun
 from tidegate.runs.stage import Submit
@@ -63,7 +61,7 @@ def send(run: EgressRun, submit: Submit, is_over: IsOver) -> Sent:
     plan = planning.plan(run, is_over).plan
     store = run.store()
     ledger = run.ledger(store)
-    if not plan.has_work or (plan.id, 0) in ledger.fold.committed:
+    if not plan.has_work or ledger.fold.is_sent(plan.id):
         return Sent(plan, None)
     if sending := sendings.sealed(store, plan, ledger.fold):
         return Sent(plan, sending)
@@ -202,7 +200,7 @@ def _rows_of(plan: Plan) -> Rows:
     """Return what is to be read; LakeDamaged where a lake is not as committed."""
     source = plan.byte_settings["source"]
     if source["lake"]:
-        files, counts = _of_lake(source["lake"], plan)
+        files, counts = lake_source.files_and_counts(plan)
     else:
         root = planning.root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)
@@ -215,6 +213,7 @@ def _rows_of(plan: Plan) -> Rows:
         topic_ids=plan.topics,
         window=tuple(r for window in plan.chunks for r in window),
         counts=counts,
+        where=plan.where,
     )
 
 
@@ -251,41 +250,6 @@ def _job(
     )
 
 
-def _of_lake(name: str, plan: Plan) -> tuple[tuple[tuple[str, str], ...], Mapping[str, int]]:
-    """Return the data files that hold any offset of the plan's window, by topic; and the rows that
-    each `<topic id>/<partition>` has there.
-
-    SourceChanged if the lake's ledger does not hold all of it any more: what is not there would
-    pass for what nobody can see.
-    """
-    source, lake, fold = planning.lake_of(name)
-    window = tuple(r for window in plan.chunks for r in window)
-    if not fold.covers(window, plan.topics):
-        raise SourceChanged(
-            f"plan {plan.id}: the lake of {name!r} at {source.lake} does not hold "
-            f"{', '.join(map(str, window[:3]))}, which it did when this was planned: mount or "
-            "restore what it was",
-            files=[],
-        )
-    wanted = {(r.topic, r.partition): r for r in window}
-    waiting = set(publishing.unplaced(lake, fold))
-    files = []
-    counts = {f"{plan.topics[topic]}/{p}": 0 for topic, p in wanted}
-    for n, commit in fold.live.items():
-        for file in publishing.files_of(lake, fold, n):
-            staged = file.staged
-            r = wanted.get((staged.topic, staged.partition))
-            if commit.topic_ids[staged.topic] != plan.topics.get(staged.topic) or r is None:
-                continue
-            if staged.first < r.end and r.start <= staged.last:
-                there = staged if n in waiting else replace(staged, path=file.final)
-                files.append((staged.topic, lake.native(there.path)))
-                counts[f"{plan.topics[staged.topic]}/{staged.partition}"] += rows_within(
-                    lake, there, r
-                )
-    return tuple(files), counts
-
-
 def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
     """Refuse rows in any order where only the last of a key is kept: any could be that."""
     settings = plan.byte_settings
@@ -300,6 +264,8 @@ def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
 
 
 def _refuse_changed(plan: Plan) -> None:
+    if plan.chunks:
+        lake_source.held_window(plan)
     if plan.files and (names := sources.changed(planning.root_of(plan), plan.files)):
         raise SourceChanged(
             f"plan {plan.id}: {len(names)} of its files are gone or have changed, {names[0]} among "

@@ -6,8 +6,9 @@ from typing import Any
 
 from tidegate.core.entries import Claim
 from tidegate.errors import TidegateError
+from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import open_store
+from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress
 from tidegate.runs.egress.planning import waiting
 from tidegate.runs.egress.sender import is_dead
@@ -52,14 +53,16 @@ def status(spec: Egress) -> dict[str, Any]:
         },
         "commits": len(fold.live),
         "last_commit": max(fold.live, default=None),
-        "open_claims": [_told(claim) for claim in fold.claims.values()],
+        "open_claims": [_told(store, claim) for claim in fold.claims.values()],
     }
 
 
-def _told(claim: Claim) -> dict[str, Any]:
+def _told(store: Store, claim: Claim) -> dict[str, Any]:
     """Return a claim; `sender_dead` is true only where that is proven from here."""
+    replay = plans.load(store, claim.plan_id).replay or {}
     return {
         "plan_id": claim.plan_id,
+        "replay": replay["id"] if "asked" in replay else None,  # a --resend has no id of its own
         "attempt": claim.attempt,
         "sender": dict(claim.sender),
         "sender_dead": is_dead(claim.sender, claim.attempt, lambda _: False, patience=0),
