@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import judge
+import lanes
 import sent
 from terminal import TIDEGATE
 from tidegate.local import kafka, processes, stack
 from tidegate.local.airflow_api import AirflowApi, AirflowRefused
+from tidegate.pipelines import files
 
 DAG = "tidegate__flights"
 VARIABLE = "tidegate__flights__flights"
@@ -24,22 +26,18 @@ FLIGHTS = 336_776
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home with the project's pipelines, and one more for the lanes."""
     home = tmp_path_factory.mktemp("demo")
+    shutil.copytree(files.directory(), home / "pipelines")
+    lanes.pipeline(home)
     yield home
     stack.down(home)
-
-
-def environment(home: Path) -> dict[str, str]:
-    """Return one that knows of no other stack."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW", "TIDEGATE_"))}
-    kept = {k: v for k, v in os.environ.items() if k == "TIDEGATE_CACHE"}
-    return {**env, **kept, "TIDEGATE_HOME": str(home)}
 
 
 def demo(home: Path) -> str:
     done = subprocess.run(
         [str(TIDEGATE), "demo"],
-        env=environment(home),
+        env=lanes.environment(home),
         capture_output=True,
         text=True,
         timeout=400,
@@ -77,7 +75,7 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     with said.open("w") as output:
         killed = subprocess.Popen(
             [str(TIDEGATE), "demo"],
-            env=environment(home),
+            env=lanes.environment(home),
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -184,12 +182,11 @@ def test_airflows_database_and_variables_are_lost(home: Path) -> None:
     before = data(home)
     stack.down(home)
     shutil.rmtree(home / "postgres")
-    stack.up(home, say=print)
-    airflow = api(home)
+    airflow, _ = lanes.up(home)
     assert airflow.variable(VARIABLE) is None
     done = subprocess.run(
         [str(TIDEGATE), "reconcile", "--json"],
-        env=environment(home),
+        env=lanes.environment(home),
         capture_output=True,
         text=True,
         timeout=120,
@@ -218,6 +215,14 @@ def test_airflows_database_and_variables_are_lost(home: Path) -> None:
     assert json.loads(airflow.variable(VARIABLE) or "")["flights"]["0"] == 78543
     assert data(home) == before
     agree(home)
+
+
+def test_all_lanes_at_once(home: Path) -> None:
+    """A DAG every minute, beside it a backfill over dates, one of many chunks over offsets and a
+    replay, the scheduler killed twice: at the end every offset is there once, the oracle agrees,
+    and the cursor is what the schedule alone would have reached (fault F8, F11, F12).
+    """
+    lanes.all_at_once(home, intervals=6, chunks=4)
 
 
 def test_down_leaves_nothing_running(home: Path) -> None:
