@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.core.entries import Origin
+from tidegate.core.entries import Commit, Origin, Receipt, Reference
 from tidegate.core.planning import Watermarks
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
@@ -85,10 +85,22 @@ def test_the_form_refuses_wrong_values(two: Path, airflow_database: None, wrong:
         maintenance.params.update(wrong)
 
 
-def test_the_harmless_ones_for_all_pipelines(two: Path, airflow_database: None) -> None:
-    """As scheduled, without any parameter; and what is not asked for is skipped."""
+def test_the_harmless_ones_for_all_pipelines(
+    two: Path, pipelines: Path, airflow_database: None
+) -> None:
+    """As scheduled, without any parameter; and what is not asked for is skipped. Of an egress, its
+    Variable and its ledger.
+    """
     from airflow.models import Variable
 
+    sends = {"source": {"path": str(two / "*.csv"), "format": "csv"}, "target": {"topic": "out"}}
+    form = {"name": "back", "kind": "egress", "lake": str(two), **sends}
+    (pipelines / "back.yaml").write_text(json.dumps(form))
+    sent = Commit(
+        "live", "c", "sha", 0, "a", "cluster", {}, {}, Reference("manifest", "sha"),
+        (Receipt("out", "id-out", 0, 1, 4, 3, 0),),
+    )  # fmt: skip
+    Ledger(open_store(str(two), "back"), "back").append(sent, run="run")
     assert run() == {
         "move_cursor": "skipped", "repair": "success", "reconcile": "success", "sweep": "success",
         "checkpoint": "success",
@@ -97,6 +109,8 @@ def test_the_harmless_ones_for_all_pipelines(two: Path, airflow_database: None) 
         assert json.loads(Variable.get(f"tidegate__{name}__t")) == {"t": {"0": 3}}
         assert len(list((two / name / "_tidegate/quarantine").rglob("x.parquet"))) == 1
         assert (two / name / f"_tidegate/checkpoints/{1:020d}.json").exists()
+    assert json.loads(Variable.get("tidegate__back__out")) == {"out": {"0": 4}}
+    assert (two / f"back/_tidegate/checkpoints/{1:020d}.json").exists()
     assert run(pipeline="a", repair=False, sweep=False)["repair"] == "skipped"
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -79,7 +79,8 @@ def test_a_broker_and_an_executor_die_on_the_way(
     kafka.create("flights", partitions=4, config={"retention.ms": "-1"})
     assert flights.load(kafka.bootstrap, "flights", months=range(1, 12)) == UNTIL_NOVEMBER
     began = time.monotonic()
-    api.trigger(DAG, "eleven", conf={"max_records": 30_000})
+    due = datetime.now(UTC) - timedelta(hours=1)  # before the scheduled run of the unpausing
+    api.trigger(DAG, "eleven", due=due, conf={"max_records": 30_000})
     api.unpause(DAG)
     staging = tmp_path / "lake/flights/_tidegate/staging"
     while not list(staging.rglob("_done.json")):

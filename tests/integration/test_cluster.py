@@ -66,6 +66,9 @@ def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None
     assert len(report["commits"]) > 1
     judge.agree(broker.bootstrap, terminal.lake, "on-a-cluster", ["on-a-cluster"])
     assert spark.executors() == []
+    checks = terminal.json("doctor", "on-a-cluster")["checks"]
+    (line,) = (each for each in checks if each["check"] == "spark")
+    assert line["says"] == f"master {spark.master.removeprefix('spark://')} answers"
 
 
 @pytest.mark.faults

@@ -23,6 +23,7 @@ from tidegate.runs.run import Run
 from tidegate.runs.submission import Submission
 from tidegate.spark import ingest as spark_ingest
 from tidegate.spark.job import Job
+from tidegate.spark.session import configure
 
 PARTITIONS = 3
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,12 +31,17 @@ DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def submit(spark: SparkSession) -> Callable[[Submission], None]:
-    """Stage in this process's session what an application would stage."""
+    """Stage in this process's session what an application would stage, interpreted as a small one
+    is: for some hundred rows, generating code costs more than it brings.
+    """
+    session = configure(spark.newSession())
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
 
     def stage(given: Submission) -> None:
         job = Job.read(Path(given.args[0]))
         for chunk in job.chunks:
-            spark_ingest.stage(spark, job, chunk)
+            spark_ingest.stage(session, job, chunk)
 
     return stage
 

@@ -84,6 +84,7 @@ def test_what_spark_calls_a_file() -> None:
     assert Root.of("file:///in%20put/").path("a") == "/in put/a"
     assert Root.of("s3://bucket/in/**/*.csv").path("d/a.csv") == "s3a://bucket/in/d/a.csv"
     assert Root.of("/*.csv").path("a.csv") == "/a.csv"
+    assert Root.of("//in//./x/../y/*.csv").path("a.csv") == "/in/y/a.csv"
 
 
 def test_a_file_that_still_changes_is_young(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,6 +49,7 @@ class Root:
         pattern = re.compile(_expression("/".join(parts[fixed:]) or "**"))
         above = "/".join(parts[:fixed]) or "/"
         if scheme == "file":  # a directory's name may hold what has a meaning in a URL
+            above = re.sub("^/+", "/", posixpath.normpath(above))  # as Spark says it
             return cls(f"file://{quote(above)}", above, pattern)
         url = f"{scheme}://{above}"
         return cls(url, url.replace("s3://", "s3a://", 1), pattern)

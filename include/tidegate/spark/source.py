@@ -25,6 +25,7 @@ _ONE_FILE = str(1 << 40)
 # Spark reads a file twice that lies beside such a directory.
 _JUST_THESE = {"__globPaths__": "false", "recursiveFileLookup": "true"}
 _SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
+_PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
 _IN_PARTITION = (1 << 33) - 1  # monotonically_increasing_id: the lower bits count within a task
 
 
@@ -92,6 +93,10 @@ def _of_files(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Dat
 
 def _name(rows: Rows) -> Column:
     """Return the plan's name of the file that a row is from: its path without the root."""
+    paths = [path for _, path in rows.files]
+    if all(map(_PLAIN.fullmatch, paths)):  # the URI has the path as it is
+        begin = len(_root(rows)) + (0 if "://" in paths[0] else len("file://"))
+        return F.substring("_metadata.file_path", begin + 1, 1 << 20)
     # Of a URI: a plus is one, and no space.
     uri = F.replace("_metadata.file_path", F.lit("+"), F.lit("%2B"))
     known = F.regexp_replace(F.url_decode(uri), _SLASHES, "/")
