@@ -14,7 +14,7 @@ from tidegate.lake import plans, publishing
 from tidegate.lake.plans import Frozen
 from tidegate.runs import mirrored, progress, reports
 from tidegate.runs.plan import settled
-from tidegate.runs.run import Run
+from tidegate.runs.run import AnyRun, Run
 
 _WAYS_OUT = {
     "expired": "set `on_expired: skip` to record the gap and go on",
@@ -57,7 +57,7 @@ class Published:
         }
 
 
-def frozen_plan(run: Run) -> Frozen:
+def frozen_plan(run: AnyRun) -> Frozen:
     """Return the run's latest plan; NotSealed if it never had one."""
     frozen = plans.latest(run.store(), run.key)
     if frozen is None:

@@ -14,6 +14,7 @@ from tidegate.errors import AttemptAbandoned, NotSealed, PartitionsLeftOut, Plan
 from tidegate.lake import plans, sendings
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.runs import mirrored
+from tidegate.runs.publish import frozen_plan
 from tidegate.runs.run import EgressRun
 
 FORMAT = 1
@@ -43,13 +44,7 @@ class Published:
 def publish(run: EgressRun) -> Published:
     """Commit what is sealed of the run's plan. Needs no broker; may be done again."""
     store = run.store()
-    frozen = plans.latest(store, run.key)
-    if frozen is None:
-        raise NotSealed(
-            f"run {run.run_id} of {run.spec.name!r} has no plan: its plan step never ran, or the "
-            f"lake at {run.spec.lake} is not the one it ran on"
-        )
-    plan = frozen.plan
+    plan = frozen_plan(run).plan
     ledger = run.ledger(store)
     n = ledger.fold.committed.get((plan.id, 0))
     if plan.has_work and not ledger.fold.is_sent(plan.id):
