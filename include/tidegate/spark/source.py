@@ -93,14 +93,15 @@ def _of_files(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Dat
 
 def _name(rows: Rows) -> Column:
     """Return the plan's name of the file that a row is from: its path without the root."""
-    paths = [path for _, path in rows.files]
-    if all(map(_PLAIN.fullmatch, paths)):  # the URI has the path as it is
-        begin = len(_root(rows)) + (0 if "://" in paths[0] else len("file://"))
-        return F.substring("_metadata.file_path", begin + 1, 1 << 20)
+    root = _root(rows)
+    if root != "/" and all(_PLAIN.fullmatch(path) for _, path in rows.files):
+        # The URI has the path as it is, behind file:, file://, or nothing.
+        begin = F.locate(root, F.col("_metadata.file_path")) + len(root)
+        return F.substring(F.col("_metadata.file_path"), begin, F.lit(1 << 20))
     # Of a URI: a plus is one, and no space.
     uri = F.replace("_metadata.file_path", F.lit("+"), F.lit("%2B"))
     known = F.regexp_replace(F.url_decode(uri), _SLASHES, "/")
-    return F.substring(known, len(_root(rows)) + 1, 1 << 20)
+    return F.substring(known, len(root) + 1, 1 << 20)
 
 
 def _root(rows: Rows) -> str:

@@ -32,7 +32,9 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name, whole=True).fold
     findings = Findings()
-    seen = survey(kafka, spec.target.names, "read_uncommitted") if kafka else None
+    # Not the pipeline's topics of today: what was sent is where it was sent to.
+    topics = sorted({r.topic for commit in fold.live.values() for r in commit.receipts})
+    seen = survey(kafka, topics, "read_uncommitted") if kafka else None
     thinned = compacted(kafka, seen.topic_ids) if kafka and seen else ()
     with ExitStack() as stack:
         read = stack.enter_context(reading(kafka)) if kafka else None
