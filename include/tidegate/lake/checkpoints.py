@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from tidegate.core import canonical, checkpoint, layout
+from tidegate.core.entries import Commit
 from tidegate.core.ledger import Fold
-from tidegate.errors import LakeDamaged, LakeUnavailable
+from tidegate.errors import LakeDamaged
 from tidegate.lake import documents
 from tidegate.lake.store import Store
 
@@ -30,8 +31,10 @@ def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int
     """
     lines = checkpoint.lines(fold)
     path = layout.checkpoint_commits(fold.n)
-    if not store.create(path, lines):
-        raise _changed(store, path)
+    if not store.create(path, lines):  # another release left them, or they were changed
+        store.delete(layout.checkpoint(fold.n))
+        store.delete(path)
+        store.create(path, lines)
     whole = checkpoint.head(replace(fold, waiting=set(waiting)))
     form = {
         "format": checkpoint.FORMAT,
@@ -80,23 +83,21 @@ def _fold(store: Store, pipeline: str, form: Mapping[str, Any]) -> Fold:
         raise ValueError(f"format {form['format']!r}, pipeline {form['pipeline']!r}")
     if canonical.digest(canonical.encode(form["fold"])) != form["sha256"]:
         raise ValueError("it was changed")  # one digit of it may hide a million rows
-    commits = form["commits"]
-    return checkpoint.fold_of(
-        form["fold"], lambda: _lines(store, commits["path"], commits["sha256"])
-    )
+    numbers = checkpoint.FORMS["live"].read(form["fold"]["live"])
+    return checkpoint.fold_of(form["fold"], lambda: _lines(store, form["commits"], numbers))
 
 
-def _lines(store: Store, path: str, sha256: str) -> bytes:
-    data = store.get(path)
-    if data is None:
-        raise LakeUnavailable(f"{store.uri(path)} was removed by a newer checkpoint; try again")
-    if canonical.digest(data) != sha256:
-        raise _changed(store, path)
-    return data
+def _lines(store: Store, kept: Mapping[str, str], numbers: Iterable[int]) -> bytes:
+    """Return the lines of live commits; made anew from their entries if they are not there."""
+    data = store.get(kept["path"])
+    if data is not None and canonical.digest(data) == kept["sha256"]:
+        return data
+    logger.warning("%s is gone, or was changed; the entries are read", store.uri(kept["path"]))
+    return b"\n".join(canonical.encode(_commit(store, n).to_json()) for n in numbers)
 
 
-def _changed(store: Store, path: str) -> LakeDamaged:
-    return LakeDamaged(
-        f"{store.uri(path)} is not what the ledger says; delete {layout.CHECKPOINTS}: `tidegate "
-        "checkpoint` makes another from the ledger"
-    )
+def _commit(store: Store, n: int) -> Commit:
+    path = layout.entry(n)
+    if found := documents.read(store, path, Commit.from_json):
+        return found
+    raise LakeDamaged(f"{store.uri(path)} was there, and is gone; restore it")
