@@ -456,7 +456,7 @@ MUTANTS = (
         "spark/egress.py",
         '        rows = rows.sortWithinPartitions("topic", "partition", *by)\n',
         "",
-        "tests/spark/test_egress_resume.py::test_of_a_prefix_the_rest_is_sent_in_order",
+        "tests/spark/test_egress.py::test_the_order_within_a_key_is_that_of_the_pipeline",
     ),
     Mutant(
         "a broken order is read from the topic",
