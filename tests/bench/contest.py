@@ -56,14 +56,17 @@ def measure(
                 {"seconds": round(seconds, 3), "wall": round(wall, 3), "cpu": round(cpu, 2)}
             )
             print(f"{contender.name:>20} {seconds:7.2f} s, {cpu:6.1f} s of CPU", flush=True)
-    medians = {name: statistics.median(_seconds(runs)) for name, runs in taken.items()}
-    ours, *others = contenders
+    return {"repetitions": taken, **compared(taken, "seconds")}
+
+
+def compared(taken: Mapping[str, Sequence[Mapping[str, float]]], by: str) -> dict[str, Any]:
+    """Return medians, quartiles, and the ratios to the first, of `seconds` or of `wall`."""
+    seconds = {name: [run[by] for run in runs] for name, runs in taken.items()}
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    ours, *others = taken
     return {
-        "repetitions": taken,
-        "summary": {name: _summary(_seconds(runs)) for name, runs in taken.items()},
-        "times_faster": {
-            other.name: round(medians[other.name] / medians[ours.name], 3) for other in others
-        },
+        "summary": {name: _summary(each) for name, each in seconds.items()},
+        "times_faster": {other: round(medians[other] / medians[ours], 3) for other in others},
     }
 
 
@@ -117,10 +120,6 @@ def run(command: Sequence[str | Path], **env: str) -> str:
 def _cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _seconds(runs: Sequence[Mapping[str, float]]) -> list[float]:
-    return [run["seconds"] for run in runs]
 
 
 def _summary(seconds: Sequence[float]) -> dict[str, Any]:

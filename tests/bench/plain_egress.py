@@ -4,11 +4,13 @@
 """
 
 import sys
+import time
 
 from pyspark.sql import SparkSession
 
 bootstrap, topic, directory = sys.argv[1:]
 spark = SparkSession.builder.appName("plain").getOrCreate()
+started = time.monotonic()
 (
     spark.read.parquet(directory)
     .select("key", "value")
@@ -17,4 +19,5 @@ spark = SparkSession.builder.appName("plain").getOrCreate()
     .option("topic", topic)
     .save()
 )
+print(f"sent, {time.monotonic() - started:.2f} s")
 spark.stop()

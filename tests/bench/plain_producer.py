@@ -4,11 +4,13 @@
 """
 
 import sys
+import time
 
 import pyarrow.dataset as ds
 from confluent_kafka import Producer
 
 bootstrap, topic, directory = sys.argv[1:]
+started = time.monotonic()
 producer = Producer(
     {
         "bootstrap.servers": bootstrap,
@@ -31,3 +33,4 @@ for batch in ds.dataset(directory).to_batches(columns=["key", "value"]):
     producer.poll(0)
 if left := producer.flush(120):
     raise SystemExit(f"{left} records were not delivered")
+print(f"sent, {time.monotonic() - started:.2f} s")

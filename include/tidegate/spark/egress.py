@@ -66,7 +66,8 @@ def send(spark: SparkSession, job: SendJob, directory: Path) -> dict[str, Any]:
     started = time.monotonic()
     shaped, inputs = preflight(spark, job)
     good = shaped.where(F.col("reason").isNull())
-    log.info("plan %s: %d rows are fit to be sent", job.plan_id, sum(i["rows"] for i in inputs))
+    rows, looked = sum(i["rows"] for i in inputs), time.monotonic() - started
+    log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, rows, looked)
     rest, resumed = _rest(spark, job, good)
     faults.point("send.before")
     _write(
