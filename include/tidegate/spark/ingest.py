@@ -78,7 +78,9 @@ def stage(spark: SparkSession, job: Job, chunk: Chunk) -> Mapping[str, Any]:
 
 def read(spark: SparkSession, job: Job, chunk: Chunk) -> DataFrame:
     """Return the contract's columns, and `topic` to partition by, of exactly the chunk's window."""
-    limit = records_per_task(chunk.window, spark.sparkContext.defaultParallelism)
+    limit = job.max_records_per_task or records_per_task(
+        chunk.window, spark.sparkContext.defaultParallelism
+    )
     source = options.render(chunk.window, job.options, max_records_per_task=limit)
     return spark.read.format("kafka").options(**source).load().select("topic", *COLUMNS)
 

@@ -35,13 +35,18 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Job:
-    """An application's work: the chunks, in order, read with the same options."""
+    """An application's work: the chunks, in order, read with the same options.
+
+    `max_records_per_task` cuts longer ranges into several tasks; None leaves it to the job, which
+    knows the cores.
+    """
 
     plan_id: str
     app_name: str
     options: Mapping[str, str]
     chunks: tuple[Chunk, ...]
     bytes: Bytes
+    max_records_per_task: int | None = None
 
     def __repr__(self) -> str:
         return f"Job({self.plan_id}, {len(self.chunks)} chunks)"  # the options are secret
@@ -60,6 +65,7 @@ class Job:
                 for chunk in self.chunks
             ],
             "bytes": vars(self.bytes),
+            "max_records_per_task": self.max_records_per_task,
         }
 
     @classmethod
@@ -73,6 +79,7 @@ class Job:
                 for each in form["chunks"]
             ),
             bytes=Bytes(**form["bytes"]),
+            max_records_per_task=form["max_records_per_task"],
         )
 
     def write(self, path: Path) -> None:
