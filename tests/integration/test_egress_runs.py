@@ -262,6 +262,7 @@ def test_killed_anywhere(tmp_path: Path, mortal: Broker, seed: int) -> None:
     print(f"seed {seed}: {doubled} doubled, broken order: {report['broken_order']}")
 
 
+@pytest.mark.slow
 def test_the_same_again_sends_nothing(tmp_path: Path, mortal: Broker) -> None:
     """A whole run with the settings of real ones; compressed text beside plain; run again: the same
     report, the same ends; status and exit codes (req 4.24).

@@ -83,6 +83,7 @@ def requests(s3: Server) -> Counter[str]:
     return counted
 
 
+@pytest.mark.slow
 def test_everything_a_topic_can_hold(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, tmp_path: Path
 ) -> None:
@@ -447,6 +448,7 @@ def test_an_egress_from_a_bucket_is_killed_half_way(
     assert terminal.json("verify", "out", "--against-kafka")["differences"] == 0
 
 
+@pytest.mark.slow
 def test_the_server_keeps_what_it_has_acknowledged(tmp_path: Path) -> None:
     """Stopped, killed and started again on the same ports: objects, keys and bucket are there; it
     listens on the loopback address only, and its keys are for their owner.

@@ -85,6 +85,7 @@ def test_a_pattern_that_matches_nothing(terminal: Terminal, broker: Broker) -> N
     assert not terminal.lake.exists()
 
 
+@pytest.mark.slow
 def test_cursors_for_lag_tools(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:

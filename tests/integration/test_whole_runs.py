@@ -162,16 +162,18 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
     judge.agree(broker.bootstrap, terminal.lake, topic, [topic])
 
 
-def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path) -> None:
-    """Two publishers of the same staged chunk, 20 rounds, together or one behind the other: both
-    are seen to reach the commit, one entry is made and stays, the other adopts it (fault F10).
+@pytest.mark.parametrize("rounds", [4, pytest.param(20, marks=pytest.mark.slow)])
+def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path, rounds: int) -> None:
+    """Two publishers of the same staged chunk, together or one behind the other: both are seen to
+    reach the commit, one entry is made and stays, the other adopts it (fault F10).
     """
-    records.numbers(broker.bootstrap, "race", 20_000)
-    terminal.pipeline("race", ["race"], max_records=1_000)
+    topic, rows = f"race-{rounds}", rounds * 1_000
+    records.numbers(broker.bootstrap, topic, rows)
+    terminal.pipeline("race", [topic], max_records=1_000)
     terminal.run("run", "race", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
-    assert len(list(terminal.lake.rglob("_seal.json"))) == 20
+    assert len(list(terminal.lake.rglob("_seal.json"))) == rounds
     log = terminal.lake / "race/_tidegate/log"
-    for n in range(20):
+    for n in range(rounds):
         before = set(log.iterdir())
         gates = [tmp_path / f"go{n}-{name}" for name in "ab"]
         racers = [
@@ -197,8 +199,8 @@ def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path) -> 
             assert (entry.stat().st_ino, entry.read_bytes()) == written
         for racer in racers:
             racer.communicate()
-    assert terminal.json("run", "race", "--run-id", "r")["rows"] == 20_000
-    judge.agree(broker.bootstrap, terminal.lake, "race", ["race"])
+    assert terminal.json("run", "race", "--run-id", "r")["rows"] == rows
+    judge.agree(broker.bootstrap, terminal.lake, "race", [topic])
 
 
 def test_a_commit_that_crashed_is_placed_by_the_next_plan(
@@ -220,6 +222,7 @@ def test_a_commit_that_crashed_is_placed_by_the_next_plan(
     judge.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"])
 
 
+@pytest.mark.slow
 def test_two_pipelines_of_one_topic_are_apart(terminal: Terminal, broker: Broker) -> None:
     """Each pipeline has its own ledger: the same topic goes into each lake once."""
     records.numbers(broker.bootstrap, "shared", 500)

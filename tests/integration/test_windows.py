@@ -87,6 +87,7 @@ def test_a_backfill_resumed_at_each_of_its_chunks(
     assert "already committed as #2, #3, #4, #5; use `tidegate replay`" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_backfill_ahead_of_the_cursor(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -151,6 +152,7 @@ def test_windows_that_make_no_sense(
     assert terminal.json("backfill", "strict", "--start", "0", "--end", "100")["commits"] == []
 
 
+@pytest.mark.slow
 def test_a_backlog_over_several_runs(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
