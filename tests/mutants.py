@@ -35,6 +35,13 @@ MUTANTS = (
         "tests/unit/test_store.py::test_sixteen_processes_race_for_one_name",
     ),
     Mutant(
+        "create-if-absent, in a whole run",
+        "lake/directory.py",
+        "target.hardlink_to(temporary)",
+        "temporary.replace(target)",
+        "tests/integration/test_whole_runs.py::test_publishers_race[4]",
+    ),
+    Mutant(
         "the overlap check",
         "core/ledger.py",
         "    if not covered:\n        return Accepted()\n",

@@ -47,6 +47,24 @@ REPORT = {
         "1": {"cursor": 9, "end": None, "lag": None, "expires_at": None}}}},
     "broker": "<i>away</i>",
 }  # fmt: skip
+SOURCE = {"path": "/in", "format": "json"}
+SENT = {
+    "format": 1, "pipeline": "back", "kind": "egress", "run": "send-1", "run_key": KEY,
+    "generation": 1, "plan_id": "5b8a2f0e9d1c7364", "lane": "replay", "rows": 3_001,
+    "duplicates": 1, "quarantined": 2, "files": ["<i>a</i>.parquet"], "commit": 7,
+    "receipts": [{"topic": "t", "topic_id": "i", "partition": 0, "before": 1_200, "after": 4_202,
+                  "sent": 3_001, "duplicates": 1}],
+    "broken_order": ["t-0"],
+    "left_out": [{"file": "b.parquet", "reason": "not a whole Parquet file: <b>x</b>"}],
+    "dag": "tidegate_replay", "window_date": "2026-03-14",
+    "planned_at": "2026-03-14T12:00:00+00:00", "published_at": "2026-03-14T12:00:30+00:00",
+    "replay": {"id": "march", "where": "offset < 7"},
+    "target": {"t": {"topic_id": "i", "partitions": 4}}, "attempt": "9f3c",
+    "versions": {"spark": "4.0.4"},
+    "sent": [{"file": "<i>a</i>.parquet", "rows": 3_001, "bad": 2}],
+    "source": "/in", "source_problem": None,
+    "waiting": {"files": 5, "bytes": 1_000, "young": 6, "offsets": 0},
+}  # fmt: skip
 PAGE = f"/tidegate/report/flights/{KEY}/1"
 
 
@@ -78,6 +96,39 @@ def test_what_a_person_reads(ann: TestClient, report: None) -> None:  # noqa: F8
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
 
 
+def test_what_a_person_reads_of_an_egress(
+    ann: TestClient,  # noqa: F811
+    pipelines: Path,
+    tmp_path: Path,
+) -> None:
+    """Receipts, doubled rows, files, what was left out, what waits; text is text."""
+    lake = tmp_path / "lake"
+    form = {"name": "back", "kind": "egress", "source": SOURCE, "target": {"topic": "t"}}
+    (pipelines / "back.yaml").write_text(json.dumps(form | {"lake": str(lake)}))
+    store = open_store(str(lake), "back")
+    store.create(layout.report(KEY, 1), json.dumps(SENT).encode())
+    sad = SENT | {"source_problem": "<b>gone</b>", "waiting": None, "commit": None, "replay": None}
+    store.create(layout.report(KEY, 2), json.dumps(sad).encode())
+    text = ann.get(f"/tidegate/report/back/{KEY}/1").text
+    rows = cells(text)
+    for row in (
+        ["sent again", "replay march, where offset &lt; 7"],
+        ["source", "/in"],
+        ["b.parquet", "left out: not a whole Parquet file: &lt;b&gt;x&lt;/b&gt;"],
+        ["t", "0", "1,200", "4,202", "3,001", "1"],
+        ["&lt;i&gt;a&lt;/i&gt;.parquet", "3,001", "2"],
+    ):
+        assert row in rows, (row, rows)
+    for words in ("1 left out", "broken in t-0", "5 files, 1,000 bytes", "2 in quarantine"):
+        assert words in text
+    answer = ann.get(f"/tidegate/report/back/{KEY}/2")
+    assert answer.status_code == 200
+    assert "&lt;b&gt;gone&lt;/b&gt;" in answer.text
+    store.create(layout.report(KEY, 3), b"{")
+    answer = ann.get(f"/tidegate/report/back/{KEY}/3")
+    assert (answer.status_code, "LakeDamaged" in answer.text) == (503, True)
+
+
 def test_who_may_not_read_the_dag_sees_no_report(login: Login, report: None) -> None:  # noqa: F811
     """Nor does anyone see one that is not there."""
     assert login(None).get(PAGE).status_code == 404
@@ -90,10 +141,12 @@ def test_who_may_not_read_the_dag_sees_no_report(login: Login, report: None) -> 
 
 def test_the_link_on_the_task(pipelines: Path) -> None:
     """It is known to the UI by the serialised DAG, and made from the XCom when the task ends."""
-    form = {"name": "flights", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
-    task = factory.ingest_dag(parse(form)).get_task("publish")
-    (link,) = task.operator_extra_links
-    assert (type(link), link.name) == (ReportLink, "Report")
+    back = {"name": "back", "kind": "egress", "source": SOURCE, "target": {"topic": "t"}}
+    form = {"name": "flights", "kind": "ingest", "topics": ["t"]}
+    for each in (back, form):
+        task = factory.pipeline_dag(parse(each | {"lake": "/lake"})).get_task("publish")
+        (link,) = task.operator_extra_links
+        assert (type(link), link.name) == (ReportLink, "Report")
     ti = mock.Mock(dag_id="d", run_id="r")
     with mock.patch("tidegate.orchestration.links.XCom.get_one", return_value=REPORT) as pulled:
         assert link.get_link(task, ti_key=ti) == f"tidegate/report/flights/{KEY}/1"

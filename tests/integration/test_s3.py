@@ -24,6 +24,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import judge
+import race
 import records
 import sent
 from bystander import CommandLines
@@ -221,29 +222,15 @@ def test_killed_half_way_and_what_it_leaves_is_ended(
 def test_publishers_race(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, tmp_path: Path
 ) -> None:
-    """Two publishers of the same staged chunk, 3 rounds: both are seen to reach the commit, one
-    entry is made, the other adopts it (fault F10).
-    """
+    """Whoever publishes beside it, a chunk has one commit, and no entry is written over."""
     records.numbers(broker.bootstrap, "race-s3", 3_000)
     terminal.pipeline("race", ["race-s3"], max_records=1_000)
     terminal.run("run", "race", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
     assert len(keys(s3, lake, "_seal.json$")) == 3
-    for n in range(3):
-        go = tmp_path / f"go{n}"
-        fault = f"publish.before:wait={go};publish.committed:exit"
-        racers = [
-            terminal.start("run", "race", "--run-id", "r", TIDEGATE_FAULT=fault) for _ in range(2)
-        ]
-        until = time.monotonic() + 60
-        while len(list(tmp_path.glob(f"{go.name}.reached.*"))) < 2:
-            assert time.monotonic() < until, [racer.poll() for racer in racers]
-            time.sleep(0.01)
-        entries = len(keys(s3, lake, "/log/"))
-        go.touch()
-        assert [racer.wait(60) for racer in racers] == [86, 86]
-        assert len(keys(s3, lake, "/log/")) == entries + 1
-        for racer in racers:
-            racer.communicate()
+    race.of_publishers(
+        terminal, tmp_path, lambda: {k: content(s3, lake, k) for k in keys(s3, lake, "/log/")},
+        rounds=3,
+    )  # fmt: skip
     assert terminal.json("run", "race", "--run-id", "r")["rows"] == 3_000
     judge.agree(broker.bootstrap, lake, "race", ["race-s3"], environ=s3.environment)
 

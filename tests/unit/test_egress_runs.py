@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import staging
+import tidegate
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
@@ -1121,3 +1122,64 @@ def test_the_projects_pipelines_are_no_loop() -> None:
             spec = files.load_named(name)
             if isinstance(spec, Egress):
                 planning.refuse_loop(spec, "cluster")
+
+
+# The report
+
+
+def test_what_is_told_and_what_is_kept(world: World) -> None:
+    """The XCom, and the whole of it in the lake: receipts, rows of each file, what still waits; the
+    first one stays (docs/format.md).
+    """
+    world.settings = {"max_files": 1}
+    world.put(a="1\n", b="22\n")
+    told = world.sends()
+    run = world.run()
+    frozen = plans.latest(run.store(), run.key)
+    assert frozen
+    assert told == {
+        "format": 1, "pipeline": "out", "kind": "egress", "run": "r", "run_key": run.key,
+        "generation": 1, "plan_id": frozen.plan.id, "lane": "live", "rows": 1, "duplicates": 0,
+        "quarantined": 0, "files": ["a"], "commit": 2,
+        "receipts": [{"topic": "t", "topic_id": "id-t", "partition": 0, "before": 5, "after": 6,
+                      "sent": 1, "duplicates": 0}],
+        "broken_order": [], "left_out": [],
+    }  # fmt: skip
+    path = layout.report(run.key, 1)
+    kept = json.loads(run.store().get(path) or b"")
+    assert kept.pop("attempt")
+    assert kept.pop("planned_at") <= kept.pop("published_at")
+    assert kept == {
+        **told, "dag": "dag", "window_date": "2026-01-01", "replay": None,
+        "target": {"t": {"topic_id": "id-t", "partitions": 1}},
+        "versions": {"tidegate": tidegate.__version__},
+        "sent": [{"file": "a", "rows": 1, "bad": 0}],
+        "source": str(world.home / "in"), "source_problem": None,
+        "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0},
+    }  # fmt: skip
+    before = run.store().get(path)
+    world.put(c="3\n")
+    assert publish(run).report == told
+    assert run.store().get(path) == before
+
+
+def test_a_report_without_its_source(world: World) -> None:
+    """What was sent is committed and told, though nobody can say what waits."""
+    world.put(a="1\n")
+    world.send()
+    (world.home / "in/a").unlink()
+    (world.home / "in").rmdir()
+    run = world.run()
+    assert publish(run).report["rows"] == 1
+    kept = json.loads(run.store().get(layout.report(run.key, 1)) or b"")
+    assert (kept["waiting"], kept["rows"]) == (None, 1)
+    assert kept["source_problem"]
+
+
+def test_nothing_to_send_leaves_no_report(world: World) -> None:
+    """A run that had no work, and left nothing out, has no page."""
+    world.put(a="1\n")
+    world.sends()
+    world.sends("later")
+    run = world.run("later")
+    assert run.store().get(layout.report(run.key, 1)) is None

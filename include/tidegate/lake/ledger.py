@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import FORMAT, KINDS, Commit, Entry, Gap
 from tidegate.core.ledger import Accepted, CutTo, Fold, Verdict, judge
@@ -67,6 +68,7 @@ class Ledger:
             verdict = judge(self.refresh(), entry)
             if not isinstance(verdict, Accepted):
                 return verdict
+            faults.point("ledger.judged")
             n = self.fold.n + 1
             data = canonical.encode(self._envelope(n, entry, run))
             if self._store.create(layout.entry(n), data):

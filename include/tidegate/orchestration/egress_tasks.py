@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.exceptions import AirflowSkipException
 
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration.tasks import SparkTask, airflow_errors, asset, of_run
+from tidegate.orchestration.tasks import (
+    SparkTask,
+    airflow_errors,
+    of_run,
+    show_plan,
+    show_published,
+)
 from tidegate.pipelines.files import load_named
 from tidegate.pipelines.spec import Egress
 
@@ -61,7 +67,6 @@ def run_by(spec: Egress, context: Context, params: Collection[str], **others: An
 
 def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan; False, which skips the rest, when there is nothing to send."""
-    from tidegate.core import layout
     from tidegate.runs.egress import planning
     from tidegate.runs.egress.explain import explain
 
@@ -73,9 +78,7 @@ def plan(run_of: RunOf, context: Context) -> bool:
         replan = bool(context["params"].get("replan"))
         frozen = planning.plan(run, _is_over(context), replan=replan).frozen
     planned = frozen.plan
-    uri = run.store().uri(layout.plan(planned.id))
-    told = {"plan_id": planned.id, "uri": uri, "generation": frozen.generation}
-    context["ti"].xcom_push("plan", told)
+    show_plan(run, frozen, context)
     logger.info(
         "plan %s: %s", planned.id,
         f"{len(planned.files)} files, {planned.records:,} rows known"
@@ -96,24 +99,13 @@ class SendOperator(SparkTask):
 
 
 def publish(run_of: RunOf, context: Context) -> None:
-    """Commit what is sealed; put the target's ends into XCom, Variables and asset events.
-
-    Events are of those assets that are among the task's outlets.
-    """
-    from tidegate.core.offsets import spark_offsets
+    """Commit what is sealed; put the target's ends into XCom, Variables and asset events."""
     from tidegate.runs.egress.publish import publish as record
 
     with airflow_errors():
         run = run_of(context)
         published = record(run)
-    push = context["ti"].xcom_push
-    push("offsets", spark_offsets(published.offsets))
-    push("report", published.report)
-    names = [each.name for each in context["task"].outlets]
-    for topic in run.spec.target.names:
-        told_to = asset(run.spec.name, topic)
-        if told_to.name in names:
-            context["outlet_events"][told_to].extra = published.asset_event(topic)
+    show_published(run.spec.name, run.spec.target.names, published, context)
     logger.info("%s rows in commit %s", f"{published.report['rows']:,}", published.commit)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import (
     DAG,
@@ -24,6 +24,11 @@ from tidegate.orchestration import egress_tasks, tasks
 from tidegate.orchestration.links import ReportLink
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+Step = Callable[["Context"], None]
 
 BEFORE_ANY_RUN = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -63,67 +68,6 @@ def ingest_dag(spec: Ingest) -> DAG:
     return dag
 
 
-def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset | AssetAlias] = ()) -> None:
-    """Put plan → stage → publish → verdict into the DAG that is being made."""
-
-    @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
-    def plan() -> bool:
-        return tasks.plan(run_of, get_current_context())
-
-    @task(task_id="publish", outlets=list(outlets))
-    def publish() -> None:
-        tasks.publish(run_of, get_current_context())
-
-    @task(task_id="verdict", trigger_rule="none_failed")
-    def verdict() -> None:
-        tasks.verdict(run_of, get_current_context())
-
-    stage = tasks.StageOperator(task_id="stage", run_of=run_of)
-    published = publish()
-    published.operator.operator_extra_links = (ReportLink(),)
-    plan() >> stage >> published >> verdict()
-
-
-def replay_tasks(ingest: tasks.RunOf, egress: egress_tasks.RunOf) -> None:
-    """Put plan → stage or send → publish → verdict into the DAG that is being made.
-
-    Which of the two it is says the kind of the run's pipeline.
-    """
-
-    def is_egress(context: Any) -> bool:
-        with tasks.airflow_errors():
-            return isinstance(files.load_named(context["params"]["pipeline"]), Egress)
-
-    @task.branch(task_id="plan")
-    def plan() -> str | None:
-        context = get_current_context()
-        if is_egress(context):
-            return "send" if egress_tasks.plan(egress, context) else None
-        return "stage" if tasks.plan(ingest, context) else None
-
-    @task(task_id="publish", trigger_rule="none_failed_min_one_success")
-    def publish() -> None:
-        context = get_current_context()
-        if is_egress(context):
-            egress_tasks.publish(egress, context)
-        else:
-            tasks.publish(ingest, context)
-
-    @task(task_id="verdict", trigger_rule="none_failed")
-    def verdict() -> None:
-        context = get_current_context()
-        if is_egress(context):
-            egress_tasks.verdict(egress, context)
-        else:
-            tasks.verdict(ingest, context)
-
-    stage = tasks.StageOperator(task_id="stage", run_of=ingest)
-    send = egress_tasks.SendOperator(task_id="send", run_of=egress)
-    published = publish()
-    published.operator.operator_extra_links = (ReportLink(),)
-    plan() >> [stage, send] >> published >> verdict()
-
-
 def egress_dag(spec: Egress) -> DAG:
     """Return the DAG of files → topics: plan → send → publish → verdict."""
     topics = spec.target.names
@@ -132,25 +76,91 @@ def egress_dag(spec: Egress) -> DAG:
         False, type="boolean", description="Send what came back under a name that was sent."
     )
     description = f"{spec.source.path or spec.source.lake} → {', '.join(topics)}"
+    run_of = partial(egress_tasks.run_of, spec.name)
     with _dag(spec, description, _egress_doc(spec, description), params) as dag:
-        run_of = partial(egress_tasks.run_of, spec.name)
-
-        @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
-        def plan() -> bool:
-            return egress_tasks.plan(run_of, get_current_context())
-
-        send = egress_tasks.SendOperator(task_id="send", run_of=run_of)
-
-        @task(task_id="publish", outlets=[tasks.asset(spec.name, topic) for topic in topics])
-        def publish() -> None:
-            egress_tasks.publish(run_of, get_current_context())
-
-        @task(task_id="verdict", trigger_rule="none_failed")
-        def verdict() -> None:
-            egress_tasks.verdict(run_of, get_current_context())
-
-        plan() >> send >> publish() >> verdict()
+        _steps(
+            _plan_or_skip(partial(egress_tasks.plan, run_of)),
+            [egress_tasks.SendOperator(task_id="send", run_of=run_of)],
+            partial(egress_tasks.publish, run_of),
+            partial(egress_tasks.verdict, run_of),
+            outlets=[tasks.asset(spec.name, topic) for topic in topics],
+        )
     return dag
+
+
+def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset | AssetAlias] = ()) -> None:
+    """Put plan → stage → publish → verdict into the DAG that is being made."""
+    _steps(
+        _plan_or_skip(partial(tasks.plan, run_of)),
+        [tasks.StageOperator(task_id="stage", run_of=run_of)],
+        partial(tasks.publish, run_of),
+        partial(tasks.verdict, run_of),
+        outlets=outlets,
+    )
+
+
+def replay_tasks(ingest: tasks.RunOf, egress: egress_tasks.RunOf) -> None:
+    """Put plan → stage or send → publish → verdict into the DAG that is being made.
+
+    Which of the two it is says the kind of the run's pipeline.
+    """
+
+    def is_egress(context: Context) -> bool:
+        with tasks.airflow_errors():
+            return isinstance(files.load_named(context["params"]["pipeline"]), Egress)
+
+    def either(of_ingest: Step, of_egress: Step) -> Step:
+        return lambda context: (of_egress if is_egress(context) else of_ingest)(context)
+
+    @task.branch(task_id="plan")
+    def plan() -> str | None:
+        context = get_current_context()
+        if is_egress(context):
+            return "send" if egress_tasks.plan(egress, context) else None
+        return "stage" if tasks.plan(ingest, context) else None
+
+    _steps(
+        plan(),
+        [
+            tasks.StageOperator(task_id="stage", run_of=ingest),
+            egress_tasks.SendOperator(task_id="send", run_of=egress),
+        ],
+        either(partial(tasks.publish, ingest), partial(egress_tasks.publish, egress)),
+        either(partial(tasks.verdict, ingest), partial(egress_tasks.verdict, egress)),
+        publish_when="none_failed_min_one_success",
+    )
+
+
+def _plan_or_skip(plan: Callable[[Context], bool]) -> Any:
+    """Return the task that plans; when it finds nothing to do, all but the verdict is skipped."""
+
+    @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
+    def plan_or_skip() -> bool:
+        return plan(get_current_context())
+
+    return plan_or_skip()
+
+
+def _steps(
+    plan: Any,
+    work: Sequence[tasks.SparkTask],
+    publish: Step,
+    verdict: Step,
+    *,
+    outlets: Sequence[Asset | AssetAlias] = (),
+    publish_when: str = "all_success",
+) -> None:
+    @task(task_id="publish", outlets=list(outlets), trigger_rule=publish_when)
+    def published() -> None:
+        publish(get_current_context())
+
+    @task(task_id="verdict", trigger_rule="none_failed")
+    def judged() -> None:
+        verdict(get_current_context())
+
+    told = published()
+    told.operator.operator_extra_links = (ReportLink(),)
+    plan >> work >> told >> judged()
 
 
 def _dag(spec: Spec, description: str, doc: str, params: dict[str, Any]) -> DAG:

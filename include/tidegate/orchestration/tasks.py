@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidegate.core.windows import Interval
+    from tidegate.lake.plans import Frozen
     from tidegate.pipelines.spec import Ingest
-    from tidegate.runs.run import Run
+    from tidegate.runs.egress.publish import Published as PublishedEgress
+    from tidegate.runs.publish import Published
+    from tidegate.runs.run import AnyRun, Run
     from tidegate.runs.submission import Submission
 
 PARAMS = ("max_records", "max_chunks", "dry_run", "replan")
@@ -89,7 +92,6 @@ def of_run(context: Context, params: Collection[str]) -> dict[str, Any]:
 
 def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan; False, which skips the rest, when there is nothing to stage."""
-    from tidegate.core import layout
     from tidegate.core.offsets import bounds, spark_offsets
     from tidegate.orchestration import connections
     from tidegate.runs import plan as use_case
@@ -104,16 +106,23 @@ def plan(run_of: RunOf, context: Context) -> bool:
         frozen = use_case.plan(run, replan=bool(context["params"].get("replan"))).frozen
         planned = frozen.plan
     starts, ends = bounds(planned.chunks)
-    push = context["ti"].xcom_push
-    uri = run.store().uri(layout.plan(planned.id))
-    push("plan", {"plan_id": planned.id, "uri": uri, "generation": frozen.generation})
-    push("startingOffsets", spark_offsets(starts))
-    push("endingOffsets", spark_offsets(ends))
+    show_plan(run, frozen, context)
+    context["ti"].xcom_push("startingOffsets", spark_offsets(starts))
+    context["ti"].xcom_push("endingOffsets", spark_offsets(ends))
     logger.info(
         "plan %s: %s offsets, %d chunks%s", planned.id, f"{planned.records:,}", len(planned.chunks),
         "" if planned.chunks else ": nothing new",
     )  # fmt: skip
     return bool(planned.chunks)
+
+
+def show_plan(run: AnyRun, frozen: Frozen, context: Context) -> None:
+    """Put a frozen plan into XCom, by reference."""
+    from tidegate.core import layout
+
+    uri = run.store().uri(layout.plan(frozen.plan.id))
+    told = {"plan_id": frozen.plan.id, "uri": uri, "generation": frozen.generation}
+    context["ti"].xcom_push("plan", told)
 
 
 class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
@@ -168,31 +177,36 @@ class StageOperator(SparkTask):
 
 
 def publish(run_of: RunOf, context: Context) -> None:
-    """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events.
-
-    Events are of those assets that are among the task's outlets.
-    """
-    from tidegate.core.offsets import spark_offsets
+    """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events."""
     from tidegate.runs import publish as use_case
 
     with airflow_errors():
         run = run_of(context)
         published = use_case.publish(run)
-    push = context["ti"].xcom_push
-    push("offsets", spark_offsets(published.offsets))
-    push("report", published.report)
-    names = [each.name for each in context["task"].outlets]
-    events, alias = context["outlet_events"], AssetAlias(f"tidegate://{run.spec.name}")
-    for topic in run.spec.topics:
-        told = asset(run.spec.name, topic)
-        if told.name in names:
-            events[told].extra = published.asset_event(topic)
-    if alias.name in names:  # a pattern's assets come with its topics
+    show_published(run.spec.name, run.spec.topics, published, context)
+    alias = AssetAlias(f"tidegate://{run.spec.name}")
+    if alias in context["task"].outlets:  # a pattern's assets come with its topics
         for topic in published.plan.topics:
-            events[alias].add(asset(run.spec.name, topic), extra=published.asset_event(topic))
+            told = asset(run.spec.name, topic)
+            context["outlet_events"][alias].add(told, extra=published.asset_event(topic))
     logger.info(
         "%s rows in commits %s", f"{published.report['rows']:,}", list(published.commits.values())
     )
+
+
+def show_published(
+    pipeline: str, topics: Iterable[str], published: Published | PublishedEgress, context: Context
+) -> None:
+    """Put offsets and report into XCom, and an event to each topic's asset among the outlets."""
+    from tidegate.core.offsets import spark_offsets
+
+    context["ti"].xcom_push("offsets", spark_offsets(published.offsets))
+    context["ti"].xcom_push("report", published.report)
+    names = [each.name for each in context["task"].outlets]
+    for topic in topics:
+        told = asset(pipeline, topic)
+        if told.name in names:
+            context["outlet_events"][told].extra = published.asset_event(topic)
 
 
 def verdict(run_of: RunOf, context: Context) -> None:

@@ -100,9 +100,12 @@ def publish(run: Run) -> Published:
     faults.point("caches.half")
     progress.show(run.spec, run.kafka, offsets)
     report = reports.short(run, frozen, entries, ledger.fold)
-    reports.keep(run, store, report, entries, plan, ledger.fold)
-    note = plans.note(store, plan.id)
-    return Published(plan, commits, offsets, report, complete_through=note["at"] if note else None)
+    note = plans.note(store, plan.id) or {}
+    reports.keep(
+        run, store, report, plan, note,
+        lambda: reports.details(run, store, report, entries, plan, ledger.fold, note),
+    )  # fmt: skip
+    return Published(plan, commits, offsets, report, complete_through=note.get("at"))
 
 
 def verdict(run: Run) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,12 +15,12 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
-from tidegate.lake import attempts, documents, plans, publishing
+from tidegate.lake import attempts, documents, publishing
 from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
-from tidegate.pipelines.spec import Ingest
-from tidegate.runs.run import Run
+from tidegate.pipelines.spec import Spec
+from tidegate.runs.run import AnyRun, Run
 
 FORMAT = 1
 
@@ -62,38 +62,60 @@ def short(run: Run, frozen: Frozen, commits: Entries, fold: Fold) -> dict[str, A
 
 
 def keep(
-    run: Run, store: Store, told: Mapping[str, Any], commits: Entries, plan: Plan, fold: Fold
+    run: AnyRun,
+    store: Store,
+    told: Mapping[str, Any],
+    plan: Plan,
+    note: Mapping[str, Any],
+    details: Callable[[], Mapping[str, Any]],
 ) -> None:
     """Write the whole report of a run that had work; the first one stays. No failure fails the run.
 
-    Lag and expiry are asked for now; a broker that does not answer leaves them null.
+    `note` is the one beside the plan; `details` are those of a kind of pipeline.
     """
-    if not plan.chunks and not plan.left_out:
+    if not plan.has_work and not plan.left_out:
         return
     try:
-        note = plans.note(store, plan.id) or {}
-        standing, problem = _standing(run, fold)
         whole = {
             **told,
             "dag": run.dag_id,
             "window_date": plan.window_date,
             "planned_at": note.get("at"),
             "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "records": plan.records,
-            "commits": [
-                _whole_commit(store, commits[each["chunk"]][1], each) for each in told["commits"]
-            ],
-            "gaps": [gap.to_json() for gap in fold.gaps if gap.by == run.run_id],
-            "taken_up": note.get("taken_up", {}),
-            "topics": standing,
-            "broker": problem,
+            **details(),
         }
         store.create(layout.report(run.key, told["generation"]), canonical.encode(whole))
     except TidegateError as error:
         logger.warning("plan %s: its report was not written: %s", plan.id, error)
 
 
-def read(spec: Ingest, run_key: str, generation: int) -> Mapping[str, Any] | None:
+def details(
+    run: Run,
+    store: Store,
+    told: Mapping[str, Any],
+    commits: Entries,
+    plan: Plan,
+    fold: Fold,
+    note: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what makes a report whole: files, proofs, gaps, and where the topics stand now.
+
+    Lag and expiry are asked for now; a broker that does not answer leaves them null.
+    """
+    standing, problem = _standing(run, fold)
+    return {
+        "records": plan.records,
+        "commits": [
+            _whole_commit(store, commits[each["chunk"]][1], each) for each in told["commits"]
+        ],
+        "gaps": [gap.to_json() for gap in fold.gaps if gap.by == run.run_id],
+        "taken_up": note.get("taken_up", {}),
+        "topics": standing,
+        "broker": problem,
+    }
+
+
+def read(spec: Spec, run_key: str, generation: int) -> Mapping[str, Any] | None:
     """Return a run's report, if there is one."""
     store = open_store(spec.lake, spec.name)
     return documents.read(store, layout.report(run_key, generation), dict)

@@ -95,11 +95,14 @@ def report(
     pipelines: Readable,
 ) -> Response:
     """Return the report of a run, as a page."""
-    spec = files.load_ingest(pipeline) if pipeline in pipelines else None
-    found = reports.read(spec, run_key, generation) if spec else None
-    if found is None:
+    try:
+        spec = files.load_named(pipeline) if pipeline in pipelines else None
+        found = reports.read(spec, run_key, generation) if spec else None
+    except TidegateError as error:
+        raise HTTPException(503, f"{type(error).__name__}: {error}") from None
+    if spec is None or found is None:
         raise HTTPException(404, "there is no such report, or you may not read its DAG")
-    html = _templates.get_template("report.html").render(report=found)
+    html = _templates.get_template(f"report_of_{spec.kind}.html").render(report=found)
     return Response(html, media_type="text/html", headers=_HEADERS)
 
 

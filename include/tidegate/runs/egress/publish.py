@@ -12,12 +12,12 @@ from tidegate.core.offsets import Offsets
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.lake import plans, sendings
-from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.ledger import Appended
 from tidegate.runs import mirrored
+from tidegate.runs.egress import reports
 from tidegate.runs.publish import frozen_plan
+from tidegate.runs.reports import keep
 from tidegate.runs.run import EgressRun
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Published:
 def publish(run: EgressRun) -> Published:
     """Commit what is sealed of the run's plan. Needs no broker; may be done again."""
     store = run.store()
-    plan = frozen_plan(run).plan
+    frozen = frozen_plan(run)
+    plan = frozen.plan
     ledger = run.ledger(store)
     n = ledger.fold.committed.get((plan.id, 0))
     if plan.has_work and not ledger.fold.is_sent(plan.id):
@@ -63,14 +64,15 @@ def publish(run: EgressRun) -> Published:
                 raise PlanDead(f"plan {plan.id}: others have sent a part of it: {other}")
     mirrored.show(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
-    note = plans.note(store, plan.id)
-    return Published(
-        plan,
-        n,
-        ledger.fold.target_ends,
-        _report(run, ledger, plan, n),
-        complete_through=note["at"] if note else None,
-    )
+    commit = ledger.fold.live[n] if n is not None else None
+    sending = sendings.sealed(store, plan, ledger.fold) if commit else None
+    report = reports.short(run, frozen, n, commit, sending)
+    note = plans.note(store, plan.id) or {}
+    keep(
+        run, store, report, plan, note,
+        lambda: reports.details(run, plan, sending, ledger.fold),
+    )  # fmt: skip
+    return Published(plan, n, ledger.fold.target_ends, report, complete_through=note.get("at"))
 
 
 def verdict(run: EgressRun) -> None:
@@ -82,24 +84,3 @@ def verdict(run: EgressRun) -> None:
             f"pipeline {run.spec.name!r}: the other files are sent, these are not: {listed}",
             left_out=[each.to_json() for each in frozen.plan.left_out],
         )
-
-
-def _report(run: EgressRun, ledger: Ledger, plan: Plan, n: int | None) -> dict[str, Any]:
-    commit = ledger.fold.live[n] if n is not None else None
-    store = run.store()
-    sending = sendings.sealed(store, plan, ledger.fold) if commit else None
-    return {
-        "format": FORMAT,
-        "pipeline": run.spec.name,
-        "run": run.run_id,
-        "plan_id": plan.id,
-        "lane": plan.lane,
-        "rows": sum(r.sent for r in commit.receipts) if commit else 0,
-        "duplicates": sum(r.duplicates for r in commit.receipts) if commit else 0,
-        "quarantined": sum(file.bad for file in sending.files) if sending else 0,
-        "files": [file.name for file in plan.files],
-        "commit": n,
-        "receipts": [r._asdict() for r in commit.receipts] if commit else [],
-        "broken_order": list(sending.broken_order) if sending else [],
-        "left_out": [each.to_json() for each in plan.left_out],
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.core.entries import Claim
+from tidegate.core.ledger import Fold
 from tidegate.errors import TidegateError
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
@@ -23,25 +24,11 @@ def status(spec: Egress) -> dict[str, Any]:
     """
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
-    problem, found = None, None
-    try:
-        found = waiting(spec, fold, spec.max_records)
-    except TidegateError as error:
-        problem = str(error)
     return {
         "format": FORMAT,
         "pipeline": spec.name,
         "kind": spec.kind,
-        "source": spec.source.path or f"the lake of {spec.source.lake}",
-        "source_problem": problem,
-        "waiting": found
-        and {
-            "files": len(found.files),
-            "bytes": sum(file.size for file in found.files),
-            "young": len(found.young),
-            "offsets": sum(map(len, found.ranges)),
-        },
-        "left_out": [each.to_json() for each in found.left_out] if found else [],
+        **standing(spec, fold),
         "sent": {
             "files": len(fold.sent),
             "rows": sum(r.sent for commit in fold.live.values() for r in commit.receipts),
@@ -54,6 +41,27 @@ def status(spec: Egress) -> dict[str, Any]:
         "commits": len(fold.live),
         "last_commit": max(fold.live, default=None),
         "open_claims": [_told(store, claim) for claim in fold.claims.values()],
+    }
+
+
+def standing(spec: Egress, fold: Fold) -> dict[str, Any]:
+    """Return what the source has that was not sent, as far as it can be looked at."""
+    problem, found = None, None
+    try:
+        found = waiting(spec, fold, spec.max_records)
+    except TidegateError as error:
+        problem = str(error)
+    return {
+        "source": spec.source.path or f"the lake of {spec.source.lake}",
+        "source_problem": problem,
+        "waiting": found
+        and {
+            "files": len(found.files),
+            "bytes": sum(file.size for file in found.files),
+            "young": len(found.young),
+            "offsets": sum(map(len, found.ranges)),
+        },
+        "left_out": [each.to_json() for each in found.left_out] if found else [],
     }
 
 
