@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tidegate.cli import keeper
-from tidegate.cli.connections import kafka_settings, spark_master
+from tidegate.cli.connections import kafka, spark_master
 from tidegate.core.entries import Origin
 from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.lake.ledger import Ledger
@@ -103,7 +103,7 @@ def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines,
     assert "Airflow has no connection 'spark_lost'" in said["q", "spark"]
     here = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_KEPT", json.dumps(here))
-    assert kafka_settings("kafka_kept").bootstrap_servers == "127.0.0.1:2"
+    assert kafka("kafka_kept").bootstrap_servers == "127.0.0.1:2"
     for name in NAMED_BY:
         monkeypatch.delenv(name)
     with pytest.raises(ConfigurationError, match="set AIRFLOW_CONN_SPARK_LOST"):

@@ -1,16 +1,18 @@
-"""Connections from a terminal, as a pipeline in Airflow would find them."""
+"""Connections from a terminal: of the environment, else of the Airflow that it names."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 
 from tidegate.broker.settings import KafkaSettings, from_environment
-from tidegate.cli import terminal
+from tidegate.errors import ConfigurationError
 from tidegate.pipelines.spec import Spec
 
 
-def kafka_settings(connection: str) -> KafkaSettings:
-    """Return a Kafka connection: of the environment, else of the Airflow that it names."""
+def kafka(connection: str) -> KafkaSettings:
+    """Return a Kafka connection; ConfigurationError if it is nowhere."""
     if not _asks_airflow(connection):
         return from_environment(connection)
     from tidegate.orchestration import connections, database
@@ -19,12 +21,26 @@ def kafka_settings(connection: str) -> KafkaSettings:
 
 
 def spark_master(spec: Spec) -> str:
-    """Return the master of the pipeline's Spark connection, found in the same way."""
-    if not _asks_airflow(spec.spark.connection):
-        return terminal.spark_master(spec)
-    from tidegate.orchestration import connections, database
+    """Return the master of the pipeline's Spark connection; local[*] where there is no default."""
+    connection = spec.spark.connection
+    if _asks_airflow(connection):
+        from tidegate.orchestration import connections, database
 
-    return connections.spark_master(spec.spark.connection, database.connection)
+        return connections.spark_master(connection, database.connection)
+    name = f"AIRFLOW_CONN_{connection.upper()}"
+    text = os.environ.get(name)
+    if text is None:
+        if connection == "spark_default":
+            return "local[*]"
+        raise ConfigurationError(
+            f"Spark connection {connection!r} is not defined: set {name} to "
+            '\'{"conn_type": "spark", "host": "local[2]"}\''
+        )
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        form = json.loads(text)
+        port = f":{form['port']}" if form.get("port") else ""
+        return f"{form['host']}{port}"
+    raise ConfigurationError(f"{name} is not a connection in JSON form with a host")
 
 
 def _asks_airflow(connection: str) -> bool:

@@ -11,9 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from tidegate.cli import offsets
-from tidegate.cli.connections import kafka_settings, spark_master
-from tidegate.cli.telling import err, out
-from tidegate.cli.terminal import Json
+from tidegate.cli.connections import kafka, spark_master
+from tidegate.cli.terminal import Json, answer, err, out
 from tidegate.cli.variables import variables, whoever
 from tidegate.errors import NeedsAirflow, TidegateError
 from tidegate.pipelines import files
@@ -32,7 +31,6 @@ OneOrAll = Annotated[str | None, typer.Argument(help="One pipeline; else all.")]
 @app.command()
 def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Hold the copies of the cursors against the ledger, and mend those that are behind."""
-    from tidegate.broker.settings import from_environment
     from tidegate.runs import reconcile as use_case
 
     mirror: Mirror | None = None
@@ -44,7 +42,7 @@ def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
     def held(spec: Spec) -> dict[str, Any]:
         if isinstance(spec, Ingest) and spec.progress_group:
-            return use_case.reconcile(spec, mirror, from_environment(spec.kafka))
+            return use_case.reconcile(spec, mirror, kafka(spec.kafka))
         if absent:
             raise absent
         return use_case.reconcile(spec, mirror, None)
@@ -151,10 +149,7 @@ def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     for name in [pipeline] if pipeline else files.names():
         checks += _checks_of(name)
     found = examine(checks)
-    if as_json:
-        print(json.dumps(found))
-    else:
-        _tell_doctor(found)
+    answer(found, _tell_doctor, as_json=as_json)
     if found["failures"]:
         raise typer.Exit(3)
 
@@ -167,10 +162,7 @@ def _checks_of(name: str) -> list[Check]:
     except TidegateError as error:
         wrong = doctor.failure("file", str(error), "correct what is listed")
         return [doctor.Check("file", lambda: iter([wrong]), name)]
-    connection = spec.kafka if isinstance(spec, Ingest) else spec.target.kafka
-    return pipeline_checks.checks(
-        spec, lambda: kafka_settings(connection), lambda: spark_master(spec)
-    )
+    return pipeline_checks.checks(spec, lambda: kafka(spec.kafka), lambda: spark_master(spec))
 
 
 def _tell_doctor(found: Mapping[str, Any]) -> None:
@@ -200,7 +192,7 @@ def _each(
     if pipeline:
         load = files.load_named if egress_too else files.load_ingest
         found = [do(load(pipeline))]
-        print(json.dumps(found[0])) if as_json else tell(found[0])
+        answer(found[0], tell, as_json=as_json)
         return found
     found, told, code = [], [], 0
     for name in files.names():

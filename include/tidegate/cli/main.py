@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table
 
 from tidegate.cli import keeper, local, telling, windows
-from tidegate.cli.telling import err, out
-from tidegate.cli.terminal import Json, Pipeline, new_run_id, submitter
+from tidegate.cli.connections import kafka
+from tidegate.cli.runs import carry_out, run_of
+from tidegate.cli.terminal import Json, Pipeline, answer, err, out
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.local import stack
 from tidegate.pipelines import files
@@ -104,46 +104,17 @@ def run_pipeline(
     as_json: Json = False,
 ) -> None:
     """Take what arrived since last time into the lake; of an egress, send what was not sent."""
-    from tidegate.broker.settings import from_environment
-    from tidegate.runs import ingest
-    from tidegate.runs.egress import egress
-    from tidegate.runs.run import EgressRun, Run
-
     spec = files.load_named(pipeline)
-    now = datetime.now(UTC)
-    if run_id is None:
-        run_id = new_run_id()
-    err.print(f"run id: {run_id}", highlight=False)
-    this_run: dict[str, Any] = {
-        "dag_id": f"tidegate__{spec.name}",
-        "run_id": run_id,
-        "window_date": now.date(),
-        "max_records": max_records,
-    }
-
+    asked: dict[str, Any] = {"max_records": max_records}
     if isinstance(spec, Egress):
-        sent = egress(
-            EgressRun(spec, from_environment(spec.target.kafka), resend=resend, **this_run),
-            submitter(spec),
-            lambda _: False,  # only Airflow knows of its tasks
-            replan=replan,
-            on_planned=lambda planned: telling.tell_files(planned.plan, known=planned.known),
-            on_published=lambda sent: None if as_json else telling.tell_sent(sent.report),
-        )
-        report = sent.report
+        if max_chunks:
+            raise ConfigurationError(f"pipeline {pipeline!r}: --max-chunks is for ingest pipelines")
+        asked["resend"] = resend
     else:
         if resend:
             raise ConfigurationError(f"pipeline {pipeline!r}: --resend is for egress pipelines")
-        published = ingest.ingest(
-            Run(spec, from_environment(spec.kafka), **this_run, max_chunks=max_chunks),
-            submitter(spec),
-            replan=replan,
-            on_planned=lambda planned: telling.tell_plan(planned.plan, known=planned.known),
-            on_published=lambda done: None if as_json else telling.tell_published(done.report),
-        )
-        report = published.report
-    if as_json:
-        print(json.dumps(report))
+        asked["max_chunks"] = max_chunks
+    carry_out(run_of(spec, run_id, **asked), replan=replan, as_json=as_json)
 
 
 @app.command()
@@ -166,11 +137,7 @@ def status(
 ) -> None:
     """Show origin, cursor, end and lag of every partition."""
     if pipeline:
-        state = _status_of(files.load_named(pipeline))
-        if as_json:
-            print(json.dumps(state))
-        else:
-            telling.tell_status(state)
+        answer(_status_of(files.load_named(pipeline)), telling.tell_status, as_json=as_json)
         return
     states, bad = [], 0
     for name in files.names():
@@ -193,17 +160,7 @@ def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
     """List the lake's files: every row exactly once, placed or not."""
     from tidegate.runs.status import files as files_of
 
-    listed = files_of(files.load_ingest(pipeline))
-    if as_json:
-        print(json.dumps(listed))
-        return
-    table = Table(box=None)
-    for column in ("commit", "rows", "bytes"):
-        table.add_column(column, justify="right")
-    table.add_column("uri", overflow="fold")
-    for each in listed:
-        table.add_row(str(each["commit"]), f"{each['rows']:,}", f"{each['bytes']:,}", each["uri"])
-    out.print(table)
+    answer(files_of(files.load_ingest(pipeline)), telling.tell_lake_files, as_json=as_json)
 
 
 @app.command()
@@ -215,7 +172,6 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Hold ledger, manifests, files and footers against each other; exit 3 if they differ."""
-    from tidegate.broker.settings import from_environment
     from tidegate.runs.egress.verify import verify as verify_egress
     from tidegate.runs.verify import verify as verify_lake
 
@@ -223,23 +179,12 @@ def verify(
         err.print(line, highlight=False)
 
     spec = files.load_named(pipeline)
+    broker = kafka(spec.kafka) if against_kafka else None
     if isinstance(spec, Egress):
-        target = from_environment(spec.target.kafka) if against_kafka else None
-        findings = verify_egress(spec, target, say)
+        findings = verify_egress(spec, broker, say)
     else:
-        source = from_environment(spec.kafka) if against_kafka else None
-        findings = verify_lake(spec, source, say)
-    if as_json:
-        print(json.dumps(findings))
-    else:
-        compared = findings["against_kafka"]
-        out.print(
-            f"{findings['commits']} commits, {findings['files']} files, {findings['rows']:,} rows"
-            + (f"; {compared['rows']:,} compared with Kafka" if compared else "")
-            + f"; {findings['differences']} differences"
-        )
-        for each in findings["first"]:
-            out.print("  - " + ", ".join(f"{k} {v}" for k, v in each.items()), markup=False)
+        findings = verify_lake(spec, broker, say)
+    answer(findings, telling.tell_findings, as_json=as_json)
     if findings["differences"]:
         raise typer.Exit(3)
 
@@ -262,17 +207,17 @@ def release(
         raise ConfigurationError(f"pipeline {pipeline!r}: only egress pipelines have claims")
     told: Literal["resend", "declare sent"] = "resend" if how is Release.RESEND else "declare sent"
     done = end_claim(spec, plan, told, reason, run=f"manual__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}")
-    if as_json:
-        print(json.dumps(done))
-    else:
-        out.print(f"plan {done['plan_id']}: released, {told}", highlight=False)
+    answer(
+        done,
+        lambda _: out.print(f"plan {done['plan_id']}: released, {told}", highlight=False),
+        as_json=as_json,
+    )
 
 
 def _status_of(spec: Spec) -> dict[str, Any]:
-    from tidegate.broker.settings import from_environment
     from tidegate.runs.egress.status import status as egress_status
     from tidegate.runs.status import status as ingest_status
 
     if isinstance(spec, Egress):
         return egress_status(spec)
-    return ingest_status(spec, from_environment(spec.kafka))
+    return ingest_status(spec, kafka(spec.kafka))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli.telling import out
-from tidegate.cli.terminal import Json, Pipeline
+from tidegate.cli.connections import kafka
+from tidegate.cli.terminal import Json, Pipeline, answer, out
 from tidegate.cli.variables import mirror, whoever
 from tidegate.pipelines import files
 
@@ -26,11 +27,11 @@ def show_offsets(pipeline: Pipeline, as_json: Json = False) -> None:
     """Show the ledger's cursors in Spark's form, origins, gaps, and earlier topic ids."""
     from tidegate.runs.offsets import show
 
-    found = show(files.load_ingest(pipeline))
-    if as_json:
-        print(json.dumps(found))
-        return
-    out.print(f"[bold]{pipeline}[/], after entry {found['entry']}", highlight=False)
+    answer(show(files.load_ingest(pipeline)), _tell_offsets, as_json=as_json)
+
+
+def _tell_offsets(found: Mapping[str, Any]) -> None:
+    out.print(f"[bold]{found['pipeline']}[/], after entry {found['entry']}", highlight=False)
     for topic, each in found["topics"].items():
         out.print(f"{topic} {each['topic_id']}", highlight=False, markup=False)
         out.print(f"  origins  {json.dumps(each['origins'])}", highlight=False, soft_wrap=True)
@@ -55,13 +56,12 @@ def set_offset(
     as_json: Json = False,
 ) -> None:
     """Move a cursor forward: what lies between is a gap with a reason. Backward is a replay."""
-    from tidegate.broker.settings import from_environment
     from tidegate.runs.offsets import move
 
     spec = files.load_ingest(pipeline)
     moved = move(
         spec,
-        from_environment(spec.kafka),
+        kafka(spec.kafka),
         mirror(),
         topic=topic,
         partition=partition,
@@ -69,33 +69,27 @@ def set_offset(
         reason=reason,
         by=whoever(),
     )
-    if as_json:
-        print(json.dumps(moved))
-    else:
-        entries = ", ".join(f"#{n}" for n in moved["entries"]) or "nothing to skip"
-        out.print(
-            f"{topic}-{partition}: cursor {moved['was']:,} → {moved['cursor']:,} ({entries})",
-            highlight=False, markup=False,
-        )  # fmt: skip
+    entries = ", ".join(f"#{n}" for n in moved["entries"]) or "nothing to skip"
+    says = f"{topic}-{partition}: cursor {moved['was']:,} → {moved['cursor']:,} ({entries})"
+    answer(moved, lambda _: out.print(says, highlight=False, markup=False), as_json=as_json)
 
 
 @app.command("adopt")
 def adopt_topic(pipeline: Pipeline, topic: Topic, reason: Reason, as_json: Json = False) -> None:
     """Take up a topic that was recreated, from its log start; what is in the lake stays."""
-    from tidegate.broker.settings import from_environment
     from tidegate.runs.offsets import adopt
 
     spec = files.load_ingest(pipeline)
-    adopted = adopt(
-        spec, from_environment(spec.kafka), mirror(), topic=topic, reason=reason, by=whoever()
-    )
-    if as_json:
-        print(json.dumps(adopted))
-    elif adopted["entry"] is None:
-        out.print(f"{topic}: {adopted['topic_id']} is followed already", markup=False)
+    adopted = adopt(spec, kafka(spec.kafka), mirror(), topic=topic, reason=reason, by=whoever())
+    if adopted["entry"] is None:
+        says = f"{topic}: {adopted['topic_id']} is followed already"
     else:
-        out.print(
+        says = (
             f"{topic}: {adopted['was']} → {adopted['topic_id']} (#{adopted['entry']}), from "
-            f"{json.dumps(adopted['origins'])}",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
+            f"{json.dumps(adopted['origins'])}"
+        )
+    answer(
+        adopted,
+        lambda _: out.print(says, highlight=False, markup=False, soft_wrap=True),
+        as_json=as_json,
+    )

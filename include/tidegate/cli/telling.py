@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from tidegate.cli.terminal import err, out
 from tidegate.core.offsets import bounds
 from tidegate.core.plan import Plan
-
-out = Console()
-err = Console(stderr=True)
 
 
 def tell_plan(plan: Plan, *, known: bool) -> None:
@@ -91,6 +88,73 @@ def tell_sending(told: Mapping[str, Any]) -> None:
     )
     for each in told["left_out"]:
         err.print(f"  left out: {each['file']}: {each['reason']}", markup=False, highlight=False)
+
+
+def tell_reading(told: Mapping[str, Any]) -> None:
+    """Tell what an ingest run would read."""
+    size = "" if told["bytes"] is None else f", about {told['bytes']:,} bytes"
+    work = "" if told["files"] is None else f", {told['splits']} tasks, {told['files']} files"
+    out.print(
+        f"[bold]{told['pipeline']}[/] ({told['lane']}): {told['records']:,} records in "
+        f"{len(told['chunks'])} chunks{size}{work}" + ("" if told["chunks"] else ": nothing new"),
+        highlight=False,
+    )
+    if told["later"]:
+        out.print(f"{told['later']:,} records are left to later runs", highlight=False)
+    table = Table(box=None)
+    table.add_column("topic")
+    table.add_column("partition", justify="right")
+    table.add_column("ranges")
+    for column in ("records", "log start", "end", "cursor", "then"):
+        table.add_column(column, justify="right")
+    table.add_column("expires from")
+    for topic, each in told["topics"].items():
+        for p, numbers in each["partitions"].items():
+            table.add_row(
+                topic,
+                p,
+                " ".join(f"[{start:,}, {end:,})" for start, end in numbers["ranges"]) or "-",
+                *(_number(numbers[name])
+                  for name in ("records", "log_start", "end", "cursor", "cursor_after")),
+                numbers["expires_at"] or "-",
+            )  # fmt: skip
+    out.print(table)
+    for gap in told["gaps"]:
+        out.print(
+            f"gap: {gap['topic']}-{gap['partition']} [{gap['start']:,}, {gap['end']:,}): "
+            f"{gap['reason']}",
+            highlight=False,
+            markup=False,
+        )
+    for left in told["left_out"]:
+        out.print("left out: " + ", ".join(f"{k} {v}" for k, v in left.items()), markup=False)
+
+
+def _number(n: int | None) -> str:
+    return "-" if n is None else f"{n:,}"
+
+
+def tell_lake_files(listed: Iterable[Mapping[str, Any]]) -> None:
+    """List the files of a lake."""
+    table = Table(box=None)
+    for column in ("commit", "rows", "bytes"):
+        table.add_column(column, justify="right")
+    table.add_column("uri", overflow="fold")
+    for each in listed:
+        table.add_row(str(each["commit"]), f"{each['rows']:,}", f"{each['bytes']:,}", each["uri"])
+    out.print(table)
+
+
+def tell_findings(findings: Mapping[str, Any]) -> None:
+    """Tell what `verify` has found."""
+    compared = findings["against_kafka"]
+    out.print(
+        f"{findings['commits']} commits, {findings['files']} files, {findings['rows']:,} rows"
+        + (f"; {compared['rows']:,} compared with Kafka" if compared else "")
+        + f"; {findings['differences']} differences"
+    )
+    for each in findings["first"]:
+        out.print("  - " + ", ".join(f"{k} {v}" for k, v in each.items()), markup=False)
 
 
 def tell_egress_status(state: Mapping[str, Any]) -> None:

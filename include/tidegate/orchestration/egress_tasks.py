@@ -58,7 +58,7 @@ def run_by(spec: Egress, context: Context, params: Collection[str], **others: An
     ti = context["ti"]
     return EgressRun(
         spec=spec,
-        kafka=connections.kafka(spec.target.kafka),
+        kafka=connections.kafka(spec.kafka),
         task={"dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "try": ti.try_number},
         **others,
         **of_run(context, params),

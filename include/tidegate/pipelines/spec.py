@@ -272,6 +272,11 @@ class Egress(_Strict):
         return sink.disorders(self.target.producer_settings, by_key=by_key)
 
     @property
+    def kafka(self) -> str:
+        """The connection of the target."""
+        return self.target.kafka
+
+    @property
     def sends_tombstones(self) -> bool:
         """Whether a row without a value is a record: those of a lake have been records."""
         return self.source.lake is not None if self.tombstones is None else self.tombstones

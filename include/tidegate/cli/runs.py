@@ -1,0 +1,88 @@
+"""A run from a terminal: what it is, and carrying it out or telling what it would do."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli import telling
+from tidegate.cli.connections import kafka, spark_master
+from tidegate.cli.terminal import answer, err
+from tidegate.pipelines.spec import Egress, Spec
+
+if TYPE_CHECKING:
+    from tidegate.runs.run import EgressRun, Run
+    from tidegate.runs.submission import Submission
+
+
+def run_of(
+    spec: Spec, run_id: str | None = None, *, dag_id: str | None = None, **asked: Any
+) -> Run | EgressRun:
+    """Return a run of a pipeline; without an id it gets one that nobody has had."""
+    from tidegate.runs.run import EgressRun, Run
+
+    now = datetime.now(UTC)
+    asked |= {
+        "dag_id": dag_id or f"tidegate__{spec.name}",
+        "run_id": run_id or f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}",
+        "window_date": now.date(),
+    }
+    if isinstance(spec, Egress):
+        return EgressRun(spec, kafka(spec.kafka), **asked)
+    return Run(spec, kafka(spec.kafka), **asked)
+
+
+def carry_out(
+    run: Run | EgressRun, *, replan: bool = False, dry_run: bool = False, as_json: bool
+) -> None:
+    """Take a run through all its steps; a dry one only tells what it would do."""
+    from tidegate.runs.egress import egress
+    from tidegate.runs.ingest import ingest
+    from tidegate.runs.run import EgressRun
+
+    if dry_run:
+        explain(run, as_json=as_json)
+        return
+    err.print(f"run id: {run.run_id}", highlight=False)
+
+    def submit(given: Submission) -> None:
+        from tidegate.runs import submission
+
+        master = spark_master(run.spec)
+        submission.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
+
+    if isinstance(run, EgressRun):
+        report = egress(
+            run,
+            submit,
+            lambda _: False,  # only Airflow knows of its tasks
+            replan=replan,
+            on_planned=lambda planned: telling.tell_files(planned.plan, known=planned.known),
+            on_published=lambda sent: None if as_json else telling.tell_sent(sent.report),
+        ).report
+    else:
+        report = ingest(
+            run,
+            submit,
+            replan=replan,
+            on_planned=lambda planned: telling.tell_plan(planned.plan, known=planned.known),
+            on_published=lambda done: None if as_json else telling.tell_published(done.report),
+        ).report
+    if as_json:
+        print(json.dumps(report))
+
+
+def explain(run: Run | EgressRun, *, as_json: bool) -> None:
+    """Tell what a run would do; nothing is done, nothing is written."""
+    from tidegate.runs.egress.explain import explain as explain_egress
+    from tidegate.runs.explain import explain as explain_ingest
+    from tidegate.runs.run import EgressRun
+
+    if isinstance(run, EgressRun):
+        answer(explain_egress(run), telling.tell_sending, as_json=as_json)
+    else:
+        told = explain_ingest(run, master=spark_master(run.spec))
+        answer(told, telling.tell_reading, as_json=as_json)
