@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tidegate.errors import Transient
-from tidegate.local import postgres, processes
+from tidegate.local import postgres, private, processes
 from tidegate.local.postgres import Postgres
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -139,7 +139,7 @@ def password(home: Path) -> str:
     file = _password_file(home)
     with suppress(FileNotFoundError):
         return str(json.loads(file.read_text())[USER])
-    _write_private(file, {USER: secrets.token_urlsafe(12)})
+    private.write(file, {USER: secrets.token_urlsafe(12)})
     return password(home)
 
 
@@ -269,14 +269,5 @@ def _keys(home: Path) -> dict[str, str]:
         keys: dict[str, str] = json.loads(file.read_text())
         return keys
     fernet = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
-    _write_private(file, {"fernet": fernet, "jwt": secrets.token_hex(32)})
+    private.write(file, {"fernet": fernet, "jwt": secrets.token_hex(32)})
     return _keys(home)
-
-
-def _write_private(file: Path, content: Mapping[str, str]) -> None:
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = file.with_suffix(".new")
-    new.unlink(missing_ok=True)
-    new.touch(mode=0o600)
-    new.write_text(json.dumps(content))
-    new.replace(file)

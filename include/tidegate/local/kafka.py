@@ -5,16 +5,15 @@ same for as long as the home exists.
 """
 
 import base64
-import contextlib
-import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -77,7 +76,7 @@ def start(
     """
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True)
-    with _locked(home):
+    with processes.locked(home / ".lock"):
         if running := find(home):
             _wait_until_ready(running)
             return running
@@ -127,13 +126,6 @@ def _send(home: Path, number: signal.Signals) -> None:
     process = processes.find(_NAME, home=home.absolute())
     if process is None or not processes.send(process, number):
         raise ProcessLookupError(f"no broker runs in {home}")
-
-
-@contextlib.contextmanager
-def _locked(home: Path) -> Iterator[None]:
-    with (home / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _node(home: Path) -> _Node:
@@ -240,9 +232,5 @@ def _wait_until_ready(broker: Broker) -> None:
 
 
 def _did_not_start(home: Path, what: str) -> KafkaDidNotStart:
-    log = home / "logs" / f"{_NAME}.log"
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    told = [line for line in lines if " ERROR " in line or " FATAL " in line] or lines
-    return KafkaDidNotStart(
-        f"the broker in {home} {what}: {told[-1] if told else 'it said nothing'} (see {log})"
-    )
+    said = processes.last_words(_NAME, home=home, is_error=re.compile(" (ERROR|FATAL) ").search)
+    return KafkaDidNotStart(f"the broker in {home} {what}: {said}")

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def start(
     log, record = home / "logs" / f"{name}.log", _record(name, home)
     for directory in (log.parent, record.parent):
         directory.mkdir(parents=True, exist_ok=True)
-    with _locked(record.with_suffix(".lock")):
+    with locked(record.with_suffix(".lock")):
         if running := find(name, home=home):
             return running
         with log.open("ab") as output:
@@ -113,15 +113,24 @@ def send(process: Process, number: signal.Signals) -> bool:
     return _signal(process.pid, process.started, number)
 
 
-def _record(name: str, home: Path) -> Path:
-    return home / "run" / f"{name}.json"
-
-
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file; the kernel lets go when this process ends."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def last_words(name: str, *, home: Path, is_error: Callable[[str], object]) -> str:
+    """Return the last line of a process's log that tells of an error, else its last line."""
+    log = home / "logs" / f"{name}.log"
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    told = [line for line in lines if is_error(line)] or lines
+    return f"{told[-1] if told else 'it said nothing'} (see {log})"
+
+
+def _record(name: str, home: Path) -> Path:
+    return home / "run" / f"{name}.json"
 
 
 def _stat(pid: int, *, dead_too: bool = False) -> _Stat | None:

@@ -4,22 +4,22 @@ Everything is in its home: the data, the log, the keys (mode 0600), and the port
 same for as long as the home exists.
 """
 
-import fcntl
 import json
 import os
+import re
 import secrets
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidegate.errors import TidegateError
 from tidegate.lake import s3
-from tidegate.local import processes
+from tidegate.local import private, processes
 from tidegate.local.ports import free_port
 
 REGION = "us-east-1"
@@ -77,7 +77,7 @@ def start(home: Path, *, port: int | None = None, bucket: str | None = None) -> 
     """
     home = home.absolute()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(home):
+    with processes.locked(home / ".lock"):
         if find(home) is None:
             ports = _remember(home, port)
             _remove_sockets(ports)
@@ -149,11 +149,11 @@ def _remember(home: Path, port: int | None) -> dict[str, int]:
         names = [part + kind for part in _PARTS for kind in ("", ".grpc")]
         ports = {name: next(fresh) for name in (*names, "metrics")}
     ports["s3"] = port or ports["s3"]
-    _write_private(home / "ports.json", ports)
+    private.write(home / "ports.json", ports)
     if not (home / "keys.json").exists():
         key = {"accessKey": secrets.token_hex(10).upper(), "secretKey": secrets.token_urlsafe(30)}
         user = {"name": "tidegate", "credentials": [key], "actions": ["Admin"]}
-        _write_private(home / "keys.json", {"identities": [user]})
+        private.write(home / "keys.json", {"identities": [user]})
     return ports
 
 
@@ -207,24 +207,5 @@ def _create_bucket(server: Server, bucket: str) -> None:
 
 
 def _did_not_start(home: Path, what: str) -> S3DidNotStart:
-    log = home / "logs" / f"{_NAME}.log"
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    told = [line for line in lines if line.startswith(("F", "E"))] or lines
-    return S3DidNotStart(
-        f"the S3 server in {home} {what}: {told[-1] if told else 'it said nothing'} (see {log})"
-    )
-
-
-@contextmanager
-def _locked(home: Path) -> Iterator[None]:
-    with (home / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _write_private(file: Path, content: Mapping[str, Any]) -> None:
-    new = file.with_suffix(".new")
-    new.unlink(missing_ok=True)
-    new.touch(mode=0o600)
-    new.write_text(json.dumps(content))
-    new.replace(file)
+    said = processes.last_words(_NAME, home=home, is_error=re.compile("[FE]").match)
+    return S3DidNotStart(f"the S3 server in {home} {what}: {said}")
