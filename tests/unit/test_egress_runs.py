@@ -1124,6 +1124,24 @@ def test_the_projects_pipelines_are_no_loop() -> None:
                 planning.refuse_loop(spec, "cluster")
 
 
+def test_two_runs_of_one_plan_race_to_the_claim(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that is overtaken just before its claim has nothing to do, and says what was done."""
+    world.put(a="1\n")
+    world.plan()
+
+    def overtaken(*_: Any) -> None:
+        monkeypatch.setattr(SENDER, "_refuse_unordered", lambda *_: None)
+        world.sends()
+
+    monkeypatch.setattr(SENDER, "_refuse_unordered", overtaken)
+    assert world.send().sending is None
+    assert len(world.ran) == 1
+    report = publish(world.run()).report
+    assert (report["rows"], report["commit"]) == (1, 2)
+
+
 # The report
 
 

@@ -75,6 +75,8 @@ def send(run: EgressRun, submit: Submit, is_over: IsOver) -> Sent:
     rows = _rows_of(plan)
     attempt = secrets.token_hex(8)
     claim = _claim(run, ledger, plan, target, attempt, is_over)
+    if claim is None:
+        return Sent(plan, None)
     faults.point("send.claimed")
     done = _sent(run, store, ledger, plan, rows, claim, target, submit)
     _refuse_changed(plan)
@@ -103,8 +105,11 @@ def _claim(
     target: TargetSurvey,
     attempt: str,
     is_over: IsOver,
-) -> Claim:
-    """Put the claim into the ledger; return it with the target's ends at the first claim."""
+) -> Claim | None:
+    """Put the claim into the ledger; return it with the target's ends at the first claim.
+
+    None if others have just sent and committed this very plan.
+    """
     held = ledger.refresh().claims.get(plan.id)
     if held and not is_dead(held.sender, held.attempt, is_over):
         raise SenderAlive(
@@ -125,10 +130,12 @@ def _claim(
     match ledger.append(claim, run=run.run_id):
         case Refused(reason):
             raise SenderAlive(f"plan {plan.id}: {reason}; try again later")
-        case Adopt() | PartlyCovered():
+        case Adopt():
+            return None
+        case PartlyCovered():
             raise PlanDead(
-                f"plan {plan.id}: others have sent it, or a part of it, meanwhile; clear the plan "
-                "task, or start a new run"
+                f"plan {plan.id}: others have sent a part of it meanwhile, or declared it sent; "
+                "clear the plan task, or start a new run"
             )
     return ledger.fold.claims[plan.id]
 
