@@ -70,7 +70,9 @@ def published(run, store, monkeypatch, *, away=False):
 
 
 def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
-    """The XCom, and the whole of it in the lake: proofs, files, lag, expiry, what was left out."""
+    """The XCom, and the whole of it in the lake: proofs, files, lag, expiry, what was left out
+    (req 6.24).
+    """
     told, kept = published(run, store, monkeypatch)
     plan_id = plans.latest(store, run.key).plan.id
     short = {

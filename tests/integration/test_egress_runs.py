@@ -232,7 +232,7 @@ def test_killed_half_way(
 ) -> None:
     """The JVM, the run itself, the broker for 10 s: nothing is missing after the retry, and the
     doubles are counted (fault E1, E2). A lake's rows keep their order. What is sent again is so by
-    its id alone, and once (fault E7).
+    its id alone, and once (fault E7; req 0.15, 2.7, 2.19, 4.9).
     """
     name = f"killed-{format_}-{victim}"
     made, report = killed(tmp_path, mortal, name, format_, victim, seed)

@@ -51,7 +51,8 @@ def test_what_expires_between_plan_and_stage(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """The healthy partitions are published, the run fails naming the exact interval that is lost,
-    and with `on_expired: skip` the gap is recorded and the rest goes on (fault K4, K5).
+    and with `on_expired: skip` the gap is recorded and the rest goes on (fault K4, K5;
+    req 1.17, 6.7).
     """
     name = topic(partitions=2)
     records.numbers(broker.bootstrap, name, 2_000, partitions=2)

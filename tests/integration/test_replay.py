@@ -62,7 +62,8 @@ def test_a_re_ingest_under_a_reader_by_the_ledger(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """Never twice, never missing, at every moment; afterwards a glob sees each row once too, the
-    oracle agrees, and neither the same id, nor `repair` by the next plan, changes anything.
+    oracle agrees, and neither the same id, nor `repair` by the next plan, changes anything
+    (req 3.12).
     """
     name = topic(partitions=2)
     records.numbers(broker.bootstrap, name, 4_000, partitions=2)

@@ -157,7 +157,7 @@ def test_a_backlog_over_several_runs(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """Soonest-expiring first: a partition whose records are older by hours goes before the others,
-    which share fairly; each run takes `max_chunks` (req 6.19).
+    which share fairly; each run takes `max_chunks` (req 6.19, 6.6).
     """
     name = topic(partitions=3, config={"retention.ms": str(10 * 86_400_000)})
     now = int(datetime.now(UTC).timestamp() * 1000)

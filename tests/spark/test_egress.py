@@ -12,12 +12,13 @@ from unittest.mock import create_autospec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Producer
 
 import records
 import sent
 from outlet import Outlet
 from tidegate.broker import records as reading
-from tidegate.errors import RowsRefused
+from tidegate.errors import RowsRefused, SendFailed
 from tidegate.runs.egress.verify import verify
 from tidegate.spark.preflight import Refused, preflight
 
@@ -212,6 +213,81 @@ def test_what_the_producer_is_told_reaches_it(outlet: Outlet) -> None:
         "linger.ms": "3", "compression.type": "gzip", "acks": "1", "retries": "2",
     }  # fmt: skip
     assert len(outlet.sent()) == 1
+
+
+def test_the_sink_is_v1_with_one_producer(outlet: Outlet) -> None:
+    """Many tasks of one executor share a producer that bears the attempt's name, and no plan writes
+    through V2 (req 2.2, 2.8, 4.12, 4.16).
+    """
+    for name in range(6):
+        outlet.put(f"{name}.json", lines(*range(name * 100, name * 100 + 100)))
+    outlet.file_of("json")
+    assert outlet.go()["rows"] == 600
+    java = outlet.spark._jvm.java.lang.Thread  # type: ignore[union-attr]
+    threads = [thread.getName() for thread in java.getAllStackTraces().keySet()]
+    (job,) = outlet.jobs
+    assert job.client_id.startswith("tidegate-out-")
+    assert [name for name in threads if job.client_id in name] == [
+        f"kafka-producer-network-thread | {job.client_id}"
+    ]
+    done = outlet.spark._jsparkSession.sharedState().statusStore().executionsList()
+    plans = [done.apply(n).physicalPlanDescription() for n in range(done.size())]
+    assert any("SaveIntoDataSourceCommand" in plan for plan in plans)
+    assert not any("AppendData" in plan for plan in plans)
+
+
+def test_a_topic_is_read_changed_and_sent_to_another(outlet: Outlet, topic: str) -> None:
+    """By way of the lake, with SQL over its columns; JSON is UTF-8 (req 2.21, 4.14)."""
+    producer = Producer({"bootstrap.servers": outlet.bootstrap})
+    records.create(outlet.bootstrap, f"{topic}-in", partitions=1)
+    for number, name in enumerate(("Łódź", "zürich", "東京")):
+        producer.produce(f"{topic}-in", key=name.encode(), value=b"x" * number)
+    producer.flush()
+    outlet.fill(f"{topic}-in", "first")
+    outlet.settings |= {
+        "source": {"lake": "lake"},
+        "columns": {
+            "key": "upper(cast(key as string))",
+            "value": "to_json(struct(length(cast(value as string)) as long, "
+            "cast(key as string) as name))",
+            "partition": "cast(offset % 3 as int)",
+        },
+    }
+    outlet.go()
+    assert sorted((each.partition, each.key, each.value) for each in outlet.sent()) == [
+        (0, "ŁÓDŹ".encode(), '{"long":0,"name":"Łódź"}'.encode()),
+        (1, "ZÜRICH".encode(), '{"long":1,"name":"zürich"}'.encode()),
+        (2, "東京".encode(), '{"long":2,"name":"東京"}'.encode()),
+    ]
+
+
+def test_a_record_that_the_broker_refuses_fails_the_attempt(
+    outlet: Outlet, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in the middle, too large for a limit that was lowered after the look at every row: an
+    error of one record is never a success; the retry sends what is missing (req 0.15, 2.5, 2.7).
+    """
+    small = f"{topic}-small"
+    records.create(outlet.bootstrap, small, partitions=1)
+    patience = {"delivery.timeout.ms": 6_000, "request.timeout.ms": 5_000}
+    outlet.settings["target"] = {"topic": small, "producer": patience}
+    outlet.file_of("text")
+    outlet.put("a.txt", "".join(f"{'x' * (5_000 if n == 700 else 90)}\n" for n in range(1_000)))
+
+    def lower(point: str) -> None:
+        if point == "send.before":
+            records.configure(outlet.bootstrap, small, **{"max.message.bytes": "3000"})
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tidegate.spark.egress.faults.point", lower)
+        with pytest.raises(SendFailed):
+            outlet.go()
+    assert outlet.fold().claims
+    assert len(outlet.sent(small)) < 1_000
+    records.configure(outlet.bootstrap, small, **{"max.message.bytes": "1000000"})
+    report = outlet.go()
+    assert (report["rows"], report["duplicates"]) == (1_000, 0)
+    assert len(outlet.sent(small)) == 1_000
 
 
 def test_small_limits_of_a_topic(outlet: Outlet, topic: str) -> None:

@@ -13,7 +13,7 @@ def live(start, end):
 
 
 def test_each_offset_has_its_state():
-    """Before the origin, covered by lane, skipped with reason, expired unseen, and to come."""
+    """Before the origin, covered by lane, skipped with reason, expired, and to come (req 6.4)."""
     known = [
         live(20, 30),
         Interval(5, 8, "covered", lane="backfill"),

@@ -1147,7 +1147,7 @@ def test_two_runs_of_one_plan_race_to_the_claim(
 
 def test_what_is_told_and_what_is_kept(world: World) -> None:
     """The XCom, and the whole of it in the lake: receipts, rows of each file, what still waits; the
-    first one stays (docs/format.md).
+    first one stays (docs/format.md; req 6.9, 6.24).
     """
     world.settings = {"max_files": 1}
     world.put(a="1\n", b="22\n")

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from tidegate.errors import ConfigurationError
+
+_OLDEST = (4, 0)
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 
@@ -16,7 +19,15 @@ def start(app_name: str) -> SparkSession:
 
 
 def configure(spark: SparkSession) -> SparkSession:
-    """Set what every chunk needs, whatever the cluster's defaults are."""
+    """Set what every chunk needs, whatever the cluster's defaults are.
+
+    An older Spark is refused: nobody has seen that its source and sink behave as is relied on.
+    """
+    if tuple(int(part) for part in spark.version.split(".")[:2]) < _OLDEST:
+        raise ConfigurationError(
+            f"Spark {spark.version}: {'.'.join(map(str, _OLDEST))} or later is needed; "
+            "is SPARK_HOME another Spark's?"
+        )
     # Kafka through V2: the same rows as V1 in every case tried, and faster.
     v1 = spark.conf.get(_V1_SOURCES) or ""
     spark.conf.set(_V1_SOURCES, ",".join(s for s in v1.split(",") if s.strip() != "kafka"))
