@@ -14,11 +14,12 @@ from tidegate.core.live import draft_live
 from tidegate.core.plan import Plan
 from tidegate.core.planning import chunked
 from tidegate.core.windows import Backfill, Dates, Replay
-from tidegate.errors import ConfigurationError, IdentityChanged, UnknownTopic
+from tidegate.errors import ConfigurationError, UnknownTopic
 from tidegate.lake import publishing
 from tidegate.lake.store import Store
 from tidegate.pipelines.spec import Ingest, StartAt
 from tidegate.runs import backfill, replay
+from tidegate.runs.identity import refuse_another_cluster
 from tidegate.runs.run import Run
 
 _HOUR_MS = 3_600_000
@@ -45,14 +46,7 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = Fal
     `again` says that it was planned before, and that this plan cannot be carried out any more.
     """
     spec = run.spec
-    if fold.cluster_id not in (None, seen.cluster_id):
-        raise IdentityChanged(
-            f"pipeline {spec.name!r} has read cluster {fold.cluster_id}; Kafka at "
-            f"{run.kafka.bootstrap_servers} is cluster {seen.cluster_id}. Point the connection "
-            f"{run.kafka.connection!r} back, or give the new cluster a pipeline of its own",
-            was=fold.cluster_id,
-            now=seen.cluster_id,
-        )
+    refuse_another_cluster(spec, run.kafka, fold, seen.cluster_id)
     if isinstance(run.asked, Replay):
         return replay.draft(run, run.asked, store, fold, seen)
     made = None

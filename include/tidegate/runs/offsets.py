@@ -20,6 +20,7 @@ from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs import mirrored
+from tidegate.runs.identity import refuse_another_cluster
 from tidegate.runs.run import Mirror
 
 FORMAT = 1
@@ -157,14 +158,7 @@ def _known(spec: Ingest, fold: Fold, topic: str) -> str:
 
 def _surveyed(spec: Ingest, kafka: KafkaSettings, fold: Fold, topic: str) -> Survey:
     seen = survey(kafka, [topic], spec.isolation)
-    if fold.cluster_id not in (None, seen.cluster_id):
-        raise IdentityChanged(
-            f"pipeline {spec.name!r} has read cluster {fold.cluster_id}; Kafka at "
-            f"{kafka.bootstrap_servers} is cluster {seen.cluster_id}. Point the connection "
-            f"{kafka.connection!r} back, or give the new cluster a pipeline of its own",
-            was=fold.cluster_id,
-            now=seen.cluster_id,
-        )
+    refuse_another_cluster(spec, kafka, fold, seen.cluster_id)
     if topic not in seen.topic_ids:
         raise UnknownTopic(
             f"pipeline {spec.name!r}: Kafka at {kafka.bootstrap_servers} has no topic {topic!r}, "

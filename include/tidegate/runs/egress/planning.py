@@ -18,7 +18,6 @@ from tidegate.core.plan import LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import chunked
 from tidegate.errors import (
     ConfigurationError,
-    IdentityChanged,
     SenderAlive,
     SourceRefused,
 )
@@ -31,6 +30,7 @@ from tidegate.pipelines.spec import Egress, Ingest, as_text
 from tidegate.runs import mirrored
 from tidegate.runs.egress import again, lake_source
 from tidegate.runs.egress.sender import IsOver, is_dead
+from tidegate.runs.identity import refuse_another_cluster
 from tidegate.runs.plan import Planned
 from tidegate.runs.run import EgressRun
 
@@ -128,14 +128,7 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
         ids, ranges = again.window(run, run.asked, record=record)
         found = Waiting(topic_ids=ids, ranges=ranges)
     target = target_of(run, make=record)
-    if fold.cluster_id not in (None, target.cluster_id):
-        raise IdentityChanged(
-            f"pipeline {spec.name!r} has written to cluster {fold.cluster_id}; Kafka at "
-            f"{run.kafka.bootstrap_servers} is cluster {target.cluster_id}. Point the connection "
-            f"{run.kafka.connection!r} back, or give the new cluster a pipeline of its own",
-            was=fold.cluster_id,
-            now=target.cluster_id,
-        )
+    refuse_another_cluster(spec, run.kafka, fold, target.cluster_id)
     if found:  # bounded: whatever it feeds, it ends
         chunk: tuple[Window, ...] = (found.ranges,)
     else:

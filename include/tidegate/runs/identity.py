@@ -1,0 +1,22 @@
+"""Is Kafka still the one that a ledger speaks of?"""
+
+from __future__ import annotations
+
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.ledger import Fold
+from tidegate.errors import IdentityChanged
+from tidegate.pipelines.spec import Ingest, Spec
+
+
+def refuse_another_cluster(spec: Spec, kafka: KafkaSettings, fold: Fold, cluster_id: str) -> None:
+    """Raise IdentityChanged if the ledger's offsets are those of another cluster."""
+    if fold.cluster_id in (None, cluster_id):
+        return
+    done = "read" if isinstance(spec, Ingest) else "written to"
+    raise IdentityChanged(
+        f"pipeline {spec.name!r} has {done} cluster {fold.cluster_id}; Kafka at "
+        f"{kafka.bootstrap_servers} is cluster {cluster_id}. Point the connection "
+        f"{kafka.connection!r} back, or give the new cluster a pipeline of its own",
+        was=fold.cluster_id,
+        now=cluster_id,
+    )
