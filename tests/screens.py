@@ -104,13 +104,17 @@ def main() -> None:
     api, url = running.api(home), running.airflow
     login = {"username": airflow.USER, "password": airflow.password(home)}
     token = httpx.post(f"{url}/auth/token", json=login, trust_env=False).json()["access_token"]
-    link = api.xcom("tidegate__flights", "demo-1", "publish", "_link_ReportLink")
+    link, link_back = (
+        api.xcom(dag, "demo-1", "publish", "_link_ReportLink")
+        for dag in ("tidegate__flights", "tidegate__flights_back")
+    )
     IMAGES.mkdir(exist_ok=True)
     with browser() as page:
         page.do("Emulation.setDeviceMetricsOverride", **SIZE)
         page.do("Network.setCookie", name="_token", value=token, url=url)
         page.screen(f"{url}/plugin/tidegate", "flights", "status.png")
         page.screen(f"{url}/{link}", "Plan", "report.png")
+        page.screen(f"{url}/{link_back}", "Plan", "report-back.png")
 
 
 if __name__ == "__main__":

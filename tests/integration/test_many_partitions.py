@@ -77,7 +77,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
         outcome = publishing.commit(store, ledger, planned, seal, run="run")
     assert isinstance(outcome, Appended)
     with timed("place 10,000 files", 60):
-        publishing.finalise(store, outcome.n, ledger.fold.live[outcome.n])
+        publishing.finalise(store, ledger, outcome.n)
     with timed("fold all entries", 5):
         whole = Ledger(store, "p", whole=True).fold
     with timed("checkpoint", 5):
