@@ -349,3 +349,20 @@ def test_doctor(tidegate, monkeypatch):
         },
     )  # fmt: skip
     assert tidegate("doctor", "p")[0] == 3
+
+
+def test_options_that_are_the_other_kinds(store, tidegate, tmp_path):
+    """They are refused before anything is begun, not passed over."""
+    form = {
+        "name": "out", "kind": "egress", "lake": str(tmp_path),
+        "source": {"path": str(tmp_path), "format": "text"}, "target": {"topic": "t"},
+    }  # fmt: skip
+    (tmp_path / "out.yaml").write_text(json.dumps(form))
+    for args, kind in (
+        (("run", "out", "--max-chunks", "1"), "ingest"),
+        (("explain", "out", "--max-chunks", "1"), "ingest"),
+        (("run", "p", "--resend"), "egress"),
+    ):
+        code, told = tidegate(*args)
+        assert (code, told["error"]["name"]) == (2, "ConfigurationError")
+        assert told["error"]["message"].endswith(f" is for {kind} pipelines")

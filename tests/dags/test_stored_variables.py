@@ -3,6 +3,10 @@ first back; the doctor finds the second where the pipelines do.
 """
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -104,7 +108,26 @@ def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines,
     here = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_KEPT", json.dumps(here))
     assert kafka("kafka_kept").bootstrap_servers == "127.0.0.1:2"
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
+    (pipelines / "r.yaml").write_text(json.dumps({**form, "name": "r", "spark": {}}))
+    assert spark_master(load_named("r")) == "local[*]"
     for name in NAMED_BY:
         monkeypatch.delenv(name)
     with pytest.raises(ConfigurationError, match="set AIRFLOW_CONN_SPARK_LOST"):
         spark_master(load_named("q"))
+
+
+def test_an_answer_is_one_document_beside_airflow(connections, tmp_path, pipelines):
+    """What Airflow says when it is imported, and asked for a connection, goes to stderr."""
+    form = {
+        "name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path),
+        "kafka": "kafka_kept",
+    }  # fmt: skip
+    (pipelines / "p.yaml").write_text(json.dumps(form))
+    env = {k: v for k, v in os.environ.items() if k != "AIRFLOW_CONN_KAFKA_KEPT"}
+    done = subprocess.run(
+        [Path(sys.executable).with_name("tidegate"), "status", "p", "--json"],
+        env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "127.0.0.1:1" in json.loads(done.stdout)["broker"]

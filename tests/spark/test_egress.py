@@ -222,6 +222,9 @@ def test_the_sink_is_v1_with_one_producer(outlet: Outlet) -> None:
     for name in range(6):
         outlet.put(f"{name}.json", lines(*range(name * 100, name * 100 + 100)))
     outlet.file_of("json")
+    outlet.spark.conf.set("spark.sql.files.openCostInBytes", str(128 << 20))  # a task for each file
+    done = outlet.spark._jsparkSession.sharedState().statusStore()
+    before = done.executionsList().size()
     assert outlet.go()["rows"] == 600
     java = outlet.spark._jvm.java.lang.Thread  # type: ignore[union-attr]
     threads = [thread.getName() for thread in java.getAllStackTraces().keySet()]
@@ -230,10 +233,13 @@ def test_the_sink_is_v1_with_one_producer(outlet: Outlet) -> None:
     assert [name for name in threads if job.client_id in name] == [
         f"kafka-producer-network-thread | {job.client_id}"
     ]
-    done = outlet.spark._jsparkSession.sharedState().statusStore().executionsList()
-    plans = [done.apply(n).physicalPlanDescription() for n in range(done.size())]
-    assert any("SaveIntoDataSourceCommand" in plan for plan in plans)
-    assert not any("AppendData" in plan for plan in plans)
+    ran = done.executionsList()
+    plans = {n: ran.apply(n).physicalPlanDescription() for n in range(before, ran.size())}
+    assert not any("AppendData" in plan for plan in plans.values())
+    (write,) = (ran.apply(n) for n in plans if "SaveIntoDataSourceCommand" in plans[n])
+    stages = [write.stages().toSeq().apply(n) for n in range(write.stages().size())]
+    status = outlet.spark.sparkContext._jsc.sc().statusStore()
+    assert sum(status.lastStageAttempt(stage).numTasks() for stage in stages) > 1
 
 
 def test_a_topic_is_read_changed_and_sent_to_another(outlet: Outlet, topic: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import staging
 import tidegate
@@ -1175,6 +1176,12 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
         "source": str(world.home / "in"), "source_problem": None,
         "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0},
     }  # fmt: skip
+    page = Environment(
+        loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
+    )
+    page.filters["number"] = str
+    whole = {**kept, "attempt": "a", "planned_at": "then", "published_at": "now"}
+    assert "1 files" in page.get_template("report_of_egress.html").render(report=whole)
     before = run.store().get(path)
     world.put(c="3\n")
     assert publish(run).report == told

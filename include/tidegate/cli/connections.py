@@ -10,27 +10,30 @@ from tidegate.broker.settings import KafkaSettings, from_environment
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines.spec import Spec
 
+DEFAULT = "spark_default"
+
 
 def kafka(connection: str) -> KafkaSettings:
     """Return a Kafka connection; ConfigurationError if it is nowhere."""
     if not _asks_airflow(connection):
         return from_environment(connection)
-    from tidegate.orchestration import connections, database
+    from tidegate.orchestration import database
 
-    return connections.kafka(connection, database.connection)
+    with database.quiet_airflow():
+        from tidegate.orchestration import connections
+
+        return connections.kafka(connection, database.connection)
 
 
 def spark_master(spec: Spec) -> str:
     """Return the master of the pipeline's Spark connection; local[*] where there is no default."""
     connection = spec.spark.connection
     if _asks_airflow(connection):
-        from tidegate.orchestration import connections, database
-
-        return connections.spark_master(connection, database.connection)
+        return _master_in_airflow(connection)
     name = f"AIRFLOW_CONN_{connection.upper()}"
     text = os.environ.get(name)
     if text is None:
-        if connection == "spark_default":
+        if connection == DEFAULT:
             return "local[*]"
         raise ConfigurationError(
             f"Spark connection {connection!r} is not defined: set {name} to "
@@ -41,6 +44,20 @@ def spark_master(spec: Spec) -> str:
         port = f":{form['port']}" if form.get("port") else ""
         return f"{form['host']}{port}"
     raise ConfigurationError(f"{name} is not a connection in JSON form with a host")
+
+
+def _master_in_airflow(connection: str) -> str:
+    from tidegate.orchestration import database
+
+    with database.quiet_airflow():
+        from tidegate.orchestration import connections
+
+        try:
+            return connections.spark_master(connection, database.connection)
+        except ConfigurationError:
+            if connection == DEFAULT:
+                return "local[*]"
+            raise
 
 
 def _asks_airflow(connection: str) -> bool:

@@ -15,7 +15,7 @@ import typer
 
 from tidegate.cli import keeper, local, telling, windows
 from tidegate.cli.connections import kafka
-from tidegate.cli.runs import carry_out, run_of
+from tidegate.cli.runs import carry_out, new_run
 from tidegate.cli.terminal import Json, Pipeline, answer, err, out
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.local import stack
@@ -114,7 +114,7 @@ def run_pipeline(
         if resend:
             raise ConfigurationError(f"pipeline {pipeline!r}: --resend is for egress pipelines")
         asked["max_chunks"] = max_chunks
-    carry_out(run_of(spec, run_id, **asked), replan=replan, as_json=as_json)
+    carry_out(new_run(spec, run_id, **asked), replan=replan, as_json=as_json)
 
 
 @app.command()

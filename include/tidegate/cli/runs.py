@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from tidegate.runs.submission import Submission
 
 
-def run_of(
-    spec: Spec, run_id: str | None = None, *, dag_id: str | None = None, **asked: Any
+def new_run(
+    spec: Spec, run_id: str | None = None, *, dag_id: str | None = None, **settings: Any
 ) -> Run | EgressRun:
     """Return a run of a pipeline; without an id it gets one that nobody has had."""
     from tidegate.runs.run import EgressRun, Run
 
     now = datetime.now(UTC)
-    asked |= {
+    settings |= {
         "dag_id": dag_id or f"tidegate__{spec.name}",
         "run_id": run_id or f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}",
         "window_date": now.date(),
     }
     if isinstance(spec, Egress):
-        return EgressRun(spec, kafka(spec.kafka), **asked)
-    return Run(spec, kafka(spec.kafka), **asked)
+        return EgressRun(spec, kafka(spec.kafka), **settings)
+    return Run(spec, kafka(spec.kafka), **settings)
 
 
 def carry_out(
@@ -47,11 +47,11 @@ def carry_out(
         explain(run, as_json=as_json)
         return
     err.print(f"run id: {run.run_id}", highlight=False)
+    master = spark_master(run.spec)
 
     def submit(given: Submission) -> None:
         from tidegate.runs import submission
 
-        master = spark_master(run.spec)
         submission.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
 
     if isinstance(run, EgressRun):

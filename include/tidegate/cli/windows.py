@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.connections import kafka
-from tidegate.cli.runs import carry_out, explain, run_of
+from tidegate.cli.runs import carry_out, explain, new_run
 from tidegate.cli.terminal import Json, Pipeline, answer, err, out
 from tidegate.core.coverage import Interval, drawn
 from tidegate.core.windows import Backfill, Replay
@@ -54,7 +54,7 @@ def explain_run(
         asked["max_chunks"] = max_chunks
     elif max_chunks:
         raise ConfigurationError(f"pipeline {pipeline!r}: --max-chunks is for ingest pipelines")
-    explain(run_of(spec, "explain", **asked), as_json=as_json)
+    explain(new_run(spec, "explain", **asked), as_json=as_json)
 
 
 @app.command("backfill")
@@ -86,7 +86,7 @@ def backfill_window(
         chunk_size=chunk_size,
         order=order,
     )
-    run = run_of(spec, run_id, dag_id="tidegate_backfill", asked=asked)
+    run = new_run(spec, run_id, dag_id="tidegate_backfill", asked=asked)
     carry_out(run, dry_run=dry_run, as_json=as_json)
 
 
@@ -124,7 +124,7 @@ def replay_window(
     more = {}
     if isinstance(spec, Egress):
         more["source_kafka"] = kafka(files.load_ingest(again.lake_name(spec)).kafka)
-    run = run_of(spec, run_id, dag_id="tidegate_replay", asked=asked, **more)
+    run = new_run(spec, run_id, dag_id="tidegate_replay", asked=asked, **more)
     carry_out(run, dry_run=dry_run, as_json=as_json)
 
 

@@ -1,9 +1,10 @@
-"""Files that nobody else may read."""
+"""Files that nobody else may read, and that may be written again."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tidegate.spark.private import write_private
 
 
 def write(file: Path, content: Mapping[str, Any]) -> None:
@@ -11,6 +12,5 @@ def write(file: Path, content: Mapping[str, Any]) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = file.with_suffix(".new")
     new.unlink(missing_ok=True)
-    new.touch(mode=0o600)
-    new.write_text(json.dumps(content))
+    write_private(new, content)
     new.replace(file)

@@ -5,10 +5,12 @@ A task's own way, `connections`, asks the process that started the task.
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Lock
+from contextlib import contextmanager, redirect_stdout
+from threading import RLock
 from typing import Any
 
 from tidegate.errors import NeedsAirflow
@@ -16,7 +18,7 @@ from tidegate.errors import NeedsAirflow
 DESCRIPTION = "Tidegate's cursor, a copy of the ledger"
 # Importing Airflow without one of these would make a new Airflow in the user's home.
 NAMED_BY = ("AIRFLOW_HOME", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
-_one_at_a_time = Lock()  # Airflow's imports are no place for two threads
+_one_at_a_time = RLock()  # Airflow's imports are no place for two threads, nor is stdout
 
 
 class StoredVariables:
@@ -34,17 +36,18 @@ class StoredVariables:
         self.read("tidegate")  # is it there, and are its tables?
 
     def read(self, name: str) -> str | None:
-        from airflow.models.variable import Variable
-        from airflow.utils.session import create_session
+        with quiet_airflow():
+            from airflow.models.variable import Variable
+            from airflow.utils.session import create_session
 
-        with _in_its_database(), create_session() as session:
-            found = session.query(Variable).filter(Variable.key == name).one_or_none()
-            return None if found is None else found.get_val()
+            with create_session() as session:
+                found = session.query(Variable).filter(Variable.key == name).one_or_none()
+                return None if found is None else found.get_val()
 
     def write(self, name: str, text: str) -> None:
-        from airflow.models.variable import Variable
+        with quiet_airflow():
+            from airflow.models.variable import Variable
 
-        with _in_its_database():
             Variable.set(name, text, description=DESCRIPTION)
 
 
@@ -53,22 +56,29 @@ def connection(name: str) -> Any:
 
     AirflowNotFoundException if it is nowhere; NeedsAirflow as with the Variables.
     """
-    with _one_at_a_time:
-        StoredVariables()  # else a database that is away looks like one without the connection
+    StoredVariables()  # else a database that is away looks like one without the connection
+    with quiet_airflow():
         from airflow.models.connection import Connection
 
         return Connection.get_connection_from_secrets(name)
 
 
 @contextmanager
-def _in_its_database() -> Iterator[None]:
+def quiet_airflow() -> Iterator[None]:
+    """Keep what Airflow, once imported, has to say out of our answers: it logs to stdout."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    try:
-        yield
-    except SQLAlchemyError as error:
-        # Not its text: it may hold the address with a password.
-        raise NeedsAirflow(
-            f"Airflow's database cannot be asked ({type(error).__name__}): check that it runs, "
-            "that `airflow db migrate` was done, and AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
-        ) from None
+    root = logging.getLogger()
+    with _one_at_a_time, redirect_stdout(sys.stderr):
+        handlers, level = root.handlers[:], root.level
+        try:
+            yield
+        except SQLAlchemyError as error:
+            # Not its text: it may hold the address with a password.
+            raise NeedsAirflow(
+                f"Airflow's database cannot be asked ({type(error).__name__}): check that it runs, "
+                "that `airflow db migrate` was done, and AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+            ) from None
+        finally:
+            root.handlers[:] = handlers
+            root.setLevel(level)

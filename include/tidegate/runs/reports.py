@@ -73,9 +73,12 @@ def keep(
 
     `note` is the one beside the plan; `details` are those of a kind of pipeline.
     """
+    path = layout.report(run.key, told["generation"])
     if not plan.has_work and not plan.left_out:
         return
     try:
+        if store.size(path) is not None:
+            return
         whole = {
             **told,
             "dag": run.dag_id,
@@ -84,9 +87,11 @@ def keep(
             "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
             **details(),
         }
-        store.create(layout.report(run.key, told["generation"]), canonical.encode(whole))
+        store.create(path, canonical.encode(whole))
     except TidegateError as error:
         logger.warning("plan %s: its report was not written: %s", plan.id, error)
+    except Exception:  # what was committed is committed
+        logger.exception("plan %s: its report was not written", plan.id)
 
 
 def details(

@@ -155,8 +155,11 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
     )
 
 
-def waiting(spec: Egress, fold: Fold, max_records: int, *, resend: bool = False) -> Waiting:
-    """Return what the source has that was neither sent nor refused."""
+def waiting(spec: Egress, fold: Fold, max_records: int | None, *, resend: bool = False) -> Waiting:
+    """Return what the source has that was neither sent nor refused.
+
+    Without `max_records` nothing is taken, and no file is looked into.
+    """
     if spec.source.lake is not None:
         if resend:
             raise ConfigurationError(
@@ -190,9 +193,11 @@ def waiting(spec: Egress, fold: Fold, max_records: int, *, resend: bool = False)
             )
     broken: list[LeftOutFile] = []
     candidates: Iterable[SourceFile] = new
-    if spec.source.format == "parquet" and spec.source.columns is None:
+    if max_records is None:
+        candidates = ()
+    elif spec.source.format == "parquet" and spec.source.columns is None:
         candidates = _whole(sources.looked_into(root, new, spec.max_files), broken)
-    taken = _taken(candidates, spec.max_files, max_records)
+    taken = _taken(candidates, spec.max_files, max_records or 0)
     names = {each.file for each in broken}
     return Waiting(
         tuple(file for file in new if file.name not in names),

@@ -28,7 +28,7 @@ def status(spec: Egress) -> dict[str, Any]:
         "format": FORMAT,
         "pipeline": spec.name,
         "kind": spec.kind,
-        **standing(spec, fold),
+        **standing(spec, fold, spec.max_records),
         "sent": {
             "files": len(fold.sent),
             "rows": sum(r.sent for commit in fold.live.values() for r in commit.receipts),
@@ -44,11 +44,14 @@ def status(spec: Egress) -> dict[str, Any]:
     }
 
 
-def standing(spec: Egress, fold: Fold) -> dict[str, Any]:
-    """Return what the source has that was not sent, as far as it can be looked at."""
+def standing(spec: Egress, fold: Fold, max_records: int | None = None) -> dict[str, Any]:
+    """Return what the source has that was not sent, as far as it can be looked at.
+
+    The files that the next run of `max_records` would take are looked into.
+    """
     problem, found = None, None
     try:
-        found = waiting(spec, fold, spec.max_records)
+        found = waiting(spec, fold, max_records)
     except TidegateError as error:
         problem = str(error)
     return {
