@@ -111,6 +111,7 @@ def _by_month() -> dict[int, Held]:
     return held
 
 
+@pytest.mark.slow
 def test_a_killed_loader_leaves_exactly_the_dataset(
     broker: Broker, topic: Callable[..., str]
 ) -> None:

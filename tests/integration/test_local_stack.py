@@ -116,6 +116,7 @@ def test_a_named_port_that_is_taken_is_refused_before_anything_starts(
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["lock"]
 
 
+@pytest.mark.slow
 def test_two_ups_at_once_make_one_stack(home: Path, dags: Path) -> None:
     """From nothing: a second `up` waits for the first, then finds its work done."""
     script = (
