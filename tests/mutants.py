@@ -497,7 +497,7 @@ def red(mutant: Mutant) -> bool:
             raise SystemExit(f"{mutant.name}: its guard is not in {mutant.file} once; update tests")
         file.write_text(text.replace(mutant.guard, mutant.instead))
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", mutant.test],
+            [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", mutant.test],
             cwd=copy,
             env={**os.environ, "PYTHONPATH": str(copy / "include")},
             capture_output=True,

@@ -72,6 +72,7 @@ def test_what_expires_between_plan_and_stage(
     judge.agree(broker.bootstrap, terminal.lake, "late", [name])
 
 
+@pytest.mark.slow
 def test_a_partition_added_after_the_plan(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:

@@ -192,6 +192,7 @@ def test_a_killed_scheduler_is_mended_and_its_task_does_not_run_twice(
     assert (tasks["long"]["state"], tasks["long"]["try_number"]) == ("running", 2)
 
 
+@pytest.mark.slow
 def test_a_killed_database_and_broker_are_mended(
     home: Path, up: Callable[[], list[str]], api: AirflowApi
 ) -> None:

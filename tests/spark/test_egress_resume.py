@@ -380,6 +380,7 @@ def holes(outlet: Outlet, partition: int) -> None:
     foreign.commit_transaction(30)
 
 
+@pytest.mark.slow
 def test_of_a_compacted_topic_what_is_gone_has_left_a_hole(
     outlet: Outlet, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
