@@ -9,10 +9,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 PROJECT = Path(__file__).parents[1]
+AT_ONCE = 2
+"""Mutants tested side by side: most of a test's time is waiting for a JVM or a broker."""
 REFUSED = "tests/spark/test_egress_refusals.py::test_refused_before_anything_is_sent"
 
 
@@ -511,13 +514,13 @@ def red(mutant: Mutant) -> bool:
 
 
 def main() -> int:
+    chosen = [m for m in MUTANTS if not sys.argv[1:] or m.name in sys.argv[1:]]
     survivors = []
-    for mutant in [m for m in MUTANTS if not sys.argv[1:] or m.name in sys.argv[1:]]:
-        went_red = red(mutant)
-        print(
-            f"{'red  ' if went_red else 'GREEN'}  without {mutant.name}: {mutant.test}", flush=True
-        )
-        survivors += [] if went_red else [mutant.name]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for mutant, went_red in zip(chosen, pool.map(red, chosen), strict=True):
+            color = "red  " if went_red else "GREEN"
+            print(f"{color}  without {mutant.name}: {mutant.test}", flush=True)
+            survivors += [] if went_red else [mutant.name]
     print(f"{len(survivors)} survived")
     return 1 if survivors else 0
 
