@@ -45,6 +45,13 @@ MUTANTS = (
         "tests/integration/test_whole_runs.py::test_publishers_race[4]",
     ),
     Mutant(
+        "a conflict is no object",
+        "lake/store.py",
+        "        if there is None:\n            raise _Conflict(",
+        "        if False:\n            raise _Conflict(",
+        "tests/unit/test_store.py::test_no_seal_is_reported_that_is_not_there",
+    ),
+    Mutant(
         "the overlap check",
         "core/ledger.py",
         "    if not covered:\n        return Accepted()\n",

@@ -16,7 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore
 
+import s3_stub
+import staging
+from tidegate.core.offsets import OffsetRange
 from tidegate.errors import ConfigurationError, LakeDamaged, LakeUnavailable
+from tidegate.lake import attempts, plans
 from tidegate.lake import store as store_module
 from tidegate.lake.store import Listed, LocalStore, ObjectStore, open_store
 
@@ -189,6 +193,85 @@ def test_a_bucket_that_stays_away_is_unavailable(flaky):
     store = flaky(failures=99, lands=False)
     with pytest.raises(LakeUnavailable, match="connection reset"):
         store.create("a", b"mine")
+
+
+@pytest.fixture
+def stub(monkeypatch):
+    """A bucket over HTTP whose answers a test may choose; no wait between two tries."""
+    monkeypatch.setattr(store_module._create.retry, "sleep", lambda _: None)
+    with s3_stub.serving() as stub:
+        for name, value in stub.environment.items():
+            monkeypatch.setenv(name, value)
+        yield stub
+
+
+CONFLICT = s3_stub.Answer(409, s3_stub.CONFLICT)
+
+
+def test_a_conflicting_request_is_no_object(stub):
+    """S3 answers 409 while another put of the key is in progress. Where that one fails, nothing is
+    there: the put is done again, and the object is created.
+    """
+    store = open_store("s3://bucket/lake", "p")
+    stub.instead = lambda _: CONFLICT if len(stub.puts) <= 2 else None
+    assert store.create("log/1.json", b"mine") is True
+    assert stub.objects == {"/bucket/lake/p/log/1.json": b"mine"}
+    assert len(stub.puts) == 3
+
+
+@pytest.mark.parametrize(("winner", "created"), [(b"theirs", False), (b"mine", True)])
+def test_a_conflict_with_a_put_that_lands(stub, winner, created):
+    """The other put has created the object: False; or it was this one, whose answer was lost."""
+    store = open_store("s3://bucket/lake", "p")
+
+    def instead(key):
+        stub.objects[key] = winner
+        return CONFLICT
+
+    stub.instead = instead
+    assert store.create("log/1.json", b"mine") is created
+    assert stub.objects == {"/bucket/lake/p/log/1.json": winner}
+
+
+def test_a_conflict_that_stays_is_unavailable(stub):
+    """Never "it exists": transient, and it names the object."""
+    store = open_store("s3://bucket/lake", "p")
+    stub.instead = lambda _: CONFLICT
+    with pytest.raises(LakeUnavailable, match=r"log/1\.json could not be created"):
+        store.create("log/1.json", b"mine")
+    assert stub.objects == {}
+
+
+def test_no_seal_is_reported_that_is_not_there(stub):
+    """Every put of the seal meets a conflict: an error, where it was taken for done."""
+    stub.instead = lambda key: CONFLICT if key.endswith("_seal.json") else None
+    store = open_store("s3://bucket/lake", "p")
+    attempt = attempts.Attempt("plan", 0, "attempt")
+    seal = attempts.Seal(attempt, (), {}, {}, seen={}, versions={})
+    with pytest.raises(LakeUnavailable, match=r"_seal\.json"):
+        attempts.seal(store, seal)
+    stub.instead = lambda _: None
+    attempts.seal(store, seal)
+    assert len(stub.objects) == 1
+
+
+def test_a_second_generation_is_not_answered_with_the_first(stub):
+    """A conflict when a run's pointer is created: the new plan is frozen, not the old one read."""
+    store = open_store("s3://bucket/lake", "p")
+    first = staging.plan_of((OffsetRange("t", 0, 0, 10),))
+    second = staging.plan_of((OffsetRange("t", 0, 0, 20),))
+    assert plans.freeze(store, "key", first, 1, note={}).plan == first
+    met = []
+
+    def instead(key):
+        if key.endswith("/2.json") and not met:
+            met.append(key)
+            return CONFLICT
+        return None
+
+    stub.instead = instead
+    assert plans.freeze(store, "key", second, 2, note={}) == plans.Frozen(second, 2)
+    assert len(met) == 1
 
 
 # A disk

@@ -45,20 +45,12 @@ class ObjectStore:
         self._store = store
 
     def create(self, path: str, data: bytes) -> bool:
-        # A put that timed out may have landed: the retry then meets its own first write.
         with as_lake_errors(self.url):
-            try:
-                _put(self._store, path, data)
-            except AlreadyExistsError:
-                return self.get(path) == data
-        return True
+            return _create(self._store, path, data)
 
     def get(self, path: str) -> bytes | None:
         with as_lake_errors(self.url):
-            try:
-                return bytes(obstore.get(self._store, path).bytes())
-            except (NotFoundError, FileNotFoundError):
-                return None
+            return _get(self._store, path)
 
     def open(self, path: str) -> IO[bytes]:
         with as_lake_errors(self.url):
@@ -188,3 +180,41 @@ def opened(url: str) -> Obstore:
 )
 def _put(store: Obstore, path: str, data: bytes) -> None:
     obstore.put(store, path, data, mode="create")
+
+
+class _Conflict(BaseError):
+    """The store refused to create an object that does not exist."""
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(_Conflict),
+    stop=tenacity.stop_after_attempt(10),
+    wait=tenacity.wait_random_exponential(multiplier=0.1, max=3),
+    reraise=True,
+)
+def _create(store: Obstore, path: str, data: bytes) -> bool:
+    """Create an object; say whether the one that exists then has these bytes.
+
+    obstore raises AlreadyExistsError for two answers of S3: 412, the object exists, and 409
+    (ConditionalRequestConflict), another request for this key was in progress and may have failed.
+    Only the object itself tells which one it was. A put whose answer was lost may have landed: the
+    retry then finds its own bytes.
+    """
+    try:
+        _put(store, path, data)
+        return True
+    except AlreadyExistsError:
+        there = _get(store, path)
+        if there is None:
+            raise _Conflict(
+                f"{path} could not be created: the store reports a conflicting request, and there "
+                "is no such object; try again"
+            ) from None
+        return there == data
+
+
+def _get(store: Obstore, path: str) -> bytes | None:
+    try:
+        return bytes(obstore.get(store, path).bytes())
+    except (NotFoundError, FileNotFoundError):
+        return None
