@@ -67,6 +67,27 @@ MUTANTS = (
         "tests/unit/test_ledger_core.py::test_the_table",
     ),
     Mutant(
+        "complete_through: every offset has an outcome",
+        "core/completeness.py",
+        "and all(cursors[p] >= end for p, end in ends.items())",
+        "",
+        "tests/unit/test_complete_through.py",
+    ),
+    Mutant(
+        "complete_through: no partition is excluded",
+        "core/completeness.py",
+        "if any(isinstance(e, LeftOut) and e.topic == topic for e in plan.left_out):",
+        "if False:",
+        "tests/unit/test_complete_through.py::test_a_truncated_partition",
+    ),
+    Mutant(
+        "complete_through: the plan takes all of the source",
+        "runs/egress/publish.py",
+        'if commit and note.get("takes_all") else None',
+        "if commit else None",
+        "tests/unit/test_egress_runs.py",
+    ),
+    Mutant(
         "what is sent again covers nothing",
         "core/ledger.py",
         "if claim.lane == REPLAY and claim.window:",

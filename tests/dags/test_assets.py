@@ -16,6 +16,7 @@ from tidegate.pipelines.spec import parse
 from tidegate.runs.publish import Published
 
 LEAST = {"name": "p", "kind": "ingest", "lake": "/lake"}
+THROUGH = {"a.b": "2024-05-01T00:00"}
 COMMIT = {"chunk": 0, "commit": 2, "rows": 5, "topics": {"a.b": {"0": {"rows": 5}}}}
 
 
@@ -27,7 +28,7 @@ def published() -> Published:
         chunks=((OffsetRange("a.b", 0, 0, 5),),), destination="", byte_settings={},
     )  # fmt: skip
     offsets = {"a.b": {0: 5}, "a.c": {0: 0}}
-    return Published(plan, {0: 2}, offsets, {"rows": 5, "commits": [COMMIT]}, "2024-05-01T00:00")
+    return Published(plan, {0: 2}, offsets, {"rows": 5, "commits": [COMMIT]}, THROUGH)
 
 
 @pytest.mark.parametrize("by", ["topics", "pattern"])

@@ -9,7 +9,8 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import UTC, date, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core import canonical, layout
-from tidegate.core.entries import Account, Adoption, Claim, Commit, Origin, Reference
+from tidegate.core.entries import Account, Adoption, Claim, Commit, Gap, Origin, Reference
 from tidegate.core.ledger import REPLAY
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
@@ -210,6 +211,60 @@ def test_what_was_sent_is_sent_once(world: World) -> None:
     assert world.sends("two")["files"] == ["c"]
     assert world.sends("three")["commit"] is None
     assert len(world.ran) == 2
+
+
+def through(world: World, run_id: str, **others: Any) -> str | None:
+    """Send, publish, and return what the event of the target's topic tells."""
+    world.send(run_id, **others)
+    told = publish(world.run(run_id, **others)).asset_event("t")["complete_through"]
+    assert told is None or isinstance(told, str)
+    return told
+
+
+def test_complete_through_of_files(world: World) -> None:
+    """The time before the source was listed, if all its files are sent; null while one waits."""
+    world.put(a="1", b="2")
+    before = datetime.now(UTC).replace(microsecond=0)
+    told = through(world, "all")
+    assert told is not None
+    assert before <= datetime.fromisoformat(told) <= datetime.now(UTC)
+    assert through(world, "all") == told
+    world.put(c="3", d="4")
+    world.settings = {"max_files": 1}
+    assert through(world, "one of two") is None
+    assert through(world, "the other") is not None
+    world.settings = {"settle": 3600}
+    world.put(e="5", f="6")
+    os.utime(world.home / "in/e", (0, 0))
+    assert through(world, "one has not settled") is None
+    world.settings = {}
+    world.put(a="other content")
+    assert through(world, "one is excluded") is None
+
+
+def test_complete_through_of_a_lake(world: World) -> None:
+    """Null while the lake holds an offset that is not sent, between its spans too."""
+    lake_of_t(world, OffsetRange("u", 0, 0, 10), OffsetRange("u", 1, 0, 5), topics=["u"])
+    world.settings["source"] = {"lake": "in"}
+    assert through(world, "a part", max_records=10) is None
+    assert through(world, "the rest", max_records=10) is not None
+    staged_more(world, (10, 12), (20, 22))
+    assert through(world, "the first span") is None
+    assert through(world, "the second span") is not None
+    asked = Replay("u", "x", (0,), "0", "5")
+    assert through(world, "again", asked=asked) is None
+
+
+def staged_more(world: World, *spans: tuple[int, int]) -> None:
+    """Commit these spans of u-0 to the lake of "in"; what lies between them is skipped."""
+    store = LocalStore(world.home / "lakes/in")
+    ledger = staging.ledger_of(store, "in")
+    for (_, end), (start, _) in pairwise(spans):
+        ledger.append(Gap("u", "id-u", 0, end, start, "expired", "r"), run="r")
+    for start, end in spans:
+        plan = staging.plan_of((OffsetRange("u", 0, start, end),), pipeline="in")
+        staging.seal(store, plan)
+        publishing.publish_sealed(store, staging.ledger_of(store, "in"), plan, run="r")
 
 
 def test_a_sent_name_with_other_content_is_left_out(world: World) -> None:

@@ -75,6 +75,7 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
                 "still to be read again, start a replay with a new id",
                 plan_id=current.plan.id,
             )
+    surveyed_at = datetime.now(UTC)
     seen = drafting.surveyed(run)
     drafted = _recorded_draft(run, store, ledger, seen, again=current is not None)
     _tell_covered(run, ledger.fold, drafted, seen)
@@ -87,7 +88,7 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
         run.key,
         made,
         generation=current.generation + 1 if current else 1,
-        note=_note(run, seen, drafted),
+        note=_note(run, seen, drafted, surveyed_at),
     )
     logger.info(
         "%s: plan %s, generation %d: %d offsets in %d chunks",
@@ -179,12 +180,15 @@ def _tell_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
         )  # fmt: skip
 
 
-def _note(run: Run, seen: Survey, draft: Draft) -> dict[str, Any]:
+def _note(run: Run, seen: Survey, draft: Draft, surveyed_at: datetime) -> dict[str, Any]:
     return {
         "format": 1,
         "run": run.run_id,
         "dag": run.dag_id,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        # Of what came after this, the watermarks say nothing.
+        "surveyed_at": surveyed_at.isoformat(timespec="milliseconds"),
+        "topic_ids": seen.topic_ids,
         "watermarks": {
             topic: {str(p): asdict(m) for p, m in marks.items()}
             for topic, marks in seen.watermarks.items()

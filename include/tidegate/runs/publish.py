@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate import faults
+from tidegate.core.completeness import is_complete
+from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Offsets, bounds
 from tidegate.core.plan import Plan
 from tidegate.errors import NotSealed, PartitionsLeftOut, PlanDead
@@ -31,14 +33,15 @@ _WAYS_OUT = {
 class Published:
     """What a run did: `commits` by chunk, `offsets` the ledger's cursors afterwards.
 
-    Whatever Kafka had at `complete_through`, when the plan read the watermarks, is in the lake.
+    `complete_through` has, for each topic of which all is committed or in a gap that could be read
+    when the plan was made, the time just before the broker was asked.
     """
 
     plan: Plan
     commits: Mapping[int, int]
     offsets: Offsets
     report: Mapping[str, Any]
-    complete_through: str | None
+    complete_through: Mapping[str, str]
 
     def asset_event(self, topic: str) -> dict[str, Any]:
         """Return what is told to those who wait for a topic (contract: event extra)."""
@@ -53,7 +56,7 @@ class Published:
                 for account in commit["topics"].get(topic, {}).values()
             ),
             "commit": max(self.commits.values(), default=None),
-            "complete_through": self.complete_through,
+            "complete_through": self.complete_through.get(topic),
         }
 
 
@@ -105,7 +108,21 @@ def publish(run: Run) -> Published:
         run, store, report, plan, note,
         lambda: reports.details(run, store, report, entries, plan, ledger.fold, note),
     )  # fmt: skip
-    return Published(plan, commits, offsets, report, complete_through=note.get("at"))
+    return Published(plan, commits, offsets, report, _complete_through(plan, note, ledger.fold))
+
+
+def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
+    """Return the time of the survey for each topic that is complete; older notes do not have it."""
+    if "surveyed_at" not in note:
+        return {}
+    return {
+        topic: note["surveyed_at"]
+        for topic, marks in note["watermarks"].items()
+        if is_complete(
+            fold, plan, topic, note["topic_ids"].get(topic),
+            {int(p): each["end"] for p, each in marks.items()},
+        )
+    }  # fmt: skip
 
 
 def verdict(run: Run) -> None:

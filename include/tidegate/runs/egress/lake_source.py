@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tidegate.core.accounting import StagedFile
@@ -91,6 +91,23 @@ def unsent(spec: Egress, name: str, fold: Fold) -> tuple[Mapping[str, str], Wind
                 ranges += unsent
                 break
     return ids, tuple(sorted(ranges))
+
+
+def unsent_offsets(spec: Egress, name: str, fold: Fold) -> int:
+    """Return how many offsets a lake holds and the pipeline has not sent, under any topic id."""
+    source, _, lake = lake_of(name)
+    topic_ids = _ids_of(lake, spec.source.topics or source.topics)
+    return sum(
+        len(covered.subtract(fold.covered.get((topic_id, p), NOTHING)))
+        for (topic_id, p), covered in lake.covered.items()
+        if topic_id in topic_ids
+    )
+
+
+def _ids_of(lake: Fold, topics: Iterable[str]) -> set[str]:
+    """Return every topic id that the topics have and had."""
+    known = [topic for topic in topics if topic in lake.topic_ids]
+    return {i for t in known for i in (*lake.earlier_ids.get(t, ()), lake.topic_ids[t])}
 
 
 def _unsent(lake: Fold, fold: Fold, topic: str, topic_id: str) -> list[OffsetRange]:

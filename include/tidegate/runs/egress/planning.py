@@ -77,6 +77,7 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
     if current and _is_well(ledger.fold, current.plan) and not replan:
         return Planned(current, known=True)
     number = current.generation + 1 if current else 1
+    survey: dict[str, Any] = {}  # of a plan that was begun, its own note tells it
     if not run.asked and (claim := ledger.fold.begun):
         if not is_dead(claim.sender, claim.attempt, is_over):
             raise SenderAlive(
@@ -89,12 +90,14 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
         made = plans.load(store, claim.plan_id)
         logger.info("%s: plan %s was begun and is finished first", run.spec.name, made.id)
     else:
-        made = draft(run, ledger.fold, record=True)
+        surveyed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        made, takes_all = draft(run, ledger.fold, record=True)
+        survey = {"surveyed_at": surveyed_at, "takes_all": takes_all}
     if current and made.id == current.plan.id:
         return Planned(current, known=True)
     note = {
         "format": 1, "run": run.run_id, "dag": run.dag_id,
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"), **survey,
     }  # fmt: skip
     frozen = plans.freeze(store, run.key, made, number, note=note)
     faults.point("plan.frozen")
@@ -107,7 +110,7 @@ def preview(run: EgressRun) -> Plan:
     fold = run.ledger(store).fold
     if run.asked and (current := plans.latest(store, run.key)):
         return again.known(run, run.asked, fold, current).plan
-    return draft(run, fold, record=False)
+    return draft(run, fold, record=False)[0]
 
 
 def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
@@ -116,9 +119,10 @@ def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     return survey_target(run.kafka, target.names, create_with=target.partitions if make else None)
 
 
-def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
+def draft(run: EgressRun, fold: Fold, *, record: bool) -> tuple[Plan, bool]:
     """Return the plan of what waits, as much as one run takes; or of all that is asked for.
 
+    And say whether it takes all that the source has unsent: of a window that is sent again, never.
     WindowRefused where that makes no sense. `record` freezes what its moments mean, and makes the
     target's topics.
     """
@@ -137,7 +141,7 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
         max_records = run.max_records or spec.max_records
         found = waiting(spec, fold, max_records, resend=run.resend)
         chunk = chunked(found.ranges, max_records)[:1]
-    return Plan(
+    made = Plan(
         pipeline=spec.name,
         kind=spec.kind,
         lane=REPLAY if run.resend or run.asked else LANE,
@@ -153,6 +157,14 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> Plan:
         files=found.taken,
         target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
     )
+    return made, not run.asked and _takes_all(spec, fold, made, found)
+
+
+def _takes_all(spec: Egress, fold: Fold, plan: Plan, found: Waiting) -> bool:
+    """Say whether a plan leaves nothing of the source to later runs, and excludes none of it."""
+    if spec.source.lake is not None:
+        return lake_source.unsent_offsets(spec, spec.source.lake, fold) <= plan.records
+    return not found.young and not found.left_out and set(found.files) == set(found.taken)
 
 
 def waiting(spec: Egress, fold: Fold, max_records: int | None, *, resend: bool = False) -> Waiting:

@@ -22,7 +22,10 @@ from tidegate.runs.run import EgressRun
 
 @dataclass(frozen=True)
 class Published:
-    """What a run sent: `offsets` are the target's ends at the last commit of each topic."""
+    """What a run sent: `offsets` are the target's ends at the last commit of each topic.
+
+    `complete_through` is the time just before the source was listed, if all that it had is sent.
+    """
 
     plan: Plan
     commit: int | None
@@ -72,7 +75,8 @@ def publish(run: EgressRun) -> Published:
         run, store, report, plan, note,
         lambda: reports.details(run, plan, sending, ledger.fold),
     )  # fmt: skip
-    return Published(plan, n, ledger.fold.target_ends, report, complete_through=note.get("at"))
+    through = note.get("surveyed_at") if commit and note.get("takes_all") else None
+    return Published(plan, n, ledger.fold.target_ends, report, through)
 
 
 def verdict(run: EgressRun) -> None:
