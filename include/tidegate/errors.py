@@ -85,6 +85,10 @@ class LakeReadOnly(TidegateError):
     """The lake can be seen but not written."""
 
 
+class LakeUnsafe(TidegateError):
+    """The lake's store let several writers create one name: a ledger there proves nothing."""
+
+
 class LedgerCorrupt(TidegateError):
     """A ledger entry cannot be read or does not follow from the one before it."""
 

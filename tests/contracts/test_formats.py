@@ -29,7 +29,7 @@ from tidegate.core.planning import Watermarks
 from tidegate.core.replays import Replaced
 from tidegate.core.windows import Backfill, Boundary, Replay
 from tidegate.errors import BrokerUnreachable, PlanDead
-from tidegate.lake import attempts, boundaries, ledger, plans, publishing
+from tidegate.lake import attempts, boundaries, create_check, ledger, plans, publishing
 from tidegate.lake.attempts import Attempt, HoleProof, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
@@ -185,6 +185,21 @@ def test_boundary(store):
     between = boundaries.boundary(store, "flights", FLIGHTS_ID, made.moment - 1, {0: 121, 12: 4})
     assert between.offsets == {0: 120, 12: 0}
     assert not boundaries.freeze(store, replace(made, offsets={0: 1}))
+
+
+def test_unsafe_store(store, monkeypatch):
+    """What the doctor writes down where rivals have both won."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2024, 5, 1, 10, tzinfo=tz)
+
+    monkeypatch.setattr(create_check, "datetime", Clock)
+    create_check.record(store, create_check.Outcome(rounds=3, winners=2))
+    assert store.get("_tidegate/log/unsafe-store") == (
+        b'{"at":"2024-05-01T10:00:00+00:00","format":1,"rivals":8,"round":3,"winners":2}'
+    )
 
 
 def test_the_work_of_a_backfill():

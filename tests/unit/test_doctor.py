@@ -2,9 +2,12 @@
 
 import json
 import socket
+import threading
 import time
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,14 +16,17 @@ from tidegate import faults, jars
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
+from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.planning import Watermarks
-from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthorised
+from tidegate.errors import BrokerUnreachable, ConfigurationError, LakeUnsafe, NotAuthorised
 from tidegate.lake import publishing
+from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs import machine_checks, pipeline_checks
 from tidegate.runs.doctor import Check, examine, ok
+from tidegate.runs.run import Run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
 HOUR = 3_600_000
@@ -226,25 +232,94 @@ def test_a_lake_that_cannot_be_written(spec):
     assert "not permitted" in lines[-1]["says"] or "read-only" in lines[-1]["says"].lower()
 
 
-def test_a_store_that_ignores_create_if_absent(store, monkeypatch):
-    """As some S3 servers do: everyone wins."""
+def write(store, path, data):
+    target = Path(store.native(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    return True
 
-    def overwrite(self, path, data):
-        target = Path(self.native(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-        return True
 
-    monkeypatch.setattr(LocalStore, "create", overwrite)
-    states, text = said(pipeline_checks.exclusive(store))
-    assert states[0] == ("lake", "failure")
+class LocksPerConnection(LocalStore):
+    """As some S3 servers do behind several endpoints: each looks and writes under its own lock."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.lock = threading.Lock()
+
+    def create(self, path, data):
+        with self.lock:
+            if self.get(path) is not None:
+                return False
+            time.sleep(0.002)
+            return write(self, path, data)
+
+
+class LooksNowAndThen(LocalStore):
+    """Create-if-absent is a look before the upload for every seventh name, else it is right."""
+
+    names: ClassVar[list[str]] = []
+
+    def create(self, path, data):
+        if path not in self.names:
+            self.names.append(path)
+        if self.names.index(path) % 7 != 6 or self.get(path) is not None:
+            return super().create(path, data)
+        time.sleep(0.02)
+        return write(self, path, data)
+
+
+def test_a_store_that_ignores_create_if_absent(spec, store, monkeypatch):
+    """As some S3 servers do: everyone wins, in the first round."""
+    monkeypatch.setattr(LocalStore, "create", write)
+    states, text = said(pipeline_checks.exclusive(spec.lake, "p"))
+    assert states == [("lake", "failure")]
     assert "8 of 8 rivals" in text
+
+
+@pytest.mark.parametrize("kind", [LocksPerConnection, LooksNowAndThen])
+def test_a_store_that_fails_some_races(spec, store, monkeypatch, kind):
+    """Seen through several connections, in many rounds; nothing but the record is left behind."""
+    LooksNowAndThen.names.clear()
+    before = [each.path for each in store.objects("")]
+    monkeypatch.setattr(pipeline_checks, "open_store", lambda lake, name: kind(Path(lake, name)))
+    states, text = said(pipeline_checks.exclusive(spec.lake, "p"))
+    assert states == [("lake", "failure")]
+    assert "rivals created the same name" in text
+    assert [each.path for each in store.objects("")] == sorted([*before, layout.UNSAFE_STORE])
+
+
+def test_a_run_refuses_a_store_that_the_doctor_saw_fail(spec, store, monkeypatch):
+    """No plan, no entry; readers read on. A round that passes later does not end it, an operator
+    who deletes the record does.
+    """
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "create", write)
+        list(pipeline_checks.exclusive(spec.lake, "p"))
+    before = store.objects("")
+    run = Run(spec, KAFKA, dag_id="d", run_id="r", window_date=date(2024, 5, 1))
+    with pytest.raises(LakeUnsafe, match="unsafe-store"):
+        run.ledger(store)
+    with pytest.raises(LakeUnsafe):
+        commit(store, 10, 20)
+    ledger = Ledger(store, "p")
+    with pytest.raises(LakeUnsafe):
+        ledger.append(Gap("t", "id-t", 0, 10, 20, "test", by="me"), run="r")
+    assert ledger.fold.n == 3
+    added = {each.path for each in store.objects("")} - {each.path for each in before}
+    assert all(path.startswith((layout.STAGING, "_tidegate/manifests/")) for path in added)
+    states, text = said(pipeline_checks.exclusive(spec.lake, "p"))
+    assert (states, "failed this test before" in text) == ([("lake", "failure")], True)
+    store.delete(layout.UNSAFE_STORE)
+    assert said(pipeline_checks.exclusive(spec.lake, "p"))[0] == [("lake", "ok")]
+    assert Ledger(store, "p").append(
+        Gap("t", "id-t", 0, 10, 20, "test", by="me"), run="r"
+    ) == Appended(4)
 
 
 @pytest.mark.parametrize(("skew", "state"), [(20, "ok"), (300, "warning"), (-7200, "failure")])
 def test_clocks_that_differ(store, monkeypatch, skew, state):
     monkeypatch.setattr(LocalStore, "modified", lambda *_: time.time() + skew)
-    assert said(pipeline_checks.exclusive(store))[0][1] == ("lake clock", state)
+    assert said(pipeline_checks.lake_clock(store))[0] == [("lake clock", state)]
 
 
 # The broker

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from tidegate.core import canonical
 
 LOG = "_tidegate/log/"
+UNSAFE_STORE = f"{LOG}unsafe-store"
+"""There once the doctor has seen that the store is unsafe: whoever opens the ledger lists it."""
+PROBES = "_tidegate/probes/"
 STAGING = "_tidegate/staging/"
 PLACED = "_tidegate/placed/"
 CHECKPOINTS = "_tidegate/checkpoints/"

@@ -15,7 +15,7 @@ from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import FORMAT, KINDS, Commit, Entry, Gap
 from tidegate.core.ledger import Accepted, CutTo, Fold, Verdict, judge
-from tidegate.errors import LedgerCorrupt
+from tidegate.errors import LakeUnsafe, LedgerCorrupt
 from tidegate.lake import checkpoints, documents
 from tidegate.lake.documents import UNREADABLE
 from tidegate.lake.store import Store
@@ -41,11 +41,12 @@ class Ledger:
         self._store = store
         self._pipeline = pipeline
         self._writer = secrets.token_hex(8)
+        self._unsafe = False
         self.fold = (None if whole else checkpoints.latest(store, pipeline)) or Fold()
         self.checkpoint = self.fold.n
         if self.checkpoint:
             self._check_that_it_follows()
-        highest = self._highest()
+        highest = self._listed()
         if self.refresh().n < highest:
             # Going on would commit again what the missing entries have committed.
             raise self._corrupt(f"it is missing, and entry {highest} was there")
@@ -64,6 +65,7 @@ class Ledger:
 
         The judging is done again each time another writer takes the number first.
         """
+        self.refuse_unsafe_store()
         while True:
             verdict = judge(self.refresh(), entry)
             if not isinstance(verdict, Accepted):
@@ -75,6 +77,16 @@ class Ledger:
                 self.refresh()
                 logger.info("%s: ledger entry %d: %s", self._pipeline, n, entry.kind)
                 return Appended(n)
+
+    def refuse_unsafe_store(self) -> None:
+        """Raise LakeUnsafe where the doctor has recorded that create-if-absent is not atomic."""
+        if self._unsafe:
+            raise LakeUnsafe(
+                f"ledger of {self._pipeline!r}: `tidegate doctor` saw several writers create one "
+                f"name in {self._store.url}: two runs could commit the same offsets. Nothing was "
+                "done; use another store, or update this one (docs/guarantees.md names some), then "
+                f"delete {self._store.uri(layout.UNSAFE_STORE)} and run the doctor again"
+            )
 
     def skip(self, gap: Gap, *, run: str) -> list[int]:
         """Record the parts of a gap that are unseen; return the numbers of their entries."""
@@ -125,10 +137,15 @@ class Ledger:
             state = "is missing" if data is None else "was changed"
             raise self._corrupt(f"it {state} since a checkpoint was made of it", n=self.fold.n)
 
-    def _highest(self) -> int:
-        """Return the highest number that any entry, or any sign of one, bears."""
+    def _listed(self) -> int:
+        """Return the highest number that any entry, or any sign of one, bears.
+
+        The same listing shows whether the store is recorded as unsafe.
+        """
+        entries = self._store.names(layout.LOG, after=posixpath.basename(layout.entry(self.fold.n)))
+        self._unsafe = posixpath.basename(layout.UNSAFE_STORE) in entries
         names = [
-            *self._store.names(layout.LOG, after=posixpath.basename(layout.entry(self.fold.n))),
+            *entries,
             *self._store.names(layout.PLACED, after=posixpath.basename(layout.placed(self.fold.n))),
         ]
         return max((int(n) for name in names if (n := name[:20]).isdecimal()), default=self.fold.n)

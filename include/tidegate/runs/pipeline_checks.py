@@ -7,7 +7,6 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -17,10 +16,11 @@ from croniter import croniter
 
 from tidegate.broker.cluster import Cluster, survey
 from tidegate.broker.settings import KafkaSettings
+from tidegate.core import layout
 from tidegate.core.ledger import Fold
 from tidegate.core.planning import Watermarks
 from tidegate.errors import NotAuthorised, TidegateError
-from tidegate.lake import publishing
+from tidegate.lake import create_check, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest, Spec
@@ -28,7 +28,6 @@ from tidegate.runs.doctor import Check, Line, failure, ok, warning
 from tidegate.runs.machine_checks import disk
 from tidegate.runs.subscription import resolved
 
-_RIVALS = 8
 _LONG = 5_000  # entries: reading them takes seconds, on an object store minutes
 _SKEW, _TOO_SKEWED = 60.0, 1800.0  # seconds; the sweeper's grace is an hour
 
@@ -76,29 +75,51 @@ def lake(spec: Ingest) -> Iterator[Line]:
         yield warning("ledger", says, f"`tidegate repair {spec.name}`, or the next run does it")
     if directory:
         yield from disk("lake disk", str(directory))
-    yield from exclusive(store)
+    yield from exclusive(spec.lake, spec.name)
+    yield from lake_clock(store)
 
 
-def exclusive(store: Store) -> Iterator[Line]:
-    """Let rivals create one name at the same time, with other bytes: exactly one may succeed."""
-    path = f"_tidegate/probes/{secrets.token_hex(8)}"
-    claims = [secrets.token_bytes(16) for _ in range(_RIVALS)]
-    try:
-        with ThreadPoolExecutor(_RIVALS) as pool:
-            won = list(pool.map(lambda claim: store.create(path, claim), claims))
-        now, modified, kept = time.time(), store.modified(path), store.get(path)
-    finally:
-        store.delete(path)
-    winners = [claim for claim, created in zip(claims, won, strict=True) if created]
-    if winners != [kept]:
-        says = f"{len(winners)} of {_RIVALS} rivals created the same name in {store.url}"
+def exclusive(lake: str, pipeline: str) -> Iterator[Line]:
+    """Let rivals create one name at the same time: exactly one may succeed, in every round.
+
+    A store that fails is recorded in the lake, and runs refuse it from then on.
+    """
+    stores = [open_store(lake, pipeline) for _ in range(create_check.RIVALS)]
+    store = stores[0]
+    outcome = create_check.compete(stores)
+    says = f"{outcome.winners} of {create_check.RIVALS} rivals created the same name in {store.url}"
+    record = store.uri(layout.UNSAFE_STORE)
+    if outcome.winners > 1:
+        create_check.record(store, outcome)
         yield failure(
             "lake",
-            f"{says}: two runs could commit the same offsets",
-            "use a lake that honours create-if-absent (S3: `If-None-Match: *`; NFS: version 4)",
+            f"{says} (round {outcome.rounds}): two runs could commit the same offsets; runs refuse "
+            f"this store from now on, by {record}",
+            "use a lake that honours create-if-absent (S3: `If-None-Match: *`; NFS: version 4); "
+            "docs/guarantees.md names stores that do not. Then delete that object",
+        )
+    elif not outcome.atomic:
+        yield failure("lake", says, "look for the store's refusals in its own log")
+    elif (recorded := store.get(layout.UNSAFE_STORE)) is not None:
+        yield failure(
+            "lake",
+            f"{store.url} failed this test before ({recorded.decode(errors='replace')}), and "
+            f"passed {outcome.rounds} rounds now, which alone proves nothing: runs refuse it",
+            f"if the store was updated or replaced meanwhile, delete {record}",
         )
     else:
-        yield ok("lake", f"{store.url}: of {_RIVALS} rivals exactly one creates a name")
+        says = f"of {create_check.RIVALS} rivals exactly one creates a name"
+        yield ok("lake", f"{store.url}: {says}, in {outcome.rounds} rounds")
+
+
+def lake_clock(store: Store) -> Iterator[Line]:
+    """Hold the lake's clock against this machine's."""
+    path = f"{layout.PROBES}{secrets.token_hex(8)}"
+    try:
+        store.create(path, b"clock")
+        now, modified = time.time(), store.modified(path)
+    finally:
+        store.delete(path)
     skew = abs(now - modified) if modified else 0.0
     says = f"the lake's clock and this one differ by {skew:.0f} s"
     if skew > _TOO_SKEWED:

@@ -70,7 +70,9 @@ class AnyRun:
         return open_store(self.spec.lake, self.spec.name)
 
     def ledger(self, store: Store) -> Ledger:
-        return Ledger(store, self.spec.name)
+        ledger = Ledger(store, self.spec.name)
+        ledger.refuse_unsafe_store()  # before Spark reads for hours what could not be committed
+        return ledger
 
 
 @dataclass(frozen=True)
