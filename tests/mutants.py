@@ -80,6 +80,20 @@ MUTANTS = (
         "tests/unit/test_doctor.py::test_a_run_refuses_a_store_that_the_doctor_saw_fail",
     ),
     Mutant(
+        "a maintenance run fails with any of its steps",
+        "orchestration/maintenance.py",
+        "steps >> verdict()",
+        "pass",
+        "tests/dags/test_maintenance.py::test_one_that_fails_stops_no_other",
+    ),
+    Mutant(
+        "what needs action decides the exit code",
+        "cli/keeper.py",
+        "code = worst(code, error.exit_code)",
+        "code = error.exit_code",
+        "tests/contracts/test_keeper_words.py::test_what_needs_action_decides_the_exit_code",
+    ),
+    Mutant(
         "the overlap check",
         "core/ledger.py",
         "    if not covered:\n        return Accepted()\n",

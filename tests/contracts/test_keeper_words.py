@@ -13,8 +13,9 @@ from tidegate.broker import groups
 from tidegate.cli import keeper, main
 from tidegate.core import layout
 from tidegate.core.offsets import OffsetRange
-from tidegate.errors import BrokerUnreachable
+from tidegate.errors import BrokerUnreachable, LakeUnavailable
 from tidegate.lake import publishing
+from tidegate.lake.store import LocalStore
 
 NOTHING = "p: placed nothing"
 
@@ -158,3 +159,39 @@ def test_offsets(tidegate, monkeypatch):
     assert out.startswith('p, after entry 5 t new origins {"0": 0, "1": 2} earlier id-t u id-u')
     assert "gap t-0 [10, 25): [b]poison[/b] (cli:ann)" in out
     assert out.endswith('{"t": {"0": 0, "1": 2}, "u": {"0": 0, "1": 0}}')
+
+
+@pytest.mark.parametrize("broken", ["a", "z"])
+def test_what_needs_action_decides_the_exit_code(
+    tidegate,
+    store,  # noqa: F811
+    variables,
+    monkeypatch,
+    tmp_path,
+    broken,
+):
+    """Of several pipelines: 3 beats 4, whichever comes last, and all is said; else a script that
+    retries on 4 would wait for ever for what an operator must mend.
+    """
+    form = json.loads((tmp_path / "p.yaml").read_text())
+    for name in (broken, "m"):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({**form, "name": name}))
+    log = Path(form["lake"], broken, "_tidegate/log")
+    log.mkdir(parents=True)
+    (log / f"{1:020d}.json").write_text("{}")
+    real = LocalStore.names
+
+    def away(self, directory, *, after=""):
+        if self.root.name == "m":
+            raise LakeUnavailable("m is away")
+        return real(self, directory, after=after)
+
+    monkeypatch.setattr(LocalStore, "names", away)
+    for command in ("repair", "sweep", "checkpoint", "reconcile"):
+        code, _, err = tidegate(command)
+        assert (code, "m is away" in err, "entry 1" in err) == (3, True, True), command
+    (log / f"{1:020d}.json").unlink()
+    assert tidegate("repair")[0] == 4
+    variables["tidegate__p__t"] = '{"t":{"0":40}}'
+    code, _, err = tidegate("reconcile")
+    assert (code, "ahead of the ledger: tidegate__p__t" in err) == (3, True)

@@ -48,20 +48,22 @@ def two(pipelines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def run(**params: Any) -> dict[str, str]:
-    """Run the DAG in this process; return the states of its tasks."""
+    """Run the DAG in this process; return the states of its tasks, and under "" the run's own."""
     done = dag().test(run_conf=params)
-    return {each.task_id: str(each.state) for each in done.get_task_instances()}
+    states = {each.task_id: str(each.state) for each in done.get_task_instances()}
+    return {**states, "": str(done.state)}
 
 
 def test_its_shape(pipelines: Path) -> None:
-    """Daily; each step whatever came before it; a typed form."""
+    """Daily; each step whatever came before it, and one that fails with them; a typed form."""
     maintenance = dag()
     assert {t.task_id: sorted(t.downstream_task_ids) for t in maintenance.tasks} == {
-        "move_cursor": ["repair"],
-        "repair": ["reconcile"],
-        "reconcile": ["sweep"],
-        "sweep": ["checkpoint"],
-        "checkpoint": [],
+        "move_cursor": ["repair", "verdict"],
+        "repair": ["reconcile", "verdict"],
+        "reconcile": ["sweep", "verdict"],
+        "sweep": ["checkpoint", "verdict"],
+        "checkpoint": ["verdict"],
+        "verdict": [],
     }
     rules = {t.task_id: t.trigger_rule for t in maintenance.tasks}
     assert {rules[name] for name in ("repair", "reconcile", "sweep", "checkpoint")} == {"all_done"}
@@ -103,7 +105,7 @@ def test_the_harmless_ones_for_all_pipelines(
     Ledger(open_store(str(two), "back"), "back").append(sent, run="run")
     assert run() == {
         "move_cursor": "skipped", "repair": "success", "reconcile": "success", "sweep": "success",
-        "checkpoint": "success",
+        "checkpoint": "success", "verdict": "skipped", "": "success",
     }  # fmt: skip
     for name in "ab":
         assert json.loads(Variable.get(f"tidegate__{name}__t")) == {"t": {"0": 3}}
@@ -122,12 +124,23 @@ def test_one_that_fails_stops_no_other(two: Path, airflow_database: None) -> Non
     states = run()
     assert states == {
         "move_cursor": "skipped", "repair": "failed", "reconcile": "failed", "sweep": "failed",
-        "checkpoint": "failed",
+        "checkpoint": "failed", "verdict": "failed", "": "failed",
     }  # fmt: skip
     assert len(list((two / "b/_tidegate/quarantine").rglob("x.parquet"))) == 1
     Variable.set("tidegate__b__t", '{"t": {"0": 99}}')
-    assert run(pipeline="b")["reconcile"] == "failed"
+    assert run(pipeline="b") == {
+        "move_cursor": "skipped", "repair": "success", "reconcile": "failed", "sweep": "success",
+        "checkpoint": "success", "verdict": "failed", "": "failed",
+    }  # fmt: skip
     assert Variable.get("tidegate__b__t") == '{"t": {"0": 99}}'
+
+
+def test_a_sweep_that_keeps_copies_has_failed(two: Path, airflow_database: None) -> None:
+    """A final file is not the one that was committed: as the command does, by its exit code."""
+    left = {"left": [{"commit": 4, "why": "its footer is another one"}]}
+    with mock.patch("tidegate.runs.sweep.sweep", autospec=True, return_value=left):
+        states = run(pipeline="a")
+    assert (states["sweep"], states["checkpoint"], states[""]) == ("failed", "success", "failed")
 
 
 def test_a_cursor_is_moved_by_the_form(two: Path, airflow_database: None) -> None:
@@ -137,7 +150,10 @@ def test_a_cursor_is_moved_by_the_form(two: Path, airflow_database: None) -> Non
     form = {"pipeline": "b", "topic": "t", "partition": 0, "offset": 7, "reason": "poison"}
     seen = Survey("cluster", {"t": TopicIdentity("id-t", {0: 0})}, {"t": {0: Watermarks(0, 9, 9)}})
     with mock.patch("tidegate.runs.offsets.survey", autospec=True, return_value=seen):
-        assert run(**{**form, "reason": None})["move_cursor"] == "failed"
+        refused = run(**{**form, "reason": None})
+        assert (refused["move_cursor"], refused["checkpoint"], refused[""]) == (
+            "failed", "success", "failed",
+        )  # fmt: skip
         assert run(**form, unheard="of")["move_cursor"] == "failed"
         ledger = Ledger(open_store(str(two), "b"), "b")
         assert ledger.fold.gaps == []

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from tidegate.cli import offsets
 from tidegate.cli.connections import kafka, spark_master
-from tidegate.cli.terminal import Json, answer, err, out
+from tidegate.cli.terminal import Json, answer, end_with, err, out, worst
 from tidegate.cli.variables import variables, whoever
 from tidegate.errors import NeedsAirflow, TidegateError
 from tidegate.pipelines import files
@@ -47,7 +47,7 @@ def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
             raise absent
         return use_case.reconcile(spec, mirror, None)
 
-    found = _each(pipeline, held, _tell_reconciled, as_json=as_json, egress_too=True)
+    found, code = _each(pipeline, held, _tell_reconciled, as_json=as_json, egress_too=True)
     if absent and found:
         err.print(f"Variables were not looked at: {absent}", style="yellow", markup=False)
     ahead = [name for each in found for name in use_case.left_ahead(each)]
@@ -57,7 +57,7 @@ def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
             "they were edited: delete them, or `tidegate offsets set`",
             style="red", markup=False,
         )  # fmt: skip
-        raise typer.Exit(3)
+    end_with(code, 3 if ahead else 0)
 
 
 def _tell_reconciled(found: Mapping[str, Any]) -> None:
@@ -90,7 +90,8 @@ def repair(pipeline: OneOrAll = None, as_json: Json = False) -> None:
         for moved in found["quarantined"]:
             out.print(f"  {moved['from']} → {moved['to']}", markup=False, soft_wrap=True)
 
-    _each(pipeline, use_case.repair, tell, as_json=as_json)
+    _, code = _each(pipeline, use_case.repair, tell, as_json=as_json)
+    end_with(code)
 
 
 @app.command()
@@ -113,15 +114,14 @@ def sweep(
         for each in found["left"]:
             err.print(f"  kept commit #{each['commit']}: {each['why']}", style="red", markup=False)
 
-    found = _each(
+    found, code = _each(
         pipeline,
         lambda spec: use_case.sweep(spec, run=whoever(), abandon_after=abandon_after * 3600),
         tell,
         as_json=as_json,
         egress_too=True,
     )
-    if any(each["left"] for each in found):
-        raise typer.Exit(3)
+    end_with(code, 3 if any(each["left"] for each in found) else 0)
 
 
 @app.command()
@@ -136,7 +136,8 @@ def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
             highlight=False,
         )
 
-    _each(pipeline, use_case.checkpoint, tell, as_json=as_json, egress_too=True)
+    _, code = _each(pipeline, use_case.checkpoint, tell, as_json=as_json, egress_too=True)
+    end_with(code)
 
 
 @app.command()
@@ -187,13 +188,16 @@ def _each(
     *,
     as_json: bool,
     egress_too: bool = False,
-) -> list[dict[str, Any]]:
-    """Do it for one pipeline, or for all: then one that fails never stops the others."""
+) -> tuple[list[dict[str, Any]], int]:
+    """Do it for one pipeline, or for all: then one that fails never stops the others.
+
+    Return what was found, and the exit code of the errors among them.
+    """
     if pipeline:
         load = files.load_named if egress_too else files.load_ingest
         found = [do(load(pipeline))]
         answer(found[0], tell, as_json=as_json)
-        return found
+        return found, 0
     found, told, code = [], [], 0
     for name in files.names():
         try:
@@ -202,7 +206,7 @@ def _each(
                 continue
             found.append(do(spec))
         except TidegateError as error:
-            code = error.exit_code
+            code = worst(code, error.exit_code)
             told.append({"format": 1, "pipeline": name, "error": error.to_json()})
             err.print(f"{name}: {error}", style="red", markup=False, soft_wrap=True)
         else:
@@ -211,6 +215,4 @@ def _each(
                 tell(found[-1])
     if as_json:
         print(json.dumps({"format": 1, "pipelines": told}))
-    if code:
-        raise typer.Exit(code)
-    return found
+    return found, code

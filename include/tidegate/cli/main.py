@@ -16,7 +16,7 @@ import typer
 from tidegate.cli import keeper, local, telling, windows
 from tidegate.cli.connections import kafka
 from tidegate.cli.runs import carry_out, new_run
-from tidegate.cli.terminal import Json, Pipeline, answer, err, out
+from tidegate.cli.terminal import Json, Pipeline, answer, end_with, err, out, worst
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.local import stack
 from tidegate.pipelines import files
@@ -145,14 +145,13 @@ def status(
             states.append(_status_of(files.load_named(name)))
         except TidegateError as error:  # the others are still shown
             states.append({"format": 1, "pipeline": name, "error": error.to_json()})
-            bad = error.exit_code
+            bad = worst(bad, error.exit_code)
     if as_json:
         print(json.dumps({"format": 1, "pipelines": states}))
     else:
         for state in states:
             telling.tell_status(state)
-    if bad:
-        raise typer.Exit(bad)
+    end_with(bad)
 
 
 @app.command("files")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.sdk import DAG, Param, chain, get_current_context, task
 
-from tidegate.errors import ConfigurationError, CursorAhead, TidegateError, Transient
+from tidegate.errors import ConfigurationError, CursorAhead, LakeDamaged, TidegateError, Transient
 from tidegate.orchestration.factory import BEFORE_ANY_RUN
 from tidegate.orchestration.tasks import airflow_errors
 from tidegate.pipelines import files
@@ -32,7 +32,7 @@ _DOC = """\
 
 Every day, for all ingest pipelines **repair**, and for egress too **reconcile**, **sweep** and
 **checkpoint**. Each may be run at any time beside anything; one pipeline that fails never stops
-another.
+another. A run fails if any of its steps did.
 
 By hand, **move_cursor**: give `pipeline`, `topic`, `partition`, `offset` and `reason` together. The
 offsets between the cursor and the new one become a gap in the ledger, with the reason, and are not
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 def maintenance_dag() -> DAG:
-    """Return the DAG: move_cursor, then the harmless ones, each whatever came before."""
+    """Return the DAG: move_cursor, then the harmless ones, each whatever came before; a verdict."""
     params: dict[str, Any] = {
         "pipeline": Param(
             None,
@@ -84,7 +84,15 @@ def maintenance_dag() -> DAG:
         def keep(what: str) -> None:
             keep_all(what, get_current_context())
 
-        chain(move(), *(keep.override(task_id=name)(name) for name in HARMLESS))
+        @task(trigger_rule="one_failed", retries=0)
+        def verdict() -> None:
+            raise AirflowFailException("a step of this run has failed: its own log says why")
+
+        steps = [move(), *(keep.override(task_id=name)(name) for name in HARMLESS)]
+        chain(*steps)
+        # Each step runs whatever came before it, so the state of the last one says nothing of the
+        # others, and Airflow takes a run's state from its last tasks. Skipped where none failed.
+        steps >> verdict()
     return dag
 
 
@@ -135,15 +143,25 @@ def keep_all(what: str, context: Context) -> None:
 
 
 def _keepers() -> Mapping[str, Callable[[Any, str], dict[str, Any]]]:
-    from tidegate.runs import repair, sweep
+    from tidegate.runs import repair
     from tidegate.runs.checkpoint import checkpoint
 
     return {
         "repair": lambda spec, _: repair.repair(spec),
         "reconcile": lambda spec, _: _reconciled(spec),
-        "sweep": lambda spec, run: sweep.sweep(spec, run=run),
+        "sweep": _swept,
         "checkpoint": lambda spec, _: checkpoint(spec),
     }
+
+
+def _swept(spec: Spec, run: str) -> dict[str, Any]:
+    from tidegate.runs import sweep
+
+    found = sweep.sweep(spec, run=run)
+    if left := found["left"]:
+        kept = "; ".join(f"commit #{each['commit']}: {each['why']}" for each in left)
+        raise LakeDamaged(f"copies were kept, for the files in data/ are not right: {kept}")
+    return found
 
 
 def _reconciled(spec: Spec) -> dict[str, Any]:
