@@ -303,8 +303,8 @@ MUTANTS = (
     Mutant(
         "an offset is one plan's",
         "core/ledger.py",
-        "    if covered := fold.covered_part(claim.window, claim.topic_ids):\n",
-        "    if covered := list[OffsetRange]():\n",
+        "    done = fold.covered_part(claim.window, claim.topic_ids)\n",
+        "    done = list[OffsetRange]()\n",
         "tests/unit/test_claims.py::test_offsets_of_a_lake_are_one_plans",
     ),
     Mutant(
@@ -425,6 +425,42 @@ MUTANTS = (
         "        if not looping or not",
         "        if True or not",
         "tests/unit/test_egress_runs.py::test_a_loop_is_refused",
+    ),
+    Mutant(
+        "a lake is sent up to its first unseen offset",
+        "runs/egress/lake_source.py",
+        "            spans = [r for r in spans if r.start < progress.cursor]\n",
+        "",
+        "tests/unit/test_egress_runs.py::test_a_lake_is_sent_up_to_its_first_unseen_offset",
+    ),
+    Mutant(
+        "late ranges are excluded where the order must hold",
+        "runs/egress/lake_source.py",
+        "if not (in_order and r in behind)",
+        "if True",
+        "tests/unit/test_egress_runs.py::test_what_lies_below_what_was_sent_is_refused",
+    ),
+    Mutant(
+        "late ranges are looked for behind the claim",
+        "runs/egress/send.py",
+        "    if late and in_order and claim.supersedes is None:\n",
+        "    if False:\n",
+        "tests/unit/test_egress_runs.py::test_what_becomes_late_before_it_is_claimed",
+    ),
+    Mutant(
+        "a partition of a lake has one sender",
+        "core/ledger.py",
+        "if (claim.topic_ids[r.topic], r.partition) in taken]",
+        "if False]",
+        "tests/unit/test_claims.py::test_offsets_of_a_lake_are_one_plans",
+    ),
+    Mutant(
+        "late ranges are reported as a broken order",
+        "spark/readback.py",
+        "sorted({*broken, *_behind(job, good)})",
+        "broken",
+        "tests/spark/test_egress_fidelity.py::"
+        "test_a_range_that_was_filled_in_later_breaks_the_order_and_is_reported",
     ),
     Mutant(
         "a ledger that was rolled back sends nothing again",

@@ -13,11 +13,12 @@ from pyspark.sql import SparkSession
 import sent
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.ledger import Fold
+from tidegate.core.windows import Asked
 from tidegate.errors import StageFailed
 from tidegate.pipelines.spec import Egress, Ingest, parse
 from tidegate.runs import ingest
 from tidegate.runs.egress import egress, planning, send
-from tidegate.runs.run import EgressRun, Run
+from tidegate.runs.run import LIVE, EgressRun, Run
 from tidegate.runs.submission import Submission
 from tidegate.spark import ingest as staging
 from tidegate.spark.egress import attempt
@@ -70,8 +71,8 @@ class Outlet:
     def run(self, run_id: str, **others: Any) -> EgressRun:
         return EgressRun(self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), **others)
 
-    def fill(self, topic: str, run_id: str, **settings: object) -> None:
-        """Run the ingest pipeline `lake` over a topic."""
+    def fill(self, topic: str, run_id: str, asked: Asked = LIVE, **settings: object) -> None:
+        """Run the ingest pipeline `lake` over a topic, or over the window that is asked for."""
         form = {
             "name": "lake", "kind": "ingest", "topics": [topic], "lake": str(self.home / "lake"),
             **settings,
@@ -87,7 +88,8 @@ class Outlet:
             for chunk in job.chunks:
                 staging.stage(session, job, chunk)
 
-        ingest.ingest(Run(spec, self.kafka, "dag", run_id, date(2026, 1, 1)), submit)
+        run = Run(spec, self.kafka, "dag", run_id, date(2026, 1, 1), asked=asked)
+        ingest.ingest(run, submit)
 
     def submit(self, given: Submission) -> None:
         path = Path(given.args[0])

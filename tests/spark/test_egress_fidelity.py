@@ -13,7 +13,7 @@ import records
 import sent
 from outlet import Outlet
 from tidegate.core.offsets import spark_offsets
-from tidegate.core.windows import Replay
+from tidegate.core.windows import Backfill, Replay
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
 from tidegate.runs.egress.verify import verify
@@ -111,6 +111,29 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
     assert_equal(there, outlet.sent(back))
     outlet.go("two")
     assert_equal(sent.read(outlet.bootstrap, source), outlet.sent(back))
+
+
+def test_a_range_that_was_filled_in_later_breaks_the_order_and_is_reported(
+    outlet: Outlet, topic: str, back: str
+) -> None:
+    """A backfill of one partition below the origin, after the rest was sent: its rows are sent, and
+    the partition that got them is named; the others are not.
+    """
+    source = f"{topic}-source"
+    records.numbers(outlet.bootstrap, source, 40, partitions=records.PARTITIONS)
+    settings = {"start": {"offsets": {source: dict.fromkeys(range(records.PARTITIONS), 5)}}}
+    outlet.fill(source, "one", **settings)
+    assert outlet.go("one")["broken_order"] == []
+    outlet.fill(source, "two", asked=Backfill(source, (1,), "0", "5"), **settings)
+    records.numbers(outlet.bootstrap, source, 20, first=40)
+    outlet.fill(source, "three", **settings)
+    report = outlet.go("two")
+    assert (report["broken_order"], report["duplicates"]) == ([f"{back}-1"], 0)
+    there = by_partition(sent.read(outlet.bootstrap, source))
+    here = by_partition(outlet.sent(back))
+    assert [each.row[1] for each in here[1]][-5:] == [0, 1, 2, 3, 4]
+    assert [each.row[1] for each in here[0]] == list(range(5, len(there[0])))
+    assert outlet.go("three")["broken_order"] == []
 
 
 def test_headers_of_an_earlier_journey_are_kept(outlet: Outlet, topic: str, back: str) -> None:

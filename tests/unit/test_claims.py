@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.core.entries import Account, Claim, Commit, Receipt, Reference, Release
+from tidegate.core.entries import Account, Claim, Commit, Gap, Receipt, Reference, Release
 from tidegate.core.ledger import Accepted, Adopt, Fold, Lost, PartlyCovered, Refused, judge
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
@@ -88,10 +88,17 @@ def test_a_zombie_releases_nothing_of_the_next_attempt():
 
 
 def test_offsets_of_a_lake_are_one_plans():
-    """Ranges that meet are refused while claimed, and are covered afterwards."""
+    """A partition is one plan's while it is claimed, for two would mix its order; afterwards the
+    ranges are covered, and what was counted as sent by hand is, too.
+    """
     fold = folded(of_lake("p1", 0, 10))
     assert isinstance(judge(fold, of_lake("p2", 9, 20)), Refused)
-    assert judge(fold, of_lake("p2", 10, 20)) == Accepted()
+    assert isinstance(judge(fold, of_lake("p2", 10, 20)), Refused)
+    other = (OffsetRange("src", 1, 0, 10),)
+    assert judge(fold, claim("p2", topic_ids={"src": "id"}, window=other)) == Accepted()
+    declared = folded(Gap("src", "id", 0, 5, 10, "late", "me"))
+    assert isinstance(judge(declared, of_lake("p1", 9, 20)), PartlyCovered)
+    assert judge(declared, of_lake("p1", 10, 20)) == Accepted()
     fold = folded(of_lake("p1", 0, 10), commit(src={0: Account(0, 10, 10, 0)}))
     assert judge(fold, of_lake("p2", 9, 20)) == PartlyCovered((OffsetRange("src", 0, 9, 10),))
     declared = folded(of_lake("p1", 0, 10), Release("p1", "x", "declare sent", ""))

@@ -38,6 +38,7 @@ from tidegate.errors import (
     NotClaimed,
     NotSealed,
     PartitionsLeftOut,
+    PlanDead,
     ReplayRefused,
     RowsRefused,
     SenderAlive,
@@ -55,7 +56,7 @@ from tidegate.pipelines.spec import Egress, parse
 from tidegate.runs.egress import again, planning, publish, send, sender, verdict
 from tidegate.runs.egress.explain import explain
 from tidegate.runs.egress.planning import _taken
-from tidegate.runs.egress.release import release
+from tidegate.runs.egress.release import declare_late, release
 from tidegate.runs.egress.send import Sent
 from tidegate.runs.egress.status import status
 from tidegate.runs.run import EgressRun
@@ -425,7 +426,7 @@ def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(planning, "survey_target", survey)
     world.settings = {"target": {"topic": "t", "partitions": 3}}
     world.put(a="1")
-    assert [f.name for f in planning.preview(world.run()).files] == ["a"]
+    assert [f.name for f in planning.preview(world.run())[0].files] == ["a"]
     assert not (world.home / "lake").exists()
     world.plan()
     assert asked == [None, 3]
@@ -700,6 +701,117 @@ def sends_window(job: SendJob, directory: Path) -> None:
     (directory / DONE).write_text(json.dumps(done))
 
 
+@pytest.fixture
+def holes(world: World) -> None:
+    """The lake of `lake`: [0, 100) of partition 0 of `src`, then nothing, then [120, 200), which
+    was committed ahead; its origin is 60. The pipeline `out` sends it.
+    """
+    form = {"name": "lake", "kind": "ingest", "topics": ["src"], "lake": str(world.home / "of")}
+    (world.home / "pipelines/lake.yaml").write_text(json.dumps(form))
+    world.settings = {"source": {"lake": "lake"}}
+    _, ledger = of_lake(world)
+    ledger.append(Origin("src", "id", {0: 60}), run="r")
+    for start, end in ((60, 100), (120, 200)):
+        commits(world, "id", 0, start, end)
+
+
+def sent_next(world: World, run_id: str, **others: Any) -> list[str]:
+    """Send what waits; return its ranges."""
+    world.send(run_id, sends_window, **others)
+    publish(world.run(run_id, **others))
+    return [str(r) for window in world.plan(run_id).plan.chunks for r in window]
+
+
+@pytest.mark.usefixtures("holes")
+def test_a_lake_is_sent_up_to_its_first_unseen_offset(world: World) -> None:
+    """What was committed ahead waits until that offset is covered, or given up by a gap; and the
+    status says how much waits.
+    """
+    assert sent_next(world, "one") == ["src-0 [60, 100)"]
+    assert not world.plan("two").plan.has_work
+    waiting = status(world.spec)["waiting"]
+    assert (waiting["offsets"], waiting["ahead"]) == (0, 80)
+    commits(world, "id", 0, 100, 110)
+    assert sent_next(world, "three") == ["src-0 [100, 110)"]
+    _, ledger = of_lake(world)
+    ledger.append(Gap("src", "id", 0, 110, 120, "expired", "me"), run="r")
+    assert sent_next(world, "four") == ["src-0 [120, 200)"]
+    assert not any(job.rows.late for job in world.ran)
+
+
+@pytest.mark.usefixtures("holes")
+def test_what_comes_below_the_origin_before_anything_was_sent_goes_first(world: World) -> None:
+    """A backfill below the origin leaves no unseen offset between; it is early, not late."""
+    commits(world, "id", 0, 20, 40)
+    assert sent_next(world, "one") == ["src-0 [20, 40)"]
+    assert sent_next(world, "two") == ["src-0 [60, 100)"]
+    assert not any(job.rows.late for job in world.ran)
+
+
+@pytest.mark.usefixtures("holes")
+def test_what_lies_below_what_was_sent_is_sent_as_late(world: World) -> None:
+    """A backfill below the origin, and a gap that was filled later, after what follows them was
+    sent: the application gets them by name, to tell where their rows go.
+    """
+    _, ledger = of_lake(world)
+    ledger.append(Gap("src", "id", 0, 100, 120, "expired", "me"), run="r")
+    assert sent_next(world, "one") == ["src-0 [60, 100)"]
+    assert sent_next(world, "two") == ["src-0 [120, 200)"]
+    commits(world, "id", 0, 0, 20)
+    commits(world, "id", 0, 100, 120)
+    assert sent_next(world, "three") == ["src-0 [0, 20)"]
+    assert sent_next(world, "four") == ["src-0 [100, 120)"]
+    assert [job.rows.late for job in world.ran] == [(), (), ("id/0",), ("id/0",)]
+    world.send("again", sends_window, **asks("0", "20", partitions=(0,)))
+    assert world.ran[-1].rows.late == ()  # on purpose
+
+
+@pytest.mark.parametrize("why", ["strict", "compacted"])
+@pytest.mark.usefixtures("holes")
+def test_what_lies_below_what_was_sent_is_refused(world: World, why: str) -> None:
+    """Where the order must hold, and only the last of a key is kept: it is excluded by name, stops
+    nothing else, and is decided about by hand, once.
+    """
+    if why == "strict":
+        world.settings["order"] = "strict"
+    else:
+        world.target = of_topic(compacted=True)
+    assert sent_next(world, "one") == ["src-0 [60, 100)"]
+    commits(world, "id", 0, 0, 20)
+    commits(world, "id", 0, 100, 120)
+    assert sent_next(world, "two") == ["src-0 [100, 200)"]
+    with pytest.raises(PartitionsLeftOut, match=r"src-0 \[0, 20\): committed to the lake after"):
+        verdict(world.run("two"))
+    done = declare_late(world.spec, "not wanted", by="me", run="manual")
+    assert done["late"] == [
+        {"topic": "src", "topic_id": "id", "partition": 0, "start": 0, "end": 20}
+    ]
+    assert not world.plan("three").plan.left_out
+    assert not world.plan("three").plan.has_work
+    with pytest.raises(NotClaimed, match="nothing in its source lies below what was sent"):
+        declare_late(world.spec, "once more", by="me", run="manual")
+
+
+@pytest.mark.usefixtures("holes")
+def test_what_becomes_late_before_it_is_claimed(world: World) -> None:
+    """Planned as early, overtaken by another run: the claim is given back, and nothing is sent."""
+    world.settings["order"] = "strict"
+    commits(world, "id", 0, 0, 20)
+    early = world.plan("slow").plan
+    assert [str(r) for r in early.chunks[0]] == ["src-0 [0, 20)"]
+    (world.home / "of/lake/_tidegate/log").rename(world.home / "aside")
+    _, ledger = of_lake(world)
+    ledger.append(Origin("src", "id", {0: 60}), run="r")
+    commits(world, "id", 0, 60, 100)
+    assert sent_next(world, "quick") == ["src-0 [60, 100)"]
+    (world.home / "of/lake/_tidegate/log").rename(world.home / "of/lake/_tidegate/other")
+    (world.home / "aside").rename(world.home / "of/lake/_tidegate/log")
+    with pytest.raises(PlanDead, match="later offsets of its partition were sent meanwhile"):
+        world.send("slow", sends_window)
+    assert (len(world.ran), world.fold.claims) == (1, {})
+    assert not world.plan("slow").plan.has_work
+
+
 @pytest.mark.usefixtures("lake")
 def test_a_window_is_sent_again_by_its_id(world: World) -> None:
     """Exactly its ranges, from the files that hold them; what the pipeline's own runs have to send
@@ -913,7 +1025,7 @@ def test_explain_of_a_replay(world: World) -> None:
         "replay": {"id": "x", "where": "true", "done": False, "commit": None},
         "plan_id": world.plan(**asked).plan.id, "finishes_first": None, "files": [],
         "offsets": [{"src": {"0": [20, 40]}}], "records": 20, "bytes": SIZE,
-        "later": {"files": 0, "offsets": 0, "young": 0}, "left_out": [],
+        "later": {"files": 0, "offsets": 0, "young": 0, "ahead": 0}, "left_out": [],
         "target": {"t": {"topic_id": "id-t", "partitions": 1}},
     }  # fmt: skip
     world.sends(does=sends_window, **asked)
@@ -1229,7 +1341,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
         "versions": {"tidegate": tidegate.__version__},
         "sent": [{"file": "a", "rows": 1, "bad": 0}],
         "source": str(world.home / "in"), "source_problem": None,
-        "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0},
+        "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0, "ahead": 0},
     }  # fmt: skip
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined

@@ -17,6 +17,7 @@ from tidegate.cli import keeper, local, telling, windows
 from tidegate.cli.connections import kafka
 from tidegate.cli.runs import carry_out, new_run
 from tidegate.cli.terminal import Json, Pipeline, answer, end_with, err, out, worst
+from tidegate.cli.variables import whoever
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.local import stack
 from tidegate.pipelines import files
@@ -196,16 +197,30 @@ def release(
     ],
     reason: Annotated[str, typer.Option(help="Kept in the ledger.")],
     plan: Annotated[str | None, typer.Option(help="The plan; else the only open claim.")] = None,
+    late: Annotated[
+        bool, typer.Option(help="No claim: offsets of a lake below those that were sent.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """End an egress claim by hand: its sender cannot be proven dead, or its plan cannot go on."""
+    from tidegate.runs.egress.release import declare_late
     from tidegate.runs.egress.release import release as end_claim
 
     spec = files.load_named(pipeline)
     if not isinstance(spec, Egress):
         raise ConfigurationError(f"pipeline {pipeline!r}: only egress pipelines have claims")
     told: Literal["resend", "declare sent"] = "resend" if how is Release.RESEND else "declare sent"
-    done = end_claim(spec, plan, told, reason, run=f"manual__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}")
+    run_id = f"manual__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
+    if late:
+        if how is Release.RESEND or plan:
+            raise ConfigurationError(
+                "--late goes with --how declare-sent, and without --plan: to send such offsets all "
+                "the same, use `tidegate replay`"
+            )
+        ended = declare_late(spec, reason, by=whoever(), run=run_id)
+        answer(ended, telling.tell_late, as_json=as_json)
+        return
+    done = end_claim(spec, plan, told, reason, run=run_id)
     answer(
         done,
         lambda _: out.print(f"plan {done['plan_id']}: released, {told}", highlight=False),

@@ -90,6 +90,15 @@ def tell_sending(told: Mapping[str, Any]) -> None:
         err.print(f"  left out: {each['file']}: {each['reason']}", markup=False, highlight=False)
 
 
+def tell_late(done: Mapping[str, Any]) -> None:
+    """Tell which offsets of a lake are counted as sent from now on."""
+    for r in done["late"]:
+        out.print(
+            f"{r['topic']}-{r['partition']} [{r['start']:,}, {r['end']:,}): counted as sent",
+            highlight=False, markup=False,
+        )  # fmt: skip
+
+
 def tell_reading(told: Mapping[str, Any]) -> None:
     """Tell what an ingest run would read."""
     size = "" if told["bytes"] is None else f", about {told['bytes']:,} bytes"
@@ -167,7 +176,8 @@ def tell_egress_status(state: Mapping[str, Any]) -> None:
     if waiting:
         out.print(
             f"  waiting: {waiting['files']:,} files, {waiting['offsets']:,} offsets; "
-            f"{waiting['young']} files not settled yet",
+            f"{waiting['young']} files not settled yet"
+            + (f"; {waiting['ahead']:,} offsets behind an unseen one" if waiting["ahead"] else ""),
             highlight=False,
         )
     else:

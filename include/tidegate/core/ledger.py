@@ -307,23 +307,24 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
         return Accepted()
     if sent := sorted(names & fold.sent.keys()):
         return Refused(f"{sent[0]} was sent already, with other content")
-    if covered := fold.covered_part(claim.window, claim.topic_ids):
-        return PartlyCovered(tuple(covered))
-    return Accepted()
+    done = fold.covered_part(claim.window, claim.topic_ids)
+    done += [  # counted as sent by hand
+        r
+        for r in claim.window
+        if fold.skipped.get((claim.topic_ids[r.topic], r.partition), NOTHING).within(r.start, r.end)
+    ]
+    return PartlyCovered(tuple(done)) if done else Accepted()
 
 
 def _common(claim: Claim, other: Claim) -> list[OffsetRange]:
-    """Return the ranges of `claim` that meet one of `other`; a replay holds none."""
+    """Return the ranges of `claim` in a partition of which `other` sends; a replay holds none.
+
+    Not only ranges that meet: two senders of one partition would mix its order.
+    """
     if other.lane == REPLAY:
         return []
-    taken = {(other.topic_ids[r.topic], r.partition): r for r in other.window}
-    return [
-        r
-        for r in claim.window
-        if (o := taken.get((claim.topic_ids[r.topic], r.partition)))
-        and r.start < o.end
-        and o.start < r.end
-    ]
+    taken = {(other.topic_ids[r.topic], r.partition) for r in other.window}
+    return [r for r in claim.window if (claim.topic_ids[r.topic], r.partition) in taken]
 
 
 def _judge_commit(fold: Fold, commit: Commit) -> Verdict:

@@ -172,7 +172,7 @@ def verified(
             f"strict does not take that for sent. {_DECIDE}"
         )
     return {
-        "broken_order": broken,
+        "broken_order": sorted({*broken, *_behind(job, good)}),
         "files": sorted(
             ({"file": i["file"], "rows": i["rows"], "bad": i["bad"]} for i in inputs),
             key=lambda each: each["file"],
@@ -209,6 +209,11 @@ def _named(job: SendJob, broken: DataFrame) -> list[str]:
     where = [name for name in records.group(job) if name != "key"]
     told = broken.select(*where).distinct().limit(_NAMED).collect()
     return sorted("-".join(map(str, row)) for row in told)
+
+
+def _behind(job: SendJob, good: DataFrame) -> list[str]:
+    """Return where rows went of which later ones had been sent by an earlier plan."""
+    return _named(job, good.where(F.col("file").isin(*job.rows.late))) if job.rows.late else []
 
 
 def _places(job: SendJob) -> list[str]:

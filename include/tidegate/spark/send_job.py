@@ -27,7 +27,8 @@ class Rows:
 
     Of a lake, `files` holds the data files by topic, and `window` says which of their rows; of
     these only those of which `where`, if given, is true. `counts` are the rows that a file, or the
-    window in a `<topic id>/<partition>`, must have, where footer or ledger tell.
+    window in a `<topic id>/<partition>`, must have, where footer or ledger tell; `late` are those
+    of the latter of which later offsets are in the target already.
     """
 
     format: str
@@ -38,6 +39,7 @@ class Rows:
     window: Window
     counts: Mapping[str, int]
     where: str | None = None
+    late: tuple[str, ...] = ()
 
     @property
     def is_lake(self) -> bool:
@@ -95,6 +97,7 @@ class SendJob:
                         **rows,
                         "files": tuple((name, path) for name, path in rows["files"]),
                         "window": window_from_json(rows["window"]),
+                        "late": tuple(rows["late"]),
                     }
                 ),
                 "order_by": tuple(form["order_by"]),

@@ -15,12 +15,8 @@ FORMAT = 1
 def explain(run: EgressRun) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`, egress)."""
     fold = run.ledger(run.store()).fold
-    plan = planning.preview(run)
-    if run.asked:
-        claim, found = fold.claims.get(plan.id), planning.Waiting(ranges=plan.chunks[0])
-    else:
-        most = run.max_records or run.spec.max_records
-        claim, found = fold.begun, planning.waiting(run.spec, fold, most, resend=run.resend)
+    plan, found = planning.preview(run)
+    claim = fold.claims.get(plan.id) if run.asked else fold.begun
     held = lake_source.lake_files(plan) if plan.chunks else []
     return {
         "format": FORMAT,
@@ -49,6 +45,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
             "files": len(found.files) - len(plan.files),
             "offsets": sum(map(len, found.ranges)) - sum(len(r) for w in plan.chunks for r in w),
             "young": len(found.young),
+            "ahead": found.ahead,
         },
         "left_out": [each.to_json() for each in plan.left_out],
         "target": {

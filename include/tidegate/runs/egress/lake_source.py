@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tidegate.core.accounting import StagedFile
-from tidegate.core.intervals import NOTHING
-from tidegate.core.ledger import Fold
+from tidegate.core.intervals import NOTHING, Intervals
+from tidegate.core.ledger import REPLAY, Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError, SourceChanged
@@ -68,10 +68,25 @@ def held_window(plan: Plan) -> tuple[Store, Fold, Window]:
     return store, lake, window
 
 
-def unsent(spec: Egress, name: str, fold: Fold) -> tuple[Mapping[str, str], Window]:
-    """Return what a lake holds and the pipeline has not sent: topic ids, and ranges to begin with.
+@dataclass(frozen=True)
+class Unsent:
+    """What a lake has for its egress: `ranges` are sent next, one of each partition.
 
-    `fold` is the pipeline's own.
+    `late` are committed below offsets that were sent already: sent now, they break the order of
+    their partition. `ahead` counts offsets behind an unseen one, which comes first.
+    """
+
+    topic_ids: Mapping[str, str]
+    ranges: Window
+    late: tuple[tuple[str, OffsetRange], ...]  # with their topic ids
+    ahead: int
+
+
+def unsent(spec: Egress, name: str, fold: Fold, *, in_order: bool) -> Unsent:
+    """Return what a lake holds and the pipeline has not sent; `fold` is the pipeline's own.
+
+    A partition is sent up to its first unseen offset, so that a later run does not send behind what
+    should have come after it. With `in_order` late ranges are not among those that are sent.
     """
     source, _, lake = lake_of(name)
     topics = spec.source.topics or source.topics
@@ -81,16 +96,21 @@ def unsent(spec: Egress, name: str, fold: Fold) -> tuple[Mapping[str, str], Wind
         )
     ids: dict[str, str] = {}
     ranges: list[OffsetRange] = []
+    late: list[tuple[str, OffsetRange]] = []
+    ahead = 0
     for topic in topics:
         if topic not in lake.topic_ids:
             continue
         # What it held before it was recreated comes first.
         for topic_id in (*lake.earlier_ids.get(topic, ()), lake.topic_ids[topic]):
             ids[topic] = topic_id
-            if unsent := _unsent(lake, fold, topic, topic_id):
-                ranges += unsent
+            now, behind, waits = _unsent(lake, fold, topic, topic_id, in_order=in_order)
+            late += [(topic_id, r) for r in behind]
+            ahead += waits
+            ranges += now
+            if now:
                 break
-    return ids, tuple(sorted(ranges))
+    return Unsent(ids, tuple(sorted(ranges)), tuple(sorted(late)), ahead)
 
 
 def unsent_offsets(spec: Egress, name: str, fold: Fold) -> int:
@@ -98,9 +118,9 @@ def unsent_offsets(spec: Egress, name: str, fold: Fold) -> int:
     source, _, lake = lake_of(name)
     topic_ids = _ids_of(lake, spec.source.topics or source.topics)
     return sum(
-        len(covered.subtract(fold.covered.get((topic_id, p), NOTHING)))
-        for (topic_id, p), covered in lake.covered.items()
-        if topic_id in topic_ids
+        len(_not_done(fold, key, covered))
+        for key, covered in lake.covered.items()
+        if key[0] in topic_ids
     )
 
 
@@ -110,14 +130,49 @@ def _ids_of(lake: Fold, topics: Iterable[str]) -> set[str]:
     return {i for t in known for i in (*lake.earlier_ids.get(t, ()), lake.topic_ids[t])}
 
 
-def _unsent(lake: Fold, fold: Fold, topic: str, topic_id: str) -> list[OffsetRange]:
-    """Return what a lake holds of a topic and was not sent, one span of each partition.
+def _not_done(fold: Fold, key: tuple[str, int], covered: Intervals) -> Intervals:
+    """Return what was neither sent nor counted as sent."""
+    return covered.subtract(fold.covered.get(key, NOTHING)).subtract(fold.skipped.get(key, NOTHING))
 
-    What lies between two spans is not in the lake yet, or never will be.
+
+def _unsent(
+    lake: Fold, fold: Fold, topic: str, topic_id: str, *, in_order: bool
+) -> tuple[list[OffsetRange], list[OffsetRange], int]:
+    """Return of a topic the spans to be sent now, one of each partition; the late ones; and how
+    many offsets lie behind an unseen one.
     """
-    ranges = []
+    ranges: list[OffsetRange] = []
+    late: list[OffsetRange] = []
+    ahead = 0
+    recreated = topic_id != lake.topic_ids[topic]  # what is unseen of it will never be seen
     for partition in lake.origins.get(topic_id, {}):
-        covered = lake.progress(topic_id, partition).covered
-        unsent = covered.subtract(fold.covered.get((topic_id, partition), NOTHING))
-        ranges += [OffsetRange(topic, partition, *span) for span in unsent.spans[:1]]
-    return ranges
+        key = topic_id, partition
+        progress = lake.progress(topic_id, partition)
+        left = _not_done(fold, key, progress.covered)
+        spans = [OffsetRange(topic, partition, *span) for span in left]
+        if not recreated:
+            ahead += sum(len(r) for r in spans if r.start >= progress.cursor)
+            spans = [r for r in spans if r.start < progress.cursor]
+        behind = [r for r in spans if is_late(lake, fold, topic_id, r)]
+        late += behind
+        ranges += [r for r in spans if not (in_order and r in behind)][:1]
+    return ranges, late, ahead
+
+
+def is_late(lake: Fold, fold: Fold, topic_id: str, r: OffsetRange) -> bool:
+    """Say whether later offsets of a range's partition were sent already, of a topic that was
+    recreated perhaps under its later id.
+    """
+    ids = [*lake.earlier_ids.get(r.topic, ()), lake.topic_ids[r.topic]]
+    behind = fold.covered.get((topic_id, r.partition), NOTHING).next_start(r.end) is not None
+    later = ids[ids.index(topic_id) + 1 :] if topic_id in ids else ()
+    return behind or any(fold.covered.get((each, r.partition)) for each in later)
+
+
+def late_of(plan: Plan, fold: Fold) -> Window:
+    """Return the ranges of a live plan's window below what the pipeline has sent since."""
+    if not plan.chunks or plan.lane == REPLAY:  # a replay is out of order on purpose
+        return ()
+    _, _, lake = lake_of(plan.byte_settings["source"]["lake"])
+    window = (r for chunk in plan.chunks for r in chunk)
+    return tuple(r for r in window if is_late(lake, fold, plan.topics[r.topic], r))

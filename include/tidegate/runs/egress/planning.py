@@ -42,6 +42,13 @@ _OF_A_LAKE = {"key": "key", "value": "value", "headers": "headers", "partition":
 _OF_TEXT = {"key": "null", "value": "value", "headers": "null", "partition": "null"}
 _OF_FILES = {**_OF_TEXT, "value": "to_json(struct(*))"}
 
+# Why a range of a lake is excluded.
+_LATE = (
+    "committed to the lake after later offsets of its partition were sent: order: strict, or a "
+    "compacted target, does not take it behind them. `tidegate replay` sends it all the same, "
+    "`tidegate release --late --how declare-sent` counts it as sent"
+)
+
 logger = logging.getLogger(__name__)
 
 
@@ -49,7 +56,8 @@ logger = logging.getLogger(__name__)
 class Waiting:
     """What is there to be sent: files, or ranges of a lake; and what is left out, and why.
 
-    `taken` are the files that one run takes. Only those are looked into.
+    `taken` are the files that one run takes. Only those are looked into. `ahead` counts offsets of
+    a lake behind an unseen one.
     """
 
     files: tuple[SourceFile, ...] = ()
@@ -58,6 +66,7 @@ class Waiting:
     topic_ids: Mapping[str, str] | None = None
     ranges: Window = ()
     left_out: tuple[LeftOutFile, ...] = ()
+    ahead: int = 0
 
 
 def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
@@ -91,7 +100,8 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
         logger.info("%s: plan %s was begun and is finished first", run.spec.name, made.id)
     else:
         surveyed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        made, takes_all = draft(run, ledger.fold, record=True)
+        made, found = draft(run, ledger.fold, record=True)
+        takes_all = _takes_all(run, ledger.fold, made, found)
         survey = {"surveyed_at": surveyed_at, "takes_all": takes_all}
     if current and made.id == current.plan.id:
         return Planned(current, known=True)
@@ -104,13 +114,14 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
     return Planned(frozen, known=False)
 
 
-def preview(run: EgressRun) -> Plan:
-    """Return the plan that `plan` would freeze now; nothing is written anywhere."""
+def preview(run: EgressRun) -> tuple[Plan, Waiting]:
+    """Return the plan that `plan` would freeze now, and what it is made of; nothing is written."""
     store = run.store()
     fold = run.ledger(store).fold
     if run.asked and (current := plans.latest(store, run.key)):
-        return again.known(run, run.asked, fold, current).plan
-    return draft(run, fold, record=False)[0]
+        made = again.known(run, run.asked, fold, current).plan
+        return made, Waiting(ranges=made.chunks[0])
+    return draft(run, fold, record=False)
 
 
 def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
@@ -119,10 +130,10 @@ def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     return survey_target(run.kafka, target.names, create_with=target.partitions if make else None)
 
 
-def draft(run: EgressRun, fold: Fold, *, record: bool) -> tuple[Plan, bool]:
-    """Return the plan of what waits, as much as one run takes; or of all that is asked for.
+def draft(run: EgressRun, fold: Fold, *, record: bool) -> tuple[Plan, Waiting]:
+    """Return the plan of what waits, as much as one run takes; or of all that is asked for. And
+    what waits.
 
-    And say whether it takes all that the source has unsent: of a window that is sent again, never.
     WindowRefused where that makes no sense. `record` freezes what its moments mean, and makes the
     target's topics.
     """
@@ -139,7 +150,8 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> tuple[Plan, bool]:
         refuse_loop(spec, target.cluster_id)
         _refuse_other_names(run, fold)
         max_records = run.max_records or spec.max_records
-        found = waiting(spec, fold, max_records, resend=run.resend)
+        compacted = any(state.compacted for state in target.topics.values())
+        found = waiting(spec, fold, max_records, resend=run.resend, compacted=compacted)
         chunk = chunked(found.ranges, max_records)[:1]
     made = Plan(
         pipeline=spec.name,
@@ -157,20 +169,32 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> tuple[Plan, bool]:
         files=found.taken,
         target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
     )
-    return made, not run.asked and _takes_all(spec, fold, made, found)
+    return made, found
 
 
-def _takes_all(spec: Egress, fold: Fold, plan: Plan, found: Waiting) -> bool:
-    """Say whether a plan leaves nothing of the source to later runs, and excludes none of it."""
-    if spec.source.lake is not None:
-        return lake_source.unsent_offsets(spec, spec.source.lake, fold) <= plan.records
+def _takes_all(run: EgressRun, fold: Fold, plan: Plan, found: Waiting) -> bool:
+    """Say whether a plan leaves nothing of the source to later runs, and excludes none of it: of a
+    window that is sent again, never.
+    """
+    if run.asked:
+        return False
+    if run.spec.source.lake is not None:
+        unsent = lake_source.unsent_offsets(run.spec, run.spec.source.lake, fold)
+        return unsent <= plan.records
     return not found.young and not found.left_out and set(found.files) == set(found.taken)
 
 
-def waiting(spec: Egress, fold: Fold, max_records: int | None, *, resend: bool = False) -> Waiting:
+def waiting(
+    spec: Egress,
+    fold: Fold,
+    max_records: int | None,
+    *,
+    resend: bool = False,
+    compacted: bool = False,
+) -> Waiting:
     """Return what the source has that was neither sent nor refused.
 
-    Without `max_records` nothing is taken, and no file is looked into.
+    Without `max_records` nothing is taken, and no file is looked into. `compacted`: a target is.
     """
     if spec.source.lake is not None:
         if resend:
@@ -178,8 +202,15 @@ def waiting(spec: Egress, fold: Fold, max_records: int | None, *, resend: bool =
                 f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
                 "lake does not change"
             )
-        ids, ranges = lake_source.unsent(spec, spec.source.lake, fold)
-        return Waiting(topic_ids=ids, ranges=ranges)
+        in_order = compacted or spec.order == "strict"
+        of_lake = lake_source.unsent(spec, spec.source.lake, fold, in_order=in_order)
+        excluded = [LeftOutFile(str(r), _LATE) for _, r in of_lake.late] if in_order else []
+        return Waiting(
+            topic_ids=of_lake.topic_ids,
+            ranges=of_lake.ranges,
+            left_out=tuple(excluded),
+            ahead=of_lake.ahead,
+        )
     assert spec.source.path is not None
     root = Root.of(spec.source.path)
     listed = sources.listing(root, settle=spec.settle)

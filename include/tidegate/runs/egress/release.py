@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from tidegate.core.entries import Release
+from tidegate.core.entries import Gap, Release
 from tidegate.core.ledger import Lost
 from tidegate.errors import NotClaimed
-from tidegate.lake.ledger import Ledger
+from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Egress
+from tidegate.runs.egress import lake_source
 
 FORMAT = 1
 
@@ -48,4 +49,37 @@ def release(
         "plan_id": plan_id,
         "how": how,
         "files": [file.name for file in claim.files],
+        "late": [],
+    }
+
+
+def declare_late(spec: Egress, reason: str, *, by: str, run: str) -> dict[str, Any]:
+    """Count as sent what a lake got below offsets that were sent before: no run sends it any more.
+
+    Each range becomes a gap of the egress's own ledger. NotClaimed where there is none.
+    """
+    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    late = (
+        lake_source.unsent(spec, spec.source.lake, ledger.fold, in_order=True).late
+        if spec.source.lake
+        else ()
+    )
+    if not late:
+        raise NotClaimed(
+            f"pipeline {spec.name!r}: nothing in its source lies below what was sent", open=[]
+        )
+    gaps = [Gap(r.topic, each, r.partition, r.start, r.end, reason, by) for each, r in late]
+    for gap in gaps:
+        if not isinstance(outcome := ledger.append(gap, run=run), Appended):
+            raise NotClaimed(f"{gap.topic}-{gap.partition}: others decide about it now: {outcome}")
+    return {
+        "format": FORMAT,
+        "pipeline": spec.name,
+        "plan_id": None,
+        "how": "declare sent",
+        "files": [],
+        "late": [
+            {name: value for name, value in gap.to_json().items() if name not in ("reason", "by")}
+            for gap in gaps
+        ],
     }

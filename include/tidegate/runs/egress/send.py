@@ -6,7 +6,7 @@ import json
 import logging
 import secrets
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,8 @@ def send(run: EgressRun, submit: Submit, is_over: IsOver) -> Sent:
     if claim is None:
         return Sent(plan, None)
     faults.point("send.claimed")
-    done = _sent(run, store, ledger, plan, rows, claim, target, submit)
+    late = _late(run, ledger, plan, claim, target)
+    done = _sent(run, store, ledger, plan, replace(rows, late=late), claim, target, submit)
     _refuse_changed(plan)
     target = _same_target(run, plan)
     sending = Sending(
@@ -138,6 +139,25 @@ def _claim(
                 "clear the plan task, or start a new run"
             )
     return ledger.fold.claims[plan.id]
+
+
+def _late(
+    run: EgressRun, ledger: Ledger, plan: Plan, claim: Claim, target: TargetSurvey
+) -> tuple[str, ...]:
+    """Return the `<topic id>/<partition>` of which later offsets were sent already.
+
+    Looked at behind the claim: from there on nobody else sends of these partitions. PlanDead where
+    their order must hold: the next plan excludes them.
+    """
+    late = lake_source.late_of(plan, ledger.fold)
+    in_order = plan.byte_settings["order"] == "strict" or any(
+        state.compacted for state in target.topics.values()
+    )
+    if late and in_order and claim.supersedes is None:
+        reason = f"{late[0]}: later offsets of its partition were sent meanwhile"
+        _release(run, ledger, claim, reason, ())
+        raise PlanDead(f"plan {plan.id}: {reason}; clear the plan task, or start a new run")
+    return tuple(f"{plan.topics[r.topic]}/{r.partition}" for r in late)
 
 
 def _sent(

@@ -63,6 +63,7 @@ def standing(spec: Egress, fold: Fold, max_records: int | None = None) -> dict[s
             "bytes": sum(file.size for file in found.files),
             "young": len(found.young),
             "offsets": sum(map(len, found.ranges)),
+            "ahead": found.ahead,
         },
         "left_out": [each.to_json() for each in found.left_out] if found else [],
     }
