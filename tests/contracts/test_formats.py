@@ -268,11 +268,12 @@ COMMIT = Commit(
                 topic_ids={"flights": FLIGHTS_ID},
                 window=(OffsetRange("flights", 2, 7, 9),),
                 target={"copy": {0: 4, 11: 0}},
+                root="file:///in",
             ),
             '{"at":"2024-05-01T10:00:00+00:00","attempt":"feedfeedfeedfeed",'
             '"files":[{"etag":"e1","name":"a.csv","rows":null,"size":5}],'
             '"format":1,"kind":"claim","lane":"live","n":1,"pipeline":"flights",'
-            '"plan":"0123456789abcdef","previous":"","run":"manual__1",'
+            '"plan":"0123456789abcdef","previous":"","root":"file:///in","run":"manual__1",'
             '"sender":{"host":"a","pid":7},"supersedes":null,'
             '"target":{"copy":{"0":4,"11":0}},'
             '"topics":{"flights":{"ranges":{"2":[7,9]},'

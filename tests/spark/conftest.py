@@ -11,7 +11,7 @@ import outlet as outlets
 import records
 from tidegate import jars
 from tidegate.local.kafka import Broker
-from tidegate.runs.egress import planning
+from tidegate.runs.egress import planning, release
 from tidegate.spark.session import configure
 
 
@@ -57,6 +57,7 @@ def outlet(
     session.conf.set("spark.sql.shuffle.partitions", "2")
     for module in (planning, outlets.SEND):
         monkeypatch.setattr(module, "is_dead", lambda *_, **__: True)
+    monkeypatch.setattr(release, "is_alive", lambda *_: False)
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
     (tmp_path / "in").mkdir()
     records.create(broker.bootstrap, topic, partitions=3)

@@ -70,7 +70,7 @@ EVERYTHING = (
     Gap("t", "id-t", 0, 10, 15, "expired", "run"),
     Abandon("p", 1, "x"),
     replacing("r", 2, 0, 4),
-    claim("c1", FILE),
+    claim("c1", FILE, root="file:///in"),
     commit("c1", 40, 41),
     claim("c2", OTHER, topic_ids={"s": "id-s"}, window=(OffsetRange("s", 1, 2, 9),)),
     claim("c3", SourceFile("bad.csv", 9, "e3")),

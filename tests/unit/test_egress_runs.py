@@ -53,8 +53,10 @@ from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, Store, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, parse
+from tidegate.runs.checkpoint import checkpoint
 from tidegate.runs.egress import again, planning, publish, send, sender, verdict
 from tidegate.runs.egress.explain import explain
+from tidegate.runs.egress.loops import refuse_loop
 from tidegate.runs.egress.planning import _taken
 from tidegate.runs.egress.release import declare_late, release
 from tidegate.runs.egress.send import Sent
@@ -64,6 +66,7 @@ from tidegate.runs.sweep import sweep as swept
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
 
 SENDER = sys.modules[send.__module__]  # the package's `send` is the function
+RELEASE = sys.modules[release.__module__]
 
 
 @dataclass
@@ -185,6 +188,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(planning, "survey_target", survey)
     monkeypatch.setattr(planning, "is_dead", dead)
     monkeypatch.setattr(SENDER, "is_dead", dead)
+    monkeypatch.setattr(RELEASE, "is_alive", lambda _, attempt: attempt in world.alive)
     return world
 
 
@@ -318,7 +322,7 @@ def test_a_lake_by_pattern_is_sent_and_looped(world: World) -> None:
     fed = parse({**world.spec.model_dump(), "source": path})
     assert isinstance(fed, Egress)
     with pytest.raises(ConfigurationError, match="t feeds the lake of 'in'"):
-        planning.refuse_loop(fed, "cluster")
+        refuse_loop(fed, "cluster")
 
 
 def test_what_a_lake_holds_of_a_topic_before_it_was_recreated_is_sent_first(world: World) -> None:
@@ -358,6 +362,28 @@ def test_another_fixed_part_of_the_path_is_refused(world: World) -> None:
         world.plan("two")
     world.settings["source"]["path"] = str(world.home / "in/*")
     assert not world.plan("three").plan.has_work
+
+
+def test_no_detour_leads_to_another_fixed_part(world: World) -> None:
+    """By way of a path elsewhere: every root that files were ever sent from counts, also after a
+    checkpoint, and those of claims that an earlier release wrote by the last plan.
+    """
+    world.settings = {"source": {"path": str(world.home / "in"), "format": "text"}}
+    (world.home / "in/sub").mkdir()
+    world.put(**{"sub/a": "1"})
+    world.sends("one")
+    (world.home / "other").mkdir()
+    (world.home / "other/b").write_text("2")
+    world.settings["source"]["path"] = str(world.home / "other")
+    world.sends("two")
+    world.settings["source"]["path"] = str(world.home / "in/sub")
+    with pytest.raises(ConfigurationError, match="what was sent would be sent again"):
+        world.plan("three")
+    assert checkpoint(world.spec)["bytes"]
+    with pytest.raises(ConfigurationError, match="what was sent would be sent again"):
+        world.plan("three")
+    world.settings["source"]["path"] = str(world.home / "in")
+    assert not world.plan("four").plan.has_work
 
 
 @dataclass
@@ -460,10 +486,71 @@ def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) ->
     fed = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(fed, Egress)
     if not loops:
-        planning.refuse_loop(fed, "cluster")
+        refuse_loop(fed, "cluster")
         return
     with pytest.raises(ConfigurationError, match=r"t feeds the lake of '(back|pattern)'"):
-        planning.refuse_loop(fed, "cluster")
+        refuse_loop(fed, "cluster")
+
+
+def hops(world: World, **middle: Any) -> None:
+    """Make pipelines `in`, which reads u, and `on`, which sends the lake of `back` to u."""
+    pipelines = {
+        "in": {"kind": "ingest", "topics": ["u"]},
+        "back": {"kind": "ingest", "topics": ["t"]},
+        "on": {"kind": "egress", "source": {"lake": "back"}, "target": {"topic": "u"}, **middle},
+    }
+    for name, form in pipelines.items():
+        path = world.home / f"pipelines/{name}.yaml"
+        path.write_text(json.dumps({"name": name, "lake": str(world.home / "of"), **form}))
+    world.settings = {"source": {"lake": "in"}}
+
+
+def test_a_loop_of_two_hops_is_refused(world: World) -> None:
+    """t → the lake of `back` → u → the source: from either egress, with the whole way named."""
+    hops(world)
+    way = "t feeds the lake of 'back', which 'on' sends to u; it feeds the lake of 'in', which is"
+    with pytest.raises(ConfigurationError, match=way):
+        world.plan()
+    (world.home / "pipelines/out.yaml").write_text(world.spec.model_dump_json(exclude_none=True))
+    other = files.load_named("on")
+    assert isinstance(other, Egress)
+    with pytest.raises(
+        ConfigurationError, match="u feeds the lake of 'in', which 'out' sends to t"
+    ):
+        refuse_loop(other, "cluster")
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        {"source": {"lake": "back", "topics": ["other"]}},
+        {"target": {"topic": "v"}},
+        {"target": {"topic": "u", "kafka": "elsewhere"}},
+    ],
+)
+def test_hops_that_lead_elsewhere_are_no_loop(world: World, middle: Any) -> None:
+    """Another topic of the lake between, another topic behind it, or one of the same name on a
+    connection of which nobody knows that it is the same cluster.
+    """
+    hops(world, **middle)
+    refuse_loop(world.spec, "cluster")
+
+
+@pytest.mark.parametrize(("cluster", "loops"), [("cluster", True), ("another", False)])
+def test_a_hop_is_on_the_cluster_that_its_ledger_tells(
+    world: World, cluster: str, loops: bool
+) -> None:
+    """Where the pipeline between has sent before: by its target's cluster, whatever its name."""
+    hops(world, target={"topic": "u", "kafka": "elsewhere"})
+    for name, where in (("on", cluster), ("in", "cluster")):
+        store = open_store(str(world.home / "of"), name)
+        entry = Commit("live", "p", "", 0, "a", where, {}, {}, Reference("m", ""))
+        assert isinstance(Ledger(store, name).append(entry, run="r"), Appended)
+    if loops:
+        with pytest.raises(ConfigurationError, match="without end"):
+            refuse_loop(world.spec, "cluster")
+    else:
+        refuse_loop(world.spec, "cluster")
 
 
 # Claims
@@ -994,6 +1081,41 @@ def test_a_lake_of_a_pattern_is_a_source_too(world: World) -> None:
         world.plan("other")
 
 
+@pytest.mark.parametrize("left", [{"topics": ["new"]}, {"pattern": "n.*"}])
+@pytest.mark.usefixtures("holes")
+def test_what_a_lake_holds_of_a_topic_that_left_it_is_sent(world: World, left: Any) -> None:
+    """The ingest pipeline reads other topics now; its lake still has what it committed, and that is
+    sent, by name too, and can be sent again.
+    """
+    path = world.home / "pipelines/lake.yaml"
+    form = json.loads(path.read_text())
+    del form["topics"]
+    path.write_text(json.dumps({**form, **left}))
+    assert [str(r) for r in world.plan("one").plan.chunks[0]] == ["src-0 [60, 100)"]
+    world.settings = {"source": {"lake": "lake", "topics": ["src"]}}
+    assert sent_next(world, "two") == ["src-0 [60, 100)"]
+    assert world.plan(**asks("60", "70")).plan.records == 10
+
+
+@pytest.mark.usefixtures("holes")
+def test_a_topic_that_left_the_source_is_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was begun, and `source.topics` does not have it any more: what is left of it is not sent,
+    which each plan and the status say. A topic that was never begun is nobody's concern.
+    """
+    world.settings["source"] = {"lake": "lake", "topics": ["src"]}
+    assert sent_next(world, "one", max_records=20) == ["src-0 [60, 80)"]
+    _, ledger = of_lake(world)
+    for topic in ("other", "never"):
+        ledger.append(Origin(topic, f"id-{topic}", {0: 0}), run="r")
+    world.settings["source"] = {"lake": "lake", "topics": ["other"]}
+    assert not world.plan("two").plan.has_work
+    assert "src: 100 offsets of the lake are not sent: source.topics has it no more" in caplog.text
+    assert "never" not in caplog.text
+    assert status(world.spec)["waiting"]["unselected"] == 100
+
+
 def test_files_are_not_sent_again_by_a_window(world: World) -> None:
     with pytest.raises(ConfigurationError, match="`tidegate run --resend`"):
         world.plan(**asks())
@@ -1108,6 +1230,25 @@ def test_released_to_be_sent_again(world: World) -> None:
     assert release(world.spec, None, "resend", "looked", run="me")["files"] == ["a"]
     assert world.fold.claims == {}
     assert world.sends("A")["receipts"][0]["before"] == 9
+
+
+def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
+    """Provably: its process is seen from here. It would go on sending what somebody else then sends
+    again, or be refused its commit. The way out is to end it.
+    """
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_sending)
+    (claim,) = world.fold.claims.values()
+    world.alive.add(claim.attempt)
+    for how in ("resend", "declare sent"):
+        with pytest.raises(
+            SenderAlive, match=rf"process {os.getpid()} .* is alive: .* end it first"
+        ):
+            release(world.spec, None, how, "looked", run="me")
+    assert world.fold.claims.keys() == {claim.plan_id}
+    world.alive.clear()
+    assert release(world.spec, None, "resend", "looked", run="me")["files"] == ["a"]
 
 
 def test_released_as_sent(world: World) -> None:
@@ -1289,7 +1430,7 @@ def test_the_projects_pipelines_are_no_loop() -> None:
         for name in files.names():
             spec = files.load_named(name)
             if isinstance(spec, Egress):
-                planning.refuse_loop(spec, "cluster")
+                refuse_loop(spec, "cluster")
 
 
 def test_two_runs_of_one_plan_race_to_the_claim(
@@ -1341,7 +1482,8 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
         "versions": {"tidegate": tidegate.__version__},
         "sent": [{"file": "a", "rows": 1, "bad": 0}],
         "source": str(world.home / "in"), "source_problem": None,
-        "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0, "ahead": 0},
+        "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0, "ahead": 0,
+                    "unselected": 0},
     }  # fmt: skip
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidegate.runs.egress import sender
-from tidegate.runs.egress.sender import is_dead, ourselves
+from tidegate.runs.egress.sender import is_alive, is_dead, ourselves
 
 ATTEMPT = "0123456789abcdef-of-a-test"
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -84,6 +84,22 @@ def test_a_driver_outlives_its_parent_a_little() -> None:
         assert is_dead(gone, "another attempt", never, patience=0)
         driver.kill()
         assert is_dead(gone, ATTEMPT, never, patience=5)
+
+
+def test_alive_is_what_can_be_seen(process: subprocess.Popen[bytes]) -> None:
+    """The process of a claim, or the driver of its attempt, on this machine, since this boot and in
+    this container. What is elsewhere is neither proven alive nor dead.
+    """
+    claimed, gone = sender_of(process.pid), sender_of(1, started=-1)
+    assert is_alive(claimed, ATTEMPT)
+    assert not is_alive({**claimed, "started": claimed["started"] - 1}, ATTEMPT)
+    for elsewhere in ({"host": "h"}, {"boot": "b"}, {"machine": "m"}, {"processes": "pid:[7]"}):
+        assert not is_alive({**claimed, **elsewhere}, ATTEMPT)
+    assert not is_alive(gone, ATTEMPT)
+    with subprocess.Popen([*SLEEP, f"/tmp/{ATTEMPT}/job.json"]) as driver:
+        while not is_alive(gone, ATTEMPT):
+            time.sleep(0.01)
+        driver.kill()
 
 
 @pytest.mark.parametrize(

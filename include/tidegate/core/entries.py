@@ -203,7 +203,7 @@ class Claim:
     `files`, or the ranges of `window` (of a lake, by topic id), belong to this plan until it is
     committed or released. `sender` is who must be dead before another attempt may begin, `target`
     the end of every target partition before the first record. `supersedes` names the attempt that
-    was proven dead.
+    was proven dead, `root` what the names of the files are below.
     """
 
     kind: ClassVar[str] = "claim"
@@ -216,6 +216,7 @@ class Claim:
     window: Window
     target: Mapping[str, Mapping[int, int]]
     supersedes: str | None = None
+    root: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -238,6 +239,7 @@ class Claim:
                 for topic, ends in self.target.items()
             },
             "supersedes": self.supersedes,
+            "root": self.root,
         }
 
     @classmethod
@@ -259,6 +261,7 @@ class Claim:
                 for topic, ends in form["target"].items()
             },
             supersedes=form["supersedes"],
+            root=form.get("root"),  # of an earlier release it is missing
         )
 
 

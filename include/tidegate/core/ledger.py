@@ -40,11 +40,12 @@ class Fold:
     gaps: list[Gap] = field(default_factory=list)
     cluster_id: str | None = None
     # Egress: open claims by plan, each with the target's ends at the plan's first claim; by name
-    # the etag of each file that was sent, or that was refused for its rows; and the plans of
-    # replays that somebody has declared sent.
+    # the etag of each file that was sent, or that was refused for its rows; what the names of those
+    # that were sent are below; and the plans of replays that somebody has declared sent.
     claims: dict[str, Claim] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    roots: set[str] = field(default_factory=set)
     target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
 
@@ -69,7 +70,7 @@ class Fold:
                     for topic_id, r in entry.ranges:
                         self._cover(topic_id, r)
                 if claim := self.claims.pop(entry.plan_id, None):
-                    self.sent |= {file.name: file.etag for file in claim.files}
+                    self._send(claim)
                 for receipt in entry.receipts:
                     self.target_ends.setdefault(receipt.topic, {})[receipt.partition] = (
                         receipt.after
@@ -91,13 +92,17 @@ class Fold:
                 refused = set(entry.refused)
                 self.refused |= {f.name: f.etag for f in claim.files if f.name in refused}
                 if entry.how == "declare sent":
-                    self.sent |= {file.name: file.etag for file in claim.files}
+                    self._send(claim)
                     if claim.lane == REPLAY and claim.window:
                         self.declared.add(entry.plan_id)
                     else:
                         for r in claim.window:
                             self._cover(claim.topic_ids[r.topic], r)
         self.n, self.digest = n, digest
+
+    def _send(self, claim: Claim) -> None:
+        self.sent |= {file.name: file.etag for file in claim.files}
+        self.roots |= {claim.root} if claim.root else set()
 
     def _cover(self, topic_id: str, r: OffsetRange) -> None:
         key = topic_id, r.partition

@@ -65,7 +65,7 @@ def window(run: EgressRun, asked: Replay, *, record: bool) -> tuple[Mapping[str,
     boundaries, for whoever asks for them later.
     """
     source, store, lake = lake_of(lake_name(run.spec))
-    topics = run.spec.source.topics or source.topics
+    topics = run.spec.source.topics or tuple(lake.topic_ids)
     while True:
         ranges, cuts = _judged(run, asked, source, store, lake, topics)
         if not record or all(boundaries.freeze(store, each) for each in cuts):

@@ -73,13 +73,15 @@ class Unsent:
     """What a lake has for its egress: `ranges` are sent next, one of each partition.
 
     `late` are committed below offsets that were sent already: sent now, they break the order of
-    their partition. `ahead` counts offsets behind an unseen one, which comes first.
+    their partition. `ahead` counts offsets behind an unseen one, which comes first; `unselected`
+    those that are left of topics that were begun, and that `source.topics` has no more.
     """
 
     topic_ids: Mapping[str, str]
     ranges: Window
     late: tuple[tuple[str, OffsetRange], ...]  # with their topic ids
     ahead: int
+    unselected: Mapping[str, int]
 
 
 def unsent(spec: Egress, name: str, fold: Fold, *, in_order: bool) -> Unsent:
@@ -89,8 +91,9 @@ def unsent(spec: Egress, name: str, fold: Fold, *, in_order: bool) -> Unsent:
     should have come after it. With `in_order` late ranges are not among those that are sent.
     """
     source, _, lake = lake_of(name)
-    topics = spec.source.topics or source.topics
-    if strangers := sorted(set(topics) - set(source.topics)):
+    # Of a topic that has left the ingest pipeline, too, what was committed is sent.
+    topics = spec.source.topics or tuple(lake.topic_ids)
+    if strangers := sorted(set(topics) - {*source.topics, *lake.topic_ids}):
         raise ConfigurationError(
             f"pipeline {spec.name!r}: source.topics: {', '.join(strangers)}: not of {source.name!r}"
         )
@@ -110,7 +113,30 @@ def unsent(spec: Egress, name: str, fold: Fold, *, in_order: bool) -> Unsent:
             ranges += now
             if now:
                 break
-    return Unsent(ids, tuple(sorted(ranges)), tuple(sorted(late)), ahead)
+    unselected = {topic: _begun(lake, fold, topic) for topic in lake.topic_ids.keys() - set(topics)}
+    return Unsent(
+        ids,
+        tuple(sorted(ranges)),
+        tuple(sorted(late)),
+        ahead,
+        {topic: left for topic, left in sorted(unselected.items()) if left},
+    )
+
+
+def _begun(lake: Fold, fold: Fold, topic: str) -> int:
+    """Return how many offsets of a topic are unsent, if any were sent before."""
+    ids = (*lake.earlier_ids.get(topic, ()), lake.topic_ids[topic])
+    if not any(topic_id in ids for topic_id, _ in fold.covered):
+        return 0
+    return sum(
+        len(
+            covered.subtract(fold.covered.get(key, NOTHING)).subtract(
+                fold.skipped.get(key, NOTHING)
+            )
+        )
+        for key, covered in lake.covered.items()
+        if key[0] in ids
+    )
 
 
 def unsent_offsets(spec: Egress, name: str, fold: Fold) -> int:

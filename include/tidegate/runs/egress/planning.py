@@ -22,13 +22,10 @@ from tidegate.errors import (
     SourceRefused,
 )
 from tidegate.lake import plans, sources
-from tidegate.lake.ledger import Ledger
 from tidegate.lake.sources import Root
-from tidegate.lake.store import open_store
-from tidegate.pipelines import files
-from tidegate.pipelines.spec import Egress, Ingest, as_text
+from tidegate.pipelines.spec import Egress, as_text
 from tidegate.runs import mirrored
-from tidegate.runs.egress import again, lake_source
+from tidegate.runs.egress import again, lake_source, loops
 from tidegate.runs.egress.sender import IsOver, is_dead
 from tidegate.runs.identity import refuse_another_cluster
 from tidegate.runs.plan import Planned
@@ -57,7 +54,7 @@ class Waiting:
     """What is there to be sent: files, or ranges of a lake; and what is left out, and why.
 
     `taken` are the files that one run takes. Only those are looked into. `ahead` counts offsets of
-    a lake behind an unseen one.
+    a lake behind an unseen one, `unselected` those left of topics that left `source.topics`.
     """
 
     files: tuple[SourceFile, ...] = ()
@@ -67,6 +64,7 @@ class Waiting:
     ranges: Window = ()
     left_out: tuple[LeftOutFile, ...] = ()
     ahead: int = 0
+    unselected: int = 0
 
 
 def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
@@ -147,7 +145,7 @@ def draft(run: EgressRun, fold: Fold, *, record: bool) -> tuple[Plan, Waiting]:
     if found:  # bounded: whatever it feeds, it ends
         chunk: tuple[Window, ...] = (found.ranges,)
     else:
-        refuse_loop(spec, target.cluster_id)
+        loops.refuse_loop(spec, target.cluster_id)
         _refuse_other_names(run, fold)
         max_records = run.max_records or spec.max_records
         compacted = any(state.compacted for state in target.topics.values())
@@ -205,11 +203,17 @@ def waiting(
         in_order = compacted or spec.order == "strict"
         of_lake = lake_source.unsent(spec, spec.source.lake, fold, in_order=in_order)
         excluded = [LeftOutFile(str(r), _LATE) for _, r in of_lake.late] if in_order else []
+        for topic, left in of_lake.unselected.items():
+            logger.warning(
+                "%s: %s: %d offsets of the lake are not sent: source.topics has it no more",
+                spec.name, topic, left,
+            )  # fmt: skip
         return Waiting(
             topic_ids=of_lake.topic_ids,
             ranges=of_lake.ranges,
             left_out=tuple(excluded),
             ahead=of_lake.ahead,
+            unselected=sum(of_lake.unselected.values()),
         )
     assert spec.source.path is not None
     root = Root.of(spec.source.path)
@@ -267,49 +271,25 @@ def _replay(run: EgressRun) -> dict[str, Any] | None:
     return {"id": run.run_id, "replaces": []} if run.resend else None
 
 
-def refuse_loop(spec: Egress, cluster_id: str) -> None:
-    """Refuse a target that an ingest pipeline reads into this very source: it would never end."""
-    for name in files.names():
-        try:
-            other = files.load_named(name)
-        except ConfigurationError:
-            continue
-        if not isinstance(other, Ingest):
-            continue
-        feeding = spec.source.topics or other.select(spec.target.names)
-        looping = sorted(set(spec.target.names) & set(feeding))
-        if not looping or not (spec.source.lake == name or _holds(spec.source.path, other)):
-            continue
-        if Ledger(open_store(other.lake, name), name).fold.cluster_id in (None, cluster_id):
-            raise ConfigurationError(
-                f"pipeline {spec.name!r}: {', '.join(looping)} feeds the lake of {name!r}, which "
-                "is the source: what is sent would come back and be sent again, without end"
-            )
-
-
 def _refuse_other_names(run: EgressRun, fold: Fold) -> None:
-    """Refuse a path whose fixed part went up or down: by their new names, files would be new."""
-    if run.spec.source.path is None or not fold.live:
+    """Refuse a path whose fixed part lies above or below one that files were sent from: by their
+    new names, files would be new.
+    """
+    if run.spec.source.path is None:
         return
-    last = plans.load(run.store(), fold.live[max(fold.live)].plan_id)
-    if not last.files:
-        return
-    was, now = (PurePosixPath(r.native) for r in (root_of(last), Root.of(run.spec.source.path)))
-    if was != now and (was.is_relative_to(now) or now.is_relative_to(was)):
-        raise ConfigurationError(
-            f"pipeline {run.spec.name!r}: files are known by their names below {was}, and "
-            f"source.path now has them below {now}: what was sent would be sent again. Leave its "
-            "fixed part as it was, or give the other path a pipeline of its own"
-        )
-
-
-def _holds(path: str | None, other: Ingest) -> bool:
-    """Say whether a source's path leads into the lake of an ingest pipeline, or above it."""
-    if path is None:
-        return False
-    ours = PurePosixPath(Root.of(path).native)
-    theirs = PurePosixPath(Root.of(other.lake).native, other.name)
-    return ours.is_relative_to(theirs) or theirs.is_relative_to(ours)
+    now = Root.of(run.spec.source.path).url
+    roots = set(fold.roots)
+    if fold.live:  # claims of an earlier release do not name it
+        last = plans.load(run.store(), fold.live[max(fold.live)].plan_id)
+        roots |= {root_of(last).url} if last.files else set()
+    for was in sorted(roots - {now}):
+        here, there = PurePosixPath(now), PurePosixPath(was)
+        if there.is_relative_to(here) or here.is_relative_to(there):
+            raise ConfigurationError(
+                f"pipeline {run.spec.name!r}: files were sent by their names below {was}, and "
+                f"source.path now has them below {now}: what was sent would be sent again. Leave "
+                "its fixed part as it was, or give the other path a pipeline of its own"
+            )
 
 
 def _taken(found: Iterable[SourceFile], max_files: int, max_records: int) -> tuple[SourceFile, ...]:

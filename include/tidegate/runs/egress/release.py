@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 from tidegate.core.entries import Gap, Release
 from tidegate.core.ledger import Lost
-from tidegate.errors import NotClaimed
+from tidegate.errors import NotClaimed, SenderAlive
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Egress
 from tidegate.runs.egress import lake_source
+from tidegate.runs.egress.sender import is_alive
 
 FORMAT = 1
 
@@ -26,7 +27,8 @@ def release(
     """End an open claim; without `plan_id` the only one there is.
 
     `resend` gives its files back, to be sent as if they never had been; `declare sent` counts them
-    as sent. NotClaimed where there is no such claim, or more than one to choose from.
+    as sent. NotClaimed where there is no such claim, or more than one to choose from; SenderAlive
+    where its sender can be seen from here.
     """
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
     claims = ledger.fold.claims
@@ -40,6 +42,14 @@ def release(
             open=list(claims),
         )
     claim = claims[plan_id]
+    if is_alive(claim.sender, claim.attempt):
+        raise SenderAlive(
+            f"plan {plan_id}: its sender, process {claim.sender['pid']} of this machine, or its "
+            "Spark driver, is alive: what it sends from now on would be sent again, or never be "
+            "committed. Wait until it has ended, or end it first; then release",
+            sender=dict(claim.sender),
+            plan_id=plan_id,
+        )
     outcome = ledger.append(Release(plan_id, claim.attempt, how, reason), run=run)
     if isinstance(outcome, Lost):
         raise NotClaimed(f"plan {plan_id}: somebody else has just ended its claim")

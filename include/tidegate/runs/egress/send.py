@@ -127,6 +127,7 @@ def _claim(
         window=tuple(r for window in plan.chunks for r in window),
         target={topic: dict(state.ends) for topic, state in target.topics.items()},
         supersedes=held.attempt if held else None,
+        root=planning.root_of(plan).url if plan.files else None,
     )
     match ledger.append(claim, run=run.run_id):
         case Refused(reason):

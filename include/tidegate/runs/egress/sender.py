@@ -55,6 +55,14 @@ def is_dead(
     return True
 
 
+def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
+    """Say whether a sender, or its Spark driver, can be seen from here; False means: not seen."""
+    here = {"host": socket.gethostname(), **_here()}
+    if {name: sender[name] for name in here} != here:
+        return False
+    return _started(sender["pid"]) == sender["started"] or bool(_names(attempt))
+
+
 def _here() -> dict[str, str]:
     """Return what two processes share that see each other in /proc."""
     machine = Path("/etc/machine-id")

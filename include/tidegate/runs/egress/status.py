@@ -64,6 +64,7 @@ def standing(spec: Egress, fold: Fold, max_records: int | None = None) -> dict[s
             "young": len(found.young),
             "offsets": sum(map(len, found.ranges)),
             "ahead": found.ahead,
+            "unselected": found.unselected,
         },
         "left_out": [each.to_json() for each in found.left_out] if found else [],
     }
