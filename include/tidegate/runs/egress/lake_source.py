@@ -125,24 +125,16 @@ def unsent(spec: Egress, name: str, fold: Fold, *, in_order: bool) -> Unsent:
 
 def _begun(lake: Fold, fold: Fold, topic: str) -> int:
     """Return how many offsets of a topic are unsent, if any were sent before."""
-    ids = (*lake.earlier_ids.get(topic, ()), lake.topic_ids[topic])
+    ids = _ids_of(lake, [topic])
     if not any(topic_id in ids for topic_id, _ in fold.covered):
         return 0
-    return sum(
-        len(
-            covered.subtract(fold.covered.get(key, NOTHING)).subtract(
-                fold.skipped.get(key, NOTHING)
-            )
-        )
-        for key, covered in lake.covered.items()
-        if key[0] in ids
-    )
+    return sum(len(_not_done(fold, k, held)) for k, held in lake.covered.items() if k[0] in ids)
 
 
 def unsent_offsets(spec: Egress, name: str, fold: Fold) -> int:
     """Return how many offsets a lake holds and the pipeline has not sent, under any topic id."""
-    source, _, lake = lake_of(name)
-    topic_ids = _ids_of(lake, spec.source.topics or source.topics)
+    _, _, lake = lake_of(name)
+    topic_ids = _ids_of(lake, spec.source.topics or lake.topic_ids)
     return sum(
         len(_not_done(fold, key, covered))
         for key, covered in lake.covered.items()
