@@ -124,6 +124,10 @@ class NotSealed(TidegateError):
     """A chunk has no sealed attempt: nothing proves that it is complete."""
 
 
+class ChunksMissing(TidegateError):
+    """What was sealed of a plan is published; the named chunks were never staged to the end."""
+
+
 class AttemptAbandoned(TidegateError):
     """The attempt was given up by a ledger entry; its files may be gone."""
 

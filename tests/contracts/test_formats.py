@@ -160,7 +160,7 @@ def test_run_key():
 
 
 def test_frozen_run(store):
-    """Plan, pointer and note, under their names."""
+    """Plan, pointer, note and marker, under their names."""
     plans.freeze(store, "key", PLAN, 1, note={"format": 1, "at": "2024-05-01T10:00:00+00:00"})
     found = {each.path: store.get(each.path) for each in store.objects("")}
     assert found == {
@@ -169,6 +169,7 @@ def test_frozen_run(store):
             b'{"at":"2024-05-01T10:00:00+00:00","format":1}'
         ),
         "_tidegate/runs/key/1.json": b'{"format":1,"plan_id":"%s"}' % PLAN_SHA[:16].encode(),
+        f"_tidegate/unfinished/{PLAN_SHA[:16]}": b"",
     }
 
 

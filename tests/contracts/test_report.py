@@ -98,6 +98,7 @@ def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
             }
         ],
         "covered_by": {"1": [3]},
+        "missing": [],
         "left_out": [{"topic": "gone", "partition": None, "reason": "no such topic"}],
     }
     assert told == short

@@ -35,7 +35,9 @@ def tell_published(report: Mapping[str, Any]) -> None:
         out.print(f"commit #{commit['commit']}: {commit['rows']:,} rows", highlight=False)
     for chunk, commits in report["covered_by"].items():
         out.print(f"chunk {chunk}: in the lake already, by commits {commits}", highlight=False)
-    if not report["commits"] and not report["covered_by"]:
+    if report["missing"]:
+        err.print(f"chunks {report['missing']} are not in the lake", style="yellow", markup=False)
+    elif not report["commits"] and not report["covered_by"]:
         out.print("nothing new", highlight=False)
 
 

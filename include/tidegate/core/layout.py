@@ -17,6 +17,7 @@ PROBES = "_tidegate/probes/"
 STAGING = "_tidegate/staging/"
 PLACED = "_tidegate/placed/"
 CHECKPOINTS = "_tidegate/checkpoints/"
+UNFINISHED = "_tidegate/unfinished/"
 QUARANTINE = "_tidegate/quarantine/"
 DATA = "data/"
 
@@ -40,6 +41,11 @@ def plan(plan_id: str) -> str:
 def note(plan_id: str) -> str:
     """What was seen when the plan was frozen (watermarks, time, run): not part of the plan."""
     return f"_tidegate/plans/{plan_id}.note.json"
+
+
+def unfinished(plan_id: str) -> str:
+    """Return the marker of a plan that may have chunks to commit; it goes when there are none."""
+    return f"{UNFINISHED}{plan_id}"
 
 
 def run_key(dag_id: str, run_id: str, work: str = "") -> str:

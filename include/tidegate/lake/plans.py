@@ -47,6 +47,19 @@ def latest(store: Store, run_key: str) -> Frozen | None:
     return found
 
 
+def unfinished(store: Store) -> list[str]:
+    """Return the ids of plans that may have sealed chunks to commit. Not those of replays.
+
+    A replay is finished by its own id: it replaces what is committed, and covers nothing new.
+    """
+    return [name for name in store.names(layout.UNFINISHED) if not name.startswith(".")]
+
+
+def finish(store: Store, plan_id: str) -> None:
+    """Record that nothing of a plan is left to commit."""
+    store.delete(layout.unfinished(plan_id))
+
+
 def _plan_id(form: Mapping[str, Any]) -> str:
     return str(form["plan_id"])
 
@@ -61,6 +74,8 @@ def freeze(
     store.create(layout.note(plan.id), canonical.encode(note))
     if not store.create(layout.plan(plan.id), plan.encoded):
         load(store, plan.id)  # says what is wrong with the one that is there
+    if plan.kind == "ingest" and plan.chunks and plan.replay is None:
+        store.create(layout.unfinished(plan.id), b"")  # before anybody can stage it
     pointer = canonical.encode({"format": 1, "plan_id": plan.id})
     if store.create(layout.generation(run_key, generation), pointer):
         return Frozen(plan, generation)

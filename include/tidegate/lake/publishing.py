@@ -16,17 +16,15 @@ from tidegate.core.entries import Commit, Reference
 from tidegate.core.ledger import (
     Accepted,
     Adopt,
-    CoveredBy,
     Fold,
     NotLive,
-    PartlyCovered,
     Refused,
     Verdict,
     judge,
 )
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
-from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused
+from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Appended, Ledger
@@ -113,34 +111,50 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
 def publish_sealed(store: Store, ledger: Ledger, plan: Plan, *, run: str) -> dict[int, int]:
     """Commit and finalise what is sealed of a plan, whoever does it; return chunk → commit.
 
-    Chunks that are not sealed, or that others have covered, are missing from the answer.
-    ReplayRefused if others have replaced what a chunk was to replace.
+    Chunks that are not sealed, or that others have covered, are missing from the answer. A chunk
+    that cannot be committed keeps no other from it: its error is raised at the end. ReplayRefused
+    if others have replaced what a chunk was to replace.
     """
     commits = {}
+    failures = []
     seals = attempts.sealed(store, plan, ledger.refresh())
     for number in range(len(plan.chunks)):
         n = ledger.fold.committed.get((plan.id, number))
         if n is None and number in seals:
-            match commit(store, ledger, plan, seals[number], run=run):
-                case Appended(n) | Adopt(n):
-                    pass
-                case CoveredBy() | PartlyCovered():
-                    continue
-                case Refused(reason):
-                    raise AttemptAbandoned(f"plan {plan.id}, chunk {number}: {reason}")
-                case NotLive(ranges):
-                    raise ReplayRefused(
-                        f"plan {plan.id}, chunk {number}: others have replaced {ranges[0]} "
-                        "meanwhile; nothing of the chunk was committed. If it is still to be read "
-                        "again, start a replay with a new id",
-                        chunk=number,
-                    )
+            try:
+                n = _committed(store, ledger, plan, seals[number], run)
+            except TidegateError as error:
+                if error.kind == "transient":
+                    raise
+                failures.append(error)
         if n is not None:
             commits[number] = n
     for n in unplaced(store, ledger.fold):
         if n in commits.values():
             finalise(store, ledger, n)
+    for other in failures[1:]:
+        logger.error("plan %s: %s", plan.id, other)
+    if failures:
+        raise failures[0]
     return commits
+
+
+def _committed(store: Store, ledger: Ledger, plan: Plan, seal: Seal, run: str) -> int | None:
+    """Commit a chunk; return the number of its entry, or None if others have covered it."""
+    number = seal.attempt.chunk
+    match commit(store, ledger, plan, seal, run=run):
+        case Appended(n) | Adopt(n):
+            return n
+        case Refused(reason):
+            raise AttemptAbandoned(f"plan {plan.id}, chunk {number}: {reason}")
+        case NotLive(ranges):
+            raise ReplayRefused(
+                f"plan {plan.id}, chunk {number}: others have replaced {ranges[0]} meanwhile; "
+                "nothing of the chunk was committed. If it is still to be read again, start a "
+                "replay with a new id",
+                chunk=number,
+            )
+    return None
 
 
 def finalise(store: Store, ledger: Ledger, n: int) -> None:

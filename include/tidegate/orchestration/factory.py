@@ -96,6 +96,7 @@ def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset | AssetAlias] =
         partial(tasks.publish, run_of),
         partial(tasks.verdict, run_of),
         outlets=outlets,
+        publish_sealed=True,
     )
 
 
@@ -127,7 +128,7 @@ def replay_tasks(ingest: tasks.RunOf, egress: egress_tasks.RunOf) -> None:
         ],
         either(partial(tasks.publish, ingest), partial(egress_tasks.publish, egress)),
         either(partial(tasks.verdict, ingest), partial(egress_tasks.verdict, egress)),
-        publish_when="none_failed_min_one_success",
+        publish_sealed=True,
     )
 
 
@@ -148,9 +149,17 @@ def _steps(
     verdict: Step,
     *,
     outlets: Sequence[Asset | AssetAlias] = (),
-    publish_when: str = "all_success",
+    publish_sealed: bool = False,
 ) -> None:
-    @task(task_id="publish", outlets=list(outlets), trigger_rule=publish_when)
+    """Put the steps into the DAG that is being made.
+
+    `publish_sealed`: publish what the work has sealed even if it has failed in the end; `verdict`
+    then fails, and with it the run. Such a `publish` runs after `plan` has succeeded, and is
+    skipped with the work when there is nothing to do.
+    """
+    rule = "all_done_min_one_success" if publish_sealed else "all_success"
+
+    @task(task_id="publish", outlets=list(outlets), trigger_rule=rule)
     def published() -> None:
         publish(get_current_context())
 
@@ -161,6 +170,8 @@ def _steps(
     told = published()
     told.operator.operator_extra_links = (ReportLink(),)
     plan >> work >> told >> judged()
+    if publish_sealed:
+        plan >> told
 
 
 def _dag(spec: Spec, description: str, doc: str, params: dict[str, Any]) -> DAG:
@@ -230,9 +241,9 @@ Each run takes exactly what arrived since the last one, in commits of at most
 - **plan** reads ledger and watermarks and freezes this run's plan; nothing new: the rest is skipped
 - **stage** reads the planned offsets with Spark into a directory of its own, and seals what is
   proven complete
-- **publish** makes the sealed files part of the lake by one ledger entry, and shows the offsets in
-  XCom and Variables
-- **verdict** fails the run if partitions had to be left out, naming them
+- **publish** makes the sealed files part of the lake by one ledger entry a chunk, also when `stage`
+  has failed for another chunk, and shows the offsets in XCom and Variables
+- **verdict** fails the run if chunks are missing or partitions had to be left out, naming them
 
 Any task may be cleared or killed at any moment: the plan stays the same, and no row is lost or
 doubled. The truth about progress is the ledger in the lake; the Variables are copies of it.

@@ -210,7 +210,7 @@ def show_published(
 
 
 def verdict(run_of: RunOf, context: Context) -> None:
-    """Fail the run if partitions had to be left out, naming them."""
+    """Fail the run if chunks are missing or partitions had to be left out, naming them."""
     from tidegate.runs import publish as use_case
 
     if context["params"].get("dry_run"):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
-from tidegate.errors import PlanDead
+from tidegate.errors import NotSealed, PlanDead, TidegateError
 from tidegate.runs.plan import Planned, plan
 from tidegate.runs.publish import Published, publish, verdict
 from tidegate.runs.run import Run
 from tidegate.runs.stage import Submit, stage
+
+logger = logging.getLogger(__name__)
 
 
 def ingest(
@@ -19,10 +22,17 @@ def ingest(
     on_planned: Callable[[Planned], None] = lambda _: None,
     on_published: Callable[[Published], None] = lambda _: None,
 ) -> Published:
-    """Plan, stage, publish, and raise PartitionsLeftOut at the end if some had to be left out."""
+    """Plan, stage, publish, and raise PartitionsLeftOut at the end if some had to be left out.
+
+    What is sealed is published even if `stage` fails; its error is raised then.
+    """
     planned = plan(run, replan=replan)
     on_planned(planned)
-    stage(run, submit)
+    try:
+        stage(run, submit)
+    except TidegateError:
+        _publish_sealed(run, on_published)
+        raise
     try:
         published = publish(run)
     except PlanDead:  # others have committed a part meanwhile: stage what is left
@@ -31,3 +41,14 @@ def ingest(
     on_published(published)
     verdict(run)
     return published
+
+
+def _publish_sealed(run: Run, on_published: Callable[[Published], None]) -> None:
+    """Publish what a run has sealed although `stage` failed, and log what is missing."""
+    try:
+        on_published(publish(run))
+        verdict(run)
+    except NotSealed:
+        pass  # nothing to publish: the caller raises the cause
+    except TidegateError as error:
+        logger.error("%s", error)

@@ -19,6 +19,7 @@ from tidegate.lake import attempts, boundaries, plans, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
+from tidegate.lake.unfinished import publish_unfinished
 from tidegate.runs import drafting, mirrored, replay, subscription
 from tidegate.runs.run import Run
 
@@ -42,15 +43,19 @@ class Planned:
 def plan(run: Run, *, replan: bool = False) -> Planned:
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
-    First it finalises what crashed publishers left and puts the mirror right. `replan` makes the
-    next generation although the current one is well.
+    First it finalises what crashed publishers left, commits what other runs have sealed and not
+    published, and puts the mirror right. `replan` makes the next generation although the current
+    one is well.
     """
     store = run.store()
     ledger = run.ledger(store)
     mirrored.restore(run.mirror, run.spec, ledger)
     publishing.roll_forward(store, ledger)
-    run = subscription.of_run(run, ledger.fold)
     current = plans.latest(store, run.key)
+    mine = current.plan.id if current else None
+    if publish_unfinished(store, ledger, run=run.run_id, other_than=mine):
+        mirrored.show(run.mirror, run.spec, ledger.fold)
+    run = subscription.of_run(run, ledger.fold)
     if current:
         if isinstance(run.asked, Replay):
             replay.refuse_another(run, run.asked, current.plan)
@@ -66,8 +71,8 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
             return Planned(current, known=True)
         if cause:
             logger.warning("plan %s: %s; planning again", current.plan.id, cause)
-            # What is sealed is proven and may be all that is left of it.
-            publishing.publish_sealed(store, ledger, current.plan, run=run.run_id)
+        # What is sealed is proven and may be all that is left of it.
+        publishing.publish_sealed(store, ledger, current.plan, run=run.run_id)
         if current.plan.replay is not None:
             raise ReplayRefused(
                 f"pipeline {run.spec.name!r}: replay {current.plan.replay['id']!r}, plan "

@@ -9,15 +9,16 @@ from typing import Any
 from tidegate import faults
 from tidegate.core.completeness import is_complete
 from tidegate.core.ledger import Fold
-from tidegate.core.offsets import Offsets, bounds
+from tidegate.core.offsets import Offsets, Window, bounds
 from tidegate.core.plan import Plan
-from tidegate.errors import NotSealed, PartitionsLeftOut, PlanDead
+from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.lake import plans, publishing
 from tidegate.lake.plans import Frozen
 from tidegate.runs import mirrored, progress, reports
 from tidegate.runs.plan import settled
 from tidegate.runs.run import AnyRun, Run
 
+_MOST_NAMED = 20  # partitions
 _WAYS_OUT = {
     "expired": "set `on_expired: skip` to record the gap and go on",
     "truncated": "the broker lost records that the lake has; see `truncated` in docs/operations.md",
@@ -34,7 +35,8 @@ class Published:
     """What a run did: `commits` by chunk, `offsets` the ledger's cursors afterwards.
 
     `complete_through` has, for each topic of which all is committed or in a gap that could be read
-    when the plan was made, the time just before the broker was asked.
+    when the plan was made, the time just before the broker was asked. `missing` chunks were never
+    sealed.
     """
 
     plan: Plan
@@ -42,10 +44,11 @@ class Published:
     offsets: Offsets
     report: Mapping[str, Any]
     complete_through: Mapping[str, str]
+    missing: tuple[int, ...] = ()
 
     def asset_event(self, topic: str) -> dict[str, Any]:
         """Return what is told to those who wait for a topic (contract: event extra)."""
-        starts, ends = bounds(self.plan.chunks)
+        starts, ends = bounds(self._windows())
         return {
             "ranges": {
                 str(p): [starts[topic][p], end] for p, end in sorted(ends.get(topic, {}).items())
@@ -58,6 +61,16 @@ class Published:
             "commit": max(self.commits.values(), default=None),
             "complete_through": self.complete_through.get(topic),
         }
+
+    def _windows(self) -> list[Window]:
+        """Return what is in the lake: of each partition no more than up to a missing chunk."""
+        cut = set()
+        windows = []
+        for number, window in enumerate(self.plan.chunks):
+            if number in self.missing:
+                cut |= {(r.topic, r.partition) for r in window}
+            windows.append(tuple(r for r in window if (r.topic, r.partition) not in cut))
+        return windows
 
 
 def frozen_plan(run: AnyRun) -> Frozen:
@@ -72,10 +85,10 @@ def frozen_plan(run: AnyRun) -> Frozen:
 
 
 def publish(run: Run) -> Published:
-    """Commit and finalise every chunk of the run's plan. Needs no broker; may be done again.
+    """Commit and finalise every sealed chunk of the run's plan. Needs no broker; may be repeated.
 
-    Raises NotSealed when a chunk was never proven complete, PlanDead when others have committed a
-    part of one.
+    Chunks that were never proven complete are `missing`, and `verdict` fails for them; NotSealed
+    when there is nothing else. PlanDead when others have committed a part of a chunk.
     """
     frozen = frozen_plan(run)
     plan = frozen.plan
@@ -83,9 +96,9 @@ def publish(run: Run) -> Published:
     ledger = run.ledger(store)
     commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id)
     ledger.refresh()  # another publisher of this run may have been quicker
-    for number, window in enumerate(plan.chunks):
-        if number in commits or settled(ledger.fold, plan, number):
-            continue
+    missing = unsettled(ledger.fold, plan)
+    for number in missing:
+        window = plan.chunks[number]
         taken = ledger.fold.covered_part(window, plan.topics)
         if taken and plan.replay is None:
             raise PlanDead(
@@ -93,22 +106,33 @@ def publish(run: Run) -> Published:
                 "the stage task: it stages what is left",
                 chunk=number,
             )
+    if missing and len(missing) == len(plan.chunks):
         raise NotSealed(
-            f"plan {plan.id}, chunk {number}: no attempt of it is sealed, so nothing proves that "
-            "it is complete; nothing of it was committed. Clear the stage task",
-            chunk=number,
+            f"plan {plan.id}: no attempt of any of its {len(missing)} chunks is sealed, so nothing "
+            "proves that one is complete; nothing was committed. Clear the stage task; its log "
+            "says what failed",
+            chunks=missing,
         )
+    if not missing:
+        plans.finish(store, plan.id)
     entries = {number: (n, ledger.commit(n)) for number, n in commits.items()}
     offsets = mirrored.show(run.mirror, run.spec, ledger.fold)
     faults.point("caches.half")
     progress.show(run.spec, run.kafka, offsets)
-    report = reports.short(run, frozen, entries, ledger.fold)
+    report = reports.short(run, frozen, entries, missing, ledger.fold)
     note = plans.note(store, plan.id) or {}
-    reports.keep(
-        run, store, report, plan, note,
-        lambda: reports.details(run, store, report, entries, plan, ledger.fold, note),
-    )  # fmt: skip
-    return Published(plan, commits, offsets, report, _complete_through(plan, note, ledger.fold))
+    if not missing:  # the first report that is kept stays
+        reports.keep(
+            run, store, report, plan, note,
+            lambda: reports.details(run, store, report, entries, plan, ledger.fold, note),
+        )  # fmt: skip
+    through = _complete_through(plan, note, ledger.fold)
+    return Published(plan, commits, offsets, report, through, tuple(missing))
+
+
+def unsettled(fold: Fold, plan: Plan) -> list[int]:
+    """Return the chunks of a plan that are not in the lake."""
+    return [n for n in range(len(plan.chunks)) if not settled(fold, plan, n)]
 
 
 def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
@@ -126,8 +150,14 @@ def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[s
 
 
 def verdict(run: Run) -> None:
-    """Raise PartitionsLeftOut when the run's plan could not take every partition."""
+    """Raise ChunksMissing when a chunk of the run's plan is not in the lake.
+
+    PartitionsLeftOut when the plan could not take every partition.
+    """
     plan = frozen_plan(run).plan
+    missing = unsettled(run.ledger(run.store()).fold, plan) if plan.chunks else []
+    if missing:
+        raise chunks_missing(run, plan, missing)
     if plan.left_out:
         listed = "; ".join(map(str, plan.left_out))
         reasons = {each.reason: None for each in plan.left_out}
@@ -141,3 +171,22 @@ def verdict(run: Run) -> None:
             f"{listed}. {ways_out} Then start a new run: this one's plan is frozen",
             left_out=[each.to_json() for each in plan.left_out],
         )
+
+
+def chunks_missing(run: Run, plan: Plan, missing: list[int]) -> ChunksMissing:
+    """Return the error that names the offsets of a plan that are not in the lake."""
+    starts, ends = bounds([plan.chunks[number] for number in missing])
+    parts = [
+        f"{topic}-{p} [{start}, {ends[topic][p]})"
+        for topic in sorted(starts)
+        for p, start in sorted(starts[topic].items())
+    ]
+    listed = ", ".join(parts[:_MOST_NAMED])
+    more = f" and {len(parts) - _MOST_NAMED} more partitions" if parts[_MOST_NAMED:] else ""
+    excluded = "".join(f" Excluded: {each}." for each in plan.left_out)
+    return ChunksMissing(
+        f"pipeline {run.spec.name!r}, plan {plan.id}: {len(missing)} of {len(plan.chunks)} chunks "
+        f"are not in the lake: {listed}{more}. What is sealed is published. The log of the stage "
+        f"task says what failed; clear it, or let the next run read these offsets.{excluded}",
+        chunks=missing,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,8 +31,13 @@ Entries = Mapping[int, tuple[int, Commit]]
 """What a run committed: chunk → number and entry."""
 
 
-def short(run: Run, frozen: Frozen, commits: Entries, fold: Fold) -> dict[str, Any]:
-    """Return what a run did (contract: the XCom `report`, and `run --json`)."""
+def short(
+    run: Run, frozen: Frozen, commits: Entries, missing: Sequence[int], fold: Fold
+) -> dict[str, Any]:
+    """Return what a run did (contract: the XCom `report`, and `run --json`).
+
+    `missing` are the chunks that are not in the lake.
+    """
     plan = frozen.plan
     return {
         "format": FORMAT,
@@ -55,8 +60,9 @@ def short(run: Run, frozen: Frozen, commits: Entries, fold: Fold) -> dict[str, A
         "covered_by": {
             str(number): list(fold.commits_over(window, plan.topics))
             for number, window in enumerate(plan.chunks)
-            if number not in commits
+            if number not in commits and number not in missing
         },
+        "missing": list(missing),
         "left_out": [each.to_json() for each in plan.left_out],
     }
 

@@ -1,0 +1,69 @@
+"""What Airflow makes of the steps of a run: which are skipped, which run, and who fails the run."""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from airflow.exceptions import AirflowFailException
+
+with warnings.catch_warnings():
+    # Airflow imports Starlette's test client, which would rather have a fork of httpx.
+    warnings.simplefilter("ignore")
+    import starlette.testclient  # noqa: F401
+
+PROJECT = Path(__file__).parents[2]
+TASKS = "tidegate.orchestration.tasks"
+
+
+def succeed(*_: object, **__: object) -> bool:
+    return True
+
+
+def fail(*_: object, **__: object) -> None:
+    raise AirflowFailException("for good")
+
+
+@pytest.mark.usefixtures("airflow_database")
+@pytest.mark.parametrize(
+    ("plan", "stage", "verdict", "states", "state"),
+    [
+        (succeed, succeed, succeed, "success success success success",
+         "success"),
+        (succeed, fail, fail, "success failed success failed", "failed"),
+        (lambda *_: False, fail, succeed, "success skipped skipped success", "success"),
+        (fail, fail, fail, "failed upstream_failed upstream_failed upstream_failed", "failed"),
+    ],
+    ids=["all is well", "stage fails for good", "nothing new", "plan fails"],
+)  # fmt: skip
+def test_which_steps_run(
+    pipelines: Path,
+    plan: Callable[..., Any],
+    stage: Callable[..., Any],
+    verdict: Callable[..., Any],
+    states: str,
+    state: str,
+) -> None:
+    """`publish` runs after a `stage` that failed for good, and `verdict` fails the run then;
+    with nothing new both are skipped, and after a `plan` that failed nothing runs.
+    """
+    from airflow.dag_processing.dagbag import DagBag
+
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake", "retries": 0}
+    (pipelines / "p.yaml").write_text(json.dumps(form))
+    published = mock.Mock()
+    with (
+        mock.patch(f"{TASKS}.plan", plan),
+        mock.patch(f"{TASKS}.publish", published),
+        mock.patch(f"{TASKS}.verdict", verdict),
+        mock.patch(f"{TASKS}.StageOperator.execute", stage),
+    ):
+        dag = DagBag(dag_folder=str(PROJECT / "dags/pipelines.py")).dags["tidegate__p"]
+        done = dag.test()
+    found = {each.task_id: str(each.state) for each in done.get_task_instances()}
+    assert list(map(found.get, ("plan", "stage", "publish", "verdict"))) == states.split()
+    assert str(done.state) == state
+    assert published.called == (found["publish"] == "success")

@@ -1,0 +1,147 @@
+"""Whole ingest runs, with made-up watermarks and attempts: what is proven is never given up."""
+
+import pytest
+
+import ingest_world
+from ingest_world import ranges
+from tidegate.core.planning import Watermarks
+from tidegate.core.windows import Backfill, Replay
+from tidegate.errors import ChunksMissing, NotSealed, StageFailed
+from tidegate.lake import plans
+from tidegate.runs.ingest import ingest
+from tidegate.runs.plan import plan
+from tidegate.runs.publish import publish, verdict
+from tidegate.runs.stage import stage
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    return ingest_world.make(tmp_path, monkeypatch, {0: Watermarks(0, 300, 300)})
+
+
+def fail_staging(run, submit):
+    """Plan a run and stage it up to a failure that no retry cures."""
+    planned = plan(run).plan
+    with pytest.raises(StageFailed):
+        stage(run, submit)
+    return planned
+
+
+def test_sealed_chunks_are_published_when_a_later_one_fails(world):
+    """Three chunks, the last of which cannot be staged: two are in the lake after the run, which
+    fails with the cause; the next run plans the third alone.
+    """
+    with pytest.raises(StageFailed, match="chunk 2: a record that Spark cannot read"):
+        ingest(world.run("one"), world.submit(fail=[2]))
+    assert world.rows == {0: ranges((0, 200))}
+    ((third,),) = plan(world.run("two")).plan.chunks
+    assert (third.start, third.end) == (200, 300)
+
+
+def test_the_steps_of_a_dag_run_whose_stage_has_failed(world):
+    """`publish` commits what is sealed and says what is missing; `verdict` fails, naming the
+    offsets; after `stage` was cleared, the same run is whole and its report is kept.
+    """
+    run = world.run("one")
+    fail_staging(run, world.submit(fail=[1]))
+    published = publish(run)
+    assert (published.report["rows"], published.report["missing"]) == (100, [1, 2])
+    assert published.report["covered_by"] == {}
+    assert published.complete_through == {}
+    assert published.asset_event("t")["ranges"] == {"0": [0, 100]}
+    with pytest.raises(ChunksMissing, match=r"t-0 \[100, 300\)") as failed:
+        verdict(run)
+    assert failed.value.numbers["chunks"] == [1, 2]
+    assert not (world.root / "p/_tidegate/reports").exists()
+    stage(run, world.submit())
+    assert publish(run).report["missing"] == []
+    verdict(run)
+    assert world.rows == {0: ranges((0, 300))}
+    (report,) = (world.root / "p/_tidegate/reports").rglob("*.json")
+    assert '"rows":300' in report.read_text()
+
+
+def test_publish_refuses_when_nothing_of_a_plan_is_sealed(world):
+    """No asset event may tell of rows that are not there."""
+    run = world.run("one")
+    fail_staging(run, world.submit(fail=[0]))
+    with pytest.raises(NotSealed):
+        publish(run)
+
+
+def test_plan_publishes_what_other_runs_have_sealed(world):
+    """Nobody came back to a run whose `publish` never ran, and retention has passed its offsets:
+    the next run commits them, and with `on_expired: skip` the gap is only what is not sealed.
+    """
+    fail_staging(world.run("one"), world.submit(fail=[2]))
+    world.marks = {0: Watermarks(250, 300, 300)}
+    world.settings = {"on_expired": "skip"}
+    planned = plan(world.run("two")).plan
+    assert world.rows == {0: ranges((0, 200))}
+    assert [(gap.start, gap.end) for gap in world.ledger.fold.gaps] == [(200, 250)]
+    assert [(r.start, r.end) for window in planned.chunks for r in window] == [(250, 300)]
+
+
+def test_a_forced_plan_publishes_first(world):
+    """A new plan by force is made of what is left after the old plan's seals."""
+    fail_staging(world.run("one"), world.submit(fail=[1]))
+    planned = plan(world.run("one"), replan=True).plan
+    assert world.rows == {0: ranges((0, 100))}
+    assert planned.records == 200
+
+
+def test_a_living_plan_of_another_run_goes_on(world):
+    """Another run plans while this one is in the middle: it commits what is sealed so far, and
+    the first one ends with the rest, each row once.
+    """
+    run = world.run("one")
+
+    def meanwhile() -> None:
+        plan(world.run("two"))
+
+    fail_staging(run, world.submit(fail=[2]))
+    stage(run, world.submit(then=meanwhile))
+    assert world.rows == {0: ranges((0, 200))}
+    assert publish(run).report["rows"] == 300
+    assert world.rows == {0: ranges((0, 300))}
+    verdict(run)
+
+
+def test_a_replay_is_finished_by_its_own_id(world):
+    """What a replay has sealed replaces committed files: only the replay itself may do that."""
+    ingest(world.run("one"), world.submit())
+    asked = Replay(topic="t", id="again", start="0", end="300")
+    fail_staging(world.run("r", asked=asked), world.submit(fail=[1]))
+    before = world.ledger.fold.n
+    plan(world.run("two"))
+    assert world.ledger.fold.n == before
+    published = ingest(world.run("r", asked=asked), world.submit())
+    assert (published.report["rows"], len(published.commits)) == (300, 3)
+    assert world.rows == {0: ranges((0, 300))}
+
+
+def test_a_backfill_that_nobody_finished_is_published(world):
+    """A window ahead of the cursor is in the lake before the live run plans up to it."""
+    asked = Backfill(topic="t", start="100", end="300")
+    fail_staging(world.run("b", asked=asked), world.submit(fail=[1]))
+    ingest(world.run("one"), world.submit())
+    assert world.rows == {0: ranges((0, 200))}
+    ingest(world.run("two"), world.submit())
+    assert world.rows == {0: ranges((0, 300))}
+    lanes = sorted(commit.lane for commit in world.ledger.fold.live.values())
+    assert lanes == ["backfill", "live", "live"]
+
+
+def test_plans_that_are_over_are_looked_at_no_more(world):
+    """A lake with many finished runs costs the next plan one listing of what is open."""
+    store = world.run("any").store()
+    for number in range(3):
+        world.marks = {0: Watermarks(0, 100 * (number + 1), 100 * (number + 1))}
+        ingest(world.run(f"run-{number}"), world.submit())
+        assert plans.unfinished(store) == []
+    world.marks = {0: Watermarks(0, 400, 400)}
+    bad = fail_staging(world.run("bad"), world.submit(fail=[0]))
+    assert plans.unfinished(store) == [bad.id]
+    ingest(world.run("good"), world.submit())
+    plan(world.run("last"))
+    assert plans.unfinished(store) == []
