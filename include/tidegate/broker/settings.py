@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +27,10 @@ _PYTHON_NAMES = {
 }
 _SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "https.")
 _INTEGERS = {"request.timeout.ms"}
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_LOGIN = ("sasl.mechanism", "sasl.username", "sasl.password")
+_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],]+):([0-9]{1,5})")
+_TIMEOUT = (501, 539_999)  # kafka-python: above the wait of a fetch, below that of an idle socket
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -42,11 +48,14 @@ class KafkaSettings:
     extra: Mapping[str, Any] = field(repr=False)
 
     def __post_init__(self) -> None:
-        complaints = []
-        if not self.extra.get("bootstrap.servers"):
-            complaints.append("bootstrap.servers: missing")
-        strangers = sorted(self.extra.keys() - _PYTHON_NAMES.keys())
-        complaints += [
+        if not isinstance(self.extra, Mapping):
+            raise ConfigurationError(
+                f"Kafka connection {self.connection!r}: its extra is not a mapping of settings"
+            )
+        # An empty field of a form is a setting that is not given.
+        given = {key: value for key, value in self.extra.items() if value not in (None, "")}
+        strangers = sorted(given.keys() - _PYTHON_NAMES.keys())
+        complaints = [
             f"{key}: not among the security settings that Tidegate can give to both its clients;"
             f" known: {', '.join(_PYTHON_NAMES)}"
             for key in strangers
@@ -54,12 +63,17 @@ class KafkaSettings:
         ]
         if ignored := [key for key in strangers if not key.startswith(_SECURITY)]:
             logger.info("connection %s: of no meaning here: %s", self.connection, ignored)
-        mechanism = self.extra.get("sasl.mechanism")
-        if mechanism is not None and mechanism not in _LOGIN_MODULES:
-            complaints.append(f"sasl.mechanism: {mechanism!r} is not one of {list(_LOGIN_MODULES)}")
+        complaints += [
+            *_server_complaints(given.get("bootstrap.servers")),
+            *_security_complaints(given),
+            *_timeout_complaints(given.get("request.timeout.ms")),
+        ]
         if complaints:
             listed = "\n".join(f"  - {each}" for each in complaints)
             raise ConfigurationError(f"Kafka connection {self.connection!r}:\n{listed}")
+        if protocol := given.get("security.protocol"):
+            given["security.protocol"] = protocol.upper()  # kafka-python knows only this form
+        object.__setattr__(self, "extra", given)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -91,6 +105,65 @@ class KafkaSettings:
             options["kafka.ssl.truststore.type"] = "PEM"
             options["kafka.ssl.truststore.location"] = extra["ssl.ca.location"]
         return options
+
+
+def _server_complaints(servers: Any) -> list[str]:
+    """Name what is wrong with the broker addresses: both clients must read the same."""
+    if servers is None:
+        return ["bootstrap.servers: missing"]
+    each = [part.strip() for part in servers.split(",")] if isinstance(servers, str) else []
+    wrong = [
+        part
+        for part in filter(None, each)
+        if not (found := _SERVER.fullmatch(part)) or not 0 < int(found[1]) < 2**16
+    ]
+    if wrong or not any(each):
+        return [f"bootstrap.servers: {wrong or servers!r}: not host:port, several with commas"]
+    return []
+
+
+def _security_complaints(given: Mapping[str, Any]) -> list[str]:
+    """Name what is wrong with protocol, login and CA, and what the protocol would ignore."""
+    protocol = given.get("security.protocol", "PLAINTEXT")
+    if not isinstance(protocol, str) or protocol.upper() not in _PROTOCOLS:
+        return [f"security.protocol: {protocol!r} is not one of {', '.join(_PROTOCOLS)}"]
+    protocol = protocol.upper()
+    complaints = []
+    mechanism = given.get("sasl.mechanism")
+    if mechanism is not None and mechanism not in _LOGIN_MODULES:
+        complaints.append(f"sasl.mechanism: {mechanism!r} is not one of {list(_LOGIN_MODULES)}")
+    named = protocol
+    if "security.protocol" not in given:
+        named = "PLAINTEXT, the protocol if none is given,"
+    for key in _LOGIN:
+        if protocol.startswith("SASL") and key not in given:
+            complaints.append(f"{key}: missing: {protocol} needs it")
+        elif not protocol.startswith("SASL") and key in given:
+            complaints.append(f"{key}: {named} has no login; did you mean SASL_SSL?")
+    if (ca := given.get("ssl.ca.location")) is None:
+        return complaints
+    if not protocol.endswith("SSL"):
+        return [*complaints, f"ssl.ca.location: {named} does not encrypt; did you mean SASL_SSL?"]
+    return [*complaints, *_ca_complaints(str(ca))]
+
+
+def _ca_complaints(path: str) -> list[str]:
+    try:
+        if not ssl.create_default_context(cafile=path).get_ca_certs():
+            raise ssl.SSLError
+    except ssl.SSLError:  # an OSError without a text
+        return [f"ssl.ca.location: {path}: no certificate in PEM form"]
+    except (OSError, ValueError) as error:
+        return [f"ssl.ca.location: {path}: {getattr(error, 'strerror', None) or error}"]
+    return []
+
+
+def _timeout_complaints(timeout: Any) -> list[str]:
+    low, high = _TIMEOUT
+    whole = isinstance(timeout, int | str) and re.fullmatch("[0-9]{1,9}", str(timeout))
+    if timeout is None or (whole and low <= int(timeout) <= high):
+        return []
+    return [f"request.timeout.ms: {timeout!r}: not a whole number between {low} and {high}"]
 
 
 def _jaas_quoted(value: str) -> str:

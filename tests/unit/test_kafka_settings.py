@@ -1,0 +1,158 @@
+"""A Kafka connection: what is wrong is a ConfigurationError before any client is made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.broker.settings import KafkaSettings, from_environment
+from tidegate.errors import ConfigurationError
+
+PASSWORD = "hunter2"
+LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": PASSWORD}
+SERVER = {"bootstrap.servers": "broker:9092"}
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBcTCCARegAwIBAgIUIdoFJY1CW5ljxIVGb5sP/GqrmtswCgYIKoZIzj0EAwIw
+DTELMAkGA1UEAwwCY2EwIBcNMjYxMTIyMDM1OTIyWhgPMjEyNjEwMjkwMzU5MjJa
+MA0xCzAJBgNVBAMMAmNhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEgAf77e1V
+qbd4+Y8UZzpg5OOyKy2HvCI3kNI9kbywI+1c1A3sJ68KXi3mrxhWzulQRk0zkQwK
+Yt6Vl3zL2Z/xlKNTMFEwHQYDVR0OBBYEFBs+FAh8QWTePz0VM303TQSL4qKlMB8G
+A1UdIwQYMBaAFBs+FAh8QWTePz0VM303TQSL4qKlMA8GA1UdEwEB/wQFMAMBAf8w
+CgYIKoZIzj0EAwIDSAAwRQIhALd/Ttl/q4fQP9YHe8AKrFX0nf9ucRpjGk2NN0PD
++lP/AiBXO3QoBXwpbaANVtG7FXxVuUDJqV2LbtsIeeNaQ50HrA==
+-----END CERTIFICATE-----
+"""
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Path:
+    """A file with a certificate in PEM form."""
+    path = tmp_path / "ca.pem"
+    path.write_text(CERTIFICATE)
+    return path
+
+
+def complaints(**extra: Any) -> str:
+    """Return what is wrong with a connection whose keys are given with _ for a dot."""
+    given = {name.replace("_", "."): value for name, value in extra.items()}
+    with pytest.raises(ConfigurationError) as refused:
+        KafkaSettings("kafka_default", {**SERVER, **given})
+    assert refused.value.exit_code == 2
+    assert PASSWORD not in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SLL", "TLS", "sasl-ssl", "SASL_SSL ", 5, True, ["SSL"]])
+def test_an_unknown_protocol_is_never_taken_for_plaintext(protocol: Any) -> None:
+    """kafka-python would connect in clear, and send the password."""
+    told = complaints(security_protocol=protocol, **LOGIN)
+    assert "security.protocol: " in told
+    assert "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL" in told
+
+
+def test_a_protocol_may_be_written_small() -> None:
+    """Other clients take it; kafka-python takes it for plaintext."""
+    for protocol in ("sasl_plaintext", "Sasl_Plaintext"):
+        kafka = KafkaSettings("k", {**SERVER, "security.protocol": protocol, **LOGIN})
+        assert kafka.for_python()["security_protocol"] == "SASL_PLAINTEXT"
+        assert kafka.for_spark()["kafka.security.protocol"] == "SASL_PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("login", "missing"),
+    [
+        ({}, ["sasl.mechanism", "sasl.username", "sasl.password"]),
+        ({"sasl.mechanism": "PLAIN"}, ["sasl.username", "sasl.password"]),
+        ({**LOGIN, "sasl.username": ""}, ["sasl.username"]),
+        ({**LOGIN, "sasl.password": None}, ["sasl.password"]),
+    ],
+)
+def test_sasl_needs_mechanism_user_and_password(login: dict[str, Any], missing: list[str]) -> None:
+    """All that is missing is named, empty values too."""
+    told = complaints(security_protocol="SASL_PLAINTEXT", **login)
+    assert [line.strip() for line in told.splitlines()[1:]] == [
+        f"- {name}: missing: SASL_PLAINTEXT needs it" for name in missing
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        (LOGIN, "sasl.mechanism: PLAINTEXT, the protocol if none is given, has no login"),
+        ({"security.protocol": "", **LOGIN}, "has no login"),
+        ({"security.protocol": "PLAINTEXT", **LOGIN}, "sasl.password: PLAINTEXT has no login"),
+        ({"security.protocol": "SSL", **LOGIN}, "sasl.username: SSL has no login"),
+        ({"ssl.ca.location": "/ca"}, "ssl.ca.location: PLAINTEXT, the protocol if none is given"),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", **LOGIN, "ssl.ca.location": "/ca"},
+            "ssl.ca.location: SASL_PLAINTEXT does not encrypt",
+        ),
+    ],
+)
+def test_settings_that_the_protocol_would_ignore_are_refused(
+    extra: dict[str, Any], expected: str
+) -> None:
+    """A login without SASL, a CA without TLS: something else was meant than plaintext."""
+    assert expected in complaints(**extra)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("none.pem", "no such file"),
+        ("directory", "Is a directory"),
+        ("empty.pem", "no certificate in PEM form"),
+        ("key.pem", "no certificate in PEM form"),
+    ],
+)
+def test_a_ca_that_cannot_be_used_is_said_at_once(tmp_path: Path, name: str, expected: str) -> None:
+    """Missing, or without a certificate: no broker needs to be asked."""
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "empty.pem").touch()
+    (tmp_path / "key.pem").write_text(CERTIFICATE.replace("CERTIFICATE", "PRIVATE KEY"))
+    told = complaints(security_protocol="SSL", ssl_ca_location=str(tmp_path / name))
+    assert f"ssl.ca.location: {tmp_path / name}: " in told
+    assert expected.lower() in told.lower()
+
+
+def test_a_whole_connection(ca: Path) -> None:
+    """Both clients are given the same."""
+    extra = {
+        "security.protocol": "SASL_SSL", **LOGIN, "ssl.ca.location": str(ca),
+        "request.timeout.ms": "9000", "bootstrap.servers": "a:1, [::1]:9092,b_c.d-e:65535",
+        "client.id": None,
+    }  # fmt: skip
+    kafka = KafkaSettings("k", extra)
+    assert kafka.for_python() == {
+        "bootstrap_servers": "a:1, [::1]:9092,b_c.d-e:65535", "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_password": PASSWORD,
+        "ssl_cafile": str(ca), "request_timeout_ms": 9000,
+    }  # fmt: skip
+    assert kafka.for_spark()["kafka.ssl.truststore.location"] == str(ca)
+
+
+@pytest.mark.parametrize("value", ["soon", "1s", 1.5, True, " ", 0, -1, 500, 540_000, "1e4"])
+def test_a_time_out_is_a_number_that_clients_take(value: Any) -> None:
+    told = complaints(request_timeout_ms=value)
+    assert "between 501" in told
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        "broker", "broker:", "broker:word", "broker:0", "broker:65536", ":9092", "a:1,b",
+        "PLAINTEXT://broker:9092", "bro ker:9092", ["broker:9092"], 9092, ",", "::1:9092",
+    ],
+)  # fmt: skip
+def test_servers_are_hosts_with_ports(servers: Any) -> None:
+    """kafka-python would guess, or say that no broker answered."""
+    assert "bootstrap.servers: " in complaints(bootstrap_servers=servers)
+
+
+@pytest.mark.parametrize("extra", ["[]", '"text"', "5", '["bootstrap.servers"]'])
+def test_an_extra_that_is_no_mapping_is_refused(extra: str) -> None:
+    environ = {"AIRFLOW_CONN_K": json.dumps({"conn_type": "kafka", "extra": json.loads(extra)})}
+    with pytest.raises(ConfigurationError):
+        from_environment("k", environ)
