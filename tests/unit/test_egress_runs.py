@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -585,13 +586,15 @@ def test_an_application_that_does_not_start_leaves_no_claim(world: World) -> Non
 
 
 def test_a_job_that_cannot_be_made_leaves_no_claim(world: World) -> None:
-    """A secret among Spark's settings, say: told as what it is, and the next run is not held up."""
+    """No PySpark, say: told as what it is, and the next run is not held up."""
     world.put(a="1")
-    world.settings = {"spark": {"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}}
-    with pytest.raises(ConfigurationError, match="a secret here"):
+    refuse = mock.Mock(side_effect=ConfigurationError("PySpark is not installed"))
+    with (
+        mock.patch("tidegate.runs.egress.send.sending_submission", refuse),
+        pytest.raises(ConfigurationError, match="not installed"),
+    ):
         world.send("one")
     assert world.fold.claims == {}
-    world.settings = {}
     assert world.sends("two")["files"] == ["a"]
 
 

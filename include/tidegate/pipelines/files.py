@@ -9,12 +9,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tidegate.errors import ConfigurationError
+from tidegate.pipelines import yaml_reader
+from tidegate.pipelines.complaints import quoted
 from tidegate.pipelines.spec import Ingest, Spec, parse
+from tidegate.pipelines.value_types import PIPELINE_NAME
+from tidegate.pipelines.yaml_reader import Unreadable
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+_NOT_UNICODE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def directory() -> Path:
@@ -24,27 +28,34 @@ def directory() -> Path:
 
 
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
-    """Read one file; ConfigurationError names the file and all that is wrong with it."""
+    """Read one file; ConfigurationError names the file and all that is wrong with it.
+
+    Nothing else is raised, whatever is in the file: one bad file must not stop the others.
+    """
+    where = _printable(str(path))
     try:
-        form: Any = yaml.safe_load(path.read_text())
+        form, complaints = _form(path)
+        form, more = _expand(form, environ)
+        complaints += more
+        if "name" in form and form["name"] != path.stem:
+            name = " ".join(filter(None, ["name:", quoted(form["name"])]))
+            complaints.append(f"{name} must be the file's own name, {quoted(path.stem)}")
+        try:
+            spec = parse(form)
+        except ValueError as error:
+            complaints.extend(str(error).splitlines())
     except FileNotFoundError:
-        raise ConfigurationError(f"{path}: there is no such pipeline file") from None
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(form, dict):
-        raise ConfigurationError(f"{path}: a pipeline file is a mapping of keys to values")
-    missing: list[str] = []
-    form = _expand(form, environ, missing)
-    complaints = [f"${{{name}}} is not set in the environment" for name in dict.fromkeys(missing)]
-    if "name" in form and form["name"] != path.stem:
-        complaints.append(f"name: {form['name']!r} must be the file's own name, {path.stem!r}")
-    try:
-        spec = parse(form)
-    except ValueError as error:
-        complaints.extend(str(error).splitlines())
+        raise ConfigurationError(f"{where}: there is no such pipeline file") from None
+    except OSError as error:
+        raise ConfigurationError(f"{where}: cannot be read: {error.strerror}") from None
+    except (Unreadable, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{where}: cannot be read: {error}") from None
+    except Exception as error:  # what no check foresaw; the text of the error may quote the file
+        raise ConfigurationError(f"{where}: cannot be read: {type(error).__name__}") from None
     if complaints:
+        complaints = [_printable(each) for each in dict.fromkeys(complaints)]
         listed = "\n".join(f"  - {each}" for each in complaints)
-        raise ConfigurationError(f"{path}:\n{listed}", file=str(path), complaints=complaints)
+        raise ConfigurationError(f"{where}:\n{listed}", file=where, complaints=complaints)
     return spec
 
 
@@ -54,7 +65,7 @@ def load_named(name: str) -> Spec:
     if not path.is_file():
         known = ", ".join(names()) or "none"
         raise ConfigurationError(
-            f"there is no pipeline {name!r} in {directory()}; there are: {known}"
+            _printable(f"there is no pipeline {name!r} in {directory()}; there are: {known}")
         )
     return load(path)
 
@@ -68,8 +79,13 @@ def load_ingest(name: str) -> Ingest:
 
 
 def names() -> list[str]:
-    """Return the names of the pipelines that have a file, good or bad."""
-    return sorted(path.stem for path in directory().glob("*.yaml"))
+    """Return the names of the pipelines that have a file, good or bad; all can be printed."""
+    return sorted(_printable(path.stem) for path in directory().glob("*.yaml"))
+
+
+def is_pipeline_name(name: str) -> bool:
+    """Say whether a pipeline may have this name."""
+    return re.match(PIPELINE_NAME, name) is not None
 
 
 def ingest_names() -> list[str]:
@@ -88,17 +104,54 @@ def _sound() -> Iterator[tuple[str, Spec]]:
             yield name, load_named(name)
 
 
-def _expand(value: Any, environ: Mapping[str, str], missing: list[str]) -> Any:
-    match value:
-        case dict():
-            return {key: _expand(inner, environ, missing) for key, inner in value.items()}
-        case list():
-            return [_expand(inner, environ, missing) for inner in value]
-        case str():
-            missing += [
-                m["name"]
-                for m in _VARIABLE.finditer(value)
-                if m["default"] is None and m["name"] not in environ
-            ]
-            return _VARIABLE.sub(lambda m: environ.get(m["name"]) or m["default"] or "", value)
-    return value
+def _form(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return a file's keys and values, and the complaints about its keys."""
+    if path.exists() and not path.is_file():
+        raise Unreadable("not a file")
+    with path.open("rb") as file:
+        data = file.read(yaml_reader.MOST_BYTES + 1)
+    if len(data) > yaml_reader.MOST_BYTES:
+        raise Unreadable(f"larger than {yaml_reader.MOST_BYTES // 1024} KiB")
+    form, complaints = yaml_reader.read(data.decode())
+    if not isinstance(form, dict):
+        raise Unreadable("a pipeline file is a mapping of keys to values")
+    return form, complaints
+
+
+def _expand(form: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the form with its variables expanded, and complaints about its texts."""
+    missing: list[str] = []
+    strange: list[str] = []
+
+    def look_at(text: str, signs: re.Pattern[str], *at: str) -> None:
+        if signs.search(text):
+            strange.append(f"{'.'.join(at)}: holds a control character, or is not Unicode")
+
+    def expanded(value: Any, *at: str) -> Any:
+        match value:
+            case dict():
+                for key in value:
+                    look_at(str(key), _CONTROL, *at, str(key))
+                return {key: expanded(inner, *at, str(key)) for key, inner in value.items()}
+            case list():
+                return [expanded(inner, *at) for inner in value]
+            case str():
+                missing.extend(
+                    m["name"]
+                    for m in _VARIABLE.finditer(value)
+                    if m["default"] is None and m["name"] not in environ
+                )
+                text = _VARIABLE.sub(lambda m: environ.get(m["name"]) or m["default"] or "", value)
+                # Of a reader's options some are control characters: what separates, what quotes.
+                options = at[:2] == ("source", "options")
+                look_at(text, _NOT_UNICODE if options else _CONTROL, *at)
+                return text
+        return value
+
+    form = expanded(form)
+    return form, [*(f"${{{name}}} is not set in the environment" for name in missing), *strange]
+
+
+def _printable(text: str) -> str:
+    """Return a text that any terminal, log and database takes: file names may be any bytes."""
+    return _CONTROL.sub(lambda m: repr(m[0])[1:-1], text)

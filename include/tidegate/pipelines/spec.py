@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
-    AwareDatetime,
     BaseModel,
     ConfigDict,
     Discriminator,
@@ -20,21 +17,21 @@ from pydantic import (
 )
 
 from tidegate.errors import ConfigurationError
+from tidegate.pipelines import secret_settings
+from tidegate.pipelines.complaints import complaint
+from tidegate.pipelines.value_types import (
+    Count,
+    Offset,
+    PipelineName,
+    Regex,
+    Schedule,
+    Time,
+    TopicName,
+    Whole,
+)
 from tidegate.spark import sink
 
-TopicName = Annotated[str, Field(pattern=r"^(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")]
-Offset = Annotated[int, Field(ge=0)]
-
-
-def _compiles(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
-    return pattern
-
-
-Regex = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
+_LONGEST_WAIT = 10**9  # seconds; a clock cannot go back for ever
 
 
 class _Strict(BaseModel):
@@ -45,7 +42,7 @@ class _Strict(BaseModel):
 class StartAt(_Strict):
     """Begin at the first record since a moment, at given offsets, or where a group stopped."""
 
-    timestamp: AwareDatetime | None = None
+    timestamp: Time | None = None
     offsets: dict[TopicName, dict[Offset, Offset]] | None = None
     group: Annotated[str, Field(min_length=1)] | None = None
 
@@ -73,8 +70,12 @@ class Spark(_Strict):
     connection: str = "spark_default"
     conf: dict[str, Scalar] = {}
 
-
-PipelineName = Annotated[str, Field(pattern=r"^[a-z](?!.*__)[a-z0-9_-]{0,63}\Z")]
+    @model_validator(mode="after")
+    def _holds_no_secret(self) -> Spark:
+        conf = {name: as_text(value) for name, value in self.conf.items()}
+        if secrets := secret_settings.secret_settings(conf):
+            raise ValueError(secret_settings.complaint(secrets).removeprefix("spark."))
+        return self
 
 
 class Ingest(_Strict):
@@ -87,14 +88,14 @@ class Ingest(_Strict):
     pattern: Regex | None = None
     exclude: Regex | None = None
     lake: Annotated[str, Field(min_length=1)]
-    schedule: str | None = None
+    schedule: Schedule | None = None
     start: Start = "earliest"
-    max_records: Annotated[int, Field(ge=1)] = 5_000_000
+    max_records: Count = 5_000_000
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     on_expired: Literal["fail", "skip"] = "fail"
     progress_group: Annotated[str, Field(min_length=1)] | None = None
     spark: Spark = Spark()
-    retries: Annotated[int, Field(ge=0, le=100)] = 3
+    retries: Annotated[Whole, Field(ge=0, le=100)] = 3
 
     def topic_named(self, topic: str | None) -> str:
         """Return the topic that is meant; unnamed, it is the only one."""
@@ -197,7 +198,7 @@ class Target(_Strict):
     kafka: str = "kafka_default"
     topic: TopicName | None = None
     topics: Annotated[tuple[TopicName, ...], Field(min_length=1)] | None = None
-    partitions: Annotated[int, Field(ge=1)] | None = None
+    partitions: Count | None = None
     producer: dict[str, Scalar] = {}
 
     @model_validator(mode="after")
@@ -243,12 +244,12 @@ class Egress(_Strict):
     order: Literal["report", "strict"] = "report"
     tombstones: bool | None = None
     on_bad_row: Literal["fail", "quarantine"] = "fail"
-    settle: Annotated[int, Field(ge=0)] = 60
-    max_files: Annotated[int, Field(ge=1)] = 10_000
-    max_records: Annotated[int, Field(ge=1)] = 50_000_000
-    schedule: str | None = None
+    settle: Annotated[Whole, Field(ge=0, le=_LONGEST_WAIT)] = 60
+    max_files: Count = 10_000
+    max_records: Count = 50_000_000
+    schedule: Schedule | None = None
     spark: Spark = Spark()
-    retries: Annotated[int, Field(ge=0, le=100)] = 3
+    retries: Annotated[Whole, Field(ge=0, le=100)] = 3
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Egress:
@@ -307,7 +308,7 @@ def parse(form: dict[str, Any]) -> Spec:
     try:
         return _KINDS[kind].model_validate(form)
     except ValidationError as error:
-        complaints = (_complaint(each, _KNOWN_KEYS[kind]) for each in error.errors())
+        complaints = (complaint(each, _KNOWN_KEYS[kind]) for each in error.errors())
         raise ValueError("\n".join(dict.fromkeys(complaints))) from None
 
 
@@ -326,22 +327,9 @@ def as_text(value: Scalar) -> str:
 
 
 def _refuse_relative(key: str, path: str) -> None:
+    if secret_settings.has_login(path):
+        # It would stand in the ledger, in plans and in the DAG's documentation.
+        raise ValueError(f"{key}: a URL here holds no password: give keys by the environment")
     if "://" not in path and not path.startswith("/"):
         # Airflow and a terminal have other working directories: they would mean two places.
         raise ValueError(f"{key}: {path!r} is neither an absolute path nor a URL")
-
-
-def _complaint(error: Any, known_keys: Mapping[str, list[str]]) -> str:
-    path = [str(p) for p in error["loc"] if p not in ("Word", "At", "[key]")]
-    key = ".".join(path)
-    if error["type"] == "extra_forbidden":
-        known = known_keys.get(".".join(path[:-1]), [])
-        near = difflib.get_close_matches(path[-1], known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
-        return f"{key}: unknown key{hint}"
-    if error["type"] == "missing":
-        return f"{key}: missing"
-    message = error["msg"].removeprefix("Value error, ")
-    if key == "kind":
-        message = "ingest (topics into the lake) or egress (files into topics)"
-    return f"{key}: {error['input']!r}: {message}" if key else message

@@ -19,6 +19,7 @@ import tidegate
 from tidegate import jars
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
 from tidegate.lake import s3
+from tidegate.pipelines import secret_settings
 from tidegate.runs import class_data
 
 _SPARK_SUBMIT = Path(__file__).with_name("spark-submit.sh")
@@ -42,7 +43,6 @@ _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-_SECRET = re.compile(r"secret|password|access[._-]?key", re.IGNORECASE)
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|\b(INFO|DEBUG|WARN|WARNING)\b")
 _EXCEPTION = re.compile(r"^(Exception in thread|Caused by: )|\b[A-Z]\w+(Error|Exception)\b")
 _NO_START = re.compile(r"^(Error|Invalid|Unrecognized|Improperly|Could not)\b")
@@ -180,12 +180,8 @@ def telling(lines: Iterable[str]) -> str:
 
 
 def _refuse_secrets(conf: Mapping[str, str]) -> None:
-    if secret := sorted(key for key in conf if _SECRET.search(key)):
-        raise ConfigurationError(
-            f"spark.conf: {', '.join(secret)}: a secret here would show in the process list;"
-            " give it to Spark by its environment, a credentials provider or spark-defaults.conf",
-            settings=secret,
-        )
+    if secrets := secret_settings.secret_settings(conf):
+        raise ConfigurationError(secret_settings.complaint(secrets), settings=secrets)
 
 
 def _described(

@@ -1,0 +1,90 @@
+"""Pipeline files as YAML, less what surprises or does harm.
+
+Values that YAML 1.1 reads in an unexpected way (`010` as 8, `1:30` as 90, dates that there are not)
+stay the text that was written: the spec then says what it expects. Aliases, which can make a small
+file endless, and keys given twice are complaints.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+MOST_BYTES = 128 * 1024
+_DEEPEST = 20
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9_]{0,30})\Z")
+_LEFT_AS_TEXT = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp"}
+
+
+class Unreadable(Exception):
+    """The text is no YAML that a pipeline file may be; the message says where, and quotes none."""
+
+
+class _Loader(yaml.SafeLoader):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.complaints: list[str] = []
+        self._depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            raise Unreadable(f"{_place(mark)}: an alias (*…) is not supported: write the value out")
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise Unreadable(f"{_place(mark)}: nested more than {_DEEPEST} deep")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if isinstance(node, yaml.MappingNode):
+            self._name_doubles(node)
+        return node
+
+    def _name_doubles(self, node: yaml.MappingNode) -> None:
+        first: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            line = key.start_mark.line + 1
+            name = key.value.replace("_", "") if key.tag.endswith(":int") else key.value
+            if name in first:
+                self.complaints.append(f"{name}: given twice, in lines {first[name]} and {line}")
+            first.setdefault(name, line)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [each for each in resolvers if each[0] not in _LEFT_AS_TEXT]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-0123456789"))
+
+
+def read(text: str) -> tuple[Any, list[str]]:
+    """Return what the text holds, and complaints about keys; Unreadable if it holds nothing."""
+    try:
+        loader = _Loader(text)
+        try:
+            return loader.get_single_data(), loader.complaints
+        finally:
+            loader.dispose()
+    except Unreadable:
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise Unreadable(f"{_place(mark)}: not YAML: {_unquoted(error.problem or '')}") from None
+    except yaml.YAMLError as error:
+        raise Unreadable(f"not YAML: {str(error).splitlines()[0]}") from None
+    # Constructors of tags (`!!timestamp`, `!!int`, …) raise whatever their parsing raises.
+    except Exception as error:
+        raise Unreadable(f"a value cannot be read ({type(error).__name__})") from None
+
+
+def _place(mark: Any) -> str:
+    return "somewhere" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _unquoted(problem: str) -> str:
+    """Return what the parser says without the words that it quotes: they may be secret."""
+    hint = "; quote a value that begins with *" if "alias" in problem else ""
+    return re.sub(r"'(?!<)[^']{2,}'|\"[^\"]{2,}\"", "…", problem) + hint
