@@ -642,6 +642,58 @@ MUTANTS = (
         "    if False and (named :=",
         "tests/spark/test_egress_resume.py::test_strict_order_sends_nothing_behind",
     ),
+    Mutant(
+        "secrets among Spark settings",
+        "pipelines/spec.py",
+        "if secrets := secret_settings.secret_settings(conf):",
+        "if False:",
+        "tests/unit/test_secrets.py"
+        "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
+    ),
+    Mutant(
+        "secrets within the values of Spark settings",
+        "pipelines/secret_settings.py",
+        "return has_login(value) or any(",
+        "return False and any(",
+        "tests/unit/test_secrets.py"
+        "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
+    ),
+    Mutant(
+        "no mapping in a complaint",
+        "pipelines/complaints.py",
+        "if isinstance(value, dict | list | tuple | set | bytes) and value:",
+        "if False:",
+        "tests/unit/test_secrets.py::test_no_complaint_quotes_a_secret",
+    ),
+    Mutant(
+        "an unknown protocol is not plaintext",
+        "broker/settings.py",
+        "if not isinstance(protocol, str) or protocol.upper() not in _PROTOCOLS:",
+        "if False:",
+        "tests/unit/test_kafka_settings.py::test_an_unknown_protocol_is_never_taken_for_plaintext",
+    ),
+    Mutant(
+        "a login without SASL",
+        "broker/settings.py",
+        'elif not protocol.startswith("SASL") and key in given:',
+        "elif False:",
+        "tests/unit/test_kafka_settings.py"
+        "::test_settings_that_the_protocol_would_ignore_are_refused",
+    ),
+    Mutant(
+        "aliases in a pipeline file",
+        "pipelines/yaml_reader.py",
+        "if self.check_event(yaml.AliasEvent):",
+        "if False:",
+        "tests/unit/test_hostile_files.py::test_each_bad_value_is_a_complaint",
+    ),
+    Mutant(
+        "one DAG for each bad file",
+        "orchestration/factory.py",
+        "if files.is_pipeline_name(name):",
+        "if True:",
+        "tests/dags/test_parsing.py::test_whatever_is_in_a_file_only_its_own_dag_suffers",
+    ),
 )
 
 

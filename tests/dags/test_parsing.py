@@ -1,12 +1,14 @@
 """DAG files are read often, by a process that must never wait: no network, no Variables, quick."""
 
 import copy
+import json
+import os
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -202,9 +204,89 @@ def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:
         "tidegate__flights",
         "tidegate__bad",
         "tidegate__cron",
-        "tidegate__my-pipe",
+        "tidegate__my-pipe.5e47508d",
         *BY_HAND,
     }
     bad = bag.dags["tidegate__bad"]
     assert "topic: unknown key; did you mean 'topics'?" in bad.doc_md
     assert [t.task_id for t in bad.tasks] == ["plan"]
+
+
+HOSTILE = {
+    "date": "start: {timestamp: 2026-02-30}",
+    "digits": f"max_records: {'1' * 5000}",
+    "hex": f"max_records: 0x{'f' * 5000}",
+    "recursive": "spark: &a {conf: *a}",
+    "deep": f"spark: {'[' * 5000}",
+    "twice": "retries: 1\nretries: 2",
+    "never": "schedule: 0 0 30 2 *",
+    "nul": '"a\\0b": "``` \\ud800"',
+    "long": "x: " + "y" * 100_000,
+    "a~b": "",
+    "a-b": "",
+    "a b": "",
+    "a" * 245: "",
+    os.fsdecode(b"\xff"): "",
+}
+
+
+def test_whatever_is_in_a_file_only_its_own_dag_suffers(pipelines: Path) -> None:
+    """Values that break YAML, a validator or Airflow, and names that are long, odd or alike: each
+    file has a DAG of its own, the healthy one is whole, and Airflow can store all of them.
+    """
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    for name, line in HOSTILE.items():
+        text = FLIGHTS.replace("name: flights", f"name: {name}")
+        content = f"{text}\n{line}\n".encode(errors="surrogateescape")
+        (pipelines / f"{name}.yaml").write_bytes(content)
+    bag = parse()
+    assert bag.import_errors == {}
+    ours = {dag_id: dag for dag_id, dag in bag.dags.items() if dag_id not in BY_HAND}
+    assert len(ours) == 1 + len(HOSTILE)
+    assert {i for i, dag in ours.items() if "broken" not in dag.tags} == {
+        "tidegate__flights", "tidegate__a-b",
+    }  # fmt: skip
+    for dag in ours.values():
+        json.dumps(DagSerialization.to_dict(dag), ensure_ascii=False).encode()
+        assert "\0" not in dag.doc_md
+        assert len(dag.doc_md) < 25_000
+    form = bag.dags["tidegate_backfill"].params.get_param("pipeline")
+    assert form.schema["enum"] == ["a-b", "flights"]
+
+
+def test_what_airflow_refuses_is_said_by_that_pipelines_dag(
+    pipelines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that nobody foresaw takes no other pipeline with it."""
+    from tidegate.orchestration import factory
+
+    for name in ("flights", "other"):
+        (pipelines / f"{name}.yaml").write_text(FLIGHTS.replace("name: flights", f"name: {name}"))
+    make = factory.ingest_dag
+
+    def refuse(spec: Any) -> Any:
+        if spec.name == "other":
+            raise ValueError("no such thing")
+        return make(spec)
+
+    monkeypatch.setattr(factory, "ingest_dag", refuse)
+    dags = factory.pipeline_dags()
+    assert "broken" not in dags["tidegate__flights"].tags
+    assert "Airflow refuses it: ValueError: no such thing" in (dags["tidegate__other"].doc_md or "")
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["@hourly", "@quarterly", "0 0 L * *", "0 0 * * sun#2", "*/5 * * * * 30", "5-10/2 1 * jan 1-5"],
+)
+def test_a_schedule_that_is_accepted_is_one_for_airflow(pipelines: Path, schedule: str) -> None:
+    """The scheduler can compute when it fires next."""
+    from airflow.timetables.interval import CronDataIntervalTimetable
+    from pendulum import datetime
+
+    text = FLIGHTS.replace("*/10 * * * *", schedule)
+    (pipelines / "flights.yaml").write_text(text)
+    assert "broken" not in parse().dags["tidegate__flights"].tags
+    assert CronDataIntervalTimetable(schedule, timezone="UTC")._get_next(datetime(2026, 3, 14))

@@ -8,7 +8,7 @@ from typing import Any
 import pendulum
 import pytest
 
-from tidegate.core.windows import Dates, Live, Replay, milliseconds
+from tidegate.core.windows import Backfill, Dates, Live, Replay, milliseconds
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import egress_tasks, tasks, windows
 
@@ -52,6 +52,20 @@ def test_what_a_run_is_asked_for(
         assert run.asked.interval
         assert {type(edge) for edge in run.asked.interval} == {datetime}
         assert milliseconds(run.asked.interval[0]) == 1_773_482_400_000
+
+
+def test_a_whole_number_is_an_integer_however_json_writes_it(context: Any) -> None:
+    """Airflow takes 5.0 for an integer; a run that sliced and counted by it failed three times."""
+    given = context("manual", None, None, max_chunks=3.0, max_records=1e3)
+    run = tasks.run_of("flights", given)
+    assert (run.max_chunks, run.max_records) == (3, 1000)
+    assert {type(run.max_chunks), type(run.max_records)} == {int}
+    form = {"pipeline": "flights", "topic": None, "partitions": [3.0, 0], "start": "0", "end": "5",
+            "fill_gaps": False, "chunk_size": 7.0, "order": "oldest"}  # fmt: skip
+    given["params"], given["dag_run"].conf = form, {}
+    asked = windows._backfill({**given, "dag": SimpleNamespace(params=[*form])}).asked
+    assert isinstance(asked, Backfill)
+    assert repr((asked.partitions, asked.chunk_size)) == "((0, 3), 7)"
 
 
 def test_unknown_params_are_refused(context: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,7 +19,6 @@ from airflow.sdk import (
     get_current_context,
     task,
 )
-from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import egress_tasks, tasks
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 Step = Callable[["Context"], None]
+
+_LONGEST_COMPLAINT = 20_000
+
+logger = logging.getLogger(__name__)
 
 BEFORE_ANY_RUN = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -44,6 +49,9 @@ def pipeline_dags() -> dict[str, DAG]:
             dag = pipeline_dag(files.load_named(name))
         except ConfigurationError as error:
             dag = _refusing_dag(name, str(error))
+        except Exception as error:  # of Airflow's, about what a sound file asks for
+            logger.exception("pipeline %s: its DAG cannot be made", name)
+            dag = _refusing_dag(name, f"Airflow refuses it: {type(error).__name__}: {error}")
         dags[dag.dag_id] = dag
     return dags
 
@@ -203,21 +211,27 @@ def _timetable(spec: Spec) -> CronDataIntervalTimetable | None:
     """Return real data intervals: those of a plain cron string are empty in Airflow 3."""
     if spec.schedule is None:
         return None
-    timetable = CronDataIntervalTimetable(spec.schedule, timezone="UTC")
-    try:
-        timetable.validate()
-    except AirflowTimetableInvalid as error:
-        raise ConfigurationError(
-            f"pipeline {spec.name!r}: schedule: {spec.schedule!r} is not a cron expression: {error}"
-        ) from None
-    return timetable
+    return CronDataIntervalTimetable(spec.schedule, timezone="UTC")
+
+
+def _dag_id(name: str) -> str:
+    """Return the id of a file's DAG; that of a name that no pipeline may have ends in a digest.
+
+    So two files never have one id, and Airflow takes it, however long or odd the name.
+    """
+    if files.is_pipeline_name(name):
+        return f"tidegate__{name}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"tidegate__{re.sub(r'[^A-Za-z0-9_-]', '-', name)[:100]}.{digest}"
 
 
 def _refusing_dag(name: str, complaint: str) -> DAG:
+    # A longer text would be cut off in the page; a fence within it would end the block.
+    told = complaint[:_LONGEST_COMPLAINT].replace("```", "'''")
     with DAG(
-        dag_id="tidegate__" + re.sub(r"[^A-Za-z0-9_.-]", "-", name),
+        dag_id=_dag_id(name),
         description="This pipeline's file is wrong: see its documentation",
-        doc_md=f"The pipeline file is wrong:\n\n```\n{complaint}\n```",
+        doc_md=f"The pipeline file is wrong:\n\n```\n{told}\n```",
         schedule=None,
         start_date=BEFORE_ANY_RUN,
         tags={"tidegate", "broken"},
@@ -225,7 +239,7 @@ def _refusing_dag(name: str, complaint: str) -> DAG:
 
         @task(task_id="plan", retries=0)
         def refuse() -> None:
-            tasks.refuse(complaint)
+            tasks.refuse(told)
 
         refuse()
     return dag

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Param, chain, get_current_context, task
 
 from tidegate.errors import ConfigurationError, CursorAhead, LakeDamaged, TidegateError, Transient
 from tidegate.orchestration.factory import BEFORE_ANY_RUN
-from tidegate.orchestration.tasks import airflow_errors
+from tidegate.orchestration.tasks import airflow_errors, params_of
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Ingest, Spec
 
@@ -186,7 +186,7 @@ def _params(context: Context) -> Mapping[str, Any]:
     with airflow_errors():
         if strangers := sorted((context["dag_run"].conf or {}).keys() - known):
             raise ConfigurationError(f"unknown params {strangers}; there are {sorted(known)}")
-    return dict(context["params"])
+    return params_of(context)
 
 
 def _told(context: Context, found: Mapping[str, Any]) -> None:

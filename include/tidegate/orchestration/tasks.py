@@ -59,7 +59,7 @@ def run_of(pipeline: str, context: Context) -> Run:
         spec=spec,
         kafka=connections.kafka(spec.kafka),
         asked=Dates(interval) if interval and over_dates else Live(interval),
-        max_chunks=context["params"].get("max_chunks"),
+        max_chunks=params_of(context).get("max_chunks"),
         **of_run(context, PARAMS),
     )
 
@@ -70,6 +70,20 @@ def _interval(context: Context) -> Interval | None:
     # Airflow's are of a library whose arithmetic is another.
     start, end = (each and datetime.fromisoformat(each.isoformat()) for each in edges)
     return (start, end) if start is not None and end is not None and start < end else None
+
+
+def params_of(context: Context) -> dict[str, Any]:
+    """Return the Params as a run takes them: a whole number is an integer, also as `5.0`.
+
+    JSON knows one kind of number, so Airflow takes 5.0 where an integer is asked for.
+    """
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, list):
+            return [whole(each) for each in value]
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    return {name: whole(value) for name, value in context["params"].items()}
 
 
 def of_run(context: Context, params: Collection[str]) -> dict[str, Any]:
@@ -85,7 +99,7 @@ def of_run(context: Context, params: Collection[str]) -> dict[str, Any]:
         "dag_id": dag_run.dag_id,
         "run_id": dag_run.run_id,
         "window_date": interval[0].date() if interval else datetime.now(UTC).date(),
-        "max_records": context["params"].get("max_records"),
+        "max_records": params_of(context).get("max_records"),
         "mirror": connections.Variables(),
     }
 

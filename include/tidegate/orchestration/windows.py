@@ -127,7 +127,7 @@ def _dag(
 
 
 def _backfill(context: Context) -> Run:
-    params = context["params"]
+    params = tasks.params_of(context)
     spec = files.load_ingest(params["pipeline"])
     asked = Backfill(
         topic=spec.topic_named(params["topic"]),
@@ -150,7 +150,7 @@ def _send_again(context: Context) -> EgressRun:
     from tidegate.orchestration import connections
     from tidegate.runs.egress import again
 
-    params = context["params"]
+    params = tasks.params_of(context)
     spec = egress_tasks.load_egress(params["pipeline"])
     source = files.load_ingest(again.lake_name(spec))
     return egress_tasks.run_by(
@@ -163,7 +163,7 @@ def _send_again(context: Context) -> EgressRun:
 
 
 def _replay(context: Context, topic: str) -> Replay:
-    params = context["params"]
+    params = tasks.params_of(context)
     return Replay(
         topic=topic,
         id=params["replay_id"],
@@ -175,7 +175,7 @@ def _replay(context: Context, topic: str) -> Replay:
 
 
 def _partitions(context: Context) -> tuple[int, ...] | None:
-    given = context["params"]["partitions"]
+    given = tasks.params_of(context)["partitions"]
     return None if given is None else tuple(sorted(set(given)))
 
 
