@@ -127,6 +127,41 @@ MUTANTS = (
         "tests/unit/test_ledger_core.py",
     ),
     Mutant(
+        "what was fetched is not kept",
+        "spark/options.py",
+        '    "spark.kafka.consumer.fetchedData.cache.timeout": "0",\n',
+        "",
+        "tests/spark/test_memory.py",
+    ),
+    Mutant(
+        "one consumer group for all chunks",
+        "spark/ingest.py",
+        'given = {"kafka.group.id": f"tidegate-{job.plan_id}", **job.options}',
+        "given = dict(job.options)",
+        "tests/spark/test_memory.py",
+    ),
+    Mutant(
+        "no plan holds an unreadable record",
+        "runs/drafting.py",
+        "    unreadable.exclude(\n",
+        "    (lambda *_, **__: None)(\n",
+        "tests/integration/test_unreadable.py::test_a_plan_that_holds_one_has_a_next_generation",
+    ),
+    Mutant(
+        "an old plan that holds an unreadable record is dead",
+        "runs/plan.py",
+        "return _unreadable(run, plan, todo)",
+        "return None",
+        "tests/integration/test_unreadable.py::test_a_plan_that_holds_one_has_a_next_generation",
+    ),
+    Mutant(
+        "nothing is planned that was not examined",
+        "core/unreadable.py",
+        "end, bad = scan.end, NOTHING",
+        "end, bad = r.end, NOTHING",
+        "tests/unit/test_unreadable.py",
+    ),
+    Mutant(
         "one commit per chunk",
         "core/ledger.py",
         "    n = fold.committed.get((commit.plan_id, commit.chunk))\n"

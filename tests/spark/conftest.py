@@ -12,6 +12,7 @@ import records
 from tidegate import jars
 from tidegate.local.kafka import Broker
 from tidegate.runs.egress import planning, release
+from tidegate.spark.options import CACHES
 from tidegate.spark.session import configure
 
 
@@ -25,6 +26,7 @@ def spark() -> Iterator[SparkSession]:
             .appName("tidegate tests")
             .config("spark.ui.enabled", "false")
             .config("spark.log.level", "ERROR")
+            .config(map=dict(CACHES))
             .config("spark.driver.extraClassPath", ":".join(map(str, jars.paths("spark-kafka"))))
             .getOrCreate()
         )

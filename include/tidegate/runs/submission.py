@@ -21,6 +21,7 @@ from tidegate.errors import ConfigurationError, StageFailed, TidegateError
 from tidegate.lake import s3
 from tidegate.pipelines import secret_settings
 from tidegate.runs import class_data
+from tidegate.spark import options
 
 _SPARK_SUBMIT = Path(__file__).with_name("spark-submit.sh")
 _DRIVER_PYTHON = Path(__file__).with_name("driver-python.sh")
@@ -42,6 +43,13 @@ _COMPILE_THE_HOT = (
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+# Spark keeps what its page would show of the last thousand queries and jobs, page or not.
+_FORGET = {
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "2000",
+    "spark.sql.ui.retainedExecutions": "20",
 }
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|\b(INFO|DEBUG|WARN|WARNING)\b")
 _EXCEPTION = re.compile(r"^(Exception in thread|Caused by: )|\b[A-Z]\w+(Error|Exception)\b")
@@ -192,6 +200,8 @@ def _described(
         "spark.ui.enabled": "false",
         "spark.log.level": "WARN",
         "spark.sql.catalogImplementation": "in-memory",
+        **options.CACHES,
+        **_FORGET,
         **conf,
         "spark.submit.deployMode": "client",  # elsewhere the job file would not be found
     }

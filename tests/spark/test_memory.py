@@ -1,0 +1,94 @@
+"""What an application keeps in memory does not grow with chunks, topics, partitions or records."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from records import create
+from tidegate.core.offsets import OffsetRange
+from tidegate.local.kafka import Broker
+from tidegate.spark import ingest
+from tidegate.spark.job import Bytes, Chunk, Job
+
+
+class Held(NamedTuple):
+    """What Spark's two pools of Kafka consumers hold: idle or in use, and the keys of both."""
+
+    consumers: int
+    fetched: int
+    keys: int
+    params: int
+
+
+@pytest.fixture
+def held(spark: SparkSession) -> Callable[[], Held]:
+    """Return a function that counts what the pools of this session hold."""
+    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    companion = loader.loadClass("org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer$")
+    module = _field(companion, None, "MODULE$")
+    consumers, fetched = (
+        _field(companion, module, next(f for f in _names(companion) if f.endswith(name)))
+        for name in ("consumerPool", "fetchedDataPool")
+    )
+    factory = _field(consumers.getClass(), consumers, "objectFactory")
+    cache = _field(fetched.getClass(), fetched, "cache")
+    return lambda: Held(
+        consumers.size(), fetched.numTotal(), cache.size(), factory.keyToKafkaParams().size()
+    )
+
+
+def test_what_was_read_is_not_kept(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, held: Callable[[], Held]
+) -> None:
+    """Sixty reads of four partitions leave nothing behind, and no more keys than partitions.
+
+    One application fills four partitions of two topics with records that compress well, and reads
+    them chunk by chunk, the options being those of a real job.
+    """
+    topics = [f"{topic}-a", f"{topic}-b"]
+    for name in topics:
+        create(broker.bootstrap, name, partitions=2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"})
+    for number in range(3_000):
+        for name in topics:
+            producer.produce(name, b"%d" % number * 50, partition=number % 2)
+    producer.flush()
+    before = held()
+    for number in range(15):
+        window = tuple(
+            OffsetRange(name, p, number * 100, number * 100 + 100)
+            for name in topics
+            for p in (0, 1)
+        )
+        chunk = Chunk(number, window, str(tmp_path / str(number)))
+        assert ingest.stage(spark, job(broker, topic, chunk), chunk)["rows"] == 400
+    after = held()
+    assert after.keys - before.keys <= 4
+    assert after.params - before.params <= 4
+    deadline = time.monotonic() + 5
+    while (now := held()) != now._replace(consumers=0, fetched=0) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert (now.consumers, now.fetched) == (0, 0)
+
+
+def job(broker: Broker, topic: str, chunk: Chunk) -> Job:
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "kafka.isolation.level": "read_committed",
+    }
+    return Job(topic, "tests", options, (chunk,), Bytes("zstd", 1, 1_000_000), None)
+
+
+def _names(of: Any) -> list[str]:
+    return [field.getName() for field in of.getDeclaredFields()]
+
+
+def _field(of: Any, instance: Any, name: str) -> Any:
+    field = of.getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(instance)
