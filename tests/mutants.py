@@ -150,7 +150,7 @@ MUTANTS = (
     Mutant(
         "an old plan that holds an unreadable record is dead",
         "runs/plan.py",
-        "return _unreadable(run, plan, todo)",
+        "return _unreadable(run, plan, todo, seen)",
         "return None",
         "tests/integration/test_unreadable.py::test_a_plan_that_holds_one_has_a_next_generation",
     ),

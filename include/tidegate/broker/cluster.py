@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import tenacity
@@ -18,6 +18,7 @@ from tidegate.broker.failures import PATIENCE_MS, cause_of_failure, named
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.planning import Watermarks
+from tidegate.core.unreadable import LATEST_MS
 from tidegate.errors import BrokerError, NotAuthorised
 
 NO_SUCH_TOPIC, TOPIC_FORBIDDEN = 3, 29  # Kafka's error codes
@@ -33,11 +34,16 @@ class TopicIdentity:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a cluster has of some topics now; topics that do not exist (for us) are missing."""
+    """What a cluster has of some topics now; topics that do not exist (for us) are missing.
+
+    `too_late` holds, of logs that have one, the first offset with a timestamp that Spark cannot
+    convert.
+    """
 
     cluster_id: str
     identities: Mapping[str, TopicIdentity]
     watermarks: Mapping[str, Mapping[int, Watermarks]]
+    too_late: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     @property
     def topic_ids(self) -> dict[str, str]:
@@ -55,7 +61,13 @@ def survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Su
     with Cluster(settings) as cluster:
         identities = cluster.identities(topics)
         partitions = {topic: sorted(each.epochs) for topic, each in identities.items()}
-        return Survey(cluster.id(), identities, cluster.watermarks(partitions, isolation))
+        marks = cluster.watermarks(partitions, isolation)
+        first = cluster.offsets_at(marks, LATEST_MS + 1)
+        too_late = {
+            topic: {p: offset for p, offset in offsets.items() if offset is not None}
+            for topic, offsets in first.items()
+        }
+        return Survey(cluster.id(), identities, marks, too_late)
 
 
 class Cluster:

@@ -93,6 +93,7 @@ class Ingest(_Strict):
     max_records: Count = 5_000_000
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     on_expired: Literal["fail", "skip"] = "fail"
+    on_unreadable: Literal["fail", "gap"] = "fail"
     progress_group: Annotated[str, Field(min_length=1)] | None = None
     spark: Spark = Spark()
     retries: Annotated[Whole, Field(ge=0, le=100)] = 3

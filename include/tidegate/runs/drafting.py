@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from tidegate.broker import groups
 from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.broker.retention import expiries
+from tidegate.broker.unreadable import find
+from tidegate.core import unreadable
 from tidegate.core.draft import Draft
 from tidegate.core.ledger import Fold
 from tidegate.core.live import draft_live
@@ -48,7 +50,22 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = Fal
     spec = run.spec
     refuse_another_cluster(spec, run.kafka, fold, seen.cluster_id)
     if isinstance(run.asked, Replay):
-        return replay.draft(run, run.asked, store, fold, seen)
+        return replay.draft(run, run.asked, store, fold, seen)  # Spark has read all of it before
+    made = _draft(run, store, fold, seen, again=again)
+    first_only = spec.on_unreadable == "fail"
+    unreadable.exclude(
+        made,
+        find(run.kafka, made.ranges, spec.isolation, seen.too_late, first_only=first_only),
+        fold,
+        seen.topic_ids,
+        policy=spec.on_unreadable,
+        by=run.run_id,
+    )
+    return made
+
+
+def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool) -> Draft:
+    spec = run.spec
     made = None
     if isinstance(run.asked, Backfill):  # its complaints come first
         made = backfill.draft(run, run.asked, store, fold, seen, again=again)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from tidegate import faults
 from tidegate.broker.cluster import Survey
+from tidegate.broker.unreadable import find
 from tidegate.core.draft import Draft
 from tidegate.core.ledger import Fold, Lost
 from tidegate.core.plan import Plan
@@ -144,6 +146,26 @@ def _cause_of_death(run: Run, store: Store, fold: Fold, plan: Plan) -> str | Non
         marks = seen.watermarks[r.topic].get(r.partition)
         if marks is None or marks.start > r.start or marks.high < r.end:
             return f"{r} is not all in the log any more"
+    return _unreadable(run, plan, todo, seen)
+
+
+def _unreadable(run: Run, plan: Plan, todo: Sequence[int], seen: Survey) -> str | None:
+    """Say which record of an open chunk Spark cannot read: of a plan made before plans looked.
+
+    Ranges behind the log's first such record were examined when they were planned.
+    """
+    if plan.replay is not None:
+        return None
+    ranges = [
+        r
+        for number in todo
+        for r in plan.chunks[number]
+        if r.start <= seen.too_late.get(r.topic, {}).get(r.partition, -1)
+    ]
+    scans = find(run.kafka, ranges, plan.isolation, seen.too_late, first_only=True)
+    for r, scan in scans.items():
+        for offset, timestamp in scan.records:
+            return f"Spark cannot read {r.topic}-{r.partition} offset {offset}, of time {timestamp}"
     return None
 
 
