@@ -13,7 +13,7 @@ from tidegate.broker.cluster import Probe, Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.planning import Watermarks
-from tidegate.errors import StageFailed, TidegateError
+from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.pipelines.spec import parse
 from tidegate.runs import drafting, reports, stage
@@ -34,6 +34,10 @@ class World:
     away: TidegateError | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     holes: list[OffsetRange] = field(default_factory=list)
+    unanswered: bool = False
+    """Whether nobody can look into holes."""
+    visible: int | None = None
+    """The offset of a record that is in the log, whatever the attempt holds."""
     started: int = 0
     """How many Spark applications were started."""
 
@@ -52,7 +56,14 @@ class World:
     def probe(self, _: object, holes: Iterable[OffsetRange], *__: object) -> list[Probe]:
         if self.away:
             raise self.away
-        found = [Probe(hole, "empty") for hole in holes]
+        if self.unanswered:
+            raise BrokerError("no answer")
+        found = [
+            Probe(hole, "visible", self.visible)
+            if self.visible is not None and hole.start <= self.visible < hole.end
+            else Probe(hole, "empty")
+            for hole in holes
+        ]
         self.holes += [each.hole for each in found]
         return found
 

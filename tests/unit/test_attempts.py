@@ -78,11 +78,11 @@ def test_a_seal_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
 
     monkeypatch.setattr(stages, "_same_as_planned", seen)
     sealed: list[int] = []
-    (failure,) = stages._seal_finished(None, store, PLAN, [attempt], sealed)
-    assert isinstance(failure, LakeUnavailable)
-    stages._discard(store, attempt)
+    unproven = stages._seal_finished(None, store, PLAN, [attempt], sealed)
+    assert isinstance(unproven[attempt], LakeUnavailable)
+    stages._discard(None, store, None, attempt, unproven[attempt])
     assert list(attempts.sealed(store, PLAN, Fold())) == [0]
-    assert stages._seal_finished(None, store, PLAN, [attempt], sealed) == []
+    assert stages._seal_finished(None, store, PLAN, [attempt], sealed) == {}
     assert sealed == [0]
 
 

@@ -3,10 +3,18 @@
 import pytest
 
 import ingest_world
+import staging
 from ingest_world import ranges
 from tidegate.core.planning import Watermarks
 from tidegate.core.windows import Backfill, Replay
-from tidegate.errors import ChunksMissing, NotSealed, StageFailed
+from tidegate.errors import (
+    BrokerError,
+    BrokerUnreachable,
+    ChunksMissing,
+    NotSealed,
+    RowsMissing,
+    StageFailed,
+)
 from tidegate.lake import plans
 from tidegate.runs.ingest import ingest
 from tidegate.runs.plan import plan
@@ -145,3 +153,66 @@ def test_plans_that_are_over_are_looked_at_no_more(world):
     ingest(world.run("good"), world.submit())
     plan(world.run("last"))
     assert plans.unfinished(store) == []
+
+
+def test_a_broker_that_is_away_costs_no_finished_attempt(world):
+    """It goes away when Spark has ended: the files stay, and the retry seals them without Spark."""
+    run = world.run("one")
+
+    def away() -> None:
+        world.away = BrokerUnreachable("away")
+
+    plan(run)
+    with pytest.raises(BrokerUnreachable):
+        stage(run, world.submit(then=away))
+    staged = sorted((world.root / "p/_tidegate/staging").rglob("*.parquet"))
+    assert len(staged) == 3
+    world.away = None
+    assert stage(run, world.submit()).chunks == (0, 1, 2)
+    assert world.started == 1
+    assert sorted((world.root / "p/_tidegate/staging").rglob("*.parquet")) == staged
+    assert publish(run).report["rows"] == 300
+
+
+def test_what_cannot_be_sealed_yet_keeps_no_other_chunk_from_being_staged(world):
+    """A hole into which nobody can look: its chunk waits, the others are staged and sealed."""
+    run = world.run("one")
+    plan(run)
+    world.unanswered = True
+    with pytest.raises(StageFailed):
+        stage(run, world.submit(fail=[1], missing=[50]))
+    with pytest.raises(BrokerError, match="no answer"):
+        stage(run, world.submit())
+    assert publish(run).missing == (0,)
+    world.unanswered = False
+    assert stage(run, world.submit()).chunks == (0,)
+    assert world.started == 2
+    assert publish(run).report["rows"] == 299
+
+
+def test_a_finished_attempt_that_is_wrong_is_abandoned_and_staged_again(world):
+    """The entry comes before the files go: another process may be about to seal them."""
+    run = world.run("one")
+    plan(run)
+    world.visible = 50
+    with pytest.raises(RowsMissing):
+        stage(run, world.submit(missing=[50]))
+    (abandoned,) = world.ledger.fold.abandoned
+    assert abandoned[1] == 0
+    assert len(list((world.root / "p/_tidegate/staging").rglob("*.parquet"))) == 2
+    assert stage(run, world.submit()).chunks == (0,)
+    assert publish(run).report["rows"] == 300
+
+
+def test_what_a_dead_process_has_left_unproven_is_proven_or_staged_again(world):
+    """Spark ended, and nobody looked: a whole attempt is sealed, a wrong one is given up."""
+    run = world.run("one")
+    planned = plan(run).plan
+    store = run.store()
+    staging.stage(store, planned, "whole", chunk=0)
+    staging.stage(store, planned, "wrong", chunk=1, rows=7)
+    assert stage(run, world.submit()).chunks == (0, 1, 2)
+    assert {attempt for _, _, attempt in world.ledger.fold.abandoned} == {"wrong"}
+    assert publish(run).report["rows"] == 300
+    (first, *_) = (world.ledger.commit(n) for n in sorted(world.ledger.fold.live))
+    assert first.attempt == "whole"

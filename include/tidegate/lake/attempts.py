@@ -129,6 +129,25 @@ def sealed(store: Store, plan: Plan, fold: Fold) -> dict[int, Seal]:
     return found
 
 
+def finished(store: Store, plan: Plan, fold: Fold) -> list[Attempt]:
+    """Return the finished attempts of a plan that are neither sealed nor given up.
+
+    Each is as good as a new one, once it is proven.
+    """
+    names: dict[Attempt, set[str]] = {}
+    for listed in store.objects(f"{layout.STAGING}{plan.id}/"):
+        parts = listed.path.removeprefix(layout.STAGING).split("/")
+        if len(parts) == 4 and parts[1].isdecimal():
+            names.setdefault(Attempt(plan.id, int(parts[1]), parts[2]), set()).add(parts[3])
+    return [
+        attempt
+        for attempt, found in names.items()
+        if DONE in found
+        and SEAL not in found
+        and (attempt.plan_id, attempt.chunk, attempt.name) not in fold.abandoned
+    ]
+
+
 def staged(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
     """Return the job's own record of a finished attempt; None while it is not finished."""
     return documents.read(store, attempt.directory + DONE, dict)
@@ -186,7 +205,8 @@ def check(
 def seal(store: Store, proven: Seal) -> None:
     """Make an attempt count. Its files are made durable first.
 
-    If it is sealed already, that was this process: its put was told to have failed, and landed.
+    If it is sealed already, that seal is as good: this process's put may have landed though it
+    failed, or another process was quicker to prove the same files.
     """
     store.settle([f.path for f in proven.files])
     store.create(proven.attempt.directory + SEAL, canonical.encode(proven.to_json()))

@@ -14,11 +14,14 @@ from pathlib import Path
 import tidegate
 from tidegate import faults
 from tidegate.broker.cluster import Survey, probe, survey
+from tidegate.core.entries import Abandon
+from tidegate.core.ledger import Lost
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
-from tidegate.errors import IdentityChanged, RowsMissing, StageFailed, TidegateError
+from tidegate.errors import AttemptWrong, IdentityChanged, RowsMissing, StageFailed, TidegateError
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
+from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import Store
 from tidegate.runs.plan import open_chunks, plan
 from tidegate.runs.run import Run
@@ -27,6 +30,7 @@ from tidegate.spark.job import Bytes, Chunk, Job
 
 _LOOK_AGAIN = 1.0  # seconds
 MOST_PROBES = 200  # holes looked into per chunk; the seal says how many of how many
+_WRONG = (AttemptWrong, RowsMissing, IdentityChanged)  # other errors say nothing of an attempt
 
 Submit = Callable[[Submission], None]
 """Runs one Spark application to its end; raises StageFailed when it fails."""
@@ -46,37 +50,35 @@ def stage(run: Run, submit: Submit) -> Staged:
     """Stage and seal every open chunk of the run's living plan.
 
     Each chunk is sealed as soon as Spark has finished it, while it goes on with the next: whatever
-    ends this process then, a retry does only the rest. Raises
-    StageFailed, AttemptWrong, RowsMissing or IdentityChanged; nothing of that is visible.
+    ends this process then, a retry does only the rest. What Spark has finished and could not be
+    looked at, because the broker did not answer, is kept: the retry seals it. Raises StageFailed,
+    AttemptWrong, RowsMissing, IdentityChanged, or what the broker said; nothing of that is visible.
     """
     planned = plan(run).plan
     store = run.store()
-    todo = open_chunks(store, run.ledger(store).fold, planned)
+    ledger = run.ledger(store)
+    todo = open_chunks(store, ledger.fold, planned)
     if not todo:
         return Staged(planned, ())
-    mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in todo]
     sealed: list[int] = []
-    failures: list[TidegateError] = []
-    try:
-        try:
-            with _job_file(run, store, planned, mine) as job_file:
-                records = sum(len(r) for number in todo for r in planned.chunks[number])
-                application = submission(job_file, run.spark_conf, records, name=_name(run))
-                with _sealing(run, store, planned, mine, sealed):
-                    submit(for_places(application, store.native("")))
-        except StageFailed as error:
-            failures.append(error)
-        rest = [attempt for attempt in mine if attempt.chunk not in sealed]
-        failures += _seal_finished(run, store, planned, rest, sealed)
-    finally:
-        for attempt in mine:
-            if attempt.chunk not in sealed:
-                _discard(store, attempt)
+    left = [a for a in attempts.finished(store, planned, ledger.fold) if a.chunk in todo]
+    unproven = _seal_finished(run, store, planned, left, sealed)
+    for attempt, error in list(unproven.items()):
+        if isinstance(error, _WRONG):
+            logger.warning("plan %s: %s; staging it again", planned.id, error)
+            _discard(run, store, ledger, attempt, error)
+            del unproven[attempt]
+    failures = list(unproven.values())
+    waiting = {*sealed, *(attempt.chunk for attempt in unproven)}
+    todo = [number for number in todo if number not in waiting]
+    mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in todo]
+    if mine:
+        failures = [*_stage(run, store, ledger, planned, mine, submit, sealed), *failures]
     if failures:
         for other in failures[1:]:
             logger.error("plan %s: %s", planned.id, other)
         raise failures[0]
-    if len(sealed) < len(mine):
+    if any(attempt.chunk not in sealed for attempt in mine):
         missing = [a.chunk for a in mine if a.chunk not in sealed]
         raise StageFailed(
             f"plan {planned.id}: Spark ended well but left chunks {missing} unfinished; "
@@ -84,6 +86,39 @@ def stage(run: Run, submit: Submit) -> Staged:
             chunks=missing,
         )
     return Staged(planned, tuple(sealed))
+
+
+def _stage(
+    run: Run,
+    store: Store,
+    ledger: Ledger,
+    plan: Plan,
+    mine: Sequence[Attempt],
+    submit: Submit,
+    sealed: list[int],
+) -> list[TidegateError]:
+    """Start Spark, seal what it finishes, and return what went wrong.
+
+    What is wrong, or was not finished, is deleted in the end.
+    """
+    failures: list[TidegateError] = []
+    unproven: dict[Attempt, TidegateError] = {}
+    try:
+        try:
+            with _job_file(run, store, plan, mine) as job_file:
+                records = sum(len(r) for a in mine for r in plan.chunks[a.chunk])
+                application = submission(job_file, run.spark_conf, records, name=_name(run))
+                with _sealing(run, store, plan, mine, sealed, unproven):
+                    submit(for_places(application, store.native("")))
+        except StageFailed as error:
+            failures.append(error)
+        rest = [a for a in mine if a.chunk not in sealed and a not in unproven]
+        unproven |= _seal_finished(run, store, plan, rest, sealed)
+    finally:
+        for attempt in mine:
+            if attempt.chunk not in sealed:
+                _discard(run, store, ledger, attempt, unproven.get(attempt))
+    return failures + list(unproven.values())
 
 
 def _name(run: Run) -> str:
@@ -112,11 +147,16 @@ def _job_file(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) -> It
 
 @contextmanager
 def _sealing(
-    run: Run, store: Store, plan: Plan, mine: Sequence[Attempt], sealed: list[int]
+    run: Run,
+    store: Store,
+    plan: Plan,
+    mine: Sequence[Attempt],
+    sealed: list[int],
+    wrong: dict[Attempt, TidegateError],
 ) -> Iterator[None]:
-    """Seal chunk after chunk, in their order, while Spark is at work.
+    """Seal chunk after chunk, in their order, while Spark is at work; add what is wrong to `wrong`.
 
-    What is wrong with one is told in the end, when all that are finished are looked at again.
+    A broker that does not answer is asked again, and once more in the end.
     """
     ended = threading.Event()
 
@@ -125,8 +165,12 @@ def _sealing(
         while waiting and not ended.wait(_LOOK_AGAIN):
             try:
                 while waiting and attempts.staged(store, waiting[0]) is not None:
-                    if _seal_finished(run, store, plan, waiting[:1], sealed):
-                        return
+                    attempt = waiting[0]
+                    error = _seal_finished(run, store, plan, [attempt], sealed).get(attempt)
+                    if error and not isinstance(error, _WRONG):
+                        raise error
+                    if error:
+                        wrong[attempt] = error
                     waiting.pop(0)
             except TidegateError as error:
                 logger.warning("plan %s: %s; looking again", plan.id, error)
@@ -142,23 +186,25 @@ def _sealing(
 
 def _seal_finished(
     run: Run, store: Store, plan: Plan, mine: Sequence[Attempt], sealed: list[int]
-) -> list[TidegateError]:
-    """Seal what Spark has finished, and add its chunks to `sealed`; return what is wrong.
+) -> dict[Attempt, TidegateError]:
+    """Seal what Spark has finished, and add its chunks to `sealed`; return why others are not.
 
     One attempt that is wrong never keeps another from its seal.
     """
     finished = [(a, done) for a in mine if (done := attempts.staged(store, a)) is not None]
     if not finished:
-        return []
+        return {}
     try:
         seen = _same_as_planned(run, plan)
     except TidegateError as error:
-        return [error]
+        return {attempt: error for attempt, _ in finished}
     log_starts = {
         topic: {p: m.start for p, m in marks.items()} for topic, marks in seen.watermarks.items()
     }
-    failures: list[TidegateError] = []
+    failures: dict[Attempt, TidegateError] = {}
     for attempt, done in finished:
+        if attempt.chunk in sealed:
+            continue
         try:
             proven = attempts.check(
                 store,
@@ -179,7 +225,7 @@ def _seal_finished(
             )
             attempts.seal(store, proven)
         except TidegateError as error:
-            failures.append(error)
+            failures[attempt] = error
             continue
         sealed.append(attempt.chunk)
         rows = f"{sum(f.rows for f in proven.files):,}"
@@ -221,9 +267,23 @@ def _probed(run: Run, plan: Plan, holes: Sequence[OffsetRange]) -> Mapping[Offse
     return outcomes
 
 
-def _discard(store: Store, attempt: Attempt) -> None:
-    """Delete this process's own staging; if no seal is there: a put that failed may have landed."""
+def _discard(
+    run: Run, store: Store, ledger: Ledger, attempt: Attempt, error: TidegateError | None
+) -> None:
+    """Delete an attempt that is wrong or unfinished; one that may still be sealed is kept.
+
+    A seal may be there: a put that failed may have landed. Of a finished attempt the ledger says
+    first that it is given up, for any process may be about to seal it.
+    """
     if store.size(attempt.directory + attempts.SEAL) is not None:
         return
+    if store.size(attempt.directory + attempts.DONE) is not None:
+        if not isinstance(error, _WRONG):
+            logger.warning("plan %s: chunk %d is kept; the retry seals it", attempt.plan_id,
+                           attempt.chunk)  # fmt: skip
+            return
+        given_up = Abandon(attempt.plan_id, attempt.chunk, attempt.name)
+        if not isinstance(ledger.append(given_up, run=run.run_id), Appended | Lost):
+            return  # another process has sealed and committed it
     for listed in store.objects(attempt.directory):
         store.delete(listed.path)
