@@ -92,6 +92,23 @@ MUTANTS = (
         "code = worst(code, error.exit_code)",
         "code = error.exit_code",
         "tests/contracts/test_keeper_words.py::test_what_needs_action_decides_the_exit_code",
+    ),
+    Mutant(
+        "what is finished and not wrong is kept",
+        "runs/stage.py",
+        "        if not isinstance(error, _WRONG):\n            logger.warning(",
+        "        if False:\n            logger.warning(",
+        "tests/unit/test_ingest_runs.py::test_a_broker_that_is_away_costs_no_finished_attempt",
+    ),
+    Mutant(
+        "a finished attempt is given up before it is deleted",
+        "runs/stage.py",
+        "if not isinstance(ledger.append(given_up, run=run.run_id), Appended | Lost):",
+        "if False:",
+        "tests/unit/test_ingest_runs.py"
+        "::test_a_finished_attempt_that_is_wrong_is_abandoned_and_staged_again",
+    ),
+    Mutant(
         "publish although stage has failed",
         "orchestration/factory.py",
         'rule = "all_done_min_one_success" if publish_sealed else "all_success"',
