@@ -29,7 +29,8 @@ import records
 import sent
 from bystander import CommandLines
 from terminal import Terminal
-from tidegate.lake import uploads
+from tidegate.errors import LakeDamaged, LakeUnavailable
+from tidegate.lake import large_copies, uploads
 from tidegate.lake.store import open_store
 from tidegate.local import s3 as s3_server
 from tidegate.local.kafka import Broker
@@ -249,6 +250,34 @@ def test_one_creator_wins(lake: str, in_environment: None) -> None:
             created = list(pool.map(create, range(len(stores))))
         assert created.count(True) == 1
         assert stores[0].get(f"log/{round_}") == b"writer %d" % created.index(True)
+
+
+def test_a_large_object_is_copied_in_parts(
+    s3: Server, lake: str, in_environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond what one request copies (here 5 MiB) it is copied in parts, and appears as a whole; a
+    copy that fails leaves neither an object nor an open upload; one that was killed is ended.
+    """
+    monkeypatch.setattr(large_copies, "PART", 5 * 1024 * 1024)
+    store = open_store(lake, "p")
+    data = os.urandom(12 * 1024 * 1024 + 7)
+    source, target = "_tidegate/staging/a/0/b/x", "data/topic=t/x y=é"
+    store.create(source, data)
+    store.place(source, target, len(data))
+    assert store.get(target) == data
+    assert uploads.left_open(store) == []
+    store.place(source, target, len(data))
+    with pytest.raises(LakeDamaged, match="staging/nothing"):
+        store.place("_tidegate/staging/nothing", "data/z", len(data))
+    with pytest.raises((LakeDamaged, LakeUnavailable)):
+        store.place(source, "data/z", 2 * len(data))  # the source is shorter than it was
+    assert store.size("data/z") is None
+    assert uploads.left_open(store) == []
+    key = f"{lake.removeprefix(f's3://{BUCKET}/')}/p/data/killed"
+    s3.client().create_multipart_upload(Bucket=BUCKET, Key=key)
+    assert [each.path for each in uploads.left_open(store)] == ["data/killed"]
+    assert len(uploads.end(store, before=datetime.now(UTC) + timedelta(hours=1))) == 1
+    assert uploads.left_open(store) == []
 
 
 @pytest.mark.parametrize(

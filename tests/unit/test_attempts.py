@@ -30,6 +30,27 @@ def all_empty(holes):
     return dict.fromkeys(holes, "empty")
 
 
+def test_files_are_durable_before_they_are_sealed(store, monkeypatch):
+    """Each file and its directories are fsynced, then the seal gets its name: after a power loss
+    there is no seal without its rows.
+    """
+    proven = check(store, PLAN, stage(store, PLAN))
+    done, fsync, link = [], os.fsync, os.link
+
+    def name(descriptor):
+        return Path(f"/proc/self/fd/{descriptor}").readlink().name
+
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(name(fd)), fsync(fd))[1])
+    monkeypatch.setattr(
+        os, "link", lambda a, b, **how: (done.append(f"link {Path(b).name}"), link(a, b, **how))[1]
+    )
+    attempts.seal(store, proven)
+    before = done[: done.index("link _seal.json")]
+    files = {Path(f.path).name for f in proven.files}
+    assert files | {"topic=t", "attempt", "0", PLAN.id, "staging", "_tidegate", "p"} <= set(before)
+    assert done[-2:] == ["link _seal.json", "attempt"]
+
+
 def test_a_whole_attempt_gets_a_seal(store):
     """Rows and offsets per partition; the seal is created once and reads back."""
     attempt = stage(

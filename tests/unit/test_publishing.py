@@ -12,8 +12,8 @@ from tidegate.core import layout
 from tidegate.core.entries import Abandon
 from tidegate.core.ledger import Adopt, CoveredBy, PartlyCovered, Refused
 from tidegate.core.offsets import OffsetRange
-from tidegate.errors import AttemptAbandoned, LakeDamaged
-from tidegate.lake import attempts, plans, publishing
+from tidegate.errors import AttemptAbandoned, LakeDamaged, LakeReadOnly, LakeUnavailable
+from tidegate.lake import attempts, plans, publishing, unfinished
 from tidegate.lake.ledger import Appended
 from tidegate.lake.store import LocalStore
 
@@ -155,15 +155,100 @@ def test_a_vanished_file_is_never_committed(store):
     assert publish(store) == {}  # and it counts as not sealed: the chunk can be staged again
 
 
-def test_a_committed_file_that_vanished_is_named(store, monkeypatch):
-    """Lost between commit and finalise: damage, with the file's name, and no try later."""
-    seal = staging.seal(store, PLAN, chunk=0)
+def crash_after_commit(store, monkeypatch, plan=PLAN):
+    """Publish, and end right after the first commit: none of its files is in place."""
     monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
     with pytest.raises(faults.FaultInjected):
+        publish(store, plan)
+    monkeypatch.delenv(faults.VARIABLE)
+
+
+def test_a_committed_file_that_vanished_is_named(store, monkeypatch):
+    """Lost between commit and finalise: damage, with the file's name. The commit's other file and
+    a later commit are placed all the same, and the next plan does not fail on it.
+    """
+    seal = staging.seal(store, PLAN, chunk=0)
+    crash_after_commit(store, monkeypatch)
+    Path(store.native(seal.files[0].path)).unlink()
+    staging.seal(store, PLAN, chunk=1)
+    failures = []
+    assert publishing.roll_forward(store, ledger_of(store), failures) == []
+    (lost,) = failures
+    assert isinstance(lost, LakeDamaged)
+    assert "part-00000" in str(lost)
+    assert rows_in_data(store) == {("t", 1): [0, 1, 2]}
+    with pytest.raises(LakeDamaged, match="part-00000"):
         publish(store)
-    Path(store.native(seal.files[1].path)).unlink()
-    with pytest.raises(LakeDamaged, match="part-00001"):
-        publishing.roll_forward(store, ledger_of(store))
+    assert publishing.unplaced(store, ledger_of(store).fold) == [3]
+    assert rows_in_data(store) == {
+        ("t", 0): [10, 11, 12, 13, 14], ("t", 1): [0, 1, 2], ("u", 0): [0, 1],
+    }  # fmt: skip
+
+
+def test_one_commit_that_cannot_be_placed_stops_no_other(store, monkeypatch):
+    """Whatever the refusal: the other commits are placed, and every refusal is told."""
+    staging.seal(store, PLAN, chunk=0)
+    crash_after_commit(store, monkeypatch)
+    other = plan_of((OffsetRange("t", 0, 50, 60),))
+    staging.seal(store, other)
+    crash_after_commit(store, monkeypatch, other)
+    place = LocalStore.place
+
+    def refuse(self, source, target, size):
+        if "-0000000000000000000-" in target:
+            raise LakeReadOnly("not permitted")
+        place(self, source, target, size)
+
+    monkeypatch.setattr(LocalStore, "place", refuse)
+    failures = []
+    assert publishing.roll_forward(store, ledger_of(store), failures) == [4]
+    assert [type(each) for each in failures] == [LakeReadOnly]
+    monkeypatch.setattr(LocalStore, "place", place)
+    assert publishing.roll_forward(store, ledger_of(store)) == [3]
+
+
+def test_what_cannot_be_placed_is_not_committed(store):
+    """A directory that this user may not write is found before the commit: the seal stays, and
+    with the right to write it the same publish does all.
+    """
+    seal = staging.seal(store, PLAN, chunk=0)
+    (final, *_) = publishing.files_of_seal(PLAN, seal)
+    directory = Path(store.native(final.final)).parent
+    directory.parent.mkdir(parents=True)
+    directory.write_text("a file in the place of the directory")
+    with pytest.raises(LakeReadOnly, match="window_date"):
+        publish(store)
+    assert ledger_of(store).fold.live == {}
+    directory.unlink()
+    assert publish(store) == {0: 3}
+
+
+@pytest.mark.parametrize("size", [0, 7, "more"])
+def test_a_final_name_with_another_size_is_not_trusted(store, monkeypatch, size):
+    """What lies there goes to quarantine, and the committed file is placed."""
+    seal = staging.seal(store, PLAN, chunk=0)
+    crash_after_commit(store, monkeypatch)
+    wrong = b"x" * (seal.files[0].size + 1 if size == "more" else size)
+    (first, *_) = publishing.read_manifest(store, ledger_of(store).fold.live[3])
+    store.create(first.final, wrong)
+    assert publishing.roll_forward(store, ledger_of(store)) == [3]
+    assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
+    (kept,) = store.objects(layout.QUARANTINE)
+    assert store.get(kept.path) == wrong
+
+
+def test_a_wrong_file_without_a_staged_copy_stays(store, monkeypatch):
+    """There is nothing to put in its place: it is named, and the commit is not called placed."""
+    seal = staging.seal(store, PLAN, chunk=0)
+    crash_after_commit(store, monkeypatch)
+    (first, *_) = publishing.read_manifest(store, ledger_of(store).fold.live[3])
+    store.create(first.final, b"short")
+    store.delete(seal.files[0].path)
+    failures = []
+    assert publishing.roll_forward(store, ledger_of(store), failures) == []
+    assert "has 5 bytes" in str(failures[0])
+    assert store.get(first.final) == b"short"
+    assert store.size(layout.placed(3)) is None
 
 
 def test_staged_copies_may_go_once_all_is_placed(store):
@@ -306,3 +391,20 @@ def test_a_damaged_pointer_is_named(store, text):
     store.create(layout.generation("key", 1), text.encode())
     with pytest.raises(LakeDamaged, match=r"key/1\.json"):
         plans.latest(store, "key")
+
+
+def test_a_commit_of_another_run_that_cannot_be_placed_stops_no_plan(store, monkeypatch):
+    """Another run has sealed a chunk, and its files can be committed and not be placed now: its
+    rows are in the lake, and whoever plans goes on.
+    """
+    plans.freeze(store, "another run", PLAN, 1, note={})
+    staging.seal(store, PLAN, chunk=0)
+
+    def refuse(self, source, target, size):
+        raise LakeUnavailable("the copy took too long")
+
+    monkeypatch.setattr(LocalStore, "place", refuse)
+    ledger = ledger_of(store)
+    assert unfinished.publish_unfinished(store, ledger, run="run", other_than=None)
+    assert publishing.unplaced(store, ledger.fold) == [3]
+    assert rows_by_ledger(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}

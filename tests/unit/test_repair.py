@@ -129,8 +129,8 @@ def test_a_run_that_plans_the_same_again_keeps_its_files(spec, store, monkeypatc
     names = [each.path for each in store.objects(layout.DATA)]
     place = LocalStore.place
 
-    def then_publish(self, source, target):
-        place(self, source, target)
+    def then_publish(self, source, target, size):
+        place(self, source, target, size)
         if target.startswith(layout.QUARANTINE):
             monkeypatch.setattr(LocalStore, "place", place)
             publish(store, 0, 10)

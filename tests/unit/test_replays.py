@@ -19,8 +19,10 @@ from tidegate.core.ledger import Accepted, Adopt, Fold, NotLive, judge
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.replays import Replaced, Tile
 from tidegate.errors import ReplayRefused
-from tidegate.lake import publishing
+from tidegate.lake import directory, publishing
 from tidegate.lake.store import LocalStore
+from tidegate.pipelines.spec import parse
+from tidegate.runs.checkpoint import checkpoint
 
 
 def part(start, end, partition=0):
@@ -317,7 +319,7 @@ def test_a_copy_that_was_under_way_while_its_source_went(tmp_path):
     class Copying(LocalStore):
         slept = False
 
-        def place(self, source, target):
+        def place(self, source, target, size):
             if not self.slept and target.startswith("data/"):
                 self.slept = True
                 data = Path(self.native(source)).read_bytes()
@@ -325,11 +327,84 @@ def test_a_copy_that_was_under_way_while_its_source_went(tmp_path):
                 publish(self, again)
                 Path(self.native(target)).write_bytes(data)
             else:
-                super().place(source, target)
+                super().place(source, target, size)
 
     store = Copying(tmp_path / "p")
     first_commit(store)
     assert holders(store) == holders(store, by_glob=True) == all_of(again)
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, chain):
+    """An object store goes on copying when the finaliser that asked for it was killed: the old file
+    appears after it was replaced, and nobody is there to look. The next plan takes it away.
+    """
+    first_commit(store)
+    (late, *_) = [f.final for f in publishing.read_manifest(store, ledger_of(store).fold.live[3])]
+    data = store.get(late)
+    last = replay("x", (3, part(0, 10)), (3, part(0, 3, 1)))
+    staging.seal(store, last)
+    publish(store, last)
+    if chain:
+        last = replay("y", (4, part(0, 10)), (4, part(0, 3, 1)))
+        staging.seal(store, last)
+        publish(store, last)
+    if checkpointed:
+        spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+        assert checkpoint(spec)["entry"] == ledger_of(store).fold.n
+    Path(store.native(late)).write_bytes(data)
+    assert publishing.roll_forward(store, ledger_of(store)) == []
+    assert holders(store) == holders(store, by_glob=True) == all_of(last)
+    assert store.get(f"_tidegate/replaced/{3:020d}/{late}") == data
+
+
+def test_a_commit_whose_files_are_lost_is_replaced(store, monkeypatch):
+    """Committed, never placed, and a staged copy is gone: it stops no plan, and a replay takes its
+    place, of the lost file alone too.
+    """
+    monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
+    with pytest.raises(faults.FaultInjected):
+        first_commit(store)
+    monkeypatch.delenv(faults.VARIABLE)
+    files = publishing.read_manifest(store, ledger_of(store).fold.live[3])
+    (lost,) = [f for f in files if (f.staged.partition, f.staged.first) == (0, 4)]
+    store.delete(lost.staged.path)
+    failures = []
+    publishing.roll_forward(store, ledger_of(store), failures)
+    assert len(failures) == 1
+    again = replay("x", (3, part(4, 10)))
+    staging.seal(store, again)
+    assert publish(store, again) == {0: 4}
+    failures.clear()
+    assert publishing.roll_forward(store, ledger_of(store), failures) == [3]
+    assert failures == []
+    expected = everything(PLAN, again, replaced=LATER_FILE)
+    assert holders(store) == holders(store, by_glob=True) == expected
+
+
+def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
+    """That the old file has left its directory is made durable before the new one gets its name."""
+    first_commit(store)
+    (old,) = [
+        file.final
+        for file in publishing.read_manifest(store, ledger_of(store).fold.live[3])
+        if file.staged.first == 4
+    ]
+    again = replay("x", (3, part(4, 10)))
+    staging.seal(store, again)
+    fsync, states = directory._fsync_directory, []
+
+    def noted(where):
+        fsync(where)
+        new = store.size(old.replace(PLAN.id, again.id)) is not None
+        states.append((where.name, store.size(old) is not None, new))
+
+    monkeypatch.setattr(directory, "_fsync_directory", noted)
+    publish(store, again)
+    gone = next(state for state in states if not state[1])
+    assert gone == (Path(old).parent.name, False, False)
+    assert states[-1][1:] == (False, True)
 
 
 def test_a_replacer_that_crashed_is_replaced(store, monkeypatch):

@@ -18,9 +18,10 @@ from obstore.store import MemoryStore
 
 import s3_stub
 import staging
+from tidegate.core import layout
 from tidegate.core.offsets import OffsetRange
-from tidegate.errors import ConfigurationError, LakeDamaged, LakeUnavailable
-from tidegate.lake import attempts, plans
+from tidegate.errors import ConfigurationError, LakeDamaged, LakeUnavailable, TidegateError
+from tidegate.lake import attempts, directory, plans
 from tidegate.lake import store as store_module
 from tidegate.lake.store import Listed, LocalStore, ObjectStore, open_store
 
@@ -57,10 +58,10 @@ def test_listing_is_by_directory(store):
 def test_placing_is_idempotent(store):
     """A second name for the same bytes; once it is there, the first one may go."""
     store.create("staging/x", b"rows")
-    store.place("staging/x", "data/y")
-    store.place("staging/x", "data/y")
+    store.place("staging/x", "data/y", 4)
+    store.place("staging/x", "data/y", 4)
     store.delete("staging/x")
-    store.place("staging/x", "data/y")
+    store.place("staging/x", "data/y", 4)
     assert store.get("data/y") == b"rows"
     assert store.get("staging/x") is None
 
@@ -68,8 +69,27 @@ def test_placing_is_idempotent(store):
 def test_placing_what_is_not_there_is_damage(store):
     """Not something to try again later."""
     with pytest.raises(LakeDamaged, match="staging/x"):
-        store.place("staging/x", "data/y")
+        store.place("staging/x", "data/y", 4)
     assert store.objects("") == []
+
+
+def test_placing_knows_the_size(store):
+    """What has the name already with another size is named; so is a source that was cut."""
+    store.create("staging/x", b"rows")
+    store.create("data/y", b"row")
+    with pytest.raises(LakeDamaged, match="data/y has 3 bytes"):
+        store.place("staging/x", "data/y", 4)
+    assert store.get("data/y") == b"row"
+
+
+def test_what_would_keep_files_from_their_place(store):
+    """A source that is gone fails the check; nothing is left behind by it."""
+    store.create("staging/x", b"rows")
+    before = store.objects("")
+    with pytest.raises(TidegateError):
+        store.check_placing([("staging/z", "data/t/y", 4)])
+    store.check_placing([("staging/x", "data/t/y", 4)])
+    assert store.objects("") == before
 
 
 def test_deleting_what_is_not_there_is_nothing(store):
@@ -78,6 +98,11 @@ def test_deleting_what_is_not_there_is_nothing(store):
     store.delete("a")
     store.delete("a")
     assert store.size("a") is None
+    store.create("b", b"")
+    store.create("c", b"")
+    store.delete("a", "b", "c")
+    store.delete()
+    assert store.objects("") == []
 
 
 def test_reading_at_random(store):
@@ -419,8 +444,73 @@ def test_placing_survives_a_power_loss(tmp_path, calls):
     store = LocalStore(tmp_path)
     store.create("x", b"rows")
     calls.clear()
-    store.place("x", "data/y")
+    store.place("x", "data/y", 4)
     assert calls == [("fsync", tmp_path.name), ("link", "y"), ("fsync", "data")]
+
+
+def test_deleting_survives_a_power_loss(tmp_path, calls):
+    """Each directory once, after its last file: a replaced file must not come back."""
+    store = LocalStore(tmp_path)
+    for path in ("a/1", "a/2", "b/3"):
+        store.create(path, b"")
+    calls.clear()
+    store.delete("a/1", "a/2", "b/3", "c/4")
+    assert sorted(calls) == [("fsync", "a"), ("fsync", "b")]
+    assert store.objects("") == []
+
+
+PLACE = """
+    import sys
+    from pathlib import Path
+    from tidegate.lake.store import LocalStore
+    store = LocalStore(Path(sys.argv[1]))
+    store.check_placing([("staging/x", "data/y", 4)])
+    store.place("staging/x", "data/y", 4)
+    print(store.get("data/y"))
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0
+    or not shutil.which("setpriv")
+    or Path("/proc/sys/fs/protected_hardlinks").read_text().strip() != "1",
+    reason="needs files of another user, and a kernel that protects them",
+)
+def test_a_file_of_another_user_is_copied(tmp_path):
+    """fs.protected_hardlinks refuses a link to it: Spark's executors may run as somebody else."""
+    LocalStore(tmp_path).create("staging/x", b"rows")
+    staged = tmp_path / "staging/x"
+    staged.chmod(0o644)
+    os.chown(staged, 65534, 65534)
+    powerless = "--bounding-set=-dac_override,-dac_read_search,-fowner"
+    assert run_python(PLACE, tmp_path, before=("setpriv", powerless)) == "b'rows'"
+    final = tmp_path / "data/y"
+    assert (final.stat().st_ino, final.stat().st_uid) != (staged.stat().st_ino, 65534)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["x", "y"]
+
+
+@pytest.mark.parametrize("number", sorted(directory._NO_LINK))
+def test_a_copy_takes_the_place_of_a_link(tmp_path, monkeypatch, calls, number):
+    """Whole, and durable before it has its name; another refusal of the system is told."""
+    store = LocalStore(tmp_path)
+    store.create("staging/x", b"rows")
+    link = os.link
+
+    def refuse(a, b, **how):
+        if Path(a).name == "x":
+            raise OSError(number, os.strerror(number))
+        link(a, b, **how)
+
+    monkeypatch.setattr(os, "link", refuse)
+    store.place("staging/x", "data/y", 4)
+    assert store.get("data/y") == b"rows"
+    names = [(what, "copy" if len(name) == 16 else name) for what, name in calls[-3:]]
+    assert names == [("fsync", "copy"), ("link", "y"), ("fsync", "data")]
+    assert store.objects(layout.PLACING) == []
+    monkeypatch.setattr(os, "link", lambda *_, **__: os.open("/nowhere", os.O_RDONLY))
+    store.delete("data/y")
+    with pytest.raises(LakeDamaged):
+        store.place("staging/x", "data/y", 4)
 
 
 def test_settling_makes_durable_what_spark_wrote(tmp_path, calls):

@@ -399,3 +399,12 @@ def living_seals(store, made):
         for number in attempts.sealed(store, plan, fold)
         if not fold.covered_part(plan.chunks[number], plan.topics)
     }
+
+
+def test_a_copy_that_was_killed_goes(store):
+    """Its file never got a name; one that is being made stays."""
+    store.create(f"{layout.PLACING}old", b"ro")
+    age(store, layout.PLACING, ABANDON_AFTER + 60)
+    store.create(f"{layout.PLACING}young", b"ro")
+    swept(store)
+    assert [Path(each.path).name for each in store.objects(layout.PLACING)] == ["young"]

@@ -19,6 +19,8 @@ PLACED = "_tidegate/placed/"
 CHECKPOINTS = "_tidegate/checkpoints/"
 UNFINISHED = "_tidegate/unfinished/"
 QUARANTINE = "_tidegate/quarantine/"
+REPLACED = "_tidegate/replaced/"
+PLACING = "_tidegate/placing/"
 DATA = "data/"
 
 _LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes; a topic may have 249
@@ -98,7 +100,7 @@ def checkpoint_commits(n: int) -> str:
 
 def replaced(n: int, final: str) -> str:
     """Return where a file of commit `n` goes when another takes its place."""
-    return f"_tidegate/replaced/{n:020d}/{final}"
+    return f"{REPLACED}{n:020d}/{final}"
 
 
 def report(key: str, generation: int) -> str:

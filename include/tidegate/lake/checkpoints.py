@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int:
     """Write the fold as a checkpoint, and remove all but the newest; return its size in bytes.
 
-    `waiting` are the live commits that are not all in place now.
+    `waiting` are the live commits that are not all in place now, and those whose replaced files a
+    late copy may still put back.
     """
     lines = checkpoint.lines(fold)
     path = layout.checkpoint_commits(fold.n)

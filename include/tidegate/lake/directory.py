@@ -6,14 +6,21 @@ obstore's local writes do no fsync: this is an implementation of its own.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from tidegate.core import layout
 from tidegate.lake.objects import Listed
-from tidegate.lake.refusals import as_damage, as_lake_errors
+from tidegate.lake.refusals import as_damage, as_lake_errors, refuse_another_size
+
+_NO_LINK = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+"""Why a hard link may be refused where a copy is possible."""
 
 
 class LocalStore:
@@ -88,14 +95,61 @@ class LocalStore:
             except FileNotFoundError:
                 return None
 
-    def place(self, source: str, target: str) -> None:
+    def place(self, source: str, target: str, size: int) -> None:
         final = self._at(target)
         with as_lake_errors(self.url):
             self._make_directory(final.parent)
             if not final.exists():
-                with as_damage(self.uri(source)), contextlib.suppress(FileExistsError):
-                    final.hardlink_to(self._at(source))
+                with as_damage(self.uri(source)):
+                    refuse_another_size(self.uri(source), self._at(source).stat().st_size, size)
+                    with contextlib.suppress(FileExistsError):
+                        self._link_or_copy(self._at(source), final)
             _fsync_directory(final.parent)
+        if (there := self.size(target)) is not None:  # else it was replaced meanwhile
+            refuse_another_size(self.uri(target), there, size)
+
+    def check_placing(self, files: Sequence[tuple[str, str, int]]) -> None:
+        with as_lake_errors(self.url):
+            for directory in {self._at(target).parent for _, target, _ in files}:
+                self._make_directory(directory)
+                if not os.access(directory, os.W_OK | os.X_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+            for source, _, _ in files[:1]:
+                probe = self._at(f"{layout.PLACING}{secrets.token_hex(8)}")
+                self._make_directory(probe.parent)
+                try:
+                    probe.hardlink_to(self._at(source))
+                except OSError as error:
+                    if error.errno not in _NO_LINK:
+                        raise
+                    with self._at(source).open("rb"):  # then it is copied
+                        pass
+                finally:
+                    probe.unlink(missing_ok=True)
+
+    def _link_or_copy(self, source: Path, final: Path) -> None:
+        """Give a file a second name; where the system refuses that, copy it: whole, or not at all.
+
+        `fs.protected_hardlinks` lets nobody link to files of others that he may not write.
+        """
+        try:
+            final.hardlink_to(source)
+            return
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+        # Not beside the final name: nothing under data/ is ever half a file.
+        temporary = self._at(f"{layout.PLACING}{secrets.token_hex(8)}")
+        self._make_directory(temporary.parent)
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+            with source.open("rb") as original, os.fdopen(descriptor, "wb") as copy:
+                shutil.copyfileobj(original, copy, 1024 * 1024)
+                copy.flush()
+                os.fsync(copy.fileno())
+            final.hardlink_to(temporary)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def settle(self, paths: list[str]) -> None:
         with as_lake_errors(self.url):
@@ -108,9 +162,16 @@ class LocalStore:
                 if directory.is_relative_to(self.root):
                     _fsync_directory(directory)
 
-    def delete(self, path: str) -> None:
+    def delete(self, *paths: str) -> None:
         with as_lake_errors(self.url):
-            self._at(path).unlink(missing_ok=True)
+            directories = set()
+            for path in paths:
+                with contextlib.suppress(FileNotFoundError):
+                    self._at(path).unlink()
+                    directories.add(self._at(path).parent)
+            for directory in directories:
+                with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
+                    _fsync_directory(directory)
 
     def prune(self, prefix: str) -> None:
         for directory, _, _ in os.walk(self._at(prefix), topdown=False):

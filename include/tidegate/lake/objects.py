@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import IO, NamedTuple, Protocol
 
 
@@ -41,17 +42,20 @@ class Store(Protocol):
     def modified(self, path: str) -> float | None:
         """Return when an object was written, in seconds since the epoch, by the lake's clock."""
 
-    def place(self, source: str, target: str) -> None:
-        """Give an object a second name, durably; where the name exists already, do nothing.
+    def place(self, source: str, target: str, size: int) -> None:
+        """Give an object of this size a second name, durably; nothing if it has the name already.
 
-        LakeDamaged where neither is there.
+        LakeDamaged where neither is there, or what is there has another size.
         """
+
+    def check_placing(self, files: Sequence[tuple[str, str, int]]) -> None:
+        """Raise what would keep objects from being placed (source, target, size), if it shows."""
 
     def settle(self, paths: list[str]) -> None:
         """Make objects that another process wrote survive a power loss."""
 
-    def delete(self, path: str) -> None:
-        """Remove an object; nothing happens where there is none."""
+    def delete(self, *paths: str) -> None:
+        """Remove objects, durably; nothing happens where there are none."""
 
     def prune(self, prefix: str) -> None:
         """Remove a directory and those below it, as far as they are empty."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidegate import faults
 from tidegate.core import canonical, layout
-from tidegate.core.accounting import StagedFile
 from tidegate.core.entries import Commit, Reference
 from tidegate.core.ledger import (
     Accepted,
@@ -28,53 +24,34 @@ from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, Tidega
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.manifests import LakeFile, files_of_seal, manifest_of, read_manifest
+from tidegate.lake.placing import finalise, finalise_each, is_live, roll_forward, unplaced
 from tidegate.lake.store import Store
 
-FORMAT = 1
+__all__ = [
+    "LakeFile",
+    "commit",
+    "files_of",
+    "files_of_seal",
+    "files_over",
+    "finalise",
+    "live_files",
+    "located",
+    "manifest_of",
+    "publish_sealed",
+    "read_manifest",
+    "roll_forward",
+    "unplaced",
+]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class LakeFile:
-    """A file of a commit: where the attempt staged it, and its final name under `data/`."""
-
-    staged: StagedFile
-    final: str
-
-
-def manifest_of(plan: Plan, seal: Seal) -> bytes:
-    """Return the canonical bytes of the list of an attempt's files."""
-    files = [
-        {
-            **asdict(f),
-            "final": layout.DataFile(
-                f.topic, plan.window_date, f.partition, f.first, f.last, plan.id
-            ).path,
-        }
-        for f in sorted(seal.files, key=lambda f: (f.topic, f.partition, f.first))
-    ]
-    return canonical.encode({"format": FORMAT, "files": files})
-
-
-def read_manifest(store: Store, commit: Commit) -> list[LakeFile]:
-    """Return a commit's files; LakeDamaged if the manifest is not the one that was committed."""
-    where = store.uri(commit.manifest.path)
-    data = store.get(commit.manifest.path)
-    if data is None or canonical.digest(data) != commit.manifest.sha256:
-        state = "is missing" if data is None else "was changed"
-        raise LakeDamaged(f"the manifest {where} {state}; restore it from a copy")
-    files = []
-    for form in json.loads(data)["files"]:
-        final = form.pop("final")
-        files.append(LakeFile(StagedFile(**form), final))
-    return files
 
 
 def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) -> Appended | Verdict:
     """Make a sealed attempt part of the lake by one ledger entry, or say why it may not be.
 
-    The moment the entry exists, readers by the ledger see the rows; before, nobody does.
+    The moment the entry exists, readers by the ledger see the rows; before, nobody does. What would
+    keep the files from their final names, as far as it can be known, is raised before that.
     """
     attempt = seal.attempt
     manifest = manifest_of(plan, seal)
@@ -100,6 +77,9 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
                 f"{store.uri(f.path)} is missing or changed since it was sealed; "
                 "clear the stage task: the chunk is then staged again"
             )
+    store.check_placing(
+        [(f.staged.path, f.final, f.staged.size) for f in files_of_seal(plan, seal)]
+    )
     if not store.create(path, manifest):
         raise LakeDamaged(f"{store.uri(path)} does not list the files of its seal; restore it")
     faults.point("publish.before")
@@ -108,15 +88,23 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
     return outcome
 
 
-def publish_sealed(store: Store, ledger: Ledger, plan: Plan, *, run: str) -> dict[int, int]:
+def publish_sealed(
+    store: Store,
+    ledger: Ledger,
+    plan: Plan,
+    *,
+    run: str,
+    not_placed: list[TidegateError] | None = None,
+) -> dict[int, int]:
     """Commit and finalise what is sealed of a plan, whoever does it; return chunk → commit.
 
     Chunks that are not sealed, or that others have covered, are missing from the answer. A chunk
-    that cannot be committed keeps no other from it: its error is raised at the end. ReplayRefused
-    if others have replaced what a chunk was to replace.
+    that cannot be committed, or not be placed, keeps no other from it: its error is raised at the
+    end. ReplayRefused if others have replaced what a chunk was to replace. With `not_placed`, what
+    is committed and cannot be placed is added there, and not raised.
     """
     commits = {}
-    failures = []
+    failures: list[TidegateError] = []
     seals = attempts.sealed(store, plan, ledger.refresh())
     for number in range(len(plan.chunks)):
         n = ledger.fold.committed.get((plan.id, number))
@@ -129,11 +117,10 @@ def publish_sealed(store: Store, ledger: Ledger, plan: Plan, *, run: str) -> dic
                 failures.append(error)
         if n is not None:
             commits[number] = n
-    for n in unplaced(store, ledger.fold):
-        if n in commits.values():
-            finalise(store, ledger, n)
     for other in failures[1:]:
         logger.error("plan %s: %s", plan.id, other)
+    mine = [n for n in unplaced(store, ledger.fold) if n in commits.values()]
+    finalise_each(store, ledger, mine, failures if not_placed is None else not_placed)
     if failures:
         raise failures[0]
     return commits
@@ -157,79 +144,10 @@ def _committed(store: Store, ledger: Ledger, plan: Plan, seal: Seal, run: str) -
     return None
 
 
-def finalise(store: Store, ledger: Ledger, n: int) -> None:
-    """Make `data/` what commit `n` says: what it replaces goes, then its files come. Idempotent.
-
-    Only files that are live are placed. Whoever sleeps here while another commit replaces them
-    finds no staged copy to place, or takes away again what it has placed.
-    """
-    entry = ledger.commit(n)
-    _retire_replaced(store, ledger, entry)
-    files = read_manifest(store, entry)
-    for file in files:
-        if _is_live(ledger.fold, n, entry, file):
-            try:
-                store.place(file.staged.path, file.final)
-            except LakeDamaged:
-                if _is_live(ledger.refresh(), n, entry, file):
-                    raise
-            faults.point("publish.finalising")
-    ledger.refresh()
-    for file in files:
-        if not _is_live(ledger.fold, n, entry, file):
-            _retire(store, n, file)
-    store.create(layout.placed(n), b"")
-    faults.point("publish.finalised")
-
-
-def _retire_replaced(store: Store, ledger: Ledger, entry: Commit) -> None:
-    """Take the files that a commit replaces out of `data/`."""
-    for m in dict.fromkeys(part.commit for part in entry.replaces):
-        old = ledger.commit(m)
-        if store.size(layout.placed(m)) is None:  # what it replaced itself may still be there
-            _retire_replaced(store, ledger, old)
-        for file in read_manifest(store, old):
-            if not _is_live(ledger.fold, m, old, file):
-                _retire(store, m, file)
-
-
-def _retire(store: Store, n: int, file: LakeFile) -> None:
-    """Move a file that is live no more. Its staged copy goes first: nobody can place it then."""
-    store.delete(file.staged.path)
-    faults.point("publish.retiring")
-    if store.size(file.final) is not None:
-        store.place(file.final, layout.replaced(n, file.final))
-        store.delete(file.final)
-
-
-def _is_live(fold: Fold, n: int, entry: Commit, file: LakeFile) -> bool:
-    f = file.staged
-    return fold.holds(n, entry.topic_ids[f.topic], f.partition, f.first)
-
-
-def unplaced(store: Store, fold: Fold) -> list[int]:
-    """Return the live commits whose files are not all known to be in place."""
-    waiting = sorted(n for n in fold.waiting if n in fold.live)
-    if not waiting:
-        return []
-    before = posixpath.basename(layout.placed(waiting[0] - 1))
-    placed = set(store.names(layout.PLACED, after=before))
-    return [n for n in waiting if posixpath.basename(layout.placed(n)) not in placed]
-
-
-def roll_forward(store: Store, ledger: Ledger) -> list[int]:
-    """Finalise what crashed publishers left; return the commits that were unfinished."""
-    unfinished = unplaced(store, ledger.fold)
-    for n in unfinished:
-        logger.warning("commit #%d was not in place; placing its files now", n)
-        finalise(store, ledger, n)
-    return unfinished
-
-
 def files_of(store: Store, fold: Fold, n: int) -> list[LakeFile]:
     """Return the files of a live commit that no later one has replaced."""
     entry = fold.live[n]
-    return [file for file in read_manifest(store, entry) if _is_live(fold, n, entry, file)]
+    return [file for file in read_manifest(store, entry) if is_live(fold, n, entry, file)]
 
 
 def live_files(store: Store, fold: Fold) -> list[Mapping[str, Any]]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import botocore.exceptions
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 
@@ -40,12 +41,33 @@ def as_lake_errors(url: str) -> Iterator[None]:
 
 
 @contextmanager
+def as_lake_errors_of_s3(url: str) -> Iterator[None]:
+    """Raise LakeReadOnly for what S3 does not permit botocore, LakeUnavailable for the rest."""
+    try:
+        yield
+    except botocore.exceptions.ClientError as error:
+        if error.response["ResponseMetadata"].get("HTTPStatusCode") == 403:
+            raise LakeReadOnly(f"lake {url}: not permitted: {error}") from error
+        raise LakeUnavailable(f"lake {url}: {error}") from error
+    except botocore.exceptions.BotoCoreError as error:
+        raise LakeUnavailable(f"lake {url}: {error}") from error
+
+
+@contextmanager
 def as_damage(uri: str) -> Iterator[None]:
     """Raise LakeDamaged for an object that must be there and is not."""
     try:
         yield
     except (NotFoundError, FileNotFoundError) as error:
         raise LakeDamaged(f"{uri} is missing, and a commit names it; restore it") from error
+
+
+def refuse_another_size(uri: str, size: int, expected: int) -> None:
+    """Raise LakeDamaged for an object that has not the size that a commit gives it."""
+    if size != expected:
+        raise LakeDamaged(
+            f"{uri} has {size} bytes, and a commit names it with {expected}; restore it"
+        )
 
 
 def told(error: Exception) -> str:

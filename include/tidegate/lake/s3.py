@@ -72,6 +72,12 @@ def spark_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     }
 
 
+def bucket_and_prefix(url: str) -> tuple[str, str]:
+    """Return the bucket of a URL, and what stands before a path below it in its key."""
+    parts = urlsplit(url)
+    return parts.netloc, f"{parts.path.strip('/')}/"
+
+
 def client(where: Place | None = None, **keys: str) -> Any:
     """Return botocore's client, for what obstore has no call for."""
     import botocore.config
@@ -83,7 +89,9 @@ def client(where: Place | None = None, **keys: str) -> Any:
         "s3",
         region_name=where.region,
         endpoint_url=where.endpoint,
-        config=botocore.config.Config(s3={"addressing_style": style}),
+        config=botocore.config.Config(
+            s3={"addressing_style": style}, read_timeout=300, max_pool_connections=10
+        ),
         **keys,
     )
 

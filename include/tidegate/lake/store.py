@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -22,17 +24,19 @@ from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
+from tidegate.core import layout
 from tidegate.errors import ConfigurationError
-from tidegate.lake import s3
+from tidegate.lake import large_copies, s3
 from tidegate.lake.directory import LocalStore
 from tidegate.lake.objects import Listed, Store
-from tidegate.lake.refusals import as_damage, as_lake_errors, told
+from tidegate.lake.refusals import as_damage, as_lake_errors, refuse_another_size, told
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
 __all__ = ["Listed", "LocalStore", "ObjectStore", "Store", "open_store"]
 
+_AT_ONCE = 8  # requests
 # obstore tries again by itself; 3 minutes, its default, are too long to say that nobody answers.
 _PATIENCE: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
 
@@ -43,6 +47,7 @@ class ObjectStore:
     def __init__(self, url: str, store: Obstore) -> None:
         self.url = url.rstrip("/")
         self._store = store
+        self._may_copy = False
 
     def create(self, path: str, data: bytes) -> bool:
         with as_lake_errors(self.url):
@@ -88,17 +93,44 @@ class ObjectStore:
             except (NotFoundError, FileNotFoundError):
                 return None
 
-    def place(self, source: str, target: str) -> None:
-        if self.size(target) is None:
+    def place(self, source: str, target: str, size: int) -> None:
+        there = self.size(target)
+        if there is None:
             with as_lake_errors(self.url), as_damage(self.uri(source)):
-                obstore.copy(self._store, source, target)
+                self._copy(source, target, size)
+        else:
+            refuse_another_size(self.uri(target), there, size)
+
+    def check_placing(self, files: Sequence[tuple[str, str, int]]) -> None:
+        # Once: that this user may copy here does not change from file to file.
+        if files and not self._may_copy:
+            source, _, size = min(files, key=lambda file: file[2])
+            probe = f"{layout.PLACING}{secrets.token_hex(8)}"
+            with as_lake_errors(self.url), as_damage(self.uri(source)):
+                self._copy(source, probe, size)
+            self.delete(probe)
+            self._may_copy = True
+
+    def _copy(self, source: str, target: str, size: int) -> None:
+        if size > large_copies.PART and self.url.startswith("s3://"):
+            large_copies.copy(self.url, source, target, size)
+        else:
+            obstore.copy(self._store, source, target)
 
     def settle(self, paths: list[str]) -> None:
         pass  # an object that can be listed is durable
 
-    def delete(self, path: str) -> None:
-        with as_lake_errors(self.url), contextlib.suppress(NotFoundError, FileNotFoundError):
-            obstore.delete(self._store, path)
+    def delete(self, *paths: str) -> None:
+        def delete(path: str) -> None:
+            with contextlib.suppress(NotFoundError, FileNotFoundError):
+                obstore.delete(self._store, path)
+
+        with as_lake_errors(self.url):
+            if len(paths) == 1:
+                delete(*paths)
+            else:
+                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                    list(pool.map(delete, paths))
 
     def prune(self, prefix: str) -> None:
         pass  # a bucket has no directories

@@ -79,6 +79,8 @@ def sweep(
             outcome = ledger.append(Abandon(attempt.plan_id, attempt.chunk, attempt.name), run=run)
             if isinstance(outcome, Appended | Lost):  # else it was committed meanwhile
                 _remove(store, attempt, files, "abandoned", swept)
+    unfinished = store.objects(layout.PLACING)
+    store.delete(*(f.path for f in unfinished if _age(store, f, now) >= abandon_after))
     return swept
 
 
@@ -159,6 +161,10 @@ def _last_written(store: Store, files: Sequence[Listed], now: float) -> float:
     return max(now if (at := store.modified(f.path)) is None else at for f in files)
 
 
+def _age(store: Store, file: Listed, now: float) -> float:
+    return now - _last_written(store, [file], now)
+
+
 def _unverified(store: Store, commit: Commit, copies: Sequence[Listed]) -> str | None:
     """Say what keeps the staged copies: a final file that is not, byte for byte, the staged one."""
     staged = {f.path for f in copies}
@@ -180,8 +186,7 @@ def _unverified(store: Store, commit: Commit, copies: Sequence[Listed]) -> str |
 def _remove(
     store: Store, attempt: Attempt, files: Sequence[Listed], why: str, swept: Swept
 ) -> None:
-    for listed in files:
-        store.delete(listed.path)
+    store.delete(*(listed.path for listed in files))
     store.prune(attempt.directory)
     size = sum(listed.size for listed in files)
     logger.info("%s: %d files removed (%s)", attempt.directory, len(files), why)

@@ -29,7 +29,7 @@ def publish_unfinished(store: Store, ledger: Ledger, *, run: str, other_than: st
             continue
         try:
             plan = plans.load(store, plan_id)
-            publishing.publish_sealed(store, ledger, plan, run=run)
+            publishing.publish_sealed(store, ledger, plan, run=run, not_placed=[])
         except TidegateError as error:
             if error.kind == "transient":
                 raise

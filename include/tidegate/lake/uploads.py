@@ -1,26 +1,26 @@
 """Multipart uploads that killed attempts left open: no listing shows them, and they cost money.
 
-Spark's committer leaves an attempt's files as open uploads until its job commits. Ending one is
-never wrong, only a pity: an attempt that still lives then fails, and the next try writes anew.
+Spark's committer leaves an attempt's files as open uploads until its job commits; a large file is
+copied as an upload, too. Aborting one is always safe: a process that still uses it fails and is
+retried.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from urllib.parse import urlsplit
 
-import botocore.exceptions
-
-from tidegate.errors import LakeReadOnly, LakeUnavailable
+from tidegate.core import layout
 from tidegate.lake import s3
 from tidegate.lake.attempts import SEAL
+from tidegate.lake.refusals import as_lake_errors_of_s3
 from tidegate.lake.store import Store
 
-_WRITTEN_BY_SPARK = ("_tidegate/staging/", "_tidegate/quarantine/")
+# Spark writes in the first two; large files are copied into all but the first.
+_WRITTEN = (layout.STAGING, layout.QUARANTINE, layout.REPLACED, layout.DATA)
 _ATTEMPT = re.compile(r"(_tidegate/(?:staging/[^/]+/\d+|quarantine/[^/]+)/[^/]+/)")
 
 
@@ -34,7 +34,7 @@ class Upload:
 
     @property
     def attempt(self) -> str:
-        """The directory of the attempt that began it."""
+        """The directory of the attempt that began it; empty for a copy."""
         found = _ATTEMPT.match(self.path)
         return found[1] if found else ""
 
@@ -43,11 +43,11 @@ def left_open(store: Store) -> list[Upload]:
     """Return the uploads of all attempts of a pipeline, oldest first; only S3 has any."""
     if not store.url.startswith("s3://"):
         return []
-    bucket, prefix = _place(store)
+    bucket, prefix = s3.bucket_and_prefix(store.url)
     found = []
-    with _as_lake_errors(store):
+    with as_lake_errors_of_s3(store.url):
         pages = s3.client().get_paginator("list_multipart_uploads")
-        for below in _WRITTEN_BY_SPARK:
+        for below in _WRITTEN:
             for page in pages.paginate(Bucket=bucket, Prefix=prefix + below):
                 found += [
                     Upload(each["Initiated"], each["Key"].removeprefix(prefix), each["UploadId"])
@@ -66,8 +66,8 @@ def end(store: Store, *, before: datetime, living: Collection[str] = ()) -> list
     given_up = {each for each in attempts if store.size(each + SEAL) is None}
     due = [upload for upload in due if upload.attempt in given_up]
     if due:
-        bucket, prefix = _place(store)
-        with _as_lake_errors(store):
+        bucket, prefix = s3.bucket_and_prefix(store.url)
+        with as_lake_errors_of_s3(store.url):
             client = s3.client()
             for each in due:
                 with suppress(client.exceptions.NoSuchUpload):
@@ -75,21 +75,3 @@ def end(store: Store, *, before: datetime, living: Collection[str] = ()) -> list
                         Bucket=bucket, Key=prefix + each.path, UploadId=each.id
                     )
     return due
-
-
-def _place(store: Store) -> tuple[str, str]:
-    """Return bucket, and what stands before a path in its keys."""
-    url = urlsplit(store.url)
-    return url.netloc, f"{url.path.strip('/')}/"
-
-
-@contextmanager
-def _as_lake_errors(store: Store) -> Iterator[None]:
-    try:
-        yield
-    except botocore.exceptions.ClientError as error:
-        if error.response["ResponseMetadata"].get("HTTPStatusCode") == 403:
-            raise LakeReadOnly(f"lake {store.url}: not permitted: {error}") from error
-        raise LakeUnavailable(f"lake {store.url}: {error}") from error
-    except botocore.exceptions.BotoCoreError as error:
-        raise LakeUnavailable(f"lake {store.url}: {error}") from error

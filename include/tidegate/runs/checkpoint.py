@@ -6,6 +6,7 @@ from typing import Any
 
 from tidegate.lake import checkpoints, publishing
 from tidegate.lake.ledger import Ledger
+from tidegate.lake.placing import recent_replacements
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Spec
 
@@ -23,7 +24,7 @@ def checkpoint(spec: Spec) -> dict[str, Any]:
     read = fold.n - ledger.checkpoint
     size = 0
     if read:
-        waiting = publishing.unplaced(store, fold)
+        waiting = [*publishing.unplaced(store, fold), *recent_replacements(store, fold)]
         size = checkpoints.write(store, spec.name, fold, waiting=waiting)
     return {
         "format": FORMAT,

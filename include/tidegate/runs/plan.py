@@ -74,7 +74,7 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
         if cause:
             logger.warning("plan %s: %s; planning again", current.plan.id, cause)
         # What is sealed is proven and may be all that is left of it.
-        publishing.publish_sealed(store, ledger, current.plan, run=run.run_id)
+        publishing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
         if current.plan.replay is not None:
             raise ReplayRefused(
                 f"pipeline {run.spec.name!r}: replay {current.plan.replay['id']!r}, plan "

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.core import layout
 from tidegate.core.ledger import Fold
-from tidegate.errors import LakeDamaged
-from tidegate.lake import publishing
+from tidegate.errors import LakeDamaged, TidegateError
+from tidegate.lake import publishing, quarantine
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.publishing import LakeFile
 from tidegate.lake.store import Listed, Store, open_store
@@ -35,7 +33,8 @@ def repair(spec: Ingest) -> dict[str, Any]:
     listed = store.objects(layout.DATA)
     ledger = Ledger(store, spec.name)
     files = _live_files(store, ledger.fold, ledger.fold.live)
-    placed = publishing.roll_forward(store, ledger)
+    failures: list[TidegateError] = []
+    placed = publishing.roll_forward(store, ledger, failures)
     known = {file.final: file for each in files.values() for file in each}
     moved = _quarantine(
         store, [each for each in listed if _is_strange(store, each, known.get(each.path))]
@@ -46,8 +45,8 @@ def repair(spec: Ingest) -> dict[str, Any]:
     files |= _live_files(store, fold, fold.live.keys() - files.keys())
     there = dict(each for each in listed if each not in moved)
     again, damaged = _place_again(store, ledger, files, there)
-    if damaged:
-        raise damaged[0]
+    if failures := [*damaged, *failures]:
+        raise failures[0]
     return {
         "format": FORMAT,
         "pipeline": spec.name,
@@ -70,14 +69,13 @@ def _is_strange(store: Store, listed: Listed, known: LakeFile | None) -> bool:
 
 def _quarantine(store: Store, strangers: list[Listed]) -> dict[Listed, dict[str, Any]]:
     """Move files to a directory of this repair's own, under the names that they had."""
-    directory = f"{layout.QUARANTINE}{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}/"
+    directory = quarantine.directory()
     moved = {}
     for each in strangers:
-        path, size = each
-        if store.size(path) is None:
+        path = each.path
+        size = quarantine.move(store, path, directory)
+        if size is None:
             continue  # a replace has moved it away meanwhile
-        store.place(path, directory + path)
-        store.delete(path)
         logger.warning("%s: no live commit lists it so; moved to quarantine", store.uri(path))
         moved[each] = {"from": store.uri(path), "to": store.uri(directory + path), "bytes": size}
     return moved

@@ -285,5 +285,4 @@ def _discard(
         given_up = Abandon(attempt.plan_id, attempt.chunk, attempt.name)
         if not isinstance(ledger.append(given_up, run=run.run_id), Appended | Lost):
             return  # another process has sealed and committed it
-    for listed in store.objects(attempt.directory):
-        store.delete(listed.path)
+    store.delete(*(listed.path for listed in store.objects(attempt.directory)))

@@ -1,0 +1,55 @@
+"""Manifests: the files of one commit, by their staged and by their final names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from tidegate.core import canonical, layout
+from tidegate.core.accounting import StagedFile
+from tidegate.core.entries import Commit
+from tidegate.core.plan import Plan
+from tidegate.errors import LakeDamaged
+from tidegate.lake.attempts import Seal
+from tidegate.lake.store import Store
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class LakeFile:
+    """A file of a commit: where the attempt staged it, and its final name under `data/`."""
+
+    staged: StagedFile
+    final: str
+
+
+def files_of_seal(plan: Plan, seal: Seal) -> list[LakeFile]:
+    """Return an attempt's files with the final names that a commit gives them."""
+    return [
+        LakeFile(
+            f,
+            layout.DataFile(f.topic, plan.window_date, f.partition, f.first, f.last, plan.id).path,
+        )
+        for f in sorted(seal.files, key=lambda f: (f.topic, f.partition, f.first))
+    ]
+
+
+def manifest_of(plan: Plan, seal: Seal) -> bytes:
+    """Return the canonical bytes of the list of an attempt's files."""
+    files = [{**asdict(f.staged), "final": f.final} for f in files_of_seal(plan, seal)]
+    return canonical.encode({"format": FORMAT, "files": files})
+
+
+def read_manifest(store: Store, commit: Commit) -> list[LakeFile]:
+    """Return a commit's files; LakeDamaged if the manifest is not the one that was committed."""
+    where = store.uri(commit.manifest.path)
+    data = store.get(commit.manifest.path)
+    if data is None or canonical.digest(data) != commit.manifest.sha256:
+        state = "is missing" if data is None else "was changed"
+        raise LakeDamaged(f"the manifest {where} {state}; restore it from a copy")
+    files = []
+    for form in json.loads(data)["files"]:
+        final = form.pop("final")
+        files.append(LakeFile(StagedFile(**form), final))
+    return files

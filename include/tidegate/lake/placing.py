@@ -1,0 +1,172 @@
+"""Placing: the files of commits get their final names under `data/`, replaced ones lose them.
+
+Everything here may be repeated, by any process, at any time after the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import time
+from collections.abc import Callable, Iterable
+
+from tidegate import faults
+from tidegate.core import layout
+from tidegate.core.entries import Commit
+from tidegate.core.ledger import Fold
+from tidegate.errors import LakeDamaged, TidegateError
+from tidegate.lake import quarantine
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.manifests import LakeFile, read_manifest
+from tidegate.lake.store import Store
+
+LATE = 24 * 3600.0
+"""Seconds after a commit was placed in which a copy begun before it may still land."""
+
+Retire = Callable[[Store, int, LakeFile], None]
+
+logger = logging.getLogger(__name__)
+
+
+def finalise(store: Store, ledger: Ledger, n: int) -> None:
+    """Make `data/` what commit `n` says: what it replaces goes, then its files come. Idempotent.
+
+    Only files that are live are placed. Whoever sleeps here while another commit replaces them
+    finds no staged copy to place, or takes away again what it has placed. A file that is lost keeps
+    no other file from its place; LakeDamaged names it at the end, and the commit stays unplaced.
+    """
+    entry = ledger.commit(n)
+    _retire_replaced(store, ledger, entry, _retire)
+    files = read_manifest(store, entry)
+    lost: list[LakeDamaged] = []
+    for file in files:
+        if is_live(ledger.fold, n, entry, file):
+            try:
+                _place(store, file)
+            except LakeDamaged as error:
+                if is_live(ledger.refresh(), n, entry, file):
+                    lost.append(error)
+            faults.point("publish.finalising")
+    ledger.refresh()
+    for file in files:
+        if not is_live(ledger.fold, n, entry, file):
+            _retire(store, n, file)
+    if lost:
+        raise lost[0]
+    store.create(layout.placed(n), b"")
+    faults.point("publish.finalised")
+
+
+def finalise_each(
+    store: Store, ledger: Ledger, commits: Iterable[int], failures: list[TidegateError]
+) -> list[int]:
+    """Finalise commits; return those that are in place now, and add what fails to `failures`.
+
+    One that cannot be placed keeps no other from its place: it is committed, readers by the ledger
+    are told its staged files, and it is tried again by the next plan.
+    """
+    done = []
+    for n in commits:
+        try:
+            finalise(store, ledger, n)
+            done.append(n)
+        except TidegateError as error:
+            logger.error("commit #%d cannot be placed: %s", n, error)
+            failures.append(error)
+    return done
+
+
+def roll_forward(
+    store: Store, ledger: Ledger, failures: list[TidegateError] | None = None
+) -> list[int]:
+    """Finalise what crashed publishers left; return the commits that are in place now.
+
+    What cannot be placed is added to `failures`. Replaced files that a late copy has put back are
+    taken away again.
+    """
+    failures = [] if failures is None else failures
+    unfinished = unplaced(store, ledger.fold)
+    for n in unfinished:
+        logger.warning("commit #%d was not in place; placing its files now", n)
+    done = finalise_each(store, ledger, unfinished, failures)
+    for n in recent_replacements(store, ledger.fold):
+        _retire_replaced(store, ledger, ledger.commit(n), _take_away)
+    return done
+
+
+def unplaced(store: Store, fold: Fold) -> list[int]:
+    """Return the live commits whose files are not all known to be in place."""
+    waiting = sorted(n for n in fold.waiting if n in fold.live)
+    if not waiting:
+        return []
+    before = posixpath.basename(layout.placed(waiting[0] - 1))
+    placed = set(store.names(layout.PLACED, after=before))
+    return [n for n in waiting if posixpath.basename(layout.placed(n)) not in placed]
+
+
+def recent_replacements(store: Store, fold: Fold) -> list[int]:
+    """Return the live commits that replace files and were not placed `LATE` seconds ago.
+
+    A copy within an object store goes on when the process that asked for it dies. One that was
+    begun before the replacement may therefore put a replaced file back after it was taken away.
+    """
+    return [
+        n
+        for n in sorted(fold.waiting)
+        if n in fold.live and fold.live[n].replaces and not _is_settled(store, n)
+    ]
+
+
+def _is_settled(store: Store, n: int) -> bool:
+    """Say whether a commit was placed so long ago that no copy begun before it is under way."""
+    placed = store.modified(layout.placed(n))
+    return placed is not None and time.time() - placed >= LATE
+
+
+def is_live(fold: Fold, n: int, entry: Commit, file: LakeFile) -> bool:
+    """Say whether commit `n` still is the one that holds a file's rows."""
+    f = file.staged
+    return fold.holds(n, entry.topic_ids[f.topic], f.partition, f.first)
+
+
+def _place(store: Store, file: LakeFile) -> None:
+    """Give a file its final name. What lies there with another size goes to quarantine first."""
+    source, target, size = file.staged.path, file.final, file.staged.size
+    try:
+        store.place(source, target, size)
+    except LakeDamaged:
+        if store.size(target) in (None, size) or store.size(source) != size:
+            raise
+        quarantine.move(store, target, quarantine.directory())
+        store.place(source, target, size)
+
+
+def _retire_replaced(store: Store, ledger: Ledger, entry: Commit, retire: Retire) -> None:
+    """Take the files that a commit replaces out of `data/`."""
+    for m in dict.fromkeys(part.commit for part in entry.replaces):
+        old = ledger.commit(m)
+        # What it has replaced itself may still be there, or be there again.
+        if old.replaces and not _is_settled(store, m):
+            _retire_replaced(store, ledger, old, retire)
+        for file in read_manifest(store, old):
+            if not is_live(ledger.fold, m, old, file):
+                retire(store, m, file)
+
+
+def _retire(store: Store, n: int, file: LakeFile) -> None:
+    """Move a file that is live no more. Its staged copy goes first: nobody can place it then."""
+    store.delete(file.staged.path)
+    faults.point("publish.retiring")
+    _take_away(store, n, file)
+
+
+def _take_away(store: Store, n: int, file: LakeFile) -> None:
+    """Move a replaced file out of `data/`, if it is there."""
+    size = store.size(file.final)
+    if size is None:
+        return
+    if size != file.staged.size:
+        quarantine.move(store, file.final, quarantine.directory())
+        return
+    store.place(file.final, layout.replaced(n, file.final), size)
+    store.delete(file.final)
