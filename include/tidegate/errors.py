@@ -45,6 +45,10 @@ class ConfigurationError(TidegateError):
     exit_code = 2
 
 
+class TriggerNotPermitted(TidegateError):
+    """Nothing proves that who triggered a run of a form DAG may trigger the pipeline's own DAG."""
+
+
 class NeedsAirflow(TidegateError):
     """What was asked for lives in Airflow, and there is none here."""
 

@@ -1,6 +1,7 @@
 """An Airflow of its own for each test session, on SQLite, set up before airflow is imported."""
 
 import atexit
+import base64
 import os
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ os.environ |= {
     "AIRFLOW_HOME": str(_home),
     "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
     "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+    "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(os.urandom(32)).decode(),
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_home}/airflow.db",

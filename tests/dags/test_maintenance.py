@@ -13,6 +13,7 @@ from tidegate.core.entries import Commit, Origin, Receipt, Reference
 from tidegate.core.planning import Watermarks
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
+from tidegate.orchestration import rights
 
 with warnings.catch_warnings():
     # Airflow imports Starlette's test client, which would rather have a fork of httpx.
@@ -144,7 +145,9 @@ def test_a_sweep_that_keeps_copies_has_failed(two: Path, airflow_database: None)
 
 
 def test_a_cursor_is_moved_by_the_form(two: Path, airflow_database: None) -> None:
-    """With all of its fields; without one of them nothing is done, and neither is the rest."""
+    """With all of its fields, by who may trigger the pipeline, whose name the ledger keeps; without
+    one of them nothing is done, and neither is the rest.
+    """
     from airflow.models import Variable
 
     form = {"pipeline": "b", "topic": "t", "partition": 0, "offset": 7, "reason": "poison"}
@@ -155,10 +158,14 @@ def test_a_cursor_is_moved_by_the_form(two: Path, airflow_database: None) -> Non
             "failed", "success", "failed",
         )  # fmt: skip
         assert run(**form, unheard="of")["move_cursor"] == "failed"
+        assert run(**form)["move_cursor"] == "failed"
         ledger = Ledger(open_store(str(two), "b"), "b")
         assert ledger.fold.gaps == []
-        assert run(**form)["move_cursor"] == "success"
+        signature = rights.sign("tidegate_maintenance", "b", "dag_test")
+        assert run(**form, signature=signature)["move_cursor"] == "success"
     (gap,) = ledger.refresh().gaps
     assert (gap.start, gap.end, gap.reason) == (3, 7, "poison")
-    assert gap.by.startswith("manual__")
+    assert gap.by == "airflow:dag_test"
+    entry = json.loads((two / f"b/_tidegate/log/{ledger.fold.n:020d}.json").read_text())
+    assert entry["run"].startswith("manual__")
     assert json.loads(Variable.get("tidegate__b__t")) == {"t": {"0": 7}}

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.core.windows import Backfill, Dates, Live, Replay, milliseconds
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import egress_tasks, tasks, windows
+from tidegate.orchestration import egress_tasks, rights, tasks, windows
 
 START, END = pendulum.datetime(2026, 3, 14, 10), pendulum.datetime(2026, 3, 14, 11)
 HOUR = (datetime(2026, 3, 14, 10, tzinfo=UTC), datetime(2026, 3, 14, 11, tzinfo=UTC))
@@ -24,7 +24,10 @@ def context(pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (pipelines / "flights.yaml").write_text(text)
 
     def make(run_type: str, start: Any, end: Any, **conf: Any) -> dict[str, Any]:
-        run = SimpleNamespace(dag_id="tidegate__flights", run_id="r", run_type=run_type, conf=conf)
+        run = SimpleNamespace(
+            dag_id="tidegate__flights", run_id="r", run_type=run_type, conf=conf,
+            triggering_user_name="ann",
+        )  # fmt: skip
         interval = {"data_interval_start": start, "data_interval_end": end}
         return {"dag_run": run, "params": conf, **interval}
 
@@ -88,7 +91,9 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
     def made(pipeline: str, **others: Any) -> Any:
         given = context("manual", None, None)
         params = {**form, "pipeline": pipeline, **others}
-        given["params"], given["dag_run"].conf = params, params
+        given["dag_run"].dag_id = "tidegate_replay"
+        signature = rights.sign("tidegate_replay", pipeline, "ann")
+        given["params"], given["dag_run"].conf = params, {**params, rights.KEY: signature}
         task = SimpleNamespace(dag_id="tidegate_replay", run_id="r", task_id="send", try_number=2)
         return {**given, "dag": SimpleNamespace(params=[*form, "pipeline"]), "ti": task}
 

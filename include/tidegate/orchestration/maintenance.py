@@ -11,6 +11,7 @@ from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.sdk import DAG, Param, chain, get_current_context, task
 
 from tidegate.errors import ConfigurationError, CursorAhead, LakeDamaged, TidegateError, Transient
+from tidegate.orchestration import rights
 from tidegate.orchestration.factory import BEFORE_ANY_RUN
 from tidegate.orchestration.tasks import airflow_errors, params_of
 from tidegate.pipelines import files
@@ -36,7 +37,8 @@ another. A run fails if any of its steps did.
 
 By hand, **move_cursor**: give `pipeline`, `topic`, `partition`, `offset` and `reason` together. The
 offsets between the cursor and the new one become a gap in the ledger, with the reason, and are not
-read. Only forward: backward is a replay.
+read. Only forward: backward is a replay. Only for pipelines whose own DAG you may trigger; the
+ledger keeps your name.
 """
 
 logger = logging.getLogger(__name__)
@@ -109,13 +111,15 @@ def move_cursor(context: Context) -> None:
         missing = [name for name in ("pipeline", *_CURSOR) if params[name] is None]
         if missing:
             raise ConfigurationError(f"to move a cursor, give also: {', '.join(missing)}")
+        user = rights.check(context, params["pipeline"])
         spec = files.load_ingest(params["pipeline"])
         moved = move(
             spec,
             connections.kafka(spec.kafka),
             connections.Variables(),
             **given,
-            by=context["dag_run"].run_id,
+            by=f"airflow:{user}",
+            run=context["dag_run"].run_id,
         )
     _told(context, {spec.name: moved})
 
@@ -182,7 +186,7 @@ def _reconciled(spec: Spec) -> dict[str, Any]:
 
 
 def _params(context: Context) -> Mapping[str, Any]:
-    known = {"pipeline", *HARMLESS, *_CURSOR}
+    known = {"pipeline", *HARMLESS, *_CURSOR, rights.KEY}
     with airflow_errors():
         if strangers := sorted((context["dag_run"].conf or {}).keys() - known):
             raise ConfigurationError(f"unknown params {strangers}; there are {sorted(known)}")

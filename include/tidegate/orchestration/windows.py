@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Param
 
 from tidegate.core.windows import ORDERS, Backfill, Replay
-from tidegate.orchestration import egress_tasks, factory, tasks
+from tidegate.orchestration import egress_tasks, factory, rights, tasks
 from tidegate.pipelines import files
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def _dag(
 
 def _backfill(context: Context) -> Run:
     params = tasks.params_of(context)
+    rights.check(context, params["pipeline"])
     spec = files.load_ingest(params["pipeline"])
     asked = Backfill(
         topic=spec.topic_named(params["topic"]),
@@ -142,6 +143,7 @@ def _backfill(context: Context) -> Run:
 
 
 def _re_ingest(context: Context) -> Run:
+    rights.check(context, context["params"]["pipeline"])
     spec = files.load_ingest(context["params"]["pipeline"])
     return _run(context, spec, _replay(context, spec.topic_named(context["params"]["topic"])))
 
@@ -151,12 +153,13 @@ def _send_again(context: Context) -> EgressRun:
     from tidegate.runs.egress import again
 
     params = tasks.params_of(context)
+    rights.check(context, params["pipeline"])
     spec = egress_tasks.load_egress(params["pipeline"])
     source = files.load_ingest(again.lake_name(spec))
     return egress_tasks.run_by(
         spec,
         context,
-        list(context["dag"].params),
+        _known(context),
         asked=_replay(context, again.topic_named(spec, params["topic"])),
         source_kafka=connections.kafka(source.kafka),
     )
@@ -183,8 +186,12 @@ def _run(context: Context, spec: Ingest, asked: Asked) -> Run:
     from tidegate.orchestration import connections
     from tidegate.runs.run import Run
 
-    known = list(context["dag"].params)
-    return Run(spec, connections.kafka(spec.kafka), asked=asked, **tasks.of_run(context, known))
+    more = tasks.of_run(context, _known(context))
+    return Run(spec, connections.kafka(spec.kafka), asked=asked, **more)
+
+
+def _known(context: Context) -> list[str]:
+    return [*context["dag"].params, rights.KEY]
 
 
 _BACKFILL_DOC = """\
@@ -196,6 +203,8 @@ over what is then covered. One plan of many chunks, one Spark application, one c
 Stop and clear it at any moment: what is sealed or committed is not read again.
 
 A window that makes no sense is refused with every complaint at once, and nothing is done.
+
+Only for pipelines whose own DAG you may trigger.
 """
 
 _REPLAY_DOC = """\
@@ -213,4 +222,6 @@ Of an egress pipeline whose source is a lake the window is *sent again*, from th
 pipeline's target, all of it or the rows of which `where` is true. What is not in the lake is
 refused; whether Kafka still has it does not matter. What the pipeline's own runs send is not
 touched. An attempt that died half-way is finished by the same id, which sends only what is missing.
+
+Only for pipelines whose own DAG you may trigger.
 """

@@ -56,6 +56,7 @@ def move(
     offset: int,
     reason: str,
     by: str,
+    run: str | None = None,
 ) -> dict[str, Any]:
     """Move a cursor forward: what lies between is a gap with a reason. Nothing is read.
 
@@ -99,7 +100,7 @@ def move(
     entries = []
     if offset > cursor:
         gap = Gap(topic, topic_id, partition, cursor, offset, reason, by)
-        entries = ledger.skip(gap, run=by)
+        entries = ledger.skip(gap, run=run or by)
     mirrored.settle(mirror, spec, ledger.fold, topic, partition)
     return {
         "format": FORMAT,

@@ -1,11 +1,16 @@
-"""Tidegate's page in Airflow's own UI."""
+"""Tidegate in Airflow's API server: the page in its UI, and the rights of the form DAGs."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_TRIGGER = re.compile(
+    r"/api/v2/dags/(?P<dag>tidegate_backfill|tidegate_replay|tidegate_maintenance)/dagRuns/?$"
+)
 
 
 async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -16,3 +21,18 @@ async def serve(scope: Scope, receive: Receive, send: Send) -> None:
     from tidegate.ui.app import app as page
 
     await page(scope, receive, send)
+
+
+class SignTriggers:
+    """Middleware of Airflow's API server: signs the runs of form DAGs, and touches nothing else."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["type"] == "http" and scope["method"] == "POST"
+        if asked and (found := _TRIGGER.search(scope["path"])):
+            from tidegate.ui.triggers import signed
+
+            scope, receive = await signed(found["dag"], scope, receive)
+        await self._app(scope, receive, send)

@@ -1,0 +1,70 @@
+"""Who may use a form DAG for a pipeline: whoever may trigger that pipeline's own DAG.
+
+A task cannot ask the auth manager: it knows the name of the user who triggered its run, and not
+the user. Airflow's API server can. It asks when a run of a form DAG is requested there, and puts a
+signature into the run's conf (`ui.triggers`); a run without a valid one is refused by its tasks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+from tidegate.core import canonical
+from tidegate.errors import ConfigurationError, TriggerNotPermitted
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+KEY = "signature"
+"""Where a run's conf has it."""
+
+_BY_A_DAG = "operator_triggered"
+
+
+def sign(dag_id: str, pipeline: str, user: str) -> str:
+    """Return the proof that this user may trigger the pipeline's own DAG."""
+    return _signature(_secrets()[0], dag_id, pipeline, user)
+
+
+def check(context: Context, pipeline: str) -> str:
+    """Return who triggered the run; TriggerNotPermitted unless they may trigger the pipeline.
+
+    A run that another DAG has triggered is that DAG's: its author runs any code here anyway.
+    """
+    run = context["dag_run"]
+    user: str | None = run.triggering_user_name
+    if run.run_type == _BY_A_DAG:
+        return user or run.run_id
+    secrets = _secrets()
+    given = (run.conf or {}).get(KEY)
+    if user and isinstance(given, str):
+        for secret in secrets:
+            if hmac.compare_digest(given, _signature(secret, run.dag_id, pipeline, user)):
+                return user
+    raise TriggerNotPermitted(
+        f"run {run.run_id} of {run.dag_id}: nothing proves that user {user!r} may trigger DAG "
+        f"tidegate__{pipeline}, and nothing was done. Airflow's API server signs the runs of those "
+        "who may, when they are triggered by its UI or REST API with Tidegate's plugin loaded, and "
+        "[core] fernet_key is the same there and here. From a terminal, use `tidegate backfill`, "
+        "`replay` or `offsets set`"
+    )
+
+
+def _signature(secret: str, dag_id: str, pipeline: str, user: str) -> str:
+    message = canonical.encode(["tidegate may trigger", dag_id, pipeline, user])
+    return hmac.new(secret.encode(), message, hashlib.sha256).hexdigest()
+
+
+def _secrets() -> list[str]:
+    """Return the deployment's keys, the newest first: what API server and workers share."""
+    from airflow.configuration import conf
+
+    secrets = [key.strip() for key in str(conf.get("core", "fernet_key", fallback="")).split(",")]
+    if not all(secrets):
+        raise ConfigurationError(
+            "[core] fernet_key is empty: runs of Tidegate's form DAGs are signed with it. Set one "
+            "for Airflow's API server and its workers"
+        )
+    return secrets

@@ -1,0 +1,77 @@
+"""Sign requests for runs of the form DAGs, in Airflow's API server: it alone knows the user."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import bearer_scheme, get_user, requires_access_dag
+from fastapi import HTTPException, Request
+from starlette.concurrency import run_in_threadpool
+
+from tidegate.errors import ConfigurationError
+from tidegate.orchestration import rights
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope
+
+
+async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
+    """Return the request with the signature that its user is entitled to, and no other.
+
+    A request that Airflow will refuse anyway passes as it is.
+    """
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return scope, _first(message, receive)
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            break
+    form = _form(body)
+    if form is not None:
+        conf = form["conf"]
+        conf.pop(rights.KEY, None)
+        pipeline = conf.get("pipeline")
+        if isinstance(pipeline, str) and (user := await _entitled(pipeline, scope)):
+            with contextlib.suppress(ConfigurationError):  # no key: the run's tasks say so
+                conf[rights.KEY] = rights.sign(dag_id, pipeline, user)
+        body = json.dumps(form).encode()
+        length = (b"content-length", str(len(body)).encode())
+        others = [each for each in scope["headers"] if each[0].lower() != b"content-length"]
+        scope = {**scope, "headers": [*others, length]}
+    return scope, _first({"type": "http.request", "body": body, "more_body": False}, receive)
+
+
+def _form(body: bytes) -> dict[str, Any] | None:
+    """Return what a run is requested with; None without a conf."""
+    try:
+        form = json.loads(body)
+    except ValueError:
+        return None
+    return form if isinstance(form, dict) and isinstance(form.get("conf"), dict) else None
+
+
+async def _entitled(pipeline: str, scope: Scope) -> str | None:
+    """Return the name of the request's user, if they may trigger the pipeline's own DAG."""
+    request = Request(scope)
+    may = requires_access_dag("POST", DagAccessEntity.RUN, f"tidegate__{pipeline}")
+    try:
+        user = await get_user(request, None, await bearer_scheme(request))
+        await run_in_threadpool(may, request, user)
+    except HTTPException:
+        return None
+    return str(user.get_name())
+
+
+def _first(message: Message, receive: Receive) -> Receive:
+    """Return a channel that gives this message, and then what follows."""
+    waiting = [message]
+
+    async def channel() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return channel

@@ -1,0 +1,199 @@
+"""The rights of the form DAGs: signed by Airflow's API server, checked by the tasks."""
+
+import json
+import warnings
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tidegate.errors import ConfigurationError, TriggerNotPermitted
+from tidegate.orchestration import rights, windows
+
+with warnings.catch_warnings():
+    # Airflow imports Starlette's test client, which would rather have a fork of httpx.
+    warnings.simplefilter("ignore")
+    from airflow.api_fastapi.app import create_app
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from fastapi.testclient import TestClient
+
+PROJECT = Path(__file__).parents[2]
+FORMS = ("tidegate_backfill", "tidegate_replay", "tidegate_maintenance")
+
+
+@pytest.fixture
+def two(pipelines: Path) -> None:
+    """Pipelines a and b."""
+    for name in "ab":
+        form = {"name": name, "kind": "ingest", "topics": ["t"], "lake": "/nowhere"}
+        (pipelines / f"{name}.yaml").write_text(json.dumps(form))
+
+
+@pytest.fixture
+def api(two: None, airflow_database: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Airflow's real API server with the plugin and the form DAGs; everyone may trigger those, and
+    ann may trigger pipeline a's own DAG, and no other.
+    """
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
+    DagBundlesManager().sync_bundles_to_db()
+    sync_bag_to_db(DagBag(dag_folder=str(PROJECT / "dags")), "dags-folder", None)
+
+    def may(self: Any, *, method: Any, user: Any, access_entity: Any = None, details: Any = None):
+        allowed = {"ann": {*FORMS, "tidegate__a"}, "bob": set(FORMS)}
+        return details.id in allowed[user.get_name()]
+
+    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", may)
+    return TestClient(server())
+
+
+@cache
+def server() -> Any:
+    return create_app("core")
+
+
+def token(user: str) -> str:
+    from airflow.api_fastapi.app import get_auth_manager
+
+    made = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=user, role="USER"))
+    return str(made)
+
+
+def run_of(api: Any, user: str, dag_id: str, conf: Any, *, cookie: bool = False) -> Any:
+    """Trigger a run as this user; return it as the database has it."""
+    from airflow.models import DagRun
+    from airflow.utils.session import create_session
+
+    api.cookies.clear()
+    headers = {}
+    if cookie:
+        api.cookies.set("_token", token(user))
+    else:
+        headers = {"Authorization": f"Bearer {token(user)}"}
+    body = {"logical_date": None, "conf": conf}
+    answer = api.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    with create_session() as session:
+        run_id = answer.json()["dag_run_id"]
+        found = session.query(DagRun).filter_by(dag_id=dag_id, run_id=run_id).one()
+        return SimpleNamespace(
+            dag_id=dag_id, run_id=run_id, conf=found.conf, run_type=found.run_type,
+            triggering_user_name=found.triggering_user_name,
+        )  # fmt: skip
+
+
+def conf_of(dag_id: str, pipeline: str) -> dict[str, Any]:
+    window = {"pipeline": pipeline, "start": "0", "end": "5"}
+    return {
+        "tidegate_backfill": window,
+        "tidegate_replay": {**window, "replay_id": "x"},
+        "tidegate_maintenance": {"pipeline": pipeline},
+    }[dag_id]
+
+
+def test_airflows_own_api_server_signs(api: Any) -> None:
+    """For who may trigger the pipeline's own DAG, by header or cookie; a signature that a request
+    brings along is removed, so that another's run is no help.
+    """
+    for dag_id in FORMS:
+        for cookie in (False, True):
+            mine = run_of(api, "ann", dag_id, conf_of(dag_id, "a"), cookie=cookie)
+            assert rights.check({"dag_run": mine}, "a") == "ann"  # type: ignore[typeddict-item]
+        stolen = {rights.KEY: mine.conf[rights.KEY]}
+        for user, pipeline, more in (
+            ("ann", "b", {}), ("bob", "a", {}), ("bob", "a", stolen), ("ann", "b", stolen),
+        ):  # fmt: skip
+            run = run_of(api, user, dag_id, {**conf_of(dag_id, pipeline), **more})
+            assert rights.KEY not in run.conf
+            with pytest.raises(
+                TriggerNotPermitted, match=f"'{user}' may trigger DAG .*__{pipeline}"
+            ):
+                rights.check({"dag_run": run}, pipeline)  # type: ignore[typeddict-item]
+
+
+def test_what_is_no_such_request_passes_as_it_is(api: Any) -> None:
+    """A body that is no JSON, none at all, and nobody's: Airflow's own answers."""
+    path = "/api/v2/dags/tidegate_backfill/dagRuns"
+    headers = {"Authorization": f"Bearer {token('ann')}", "Content-Type": "application/json"}
+    api.cookies.clear()
+    for body, status in (("{", 422), ("", 422), ('{"logical_date": null, "conf": 7}', 422)):
+        assert api.post(path, content=body, headers=headers).status_code == status
+    assert api.post(path, json={"logical_date": None, "conf": {"pipeline": "a"}}).status_code == 401
+
+
+def test_without_a_key_nothing_is_signed(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request passes, and the run's tasks refuse it, naming the setting."""
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "")
+    unsigned = run_of(api, "ann", "tidegate_backfill", conf_of("tidegate_backfill", "a"))
+    assert rights.KEY not in unsigned.conf
+    with pytest.raises(ConfigurationError, match="fernet_key"):
+        rights.check({"dag_run": unsigned}, "a")  # type: ignore[typeddict-item]
+
+
+def run(**changed: Any) -> Any:
+    """Return a context of a run that ann triggered, signed."""
+    form = {
+        "dag_id": "tidegate_replay",
+        "run_id": "manual__1",
+        "run_type": "manual",
+        "triggering_user_name": "ann",
+        "conf": {rights.KEY: rights.sign("tidegate_replay", "a", "ann")},
+    }
+    return {"dag_run": SimpleNamespace(**{**form, **changed})}
+
+
+def test_a_task_refuses_what_is_not_signed_for_it() -> None:
+    """By another user, for another pipeline, in another form, not at all; and what it cannot know.
+
+    Of a command line it knows no more than of a request that passed the plugin by: refused.
+    """
+    assert rights.check(run(), "a") == "ann"
+    for wrong, pipeline in (
+        ({}, "b"),
+        ({"triggering_user_name": "bob"}, "a"),
+        ({"triggering_user_name": None}, "a"),
+        ({"dag_id": "tidegate_backfill"}, "a"),
+        ({"conf": {}}, "a"),
+        ({"conf": None}, "a"),
+        ({"conf": {rights.KEY: 7}}, "a"),
+        ({"conf": {rights.KEY: ""}}, "a"),
+        ({"conf": {}, "run_type": "scheduled"}, "a"),
+    ):
+        with pytest.raises(TriggerNotPermitted, match="nothing was done"):
+            rights.check(run(**wrong), pipeline)
+    by_a_dag = {"run_type": "operator_triggered", "conf": {}}
+    assert rights.check(run(**by_a_dag), "b") == "ann"
+    assert rights.check(run(**by_a_dag, triggering_user_name=None), "b") == "manual__1"
+
+
+def test_keys_are_rotated_and_never_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was signed with the key of before is good while that is listed; without one: refused."""
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "old")
+    signed = run()
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "new,old")
+    assert rights.check(signed, "a") == "ann"
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "new")
+    with pytest.raises(TriggerNotPermitted):
+        rights.check(signed, "a")
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "")
+    with pytest.raises(ConfigurationError, match="fernet_key"):
+        rights.check(signed, "a")
+
+
+@pytest.mark.parametrize("step", [windows._backfill, windows._re_ingest, windows._send_again])
+def test_every_step_of_a_form_asks(two: None, step: Any) -> None:
+    """Before it reads the pipeline's file: in each task, so that a cleared one asks again."""
+    params = {"pipeline": "a", "topic": None}
+    context = {**run(conf=params), "params": params}
+    with (
+        mock.patch("tidegate.pipelines.files.load_named", autospec=True) as load,
+        pytest.raises(TriggerNotPermitted),
+    ):
+        step(context)
+    assert not load.called
