@@ -229,6 +229,37 @@ MUTANTS = (
         "tests/unit/test_ledger_core.py::test_the_table",
     ),
     Mutant(
+        "a boundary asks the lake too",
+        "runs/boundaries.py",
+        "for offset in (first, row) if",
+        "for offset in (first,) if",
+        "tests/unit/test_boundaries.py",
+    ),
+    Mutant(
+        "a boundary asks the lake after Kafka",
+        "runs/boundaries.py",
+        "    in_log = _first_in_log(topic, times)\n"
+        "    # Read after Kafka was asked: what expires in between is in one of the two.\n"
+        "    fold = Ledger(topic.store, topic.pipeline).fold\n",
+        "    fold = Ledger(topic.store, topic.pipeline).fold\n"
+        "    in_log = _first_in_log(topic, times)\n",
+        "tests/unit/test_boundaries.py::test_rows_that_are_committed_and_expire_meanwhile",
+    ),
+    Mutant(
+        "no boundary while expired rows are staged",
+        "runs/boundaries.py",
+        "    complaints += _unknown(topic, fold, spans)\n",
+        "",
+        "tests/unit/test_boundaries.py::test_rows_that_are_staged_and_expired",
+    ),
+    Mutant(
+        "a window is planned up to the log's end",
+        "core/backfill.py",
+        "missing.within(log_start, log_end)",
+        "missing.within(log_start, r.end)",
+        "tests/unit/test_windows.py::test_what_the_log_does_not_reach_is_excluded",
+    ),
+    Mutant(
         "complete_through: every offset has an outcome",
         "core/completeness.py",
         "and all(cursors[p] >= end for p, end in ends.items())",

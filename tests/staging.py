@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.core.entries import Origin
+from tidegate.core import canonical, layout
+from tidegate.core.entries import Account, Commit, Origin, Reference
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
@@ -137,3 +138,28 @@ def ledger_of(store: LocalStore, pipeline: str = "p") -> Ledger:
 def covered(ledger: Ledger, topic: str, partition: int) -> tuple[tuple[int, int], ...]:
     """Return the committed spans of a partition."""
     return ledger.fold.covered.get((TOPIC_IDS[topic], partition), NOTHING).spans
+
+
+def commit_stamped(
+    store: LocalStore, partition: int, first: int, stamps: list[int], *, topic_id: str = "id"
+) -> None:
+    """Commit a file of t whose rows have these timestamps (ms), in the order of their offsets."""
+    plan, end = f"{partition}-{first}", first + len(stamps)
+    path = f"_tidegate/staging/{plan}.parquet"
+    native = Path(store.native(path))
+    native.parent.mkdir(parents=True, exist_ok=True)
+    micros = pa.array([stamp * 1000 for stamp in stamps], pa.timestamp("us", "UTC"))
+    table = pa.table({"offset": range(first, end), "timestamp": micros})
+    pq.write_table(table, native, row_group_size=3)
+    file = {
+        "path": path, "size": native.stat().st_size, "digest": "",
+        "topic": "t", "partition": partition, "first": first, "last": end - 1,
+        "rows": len(stamps), "final": f"data/{plan}",
+    }  # fmt: skip
+    data = canonical.encode({"format": 1, "files": [file]})
+    manifest = Reference(layout.manifest(plan, 0, "a"), canonical.digest(data))
+    store.create(manifest.path, data)
+    accounts = {"t": {partition: Account(first, end, len(stamps), 0)}}
+    Ledger(store, "p").append(
+        Commit("live", plan, "", 0, "a", "cluster", {"t": topic_id}, accounts, manifest), run="r"
+    )

@@ -27,7 +27,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.planning import Watermarks
 from tidegate.core.replays import Replaced
-from tidegate.core.windows import Backfill, Boundary, Replay
+from tidegate.core.windows import Backfill, Boundary, Replay, clamped
 from tidegate.errors import BrokerUnreachable, PlanDead
 from tidegate.lake import attempts, boundaries, create_check, ledger, plans, publishing
 from tidegate.lake.attempts import Attempt, HoleProof, Seal
@@ -182,9 +182,10 @@ def test_boundary(store):
         b'{"format":1,"partitions":{"0":120,"11":95},"timestamp":1773446400000,'
         b'"topic":"flights","topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}'
     )
-    assert boundaries.boundary(store, "flights", FLIGHTS_ID, made.moment, {}) == made
-    between = boundaries.boundary(store, "flights", FLIGHTS_ID, made.moment - 1, {0: 121, 12: 4})
-    assert between.offsets == {0: 120, 12: 0}
+    assert boundaries.neighbours(store, FLIGHTS_ID, made.moment).frozen == made
+    earlier = boundaries.neighbours(store, FLIGHTS_ID, made.moment - 1)
+    assert (earlier.frozen, earlier.below, earlier.above) == (None, None, made)
+    assert clamped({0: 121, 12: 4}, earlier.below, earlier.above) == {0: 120, 12: 0}
     assert not boundaries.freeze(store, replace(made, offsets={0: 1}))
 
 

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 import records
 from outlet import Outlet
-from tidegate.core.windows import Replay
+from tidegate.core.windows import Backfill, Replay
 from tidegate.errors import (
     ReplayRefused,
     RowsRefused,
@@ -20,10 +20,13 @@ from tidegate.errors import (
     StageFailed,
     WindowRefused,
 )
-from tidegate.lake.boundaries import boundary
+from tidegate.lake.boundaries import neighbours
 from tidegate.lake.store import open_store
+from tidegate.pipelines.files import load_ingest
 from tidegate.runs.egress.explain import explain
 from tidegate.runs.egress.verify import verify
+from tidegate.runs.plan import plan
+from tidegate.runs.run import Run
 from tidegate.runs.submission import Submission
 from tidegate.spark import readback
 from tidegate.spark.send_job import SENDING, SendJob
@@ -235,6 +238,9 @@ def test_a_window_by_time_of_what_kafka_has_no_more(outlet: Outlet, topic: str) 
     told = explain(outlet.run("e", **ask(10, 20, "a")))
     assert told["offsets"] == [{name: {"0": [10, 20], "1": [10, 20]}}]
     assert list(store.objects("_tidegate/boundaries/")) == []
+    nothing_to_do = Backfill(name, None, at(20), at(50))
+    ingest = Run(load_ingest("lake"), outlet.kafka, "d", "b", date(2026, 1, 1), asked=nothing_to_do)
+    assert not plan(ingest).plan.has_work  # and yet it freezes what its times mean
     edges = (0, 20, 50)
     reports = [outlet.go("r", **ask(*edge, f"w{edge[0]}")) for edge in itertools.pairwise(edges)]
     for p in (0, 1):
@@ -242,7 +248,9 @@ def test_a_window_by_time_of_what_kafka_has_no_more(outlet: Outlet, topic: str) 
         assert parts == list(range(50))
     assert [each["rows"] for each in reports] == [40, 60]
     (topic_id,) = {(each.row[0] or "").split("/")[0] for each in outlet.sent(back)}
-    assert boundary(store, name, topic_id, ms + 20_000, {}).offsets == {0: 20, 1: 20}
+    frozen = neighbours(store, topic_id, ms + 20_000).frozen
+    assert frozen is not None
+    assert frozen.offsets == {0: 20, 1: 20}
     records.stamped(outlet.bootstrap, name, 1, [ms + 61_000])
     with pytest.raises(WindowRefused) as refused:
         outlet.go("r", **ask(50, 70, "late"))

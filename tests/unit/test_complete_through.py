@@ -11,7 +11,7 @@ from tidegate.broker.settings import KafkaSettings
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.planning import Watermarks
-from tidegate.core.windows import Dates
+from tidegate.core.windows import Boundary, Dates, milliseconds
 from tidegate.lake import plans, publishing
 from tidegate.pipelines.spec import parse
 from tidegate.runs import backfill, drafting, plan, publish, reports
@@ -84,10 +84,17 @@ def test_a_backfill_over_dates(tmp_path, kafka, monkeypatch):
     """It takes what lies below the cursor only: what came after the cursor is not committed."""
     told(run_of(tmp_path, start="latest"))
     kafka.marks["t"] = {0: Watermarks(0, 15, 15)}
-    cut = {datetime(2024, 5, 1, tzinfo=UTC): {0: 0}, datetime(2024, 5, 2, tzinfo=UTC): {0: 10}}
-    monkeypatch.setattr(backfill, "first_at", lambda *_: cut)
+    days = datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 2, tzinfo=UTC)
+
+    def cut(_, __, ___, topic, *____):
+        return {
+            day: Boundary(topic, IDS[topic], milliseconds(day), {0: offset})
+            for day, offset in zip(days, (0, 2), strict=True)
+        }
+
+    monkeypatch.setattr(backfill, "times_of", cut)
     run = run_of(tmp_path, start="latest")
-    dates = Run(**{**vars(run), "run_id": "dates", "asked": Dates((min(cut), max(cut)))})
+    dates = Run(**{**vars(run), "run_id": "dates", "asked": Dates(days)})
     told_of = told(dates)
     assert told_of["t"] is None
     assert told_of["u"] is not None

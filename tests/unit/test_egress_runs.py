@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import staging
 import tidegate
-from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.cluster import Cluster, Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core import canonical, layout
@@ -49,7 +49,7 @@ from tidegate.errors import (
     StageFailed,
     WindowRefused,
 )
-from tidegate.lake import plans, publishing, sendings
+from tidegate.lake import moments, plans, publishing, sendings
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, Store, open_store
 from tidegate.pipelines import files
@@ -1017,7 +1017,9 @@ NOON, ONE = "2026-03-14T12:00:00Z", "2026-03-14T13:00:00Z"
         ),
         (
             "new",
-            ["partition 0: [100, 110) is not in the lake as a part of this topic, new, but of old, "
+            ["partition 0: [100, 120) is not in the lake as a part of this topic, new, but of old, "
+             "which it was before",
+             "partition 0: [200, 210) is not in the lake as a part of this topic, new, but of old, "
              "which it was before",
              "partition 2: [0, 7) is not in the lake"],
         ),
@@ -1030,14 +1032,15 @@ def test_a_window_by_time_that_cannot_be_sent_again(
     """Kafka says what a moment means, so its topic must be the lake's; a partition that the lake
     has never seen is a part of such a window too. No boundary is frozen.
     """
-    marks = {0: Watermarks(0, 110, 110), 1: Watermarks(0, 20, 20), 2: Watermarks(0, 7, 7)}
+    marks = {0: Watermarks(0, 210, 210), 1: Watermarks(0, 50, 50), 2: Watermarks(0, 7, 7)}
     identities = {"src": TopicIdentity(topic_id, dict.fromkeys(marks, 0))} if topic_id else {}
     seen = Survey("elsewhere", identities, {"src": marks} if topic_id else {})
     monkeypatch.setattr(again, "survey", lambda *_: seen)
-    ends = {p: m.end for p, m in marks.items()}
-    monkeypatch.setattr(
-        again, "first_at", lambda *_: dict(zip(_[3], ({0: 10, 1: 0, 2: 0}, ends), strict=True))
-    )
+    answers = cycle([{0: 10, 1: 0, 2: 0}, dict.fromkeys(marks)])
+    monkeypatch.setattr(Cluster, "__init__", lambda *_: None)
+    monkeypatch.setattr(Cluster, "__exit__", lambda *_: None)
+    monkeypatch.setattr(Cluster, "offsets_at", lambda *_: {"src": next(answers)})
+    monkeypatch.setattr(moments, "_latest", lambda *_: 0)  # its files are names only
     window = {**asks(NOON, ONE), "source_kafka": KafkaSettings("k", {"bootstrap.servers": "s:1"})}
     with pytest.raises(WindowRefused) as refused:
         world.plan(**window)
@@ -1045,7 +1048,7 @@ def test_a_window_by_time_that_cannot_be_sent_again(
     assert not list(world.home.rglob("boundaries"))
     if topic_id == "new":
         window["asked"] = replace(window["asked"], partitions=(1,))
-        assert world.plan(**window).plan.chunks == ((OffsetRange("src", 1, 0, 20),),)
+        assert world.plan(**window).plan.chunks == ((OffsetRange("src", 1, 0, 50),),)
         assert len(list(world.home.glob("of/lake/_tidegate/boundaries/new/*"))) == 2
 
 

@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from tidegate.core import canonical, layout
-from tidegate.core.entries import Account, Commit, Origin, Reference
+import staging
+from tidegate.core.entries import Origin
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.moments import first_since
 from tidegate.lake.store import LocalStore
@@ -14,40 +11,20 @@ from tidegate.lake.store import LocalStore
 FAR = 253_402_300_800_000  # ms: the year 10000
 
 
-def commits(store: LocalStore, home: Path, partition: int, first: int, stamps: list[int]) -> None:
-    """Commit a file whose rows have these timestamps (ms), in the order of their offsets."""
-    plan, end = f"{partition}-{first}", first + len(stamps)
-    path = f"_tidegate/staging/{plan}.parquet"
-    (home / path).parent.mkdir(parents=True, exist_ok=True)
-    micros = pa.array([stamp * 1000 for stamp in stamps], pa.timestamp("us", "UTC"))
-    table = pa.table({"offset": range(first, end), "timestamp": micros})
-    pq.write_table(table, home / path, row_group_size=3)
-    file = {
-        "path": path, "size": 1, "digest": "", "topic": "t", "partition": partition,
-        "first": first, "last": end - 1, "rows": len(stamps), "final": f"data/{plan}",
-    }  # fmt: skip
-    data = canonical.encode({"format": 1, "files": [file]})
-    manifest = Reference(layout.manifest(plan, 0, "a"), canonical.digest(data))
-    store.create(manifest.path, data)
-    accounts = {"t": {partition: Account(first, end, len(stamps), 0)}}
-    Ledger(store, "p").append(
-        Commit("live", plan, "", 0, "a", "c", {"t": "id"}, accounts, manifest), run="r"
-    )
-
-
 def test_the_first_row_at_or_after_a_moment(tmp_path: Path) -> None:
-    """In the order of offsets, whatever that of the timestamps; of each partition by itself, below
-    its log start alone; moments of any year.
+    """In the order of offsets, whatever that of the timestamps; of each partition by itself, in
+    the span that is asked for alone; moments of any year.
     """
     store = LocalStore(tmp_path)
     Ledger(store, "p").append(Origin("t", "id", {0: 0, 1: 0, 2: 0}), run="r")
-    commits(store, tmp_path, 0, 10, [50, 60, 55, 70, 40, 41, 90])
-    commits(store, tmp_path, 0, 0, [-5, 20, 10, 65, 30, 31, 32])
-    commits(store, tmp_path, 1, 0, [FAR, 0])
-    commits(store, tmp_path, 2, 0, [10, 20])
+    staging.commit_stamped(store, 0, 10, [50, 60, 55, 70, 40, 41, 90])
+    staging.commit_stamped(store, 0, 0, [-5, 20, 10, 65, 30, 31, 32])
+    staging.commit_stamped(store, 1, 0, [FAR, 0])
+    staging.commit_stamped(store, 2, 0, [10, 20])
     fold = Ledger(store, "p").fold
     at = [-10, 0, 20, 61, 66, 90, 91, FAR + 1]
-    assert first_since(store, fold, "id", at, {0: 17, 1: 2}) == {
+    spans = {0: (0, 17), 1: (0, 2)}
+    assert first_since(store, fold, "id", dict.fromkeys(at, spans)) == {
         -10: {0: 0, 1: 0},
         0: {0: 1, 1: 0},
         20: {0: 1, 1: 0},
@@ -57,5 +34,8 @@ def test_the_first_row_at_or_after_a_moment(tmp_path: Path) -> None:
         91: {1: 0},
         FAR + 1: {},
     }
-    assert first_since(store, fold, "id", [66, 90], {0: 16}) == {66: {0: 13}, 90: {}}
-    assert first_since(store, fold, "other", [0], {0: 17}) == {0: {}}
+    below = {66: {0: (0, 16)}, 90: {0: (0, 16)}}
+    assert first_since(store, fold, "id", below) == {66: {0: 13}, 90: {}}
+    between = {20: {0: (2, 17)}, 65: {0: (4, 11)}, 10: {2: (2, 9)}}
+    assert first_since(store, fold, "id", between) == {20: {0: 3}, 65: {}, 10: {}}
+    assert first_since(store, fold, "other", {0: spans}) == {0: {}}

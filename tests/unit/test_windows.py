@@ -135,6 +135,14 @@ def test_what_expired_goes_by_policy(on_expired):
     assert made.gaps == ([gap] if on_expired == "skip" else [])
 
 
+def test_what_the_log_does_not_reach_is_excluded():
+    """Truncated since the window was planned first, or cut by a time at the end of the lake."""
+    marks = {0: Watermarks(0, 35, 35)}
+    made = draft_window(KNOWN, "id", [part(20, 60)], marks, on_expired="fail", by="me")
+    assert made.ranges == [part(20, 35)]
+    assert made.left_out == [LeftOut("t", 0, "truncated", {"cursor": 35, "end": 35})]
+
+
 def test_out_of_reach_is_refused():
     """Beyond the end, and below the log start unless a commit holds it."""
     marks = {0: Watermarks(20, 45, 60)}

@@ -47,9 +47,12 @@ def draft_window(
     for r in window:
         covered = fold.covered.get((topic_id, r.partition), NOTHING).within(r.start, r.end)
         missing = _missing(fold, topic_id, r)
-        log_start = marks[r.partition].start
+        log_start, log_end = marks[r.partition].start, marks[r.partition].end
         draft.covered += _ranges(r, covered)
-        draft.ranges += _ranges(r, missing.within(log_start, r.end))
+        draft.ranges += _ranges(r, missing.within(log_start, log_end))
+        if beyond := missing.within(log_end, max(log_end, r.end)):
+            numbers = {"cursor": beyond.spans[0][0], "end": log_end}
+            draft.left_out.append(LeftOut(r.topic, r.partition, "truncated", numbers))
         known = fold.skipped.get((topic_id, r.partition), NOTHING)
         for start, end in missing.within(0, log_start).subtract(known):
             if on_expired == "fail":

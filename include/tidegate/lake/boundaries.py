@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tidegate.core import canonical, layout
-from tidegate.core.windows import Boundary, clamped
+from tidegate.core.windows import Boundary
 from tidegate.lake import documents
 from tidegate.lake.store import Store
 
 FORMAT = 1
 
 
-def boundary(
-    store: Store, topic: str, topic_id: str, moment: int, found: Mapping[int, int]
-) -> Boundary:
-    """Return the frozen boundary of a moment, or what it would be: `found`, between neighbours.
+@dataclass(frozen=True)
+class Neighbours:
+    """The frozen boundary of a moment, else those next to it: of an earlier and a later one."""
 
-    Writes nothing. `moment` is in ms since the epoch and must have passed.
-    """
-    frozen = _moments(store, topic_id)
-    if moment in frozen:
-        return _read(store, topic_id, moment)
-    earlier = [each for each in frozen if each < moment]
-    later = [each for each in frozen if each > moment]
-    below = _read(store, topic_id, max(earlier)) if earlier else None
-    above = _read(store, topic_id, min(later)) if later else None
-    return Boundary(topic, topic_id, moment, clamped(found, below, above))
+    frozen: Boundary | None = None
+    below: Boundary | None = None
+    above: Boundary | None = None
+
+    def start(self, partition: int) -> int:
+        """Return where the earlier boundary cuts a partition: the moment's cannot be before."""
+        return self.below.offsets.get(partition, 0) if self.below else 0
+
+
+def neighbours(store: Store, topic_id: str, moment: int) -> Neighbours:
+    """Return what is frozen at or next to a moment, which is in ms since the epoch."""
+    moments = _moments(store, topic_id)
+    if moment in moments:
+        return Neighbours(frozen=_read(store, topic_id, moment))
+    earlier = [each for each in moments if each < moment]
+    later = [each for each in moments if each > moment]
+    return Neighbours(
+        below=_read(store, topic_id, max(earlier)) if earlier else None,
+        above=_read(store, topic_id, min(later)) if later else None,
+    )
 
 
 def freeze(store: Store, made: Boundary) -> bool:

@@ -1,8 +1,8 @@
-"""When the rows of a lake were written, as far as Kafka cannot tell any more."""
+"""When the rows of a lake were written: Kafka may not have their records any more."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow
@@ -17,32 +17,47 @@ from tidegate.lake.store import Store
 _AT_ONCE = 8
 _COLUMNS = ["offset", "timestamp"]
 
+Spans = Mapping[int, tuple[int, int]]
+"""Per partition the offsets `[start, end)` in which a row is looked for."""
+
 
 def first_since(
-    store: Store, fold: Fold, topic_id: str, moments: Iterable[int], log_starts: Mapping[int, int]
+    store: Store, fold: Fold, topic_id: str, spans: Mapping[int, Spans]
 ) -> dict[int, dict[int, int]]:
-    """Return for each moment, per partition, the first offset at or after it below the log start.
+    """Return for each moment, per partition, the first row of the lake at or after it.
 
-    Moments are in ms since the epoch. Partitions without such a row in the lake are missing. Reads
-    the footers of all files there, and of a few the two columns.
+    `spans` has for each moment (ms since the epoch) where to look. Partitions without such a row
+    are missing. Reads the footers of all files there, and of a few the two columns.
     """
-    expired = sorted(
-        (file.staged.partition, file.staged.first, path)
+    files = sorted(
+        (file.staged.partition, file.staged.first, file.staged.last, path)
         for n, file, path in located(store, fold)
         if fold.live[n].topic_ids[file.staged.topic] == topic_id
-        and file.staged.first < log_starts.get(file.staged.partition, 0)
+        and any(
+            _meets(of_moment, file.staged.partition, file.staged.first, file.staged.last)
+            for of_moment in spans.values()
+        )
     )
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        latest = list(pool.map(lambda each: _latest(store, each[2]), expired))
+        latest = list(pool.map(lambda each: _latest(store, each[3]), files))
     found: dict[int, dict[int, int]] = {}
-    for moment in moments:
+    for moment, of_moment in spans.items():
         at = found.setdefault(moment, {})
-        for (partition, _, path), last in zip(expired, latest, strict=True):
-            if partition not in at and last >= moment * 1000:
-                offset = _first_since(store, path, moment * 1000)
-                if offset < log_starts[partition]:
+        for (partition, first, last, path), stamp in zip(files, latest, strict=True):
+            if partition in at or stamp < moment * 1000:
+                continue
+            if _meets(of_moment, partition, first, last):
+                start, end = of_moment[partition]
+                offset = _first_since(store, path, moment * 1000, start)
+                if offset is not None and offset < end:
                     at[partition] = offset
     return found
+
+
+def _meets(spans: Spans, partition: int, first: int, last: int) -> bool:
+    """Say whether a file with offsets `first` to `last`, inclusive, meets a partition's span."""
+    start, end = spans.get(partition, (0, 0))
+    return first < end and start <= last
 
 
 def _latest(store: Store, path: str) -> int:
@@ -54,9 +69,11 @@ def _latest(store: Store, path: str) -> int:
     return max(int(group.statistics.max_raw) for group in groups)
 
 
-def _first_since(store: Store, path: str, microseconds: int) -> int:
-    """Return the first offset of a file at or after a moment that it reaches."""
+def _first_since(store: Store, path: str, microseconds: int, start: int) -> int | None:
+    """Return the first offset of a file, from `start` on, that is at or after a moment."""
     with opened(store, path) as file:
         columns = pq.ParquetFile(file).read(columns=_COLUMNS)
     late = pc.greater_equal(columns["timestamp"].cast(pyarrow.int64()), microseconds)
-    return int(pc.min(columns["offset"].filter(late)).as_py())
+    there = pc.and_(late, pc.greater_equal(columns["offset"], start))
+    first = pc.min(columns["offset"].filter(there)).as_py()
+    return None if first is None else int(first)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from tidegate.broker.cluster import Cluster, Survey
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.cluster import Survey
 from tidegate.core import windows
 from tidegate.core.backfill import draft_window, out_of_reach, retained_gaps
 from tidegate.core.draft import Draft
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.planning import Watermarks
 from tidegate.core.windows import ORDERS, Backfill, Boundary, Edges, Interval
 from tidegate.errors import WindowRefused
-from tidegate.lake.boundaries import boundary
 from tidegate.lake.store import Store
+from tidegate.runs.boundaries import Topic, resolve
 from tidegate.runs.run import Run
 
 
@@ -40,7 +37,7 @@ def draft(
     if asked.fill_gaps:
         window, cuts = retained_gaps(fold, topic, topic_id, partitions, marks), {}
     else:
-        cuts = boundaries(run, store, seen, topic, found.moments)
+        cuts = times_of(run, store, seen, topic, found.moments, complaints)
         window = windows.ranges(topic, partitions, found, cuts, complaints)
     if not again:
         complaints += out_of_reach(fold, topic_id, window, marks)
@@ -72,7 +69,10 @@ def draft_dates(
     ill = {each.topic for each in made.left_out}
     for topic in (t for t in run.topics if t not in ill):
         topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
-        cuts = boundaries(run, store, seen, topic, [start, end])
+        complaints: list[str] = []
+        cuts = times_of(run, store, seen, topic, [start, end], complaints)
+        if complaints:
+            raise refusal(run, topic, complaints)
         window = windows.ranges(topic, sorted(marks), Edges(start, end), cuts, [])
         below = []
         for r in window:
@@ -93,36 +93,14 @@ def draft_dates(
     return made
 
 
-def boundaries(
-    run: Run, store: Store, seen: Survey, topic: str, moments: list[datetime]
+def times_of(
+    run: Run, store: Store, seen: Survey, topic: str, times: list[datetime], complaints: list[str]
 ) -> dict[datetime, Boundary]:
-    """Return where moments cut a topic: frozen ones as they are, others as they would be frozen.
-
-    The first record at or after the moment; none that late: the end.
-    """
-    if not moments:
-        return {}
-    topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
-    found = first_at(run.kafka, topic, marks, moments)
-    return {
-        moment: boundary(store, topic, topic_id, windows.milliseconds(moment), offsets)
-        for moment, offsets in found.items()
-    }
-
-
-def first_at(
-    kafka: KafkaSettings, topic: str, marks: Mapping[int, Watermarks], moments: list[datetime]
-) -> dict[datetime, dict[int, int]]:
-    """Return the first offset in the log at or after each moment; none that late: the end."""
-    found = {}
-    with Cluster(kafka) as cluster:
-        for moment in moments:
-            ms = windows.milliseconds(moment)
-            offsets: Mapping[int, int | None] = cluster.offsets_at({topic: marks}, ms)[topic]
-            found[moment] = {
-                p: m.end if (o := offsets[p]) is None else min(o, m.end) for p, m in marks.items()
-            }
-    return found
+    """Return where times cut a topic of the run, as `boundaries.resolve` does."""
+    of = Topic(
+        topic, seen.topic_ids[topic], seen.watermarks[topic], run.kafka, store, run.spec.name
+    )
+    return resolve(of, times, complaints)
 
 
 def _judged(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:

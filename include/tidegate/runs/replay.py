@@ -22,7 +22,7 @@ from tidegate.core.windows import Replay
 from tidegate.errors import ReplayRefused
 from tidegate.lake import publishing
 from tidegate.lake.store import Store
-from tidegate.runs.backfill import boundaries, refusal
+from tidegate.runs.backfill import refusal, times_of
 from tidegate.runs.run import AnyRun, Run
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
@@ -46,7 +46,7 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
         across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
         raise refusal(run, topic, [*complaints, across])
     partitions = windows.chosen(asked.partitions, found, marks, complaints)
-    cuts = boundaries(run, store, seen, topic, found.moments)
+    cuts = times_of(run, store, seen, topic, found.moments, complaints)
     window = windows.ranges(topic, partitions, found, cuts, complaints)
     complaints += _expired(window, marks)
     held = _held(store, fold, window, topic_id)

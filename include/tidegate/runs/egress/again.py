@@ -18,12 +18,11 @@ from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.windows import Boundary, Replay
 from tidegate.errors import ConfigurationError, WindowRefused
 from tidegate.lake import boundaries
-from tidegate.lake.moments import first_since
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, one_of
-from tidegate.runs.backfill import first_at
+from tidegate.runs.boundaries import Topic, resolve
 from tidegate.runs.egress.lake_source import lake_of
 from tidegate.runs.replay import id_complaints, refuse_another
 from tidegate.runs.run import EgressRun
@@ -95,7 +94,11 @@ def _judged(
         seen = _surveyed(run, source, topic)
         if seen.topic_ids.get(topic) == topic_id:
             there |= seen.watermarks[topic].keys()
-            cuts = _cuts(run, store, lake, topic, seen, found.moments)
+            assert run.source_kafka is not None
+            cut = Topic(
+                topic, topic_id, seen.watermarks[topic], run.source_kafka, store, source.name
+            )
+            cuts = resolve(cut, found.moments, complaints)
         else:
             now = seen.topic_ids.get(topic, "gone")
             complaints.append(
@@ -118,31 +121,6 @@ def _judged(
 def _surveyed(run: EgressRun, source: Ingest, topic: str) -> Survey:
     assert run.source_kafka is not None
     return survey(run.source_kafka, [topic], source.isolation)
-
-
-def _cuts(
-    run: EgressRun,
-    store: Store,
-    lake: Fold,
-    topic: str,
-    seen: Survey,
-    moments: list[datetime],
-) -> dict[datetime, Boundary]:
-    """Return where moments cut the topic: before the first record of then, as ever.
-
-    Frozen boundaries are as they are. Where the log begins later, the lake tells what was before.
-    """
-    assert run.source_kafka is not None
-    topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
-    log_starts = {p: m.start for p, m in marks.items() if m.start}
-    at = {moment: windows.milliseconds(moment) for moment in moments}
-    expired = first_since(store, lake, topic_id, at.values(), log_starts)
-    return {
-        moment: boundaries.boundary(
-            store, topic, topic_id, at[moment], {**offsets, **expired[at[moment]]}
-        )
-        for moment, offsets in first_at(run.source_kafka, topic, marks, moments).items()
-    }
 
 
 def _uncovered(lake: Fold, topic_id: str, r: OffsetRange) -> list[str]:

@@ -1,0 +1,132 @@
+"""Where times cut a topic: by the records that Kafka has, and by the rows that the lake has.
+
+Kafka alone does not know: it has deleted what expired, and compaction takes records anywhere in
+the log. A boundary behind rows of the lake would hide them from every window by time, for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegate.broker.cluster import Cluster
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core import windows
+from tidegate.core.intervals import NOTHING
+from tidegate.core.ledger import Fold
+from tidegate.core.planning import Watermarks
+from tidegate.core.windows import Boundary, clamped
+from tidegate.lake.boundaries import neighbours
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.moments import first_since
+from tidegate.lake.pending import pending
+from tidegate.lake.store import Store
+
+_EVERYTHING = 1 << 63  # beyond any offset
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic whose partitions are cut, and the ingest pipeline whose lake has it."""
+
+    name: str
+    id: str
+    marks: Mapping[int, Watermarks]
+    kafka: KafkaSettings
+    store: Store
+    pipeline: str
+
+
+def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[datetime, Boundary]:
+    """Return where times cut a topic: frozen ones as they are, others as they would be frozen.
+
+    The first record in Kafka or row of the lake at or after the time, whichever is first; where
+    neither is that late, the end. Complains of rows that are in neither, and may come into the
+    lake: where those are cut is not known. Writes nothing.
+    """
+    if not times:
+        return {}
+    in_log = _first_in_log(topic, times)
+    # Read after Kafka was asked: what expires in between is in one of the two.
+    fold = Ledger(topic.store, topic.pipeline).fold
+    near = {t: neighbours(topic.store, topic.id, windows.milliseconds(t)) for t in times}
+    spans = {
+        windows.milliseconds(t): {
+            p: (near[t].start(p), _EVERYTHING if first is None else first)
+            for p, first in _all_partitions(topic, fold, in_log[t]).items()
+        }
+        for t in times
+        if near[t].frozen is None
+    }
+    complaints += _unknown(topic, fold, spans)
+    in_lake = first_since(topic.store, fold, topic.id, spans)
+    found = {}
+    for t in times:
+        ms = windows.milliseconds(t)
+        at = near[t].frozen
+        if at is None:
+            offsets = {
+                p: _cut(topic, fold, p, first, in_lake[ms].get(p))
+                for p, first in _all_partitions(topic, fold, in_log[t]).items()
+            }
+            cuts = clamped(offsets, near[t].below, near[t].above)
+            at = Boundary(topic.name, topic.id, ms, cuts)
+        found[t] = at
+    return found
+
+
+def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[int, int | None]]:
+    """Return the first offset in the log at or after each time, below the end; None: none is."""
+    found: dict[datetime, dict[int, int | None]] = {}
+    with Cluster(topic.kafka) as cluster:
+        for t in times:
+            asked = {topic.name: topic.marks}
+            first: Mapping[int, int | None] = cluster.offsets_at(asked, windows.milliseconds(t))[
+                topic.name
+            ]
+            found[t] = {
+                p: o if (o := first[p]) is not None and o < m.end else None
+                for p, m in topic.marks.items()
+            }
+    return found
+
+
+def _all_partitions(
+    topic: Topic, fold: Fold, first: Mapping[int, int | None]
+) -> dict[int, int | None]:
+    """Return the log's answers, with None for partitions that only the lake has."""
+    return {**dict.fromkeys(fold.origins.get(topic.id, {})), **first}
+
+
+def _cut(topic: Topic, fold: Fold, partition: int, first: int | None, row: int | None) -> int:
+    known = [offset for offset in (first, row) if offset is not None]
+    if known:
+        return min(known)
+    marks, covered = topic.marks.get(partition), fold.covered.get((topic.id, partition), NOTHING)
+    ends = [end for _, end in covered.spans[-1:]]
+    return max([*ends, marks.end if marks else 0])
+
+
+def _unknown(
+    topic: Topic, fold: Fold, spans: Mapping[int, Mapping[int, tuple[int, int]]]
+) -> list[str]:
+    """Complain of offsets that decide a boundary, and are staged, expired and not committed."""
+    if not spans:
+        return []
+    complaints = []
+    for plan, chunk in pending(topic.store, fold):
+        for r in plan.chunks[chunk]:
+            marks = topic.marks.get(r.partition)
+            if plan.topics[r.topic] != topic.id or marks is None or r.start >= marks.start:
+                continue
+            last = min(r.end, marks.start)
+            looked_for = (each[r.partition] for each in spans.values())
+            if any(r.start < end and start < last for start, end in looked_for):
+                complaints.append(
+                    f"partition {r.partition}: [{r.start}, {last}) has expired, and is staged by "
+                    f"plan {plan.id}, chunk {chunk}, but not committed: until it is, nobody knows "
+                    "where a time cuts it. Finish that run (the next scheduled one publishes what "
+                    "is sealed), or give offsets"
+                )
+    return complaints
