@@ -122,6 +122,11 @@ class Outlet:
     def ends(self, topic: str | None = None) -> dict[int, int]:
         return sent.ends(self.bootstrap, topic or self.topic)
 
+    def sealed(self) -> list[dict[str, Any]]:
+        """Return what the manifests say of each file that was sent."""
+        manifests = sorted((self.home / "ledger/out/_tidegate/manifests").glob("*.json"))
+        return [file for path in manifests for file in json.loads(path.read_text())["files"]]
+
     def entries(self) -> list[Mapping[str, Any]]:
         """Return the ledger's entries as they stand there."""
         log = self.home / "ledger/out/_tidegate/log"

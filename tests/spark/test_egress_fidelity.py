@@ -71,6 +71,7 @@ def test_everything_that_a_topic_can_hold_comes_back(outlet: Outlet, topic: str,
     assert first["rows"] + second["rows"] == len(there)
     assert_equal(there, outlet.sent(back))
     assert outlet.go("three")["commit"] is None
+    assert all(len(each["digest"]) == 16 for each in outlet.sealed())
     assert verify(outlet.spec, outlet.run("v").kafka, print)["differences"] == 0
 
 

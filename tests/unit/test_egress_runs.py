@@ -55,7 +55,7 @@ from tidegate.lake.store import LocalStore, Store, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, parse
 from tidegate.runs.checkpoint import checkpoint
-from tidegate.runs.egress import again, planning, publish, send, sender, verdict
+from tidegate.runs.egress import again, lake_source, planning, publish, send, sender, verdict
 from tidegate.runs.egress.explain import explain
 from tidegate.runs.egress.loops import refuse_loop
 from tidegate.runs.egress.planning import _taken
@@ -766,6 +766,8 @@ def commits(world: World, topic_id: str, partition: int, start: int, end: int) -
     ]  # fmt: skip
     data = canonical.encode({"format": 1, "files": files})
     store.create(layout.manifest(plan, 0, "a"), data)
+    for file in files:
+        store.create(str(file["path"]), bytes(SIZE))
     account = Account(start, end, end - start, 0)
     manifest = Reference(layout.manifest(plan, 0, "a"), canonical.digest(data))
     entry = Commit(
@@ -880,6 +882,34 @@ def test_what_lies_below_what_was_sent_is_refused(world: World, why: str) -> Non
     assert not world.plan("three").plan.has_work
     with pytest.raises(NotClaimed, match="nothing in its source lies below what was sent"):
         declare_late(world.spec, "once more", by="me", run="manual")
+
+
+@pytest.mark.parametrize("how", ["gone", "cut"])
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.usefixtures("holes")
+def test_a_lake_that_lacks_a_file_is_damaged(world: World, how: str, begun: bool) -> None:
+    """Said at once, by the file's name, and not retried: Spark would fail on it each time."""
+    if begun:
+        with pytest.raises(SendFailed):
+            world.send("one", dies_sending)
+    path = world.home / "of/lake/staged/id-0-60/80"
+    path.unlink() if how == "gone" else path.write_bytes(b"cut")
+    state = "is missing" if how == "gone" else "has 3 bytes, not 1000"
+    with pytest.raises(LakeDamaged, match=rf"/staged/id-0-60/80, a committed file .*{state}"):
+        world.send("one", sends_window)
+    assert (len(world.ran), len(world.fold.claims)) == (begun, begun)
+
+
+@pytest.mark.usefixtures("holes")
+def test_a_file_that_moves_while_it_is_looked_for_is_found(world: World) -> None:
+    """Placed, or replaced, after it was listed: it is listed again, and is not taken for lost."""
+    plan = world.plan("one").plan
+    listed = lake_source.lake_files(plan)
+    looks = [[replace(file, path=f"staged/before/{file.first}") for file in listed], listed]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lake_source, "lake_files", lambda _: looks.pop(0))
+        found, _ = lake_source.files_and_counts(plan)
+    assert [path.rpartition("/of/lake/")[2] for _, path in found] == [f.path for f in listed]
 
 
 @pytest.mark.usefixtures("holes")
@@ -1486,7 +1516,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
         **told, "dag": "dag", "window_date": "2026-01-01", "replay": None,
         "target": {"t": {"topic_id": "id-t", "partitions": 1}},
         "versions": {"tidegate": tidegate.__version__},
-        "sent": [{"file": "a", "rows": 1, "bad": 0}],
+        "sent": [{"file": "a", "rows": 1, "bad": 0, "digest": None}],
         "source": str(world.home / "in"), "source_problem": None,
         "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0, "ahead": 0,
                     "unselected": 0},

@@ -23,11 +23,15 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class SentFile:
-    """A file of the source, or of a lake `<topic id>/<partition>`: rows sent, rows kept back."""
+    """A file of the source, or of a lake `<topic id>/<partition>`: rows sent, rows kept back.
+
+    `digest` is that of all rows sent, by their content; None where an earlier release has sent.
+    """
 
     file: str
     rows: int
     bad: int
+    digest: str | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.spark import ingest, readback, records, source
+from tidegate.spark import content, ingest, readback, records, source
 from tidegate.spark.records import IDENTITY, RECORD, DoesNotFit
 from tidegate.spark.send_job import SendJob
 from tidegate.spark.source import NotRepeatable
@@ -80,12 +80,13 @@ _OTHERS_GO = "; other files go with the next run"
 
 
 def _counted(job: SendJob, shaped: DataFrame) -> list[dict[str, Any]]:
-    """Return of each file the rows that can be sent, those that cannot, a digest, the largest."""
+    """Return of each file the rows that can be sent, those that cannot, digests, the largest."""
     good = F.col("reason").isNull()
     counted = shaped.groupBy("file").agg(
         F.count_if(good).alias("rows"),
         F.count_if(~good).alias("bad"),
         F.bit_xor(F.when(good, readback.digest(job))).alias("digest"),
+        F.bit_xor(F.when(good, content.digest())).alias("content"),
         F.max("bytes").alias("largest"),
         F.max("row").alias("last"),
         # Not needed; but an order that fails, or is none, must do so before the first record.

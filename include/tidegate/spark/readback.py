@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidegate.core.offsets import OffsetRange
-from tidegate.spark import options, records
+from tidegate.spark import content, options, records
 from tidegate.spark.records import IDENTITY
 from tidegate.spark.send_job import SendJob
 from tidegate.spark.tasks import records_per_task
@@ -174,8 +174,12 @@ def verified(
     return {
         "broken_order": sorted({*broken, *_behind(job, good)}),
         "files": sorted(
-            ({"file": i["file"], "rows": i["rows"], "bad": i["bad"]} for i in inputs),
-            key=lambda each: each["file"],
+            (
+                {"file": i["file"], "rows": i["rows"], "bad": i["bad"],
+                 "digest": content.of_file(i["content"])}
+                for i in inputs
+            ),
+            key=lambda each: str(each["file"]),
         ),
         "receipts": [
             {

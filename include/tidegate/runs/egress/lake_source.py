@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from tidegate.core.accounting import StagedFile
@@ -10,7 +11,7 @@ from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.ledger import REPLAY, Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
-from tidegate.errors import ConfigurationError, SourceChanged
+from tidegate.errors import ConfigurationError, LakeDamaged, SourceChanged
 from tidegate.lake import publishing
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
@@ -18,6 +19,8 @@ from tidegate.lake.store import Store, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest
 from tidegate.runs.subscription import known
+
+_AT_ONCE = 8
 
 
 def lake_of(name: str) -> tuple[Ingest, Store, Fold]:
@@ -46,11 +49,36 @@ def files_and_counts(plan: Plan) -> tuple[tuple[tuple[str, str], ...], dict[str,
     ranges = {(r.topic, r.partition): r for r in window}
     counts = {f"{plan.topics[topic]}/{p}": 0 for topic, p in ranges}
     files = []
-    for file in lake_files(plan):
+    for file in _whole_files(plan, store):
         files.append((file.topic, store.native(file.path)))
         r = ranges[file.topic, file.partition]
         counts[f"{plan.topics[file.topic]}/{file.partition}"] += rows_within(store, file, r)
     return tuple(files), counts
+
+
+def _whole_files(plan: Plan, store: Store) -> list[StagedFile]:
+    """Return the files of a plan's window, each of the size that was committed.
+
+    LakeDamaged where one is not, twice: a file that was placed, or replaced, since it was listed
+    lies elsewhere when it is listed again.
+    """
+    damaged: set[StagedFile] = set()
+    while True:
+        files = lake_files(plan)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            sizes = list(pool.map(lambda file: store.size(file.path), files))
+        found = {f: size for f, size in zip(files, sizes, strict=True) if size != f.size}
+        for file in sorted(damaged & found.keys(), key=lambda f: f.path):
+            size = found[file]
+            state = "is missing" if size is None else f"has {size} bytes, not {file.size}"
+            raise LakeDamaged(
+                f"plan {plan.id}: {store.uri(file.path)}, a committed file of the source's lake, "
+                f"{state}. `tidegate repair` of the source's pipeline places it again if there is "
+                "a staged copy; else restore it, or read its window again by `tidegate replay`"
+            )
+        if not found:
+            return files
+        damaged |= found.keys()
 
 
 def held_window(plan: Plan) -> tuple[Store, Fold, Window]:
