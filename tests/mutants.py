@@ -566,7 +566,7 @@ MUTANTS = (
     ),
     Mutant(
         "a committed name with other content",
-        "runs/egress/planning.py",
+        "runs/egress/waiting.py",
         "        elif file.name not in fold.sent:\n",
         "        elif True:\n",
         "tests/unit/test_egress_runs.py::test_a_sent_name_with_other_content_is_left_out",
@@ -656,6 +656,21 @@ MUTANTS = (
         "tests/unit/test_egress_runs.py::test_a_lake_that_lacks_a_file_is_damaged",
     ),
     Mutant(
+        "a refused file is tried once under quarantine",
+        "core/ledger.py",
+        "                    self.unfit |= etags\n",
+        "                    pass\n",
+        "tests/unit/test_egress_runs.py::"
+        "test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine",
+    ),
+    Mutant(
+        "a producer setting that cannot start",
+        "spark/sink.py",
+        "not _NUMBERS[name][0] <= int(given[name]) <= _NUMBERS[name][1]",
+        "False",
+        "tests/unit/test_sink.py::test_what_is_refused_is_told_why",
+    ),
+    Mutant(
         "a loop of many hops",
         "runs/egress/loops.py",
         "            for other in others:\n",
@@ -707,8 +722,8 @@ MUTANTS = (
     Mutant(
         "a partition of a lake has one sender",
         "core/ledger.py",
-        "if (claim.topic_ids[r.topic], r.partition) in taken]",
-        "if False]",
+        "        if both and REPLAY not in (claim.lane, other.lane):\n",
+        "        if False:\n",
         "tests/unit/test_claims.py::test_offsets_of_a_lake_are_one_plans",
     ),
     Mutant(

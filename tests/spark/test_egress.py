@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 import records
 import sent
@@ -20,6 +22,7 @@ from outlet import Outlet
 from tidegate.broker import records as reading
 from tidegate.errors import RowsRefused, SendFailed
 from tidegate.runs.egress.verify import verify
+from tidegate.spark import sink
 from tidegate.spark.preflight import Refused, preflight
 
 
@@ -400,6 +403,39 @@ def test_which_rows_of_json_are_bad_does_not_depend_on_the_question(outlet: Outl
     report = outlet.go()
     assert (report["rows"], report["quarantined"]) == (2, 1)
     assert [(s.row[1], s.value) for s in outlet.sent()] == [(0, b"1"), (2, b"3")]
+
+
+def test_the_producer_takes_what_is_allowed(spark: SparkSession) -> None:
+    """The least and the most of each number, as the client itself judges it; one beyond is refused
+    by both, but for those that start, and then send nothing.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    idle = {"buffer.memory", "delivery.timeout.ms", "max.block.ms", "max.request.size",
+            "request.timeout.ms"}  # fmt: skip
+
+    def starts(name: str, value: int) -> bool:
+        settings = jvm.java.util.HashMap()
+        settings.put("bootstrap.servers", "nowhere:1")
+        serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
+        for each in ("key.serializer", "value.serializer"):
+            settings.put(each, serializer)
+        settings.put(name, str(value))
+        try:
+            jvm.org.apache.kafka.common.config.AbstractConfig(
+                jvm.org.apache.kafka.clients.producer.ProducerConfig.configDef(), settings
+            )
+        except Py4JJavaError as error:
+            assert error.java_exception.getClass().getSimpleName() == "ConfigException"
+            return False
+        return True
+
+    for name, (least, most) in sink._NUMBERS.items():
+        assert starts(name, least), name
+        assert starts(name, most), name
+        assert sink.complaints({name: str(least - 1)}), name
+        assert starts(name, least - 1) is (name in idle), name
+        assert not starts(name, most + 1), name
 
 
 def test_verify_counts_what_is_there(outlet: Outlet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ EVERYTHING = (
     commit("c1", 40, 41),
     claim("c2", OTHER, topic_ids={"s": "id-s"}, window=(OffsetRange("s", 1, 2, 9),)),
     claim("c3", SourceFile("bad.csv", 9, "e3")),
-    Release("c3", "a-c3", "nothing sent", "row 1", ("bad.csv",)),
+    Release("c3", "a-c3", "nothing sent", "row 1", ("bad.csv",), "quarantine"),
     claim("c4", lane="replay", topic_ids={"s": "id-s"}, window=(OffsetRange("s", 1, 2, 9),)),
     Release("c4", "a-c4", "declare sent", "looked"),
     Origin("t", "new", {0: 5}, Adoption("id-t", "moved", "ann")),

@@ -58,10 +58,10 @@ from tidegate.runs.checkpoint import checkpoint
 from tidegate.runs.egress import again, lake_source, planning, publish, send, sender, verdict
 from tidegate.runs.egress.explain import explain
 from tidegate.runs.egress.loops import refuse_loop
-from tidegate.runs.egress.planning import _taken
 from tidegate.runs.egress.release import declare_late, release
 from tidegate.runs.egress.send import Sent
 from tidegate.runs.egress.status import status
+from tidegate.runs.egress.waiting import _taken
 from tidegate.runs.run import EgressRun
 from tidegate.runs.sweep import sweep as swept
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
@@ -571,6 +571,31 @@ def test_a_poisoned_file_wedges_nothing(world: World) -> None:
     assert not world.plan("three").plan.left_out
     world.put(b="good")
     assert world.sends("four", resend=True)["files"] == ["b"]
+
+
+def test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine(world: World) -> None:
+    """As the refusal says: its next run takes it, live. One that is refused all the same is left
+    out until it changes, and holds up nothing; back at `fail`, nothing is tried again.
+    """
+    world.put(a="bad")
+    with pytest.raises(RowsRefused):
+        world.send("one", refuses("a"))
+    world.plan("two")
+    with pytest.raises(PartitionsLeftOut, match="or set on_bad_row: quarantine"):
+        verdict(world.run("two"))
+    world.settings = {"on_bad_row": "quarantine"}
+    report = world.sends("three")
+    assert (report["files"], report["lane"]) == (["a"], "live")
+    world.put(b="cannot be read")
+    with pytest.raises(RowsRefused):
+        world.send("four", refuses("b"))
+    for policy in ("quarantine", "fail"):
+        world.settings = {"on_bad_row": policy}
+        planned = world.plan(f"five {policy}").plan
+        assert not planned.has_work
+        assert "b: refused, though bad rows go into quarantine" in str(planned.left_out[0])
+    world.put(b="changed since", c="3")
+    assert world.sends("six")["files"] == ["b", "c"]
 
 
 def test_an_application_that_does_not_start_leaves_no_claim(world: World) -> None:

@@ -72,6 +72,14 @@ def test_which_partitions_are_meant():
     assert window('{"t": {"1": 2, "2": 2}}', "5") == (whole[1:], [])
 
 
+def test_no_partitions_are_none():
+    """An empty list is neither all of them, nor a window in which there is nothing to do."""
+    found, complaints = window("2", "5", partitions=())
+    assert (found, complaints) == (
+        [], ["partitions: none is named; name some, or leave it out for all"],
+    )  # fmt: skip
+
+
 def test_every_complaint_about_a_window_at_once():
     ranges, complaints = window('{"t": {"0": 9, "7": 0}}', '{"t": {"0": 4, "1": 4}}')
     assert ranges == []

@@ -94,6 +94,7 @@ FORMS: Mapping[str, Form] = {
     ),
     "sent": Form(_same, _same),
     "refused": Form(_same, _same),
+    "unfit": Form(_same, _same),
     "roots": Form(sorted, set),
     "target_ends": Form(_numbered, _by_number),
     "declared": Form(sorted, set),

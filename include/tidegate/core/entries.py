@@ -218,6 +218,11 @@ class Claim:
     supersedes: str | None = None
     root: str | None = None
 
+    @property
+    def partitions(self) -> set[tuple[str, int]]:
+        """The partitions of a lake, by topic id, that it has ranges of."""
+        return {(self.topic_ids[r.topic], r.partition) for r in self.window}
+
     def to_json(self) -> dict[str, Any]:
         return {
             "lane": self.lane,
@@ -270,7 +275,8 @@ class Release:
     """The claim of an egress attempt ends without a commit; that of another attempt stands.
 
     `how`: `nothing sent` and `resend` give its files or ranges back, `declare sent` counts them as
-    sent. `refused` names files that hold bad rows: they are left out until they change.
+    sent. `refused` names files that hold bad rows: they are left out until they change, or, unless
+    `on_bad_row` was quarantine when they were refused, until it is.
     """
 
     kind: ClassVar[str] = "release"
@@ -279,22 +285,25 @@ class Release:
     how: Literal["nothing sent", "resend", "declare sent"]
     reason: str
     refused: tuple[str, ...] = ()
+    on_bad_row: str | None = None
 
     def to_json(self) -> dict[str, Any]:
+        policy = {} if self.on_bad_row is None else {"on_bad_row": self.on_bad_row}
         return {
             "plan": self.plan_id,
             "attempt": self.attempt,
             "how": self.how,
             "reason": self.reason,
             "refused": list(self.refused),
+            **policy,
         }
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Release:
         if form["how"] not in ("nothing sent", "resend", "declare sent"):
             raise ValueError(f"released how? {form['how']!r}")
-        refused = tuple(form["refused"])
-        return cls(form["plan"], form["attempt"], form["how"], form["reason"], refused)
+        refused, policy = tuple(form["refused"]), form.get("on_bad_row")
+        return cls(form["plan"], form["attempt"], form["how"], form["reason"], refused, policy)
 
 
 Entry = Origin | Commit | Gap | Abandon | Claim | Release

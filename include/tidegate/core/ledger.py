@@ -45,6 +45,7 @@ class Fold:
     claims: dict[str, Claim] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    unfit: dict[str, str] = field(default_factory=dict)  # refused, with bad rows in quarantine
     roots: set[str] = field(default_factory=set)
     target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
@@ -90,7 +91,10 @@ class Fold:
                 claim = self.claims.pop(entry.plan_id)
                 self.abandoned.add((entry.plan_id, 0, claim.attempt))
                 refused = set(entry.refused)
-                self.refused |= {f.name: f.etag for f in claim.files if f.name in refused}
+                etags = {f.name: f.etag for f in claim.files if f.name in refused}
+                self.refused |= etags
+                if entry.on_bad_row == "quarantine":
+                    self.unfit |= etags
                 if entry.how == "declare sent":
                     self._send(claim)
                     if claim.lane == REPLAY and claim.window:
@@ -171,13 +175,7 @@ class Fold:
 
     def covered_part(self, window: Window, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
         """Return the parts of a window that some live commit holds already."""
-        return [
-            OffsetRange(r.topic, r.partition, start, end)
-            for r in window
-            for start, end in self.covered.get((topic_ids[r.topic], r.partition), NOTHING).within(
-                r.start, r.end
-            )
-        ]
+        return _within(self.covered, window, topic_ids)
 
     def covers(self, window: Window, topic_ids: Mapping[str, str]) -> bool:
         """Say whether every offset of a window is in some live commit."""
@@ -194,6 +192,18 @@ class Fold:
                 for topic_id, r in self.live_ranges(n)
             )
         )
+
+
+def _within(
+    sets: Mapping[tuple[str, int], Intervals], window: Window, topic_ids: Mapping[str, str]
+) -> list[OffsetRange]:
+    return [
+        OffsetRange(r.topic, r.partition, start, end)
+        for r in window
+        for start, end in sets.get((topic_ids[r.topic], r.partition), NOTHING).within(
+            r.start, r.end
+        )
+    ]
 
 
 # The judging
@@ -304,8 +314,10 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
     for other in fold.claims.values():
         if taken := sorted(names & {file.name for file in other.files}):
             return Refused(f"plan {other.plan_id} has claimed {taken[0]}")
-        if claim.lane != REPLAY and (taken_ranges := _common(claim, other)):
-            return Refused(f"plan {other.plan_id} has claimed {taken_ranges[0]}")
+        # Not only ranges that meet: two senders of one partition would mix its order.
+        both = claim.partitions & other.partitions
+        if both and REPLAY not in (claim.lane, other.lane):
+            return Refused(f"plan {other.plan_id} sends of partition {min(both)[1]}")
     if same := sorted(f.name for f in claim.files if fold.sent.get(f.name) == f.etag):
         return Refused(f"{same[0]} was sent already")
     if claim.lane == REPLAY:
@@ -313,23 +325,8 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
     if sent := sorted(names & fold.sent.keys()):
         return Refused(f"{sent[0]} was sent already, with other content")
     done = fold.covered_part(claim.window, claim.topic_ids)
-    done += [  # counted as sent by hand
-        r
-        for r in claim.window
-        if fold.skipped.get((claim.topic_ids[r.topic], r.partition), NOTHING).within(r.start, r.end)
-    ]
+    done += _within(fold.skipped, claim.window, claim.topic_ids)  # counted as sent by hand
     return PartlyCovered(tuple(done)) if done else Accepted()
-
-
-def _common(claim: Claim, other: Claim) -> list[OffsetRange]:
-    """Return the ranges of `claim` in a partition of which `other` sends; a replay holds none.
-
-    Not only ranges that meet: two senders of one partition would mix its order.
-    """
-    if other.lane == REPLAY:
-        return []
-    taken = {(other.topic_ids[r.topic], r.partition) for r in other.window}
-    return [r for r in claim.window if (claim.topic_ids[r.topic], r.partition) in taken]
 
 
 def _judge_commit(fold: Fold, commit: Commit) -> Verdict:

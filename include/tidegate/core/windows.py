@@ -221,6 +221,8 @@ def chosen(
     """Return the partitions that are meant: those asked for, else those that an edge names."""
     known = set(there)
     asked = set(partitions) if partitions is not None else found.named or known
+    if partitions is not None and not asked:
+        complaints.append("partitions: none is named; name some, or leave it out for all")
     if strangers := sorted(asked - known):
         complaints.append(f"no partitions {strangers}: there are {_listed(sorted(known))}")
     if partitions is not None and (strangers := sorted(found.named - asked)):

@@ -97,7 +97,7 @@ def _window_params(names: list[str]) -> dict[str, Param]:
             None,
             type=["null", "array"],
             items={"type": "integer", "minimum": 0},
-            description="Empty: all.",
+            description="Null: all. An empty list is refused.",
         ),
         "start": Param(None, type=["null", "string"], pattern=_EDGE, description=_EDGE_HELP),
         "end": Param(None, type=["null", "string"], pattern=_EDGE, description="Exclusive."),

@@ -259,6 +259,11 @@ class Egress(_Strict):
             raise ValueError("columns.topic: missing: target.topics needs it to choose by")
         if self.order == "strict" and not (self.order_by or self.source.lake):
             raise ValueError("order: strict: rows of files have no order without order_by")
+        if self.order == "strict" and self._spreads():
+            raise ValueError(
+                "order: strict: without columns.key and columns.partition Kafka spreads the rows "
+                "over partitions in any order: give one of them"
+            )
         if wrong := self._disorders():
             raise ValueError(f"target.producer: {'; '.join(wrong)}")
         if self.source.lake == self.name:
@@ -269,9 +274,16 @@ class Egress(_Strict):
         """Name the producer settings that an order, if there is one, would not survive."""
         if not (self.order_by or self.source.lake):
             return []
-        chosen = self.columns.partition or ("partition" if self.source.lake else "null")
-        by_key = chosen.strip().lower() == "null"
+        by_key = self._is_null("partition")
         return sink.disorders(self.target.producer_settings, by_key=by_key)
+
+    def _spreads(self) -> bool:
+        """Say whether neither a row's partition nor its key decides where it goes."""
+        return self._is_null("partition") and self._is_null("key")
+
+    def _is_null(self, name: Literal["key", "partition"]) -> bool:
+        chosen: str = getattr(self.columns, name) or (name if self.source.lake else "null")
+        return chosen.strip().lower() == "null"
 
     @property
     def kafka(self) -> str:

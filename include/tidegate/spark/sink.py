@@ -15,21 +15,23 @@ _DEFAULTS = {
     "delivery.timeout.ms": "120000",
     "request.timeout.ms": "30000",
 }
+_INT, _LONG = 2**31 - 1, 2**63 - 1
+# The least and the most that the producer starts with, and sends anything.
 _NUMBERS = {
-    "batch.size",
-    "buffer.memory",
-    "delivery.timeout.ms",
-    "linger.ms",
-    "max.block.ms",
-    "max.in.flight.requests.per.connection",
-    "max.request.size",
-    "metadata.max.age.ms",
-    "receive.buffer.bytes",
-    "reconnect.backoff.ms",
-    "request.timeout.ms",
-    "retries",
-    "retry.backoff.ms",
-    "send.buffer.bytes",
+    "batch.size": (0, _INT),
+    "buffer.memory": (1, _LONG),
+    "delivery.timeout.ms": (1, _INT),
+    "linger.ms": (0, _LONG),
+    "max.block.ms": (1, _LONG),
+    "max.in.flight.requests.per.connection": (1, _INT),
+    "max.request.size": (1, _INT),
+    "metadata.max.age.ms": (0, _LONG),
+    "receive.buffer.bytes": (-1, _INT),
+    "reconnect.backoff.ms": (0, _LONG),
+    "request.timeout.ms": (1, _INT),
+    "retries": (0, _INT),
+    "retry.backoff.ms": (0, _LONG),
+    "send.buffer.bytes": (-1, _INT),
 }
 _WORDS = {
     "acks": ("all", "-1", "1"),
@@ -38,7 +40,7 @@ _WORDS = {
     "partitioner.class": ("org.apache.kafka.clients.producer.RoundRobinPartitioner",),
 }
 # Nothing else is passed on: a client's option can run code, or change who is spoken to.
-_KNOWN = _NUMBERS | _WORDS.keys()
+_KNOWN = _NUMBERS.keys() | _WORDS.keys()
 _REFUSED = {
     "transactional.id": "Spark's sink has no transactions: it would never commit one",
     "key.serializer": "keys are written as bytes: shape them by `columns`",
@@ -58,8 +60,11 @@ def complaints(given: Mapping[str, str]) -> list[str]:
         elif name not in _KNOWN:
             wrong.append(f"{name}: not a producer setting that may be given; known: "
                          + ", ".join(sorted(_KNOWN)))  # fmt: skip
-        elif name in _NUMBERS and not re.fullmatch("-?[0-9]+", given[name]):
+        elif name in _NUMBERS and not re.fullmatch("-?[0-9]{1,19}", given[name]):
             wrong.append(f"{name}: {given[name]!r} is not a whole number")
+        elif name in _NUMBERS and not _NUMBERS[name][0] <= int(given[name]) <= _NUMBERS[name][1]:
+            least, most = _NUMBERS[name]
+            wrong.append(f"{name}: {given[name]}: from {least} to {most}, or the producer fails")
         elif given[name] == "0" and name == "acks":
             wrong.append("acks: 0 would lose records without a word; use all")
         elif name in _WORDS and given[name] not in _WORDS[name]:
@@ -82,6 +87,12 @@ def _contradictions(settings: Mapping[str, str]) -> list[str]:
         wrong.append(
             "delivery.timeout.ms: less than linger.ms + request.timeout.ms, "
             f"{needed}: the producer would not start"
+        )
+    memory, batch = settings.get("buffer.memory"), settings["batch.size"]
+    if memory is not None and int(memory) < int(batch):
+        wrong.append(
+            f"buffer.memory: {memory} is less than batch.size, {batch}: no record could be sent; "
+            "give both"
         )
     if settings["enable.idempotence"] == "false":
         return wrong
@@ -151,7 +162,8 @@ def render(
     settings["batch.size"] = str(min(int(settings["batch.size"]), largest_batch))
     request = max(1024 * 1024, largest_row + _ROOM)
     settings.setdefault("max.request.size", str(request))
-    settings.setdefault("buffer.memory", str(max(32 * 1024 * 1024, 4 * request)))
+    room = max(32 * 1024 * 1024, 4 * request, 2 * int(settings["batch.size"]))
+    settings.setdefault("buffer.memory", str(room))
     return {
         **connection,
         **{f"kafka.{name}": value for name, value in settings.items()},

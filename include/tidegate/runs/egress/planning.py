@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,19 +11,16 @@ from tidegate import faults
 from tidegate.broker.target import TargetSurvey, survey_target
 from tidegate.core.ledger import REPLAY, Fold
 from tidegate.core.offsets import Window
-from tidegate.core.plan import LeftOutFile, Plan, SourceFile, TargetTopic
+from tidegate.core.plan import Plan, TargetTopic
 from tidegate.core.planning import chunked
-from tidegate.errors import (
-    ConfigurationError,
-    SenderAlive,
-    SourceRefused,
-)
+from tidegate.errors import ConfigurationError, SenderAlive
 from tidegate.lake import plans, sources
 from tidegate.lake.sources import Root
 from tidegate.pipelines.spec import Egress, as_text
 from tidegate.runs import mirrored
 from tidegate.runs.egress import again, lake_source, loops
 from tidegate.runs.egress.sender import IsOver, is_dead
+from tidegate.runs.egress.waiting import Waiting, waiting
 from tidegate.runs.identity import refuse_another_cluster
 from tidegate.runs.plan import Planned
 from tidegate.runs.run import EgressRun
@@ -39,32 +33,7 @@ _OF_A_LAKE = {"key": "key", "value": "value", "headers": "headers", "partition":
 _OF_TEXT = {"key": "null", "value": "value", "headers": "null", "partition": "null"}
 _OF_FILES = {**_OF_TEXT, "value": "to_json(struct(*))"}
 
-# Why a range of a lake is excluded.
-_LATE = (
-    "committed to the lake after later offsets of its partition were sent: order: strict, or a "
-    "compacted target, does not take it behind them. `tidegate replay` sends it all the same, "
-    "`tidegate release --late --how declare-sent` counts it as sent"
-)
-
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """What is there to be sent: files, or ranges of a lake; and what is left out, and why.
-
-    `taken` are the files that one run takes. Only those are looked into. `ahead` counts offsets of
-    a lake behind an unseen one, `unselected` those left of topics that left `source.topics`.
-    """
-
-    files: tuple[SourceFile, ...] = ()
-    taken: tuple[SourceFile, ...] = ()
-    young: tuple[SourceFile, ...] = ()
-    topic_ids: Mapping[str, str] | None = None
-    ranges: Window = ()
-    left_out: tuple[LeftOutFile, ...] = ()
-    ahead: int = 0
-    unselected: int = 0
 
 
 def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
@@ -182,89 +151,6 @@ def _takes_all(run: EgressRun, fold: Fold, plan: Plan, found: Waiting) -> bool:
     return not found.young and not found.left_out and set(found.files) == set(found.taken)
 
 
-def waiting(
-    spec: Egress,
-    fold: Fold,
-    max_records: int | None,
-    *,
-    resend: bool = False,
-    compacted: bool = False,
-) -> Waiting:
-    """Return what the source has that was neither sent nor refused.
-
-    Without `max_records` nothing is taken, and no file is looked into. `compacted`: a target is.
-    """
-    if spec.source.lake is not None:
-        if resend:
-            raise ConfigurationError(
-                f"pipeline {spec.name!r}: --resend is for files that came back; what was sent of a "
-                "lake does not change"
-            )
-        in_order = compacted or spec.order == "strict"
-        of_lake = lake_source.unsent(spec, spec.source.lake, fold, in_order=in_order)
-        excluded = [LeftOutFile(str(r), _LATE) for _, r in of_lake.late] if in_order else []
-        for topic, left in of_lake.unselected.items():
-            logger.warning(
-                "%s: %s: %d offsets of the lake are not sent: source.topics has it no more",
-                spec.name, topic, left,
-            )  # fmt: skip
-        return Waiting(
-            topic_ids=of_lake.topic_ids,
-            ranges=of_lake.ranges,
-            left_out=tuple(excluded),
-            ahead=of_lake.ahead,
-            unselected=sum(of_lake.unselected.values()),
-        )
-    assert spec.source.path is not None
-    root = Root.of(spec.source.path)
-    listed = sources.listing(root, settle=spec.settle)
-    if not (listed.files or listed.young or fold.sent or fold.refused):
-        raise SourceRefused(
-            f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
-            "the path right? Names with a part that begins with a dot or underscore do not count"
-        )
-    new, left_out = [], []
-    for file in listed.files:
-        if fold.sent.get(file.name) == file.etag:
-            continue
-        if resend:
-            new.append(file)
-        elif fold.refused.get(file.name) == file.etag:
-            reason = "refused for its rows; it has not changed: --resend tries again"
-            left_out.append(LeftOutFile(file.name, reason))
-        elif file.name not in fold.sent:
-            new.append(file)
-        else:
-            left_out.append(
-                LeftOutFile(file.name, "sent before, with other content: --resend sends it again")
-            )
-    broken: list[LeftOutFile] = []
-    candidates: Iterable[SourceFile] = new
-    if max_records is None:
-        candidates = ()
-    elif spec.source.format == "parquet" and spec.source.columns is None:
-        candidates = _whole(sources.looked_into(root, new, spec.max_files), broken)
-    taken = _taken(candidates, spec.max_files, max_records or 0)
-    names = {each.file for each in broken}
-    return Waiting(
-        tuple(file for file in new if file.name not in names),
-        taken,
-        listed.young,
-        left_out=(*left_out, *broken),
-    )
-
-
-def _whole(
-    found: Iterable[SourceFile | LeftOutFile], broken: list[LeftOutFile]
-) -> Iterator[SourceFile]:
-    """Yield the files that are whole; put the others into `broken`."""
-    for each in found:
-        if isinstance(each, LeftOutFile):
-            broken.append(each)
-        else:
-            yield each
-
-
 def _replay(run: EgressRun) -> dict[str, Any] | None:
     if run.asked:
         return {"id": run.asked.id, "asked": run.asked.to_json(), "replaces": []}
@@ -290,18 +176,6 @@ def _refuse_other_names(run: EgressRun, fold: Fold) -> None:
                 f"source.path now has them below {now}: what was sent would be sent again. Leave "
                 "its fixed part as it was, or give the other path a pipeline of its own"
             )
-
-
-def _taken(found: Iterable[SourceFile], max_files: int, max_records: int) -> tuple[SourceFile, ...]:
-    """Return the first files, at least one, that stay within the limits as far as is known."""
-    taken: list[SourceFile] = []
-    records = 0
-    for file in islice(found, max_files):
-        records += file.rows or 0
-        if taken and records > max_records:
-            break
-        taken.append(file)
-    return tuple(taken)
 
 
 def _is_well(fold: Fold, plan: Plan) -> bool:

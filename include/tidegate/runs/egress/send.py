@@ -156,7 +156,7 @@ def _late(
     )
     if late and in_order and claim.supersedes is None:
         reason = f"{late[0]}: later offsets of its partition were sent meanwhile"
-        _release(run, ledger, claim, reason, ())
+        _release(run, ledger, claim, reason)
         raise PlanDead(f"plan {plan.id}: {reason}; clear the plan task, or start a new run")
     return tuple(f"{plan.topics[r.topic]}/{r.partition}" for r in late)
 
@@ -195,7 +195,9 @@ def _sent(
         began = began and refused["sent"]
     if not began:
         reason = refused["message"] if refused else f"the application failed: {failure}"
-        _release(run, ledger, claim, reason, tuple(refused["files"]) if refused else ())
+        files = tuple(refused["files"]) if refused else ()
+        policy = plan.byte_settings["on_bad_row"] if files else None
+        _release(run, ledger, claim, reason, files, policy)
     if refused:
         raise RowsRefused(
             f"pipeline {run.spec.name!r}: {refused['message']}. Nothing "
@@ -209,10 +211,15 @@ def _sent(
 
 
 def _release(
-    run: EgressRun, ledger: Ledger, claim: Claim, reason: str, refused: tuple[str, ...]
+    run: EgressRun,
+    ledger: Ledger,
+    claim: Claim,
+    reason: str,
+    refused: tuple[str, ...] = (),
+    policy: str | None = None,
 ) -> None:
     """Give back what was claimed: it is proven that nothing was sent."""
-    release = Release(claim.plan_id, claim.attempt, "nothing sent", reason[:1000], refused)
+    release = Release(claim.plan_id, claim.attempt, "nothing sent", reason[:1000], refused, policy)
     if isinstance(ledger.append(release, run=run.run_id), Lost):
         logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)
     else:

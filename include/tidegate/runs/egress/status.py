@@ -11,8 +11,8 @@ from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress
-from tidegate.runs.egress.planning import waiting
 from tidegate.runs.egress.sender import is_dead
+from tidegate.runs.egress.waiting import waiting
 
 FORMAT = 1
 
