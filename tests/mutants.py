@@ -912,6 +912,28 @@ MUTANTS = (
         "if True:",
         "tests/dags/test_parsing.py::test_whatever_is_in_a_file_only_its_own_dag_suffers",
     ),
+    Mutant(
+        "a link that leaves the source's root",
+        "lake/source_names.py",
+        "if entry.is_symlink() and not _is_below(top, target := os.path.realpath(entry.path)):",
+        "if False:",
+        "tests/unit/test_source_names.py::test_a_link_that_leaves_the_root_is_refused",
+    ),
+    Mutant(
+        "loops of links",
+        "lake/source_names.py",
+        "elif _identity(state) in above:",
+        "elif False:",
+        "tests/unit/test_source_names.py"
+        "::test_links_within_the_root_are_followed_and_loops_are_excluded",
+    ),
+    Mutant(
+        "names that cannot be used",
+        "lake/source_names.py",
+        "yield LeftOutFile(printable_name(each.file.name), reason) if reason else each",
+        "yield each",
+        "tests/unit/test_source_names.py",
+    ),
 )
 
 

@@ -219,6 +219,24 @@ def test_what_was_sent_is_sent_once(world: World) -> None:
     assert len(world.ran) == 2
 
 
+def test_a_bad_name_stops_no_other_file(world: World) -> None:
+    """A control character, a loop, a link that leaves the source: the others are sent, the run
+    fails at its end and names them, and the status shows them.
+    """
+    world.put(a="1", z="2")
+    (world.home / "in/b\n").write_text("3")
+    (world.home / "in/c").symlink_to(".")
+    (world.home / "in/d").symlink_to("/etc/passwd")
+    assert world.sends("one")["files"] == ["a", "z"]
+    with pytest.raises(
+        PartitionsLeftOut, match=r"b\\n: its name holds .*; c: a loop .*; d: a symb"
+    ):
+        verdict(world.run("one"))
+    told = status(world.spec)
+    assert [each["file"] for each in told["left_out"]] == ["b\\n", "c", "d"]
+    assert (told["source_problem"], told["waiting"]["files"]) == (None, 0)
+
+
 def through(world: World, run_id: str, **others: Any) -> str | None:
     """Send, publish, and return what the event of the target's topic tells."""
     world.send(run_id, **others)

@@ -90,7 +90,12 @@ def client(where: Place | None = None, **keys: str) -> Any:
         region_name=where.region,
         endpoint_url=where.endpoint,
         config=botocore.config.Config(
-            s3={"addressing_style": style}, read_timeout=300, max_pool_connections=10
+            s3={"addressing_style": style},
+            # By default a server that does not answer is waited for for minutes.
+            connect_timeout=5,
+            read_timeout=300,
+            max_pool_connections=10,
+            retries={"mode": "standard", "max_attempts": 3},
         ),
         **keys,
     )

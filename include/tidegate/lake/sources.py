@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from urllib.parse import quote, unquote
 
-import obstore
 import pyarrow
 import pyarrow.parquet as pq
 from obstore.exceptions import BaseError, PermissionDeniedError
@@ -19,52 +15,27 @@ from obstore.store import ObjectStore as Obstore
 
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.errors import SourceRefused, SourceUnavailable
+from tidegate.lake import source_names
 from tidegate.lake.refusals import told
+from tidegate.lake.source_root import Root
 from tidegate.lake.store import opened, reader
+
+__all__ = ["Listing", "Root", "changed", "listing", "looked_into"]
 
 _AT_ONCE = 8
 _AHEAD = 64  # footers that are read before it is known whether they are wanted
-_GLOB = re.compile(r"[*?\[]")
-
-
-@dataclass(frozen=True)
-class Root:
-    """The fixed part of a source's path, and the pattern that names below it must match.
-
-    `native` is what Spark calls that part.
-    """
-
-    url: str
-    native: str
-    pattern: re.Pattern[str]
-
-    @classmethod
-    def of(cls, path: str) -> Root:
-        """Read a directory, a glob or a URL: `/in/2026/*.json`, `s3://bucket/in`."""
-        scheme, sep, rest = path.partition("://")
-        if scheme == "file" or not sep:
-            scheme, rest = "file", unquote(rest) if sep else path
-        parts = rest.rstrip("/").split("/")
-        fixed = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-        pattern = re.compile(_expression("/".join(parts[fixed:]) or "**"))
-        above = "/".join(parts[:fixed]) or "/"
-        if scheme == "file":  # a directory's name may hold what has a meaning in a URL
-            above = re.sub("^/+", "/", posixpath.normpath(above))  # as Spark says it
-            return cls(f"file://{quote(above)}", above, pattern)
-        url = f"{scheme}://{above}"
-        return cls(url, url.replace("s3://", "s3a://", 1), pattern)
-
-    def path(self, name: str) -> str:
-        """Return what Spark calls a file of this root."""
-        return f"{self.native.rstrip('/')}/{name}"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files that match, by name; those changed less than `settle` seconds ago are `young`."""
+    """The files that match, by name; those changed less than `settle` seconds ago are `young`.
+
+    `left_out` are those that match and cannot be sent because of their names.
+    """
 
     files: tuple[SourceFile, ...]
     young: tuple[SourceFile, ...]
+    left_out: tuple[LeftOutFile, ...] = ()
 
 
 def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
@@ -73,21 +44,17 @@ def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
     Names with a part that begins with a dot or an underscore are no files of a source: that is how
     Spark and others mark what is not finished.
     """
-    settled = (now or datetime.now(UTC)) - timedelta(seconds=settle)
+    settled = ((now or datetime.now(UTC)) - timedelta(seconds=settle)).timestamp()
     files: list[SourceFile] = []
     young: list[SourceFile] = []
-    try:
-        for batch in obstore.list(_opened(root)):
-            for each in batch:
-                name = each["path"]
-                hidden = any(part[0] in "._" for part in name.split("/"))
-                if hidden or not root.pattern.fullmatch(name):
-                    continue
-                file = SourceFile(name, each["size"], (each["e_tag"] or "").strip('"'))
-                (files if each["last_modified"] <= settled else young).append(file)
-    except (BaseError, OSError) as error:
-        raise SourceUnavailable(f"source {root.url} cannot be listed: {told(error)}") from error
-    return Listing(tuple(sorted(files)), tuple(sorted(young)))
+    left_out: list[LeftOutFile] = []
+    for each in source_names.found(root, _opened(root)):
+        if isinstance(each, LeftOutFile):
+            left_out.append(each)
+        else:
+            (files if each.modified <= settled else young).append(each.file)
+    by_name = sorted(left_out, key=lambda each: each.file)
+    return Listing(tuple(sorted(files)), tuple(sorted(young)), tuple(by_name))
 
 
 def looked_into(
@@ -178,23 +145,3 @@ def _differences(one: pyarrow.Schema, other: pyarrow.Schema) -> list[str]:
         for name in sorted(ours.keys() | theirs.keys())
         if ours.get(name) != theirs.get(name)
     ]
-
-
-def _expression(pattern: str) -> str:
-    """Return a glob as a regular expression; `**` is any number of directories."""
-    said = ""
-    for part in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", pattern):
-        match part:
-            case "**/":
-                said += "(?:.*/)?"
-            case "**":
-                said += ".*"
-            case "*":
-                said += "[^/]*"
-            case "?":
-                said += "[^/]"
-            case _ if part.startswith("["):
-                said += part.replace("[!", "[^", 1).replace("\\", r"\\")
-            case _:
-                said += re.escape(part)
-    return said

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tidegate.core.printable import CONTROL, printable, printable_name
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import yaml_reader
 from tidegate.pipelines.complaints import quoted
@@ -18,7 +19,6 @@ from tidegate.pipelines.yaml_reader import Unreadable
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def directory() -> Path:
@@ -32,7 +32,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
 
     Nothing else is raised, whatever is in the file: one bad file must not stop the others.
     """
-    where = _printable(str(path))
+    where = printable(str(path))
     try:
         form, complaints = _form(path)
         form, more = _expand(form, environ)
@@ -53,7 +53,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
     except Exception as error:  # what no check foresaw; the text of the error may quote the file
         raise ConfigurationError(f"{where}: cannot be read: {type(error).__name__}") from None
     if complaints:
-        complaints = [_printable(each) for each in dict.fromkeys(complaints)]
+        complaints = [printable(each) for each in dict.fromkeys(complaints)]
         listed = "\n".join(f"  - {each}" for each in complaints)
         raise ConfigurationError(f"{where}:\n{listed}", file=where, complaints=complaints)
     return spec
@@ -65,7 +65,7 @@ def load_named(name: str) -> Spec:
     if not path.is_file():
         known = ", ".join(names()) or "none"
         raise ConfigurationError(
-            _printable(f"there is no pipeline {name!r} in {directory()}; there are: {known}")
+            printable(f"there is no pipeline {name!r} in {directory()}; there are: {known}")
         )
     return load(path)
 
@@ -80,7 +80,7 @@ def load_ingest(name: str) -> Ingest:
 
 def names() -> list[str]:
     """Return the names of the pipelines that have a file, good or bad; all can be printed."""
-    return sorted(_printable(path.stem) for path in directory().glob("*.yaml"))
+    return sorted(printable_name(path.stem) for path in directory().glob("*.yaml"))
 
 
 def is_pipeline_name(name: str) -> bool:
@@ -131,7 +131,7 @@ def _expand(form: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str,
         match value:
             case dict():
                 for key in value:
-                    look_at(str(key), _CONTROL, *at, str(key))
+                    look_at(str(key), CONTROL, *at, str(key))
                 return {key: expanded(inner, *at, str(key)) for key, inner in value.items()}
             case list():
                 return [expanded(inner, *at) for inner in value]
@@ -144,14 +144,9 @@ def _expand(form: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str,
                 text = _VARIABLE.sub(lambda m: environ.get(m["name"]) or m["default"] or "", value)
                 # Of a reader's options some are control characters: what separates, what quotes.
                 options = at[:2] == ("source", "options")
-                look_at(text, _NOT_UNICODE if options else _CONTROL, *at)
+                look_at(text, _NOT_UNICODE if options else CONTROL, *at)
                 return text
         return value
 
     form = expanded(form)
     return form, [*(f"${{{name}}} is not set in the environment" for name in missing), *strange]
-
-
-def _printable(text: str) -> str:
-    """Return a text that any terminal, log and database takes: file names may be any bytes."""
-    return _CONTROL.sub(lambda m: repr(m[0])[1:-1], text)

@@ -80,7 +80,7 @@ def waiting(
     assert spec.source.path is not None
     root = Root.of(spec.source.path)
     listed = sources.listing(root, settle=spec.settle)
-    if not (listed.files or listed.young or fold.sent or fold.refused):
+    if not (listed.files or listed.young or listed.left_out or fold.sent or fold.refused):
         raise SourceRefused(
             f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
             "the path right? Names with a part that begins with a dot or underscore do not count"
@@ -111,7 +111,7 @@ def waiting(
         tuple(file for file in new if file.name not in names),
         taken,
         listed.young,
-        left_out=(*left_out, *broken),
+        left_out=(*listed.left_out, *left_out, *broken),
     )
 
 

@@ -1,0 +1,177 @@
+"""What lies below a source's root: a bad name excludes its own file, and stops no other.
+
+Directories and S3 are listed here and not by obstore, which gives up at the first name that it
+cannot represent.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import botocore.exceptions
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import ObjectStore as Obstore
+
+from tidegate.core.plan import LeftOutFile, SourceFile
+from tidegate.core.printable import printable_name
+from tidegate.errors import SourceUnavailable
+from tidegate.lake import s3
+from tidegate.lake.refusals import told
+from tidegate.lake.source_root import Root
+
+_UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_OF_FILE_SYSTEMS = {"lost+found"}
+_FOLDER_MARKERS = ("/", "_$folder$")
+_LOOP = "a loop of symbolic links"
+
+_Identity = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file below a root, and when it was changed, in seconds since 1970."""
+
+    file: SourceFile
+    modified: float
+
+
+def found(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
+    """Yield the files that match, and those that match and have to be excluded, with the reason.
+
+    SourceUnavailable where the root, or a directory below it, cannot be listed now.
+    """
+    scheme = root.url.partition("://")[0]
+    lists = {"file": _on_disk, "s3": _in_s3}.get(scheme, lambda _: _elsewhere(store))
+    try:
+        for each in lists(root):
+            if isinstance(each, LeftOutFile):
+                yield each
+            elif _matches(root, each.file.name):
+                reason = _unusable(each.file.name)
+                yield LeftOutFile(printable_name(each.file.name), reason) if reason else each
+    except (BaseError, botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+        raise SourceUnavailable(f"source {root.url} cannot be listed: {told(error)}") from error
+    except OSError as error:
+        said = printable_name(str(error))
+        raise SourceUnavailable(f"source {root.url} cannot be listed: {said}") from error
+
+
+def _matches(root: Root, name: str) -> bool:
+    hidden = any(part[:1] in (".", "_") for part in name.split("/") if part)
+    return not hidden and root.pattern.fullmatch(name) is not None
+
+
+def _unusable(name: str) -> str | None:
+    """Return why a file of this name cannot be sent, or None."""
+    if _UNUSABLE.search(name):
+        return "its name holds a control character, or is not UTF-8: rename it"
+    if not all(name.split("/")):
+        return "a part of its name is empty: Spark would read it by another name"
+    return None
+
+
+def _on_disk(root: Root) -> Iterator[Found | LeftOutFile]:
+    """Walk a directory, following links that stay below it."""
+    top = os.path.realpath(root.native)
+    waiting: list[tuple[str, tuple[_Identity, ...]]] = [("", (_identity(Path(top).stat()),))]
+    while waiting:
+        directory, above = waiting.pop()
+        try:
+            with os.scandir(Path(root.native, directory)) as scan:
+                entries = list(scan)
+        except (FileNotFoundError, NotADirectoryError):
+            if directory:
+                continue  # gone since it was listed
+            raise
+        except PermissionError as error:
+            if not directory:
+                raise
+            reason = f"may not be listed: {error.strerror}"
+            yield LeftOutFile(printable_name(f"{directory}/"), reason)
+            continue
+        for entry in entries:
+            name = f"{directory}/{entry.name}" if directory else entry.name
+            state = _state(root, top, entry, name)
+            if isinstance(state, LeftOutFile):
+                yield state
+            elif state is None:
+                continue
+            elif not stat.S_ISDIR(state.st_mode):
+                etag = f"{state.st_ino:x}-{max(0, state.st_mtime_ns // 1000):x}-{state.st_size:x}"
+                yield Found(SourceFile(name, state.st_size, etag), state.st_mtime)
+            elif _identity(state) in above:
+                yield LeftOutFile(name, _LOOP)
+            else:
+                waiting.append((name, (*above, _identity(state))))
+
+
+def _state(
+    root: Root, top: str, entry: os.DirEntry[str], name: str
+) -> os.stat_result | LeftOutFile | None:
+    """Return what a file or directory is; None if it does not count, or why it is excluded."""
+
+    def excluded(reason: str, *, sign: str = "") -> LeftOutFile:
+        return LeftOutFile(printable_name(f"{name}{sign}"), printable_name(reason))
+
+    if entry.name[0] in "._" or name in _OF_FILE_SYSTEMS:
+        return None
+    try:
+        state = entry.stat()
+    except FileNotFoundError:
+        return None  # gone since it was listed, or a link to nothing
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EACCES):
+            raise
+        if not (_matches(root, name) or root.may_hold(name)):
+            return None
+        return excluded(_LOOP if error.errno == errno.ELOOP else "may not be read")
+    is_directory = stat.S_ISDIR(state.st_mode)
+    if not (
+        root.may_hold(name)
+        if is_directory
+        else stat.S_ISREG(state.st_mode) and _matches(root, name)
+    ):
+        return None
+    if entry.is_symlink() and not _is_below(top, target := os.path.realpath(entry.path)):
+        return excluded(f"a symbolic link that leaves the source's root, to {target}")
+    if is_directory and (reason := _unusable(name)):
+        return excluded(reason, sign="/")
+    return state
+
+
+def _identity(state: os.stat_result) -> _Identity:
+    return state.st_dev, state.st_ino
+
+
+def _is_below(top: str, path: str) -> bool:
+    return os.path.commonpath((top, path)) == top
+
+
+def _in_s3(root: Root) -> Iterator[Found]:
+    """List a bucket; markers of folders are no files."""
+    bucket, _, prefix = root.url.removeprefix("s3://").partition("/")
+    prefix = unquote(prefix).strip("/")
+    prefix = f"{prefix}/" if prefix else ""
+    pages = s3.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    for page in pages:
+        for each in page.get("Contents", ()):
+            name, size = each["Key"].removeprefix(prefix), each["Size"]
+            if not name or (size == 0 and name.endswith(_FOLDER_MARKERS)):
+                continue
+            file = SourceFile(name, size, each.get("ETag", "").strip('"'))
+            yield Found(file, each["LastModified"].timestamp())
+
+
+def _elsewhere(store: Obstore) -> Iterator[Found]:
+    for batch in obstore.list(store):
+        for each in batch:
+            file = SourceFile(each["path"], each["size"], (each["e_tag"] or "").strip('"'))
+            yield Found(file, each["last_modified"].timestamp())
