@@ -924,8 +924,7 @@ MUTANTS = (
         "lake/source_names.py",
         "elif _identity(state) in above:",
         "elif False:",
-        "tests/unit/test_source_names.py"
-        "::test_links_within_the_root_are_followed_and_loops_are_excluded",
+        "tests/unit/test_egress_runs.py::test_a_bad_name_stops_no_other_file",
     ),
     Mutant(
         "names that cannot be used",
