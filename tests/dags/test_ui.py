@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import os
 import re
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,6 +83,14 @@ def survey() -> Iterator[mock.Mock]:
             {TOPIC: {0: Watermarks(1_000, 1_237_067, 1_237_067), 1: Watermarks(20, 20, 20)}},
         )
         yield asked
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request is answered anew, as after a while, unless a test is about just that."""
+    monkeypatch.setattr("tidegate.ui.app.FRESH", 0.0)
+    monkeypatch.setattr("tidegate.ui.app._answers", {})
+    monkeypatch.setattr("tidegate.ui.app._down", {})
 
 
 Login = Callable[[str | None], TestClient]
@@ -274,6 +284,79 @@ def test_one_that_hangs_is_left_behind(
     release.set()
     assert (slow["error"]["name"], slow["error"]["kind"]) == ("NoAnswer", "transient")
     assert good["commits"] == 1
+
+
+def test_a_dead_broker_hides_no_healthy_pipeline(
+    ann: TestClient,
+    flights: str,
+    survey: mock.Mock,
+    pipelines: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 100 pipelines of a broker that is away and 160 others all are shown in time: each of the
+    former with its ledger's part, after a few of them have waited for the broker.
+    """
+    monkeypatch.setattr("tidegate.ui.app.PATIENCE", 10.0)
+    healthy, waited = survey.return_value, []
+
+    def answer(kafka: Any, *_: Any) -> Survey:
+        if kafka.connection == "kafka_dead":
+            waited.append(1)
+            time.sleep(1.5)  # 8 s, really
+            raise BrokerUnreachable(DOWN)
+        return healthy
+
+    survey.side_effect = answer
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEAD", '{"extra": {"bootstrap.servers": "b:1"}}')
+    for n in range(100):
+        text = PIPELINE.format(name=f"a_dead{n}", lake=flights) + "kafka: kafka_dead\n"
+        (pipelines / f"a_dead{n}.yaml").write_text(text)
+    for n in range(160):
+        (pipelines / f"b{n}.yaml").write_text(PIPELINE.format(name=f"b{n}", lake=flights))
+    found = statuses(ann)
+    assert [each["pipeline"] for each in found if "error" in each] == []
+    dead = [each for each in found if each["pipeline"].startswith("a_dead")]
+    assert {each["broker"] for each in dead} == {DOWN}
+    assert {each["broker"] for each in found if each not in dead} == {None}
+    assert 1 <= len(waited) <= 8
+
+
+def test_an_answer_is_given_again_for_a_moment(
+    ann: TestClient, flights: str, survey: mock.Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a reload, and while the first asker still waits: nothing piles up. Rights are each
+    request's own.
+    """
+    monkeypatch.setattr("tidegate.ui.app.FRESH", 60.0)
+    monkeypatch.setattr("tidegate.ui.app.PATIENCE", 0.5)
+    release = threading.Event()
+    healthy = survey.return_value
+    survey.side_effect = lambda *_: release.wait(30) and healthy
+    for _ in range(3):
+        assert statuses(ann)[0]["error"]["name"] == "NoAnswer"
+    release.set()
+    time.sleep(0.2)
+    for _ in range(3):
+        assert statuses(ann)[0]["commits"] == 1
+    assert survey.call_count == 1
+    ann.cookies.clear()
+    assert ann.get("/tidegate/status.json").status_code == 401
+
+
+def test_no_footer_is_read_for_the_page(
+    ann: TestClient, flights: str, pipelines: Path, tmp_path: Path
+) -> None:
+    """Of a source of many Parquet files each would be opened, with every reload."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/broken.parquet").write_bytes(b"no footer")
+    os.utime(tmp_path / "in/broken.parquet", (0, 0))
+    form = {"name": "back", "kind": "egress", "lake": flights, "target": {"topic": "out"}}
+    source = {"path": str(tmp_path / "in"), "format": "parquet"}
+    (pipelines / "back.yaml").write_text(json.dumps({**form, "source": source}))
+    (pipelines / "flights.yaml").unlink()
+    with mock.patch("tidegate.lake.sources._footer", autospec=True) as footer:
+        (found,) = statuses(ann)
+    assert (found["waiting"]["files"], footer.called) == (1, False)
 
 
 def test_what_nobody_foresaw_is_told_without_its_words(

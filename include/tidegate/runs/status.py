@@ -10,7 +10,7 @@ from tidegate.broker.cluster import survey
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.ledger import Fold
 from tidegate.core.planning import Watermarks
-from tidegate.errors import TidegateError
+from tidegate.errors import BrokerUnreachable, NotAuthenticated, TidegateError
 from tidegate.lake import publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
@@ -32,7 +32,7 @@ class Look:
     """What the ledger says, and what the broker has of the topics that the ledger means.
 
     `topics` are those of the pipeline now; `problem` says why the broker's part is missing, or
-    that a topic was recreated.
+    that a topic was recreated. `unreachable`: the same holds for all pipelines of its connection.
     """
 
     fold: Fold
@@ -40,17 +40,24 @@ class Look:
     topic_ids: Mapping[str, str]
     watermarks: Mapping[str, Mapping[int, Watermarks]]
     problem: str | None
+    unreachable: bool = False
 
 
-def look(spec: Ingest, kafka: KafkaSettings) -> Look:
-    """Read the ledger and ask the broker; one that does not answer is no error."""
+def look(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -> Look:
+    """Read the ledger and ask the broker; one that does not answer is no error.
+
+    A broker that is known to be `down`, and why, is not asked.
+    """
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
+    if down:
+        return Look(fold, known(spec, fold).topics, fold.topic_ids, {}, down)
     try:
         topics = resolved(spec, kafka, fold).topics
         seen = survey(kafka, topics, spec.isolation)
     except TidegateError as error:
-        return Look(fold, known(spec, fold).topics, fold.topic_ids, {}, str(error))
+        away = isinstance(error, BrokerUnreachable | NotAuthenticated)
+        return Look(fold, known(spec, fold).topics, fold.topic_ids, {}, str(error), away)
     problem = None
     watermarks = dict(seen.watermarks)
     for topic, topic_id in seen.topic_ids.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
@@ -20,7 +22,7 @@ from tidegate.core.coverage import drawn
 from tidegate.errors import TidegateError, Transient
 from tidegate.orchestration import connections
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Egress
+from tidegate.pipelines.spec import Egress, Spec
 from tidegate.runs import reports
 from tidegate.runs.coverage import Tiles, tiles
 from tidegate.runs.egress.status import status as egress_status
@@ -29,6 +31,8 @@ from tidegate.runs.status import look, status
 FORMAT = 1
 BAR = 200  # cells
 PATIENCE = 15.0  # seconds for all pipelines together: a dead broker is called dead after 8
+FRESH = 5.0  # seconds for which an answer is given again: to other users, and to reloads
+_AT_ONCE = 8
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
@@ -37,8 +41,11 @@ _HEADERS = {
 }
 
 logger = logging.getLogger(__name__)
-# One for all requests: pages that are reloaded while a broker hangs do not pile up threads.
-_pool = ThreadPoolExecutor(16, thread_name_prefix="tidegate-status")
+# For all requests: pages that are reloaded while a broker hangs do not pile up threads.
+_lock = threading.Lock()
+_pools: dict[tuple[str, str], ThreadPoolExecutor] = {}
+_answers: dict[str, tuple[float, Future[dict[str, Any]]]] = {}
+_down: dict[str, tuple[float, str]] = {}  # by connection: until when it is taken for down, and why
 _templates = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
     autoescape=True,
@@ -108,17 +115,43 @@ def report(
 
 def statuses(names: Iterable[str]) -> list[dict[str, Any]]:
     """Ask for all at once; what is not there in time is an error of that pipeline alone."""
-    asked = {name: _pool.submit(_status, name) for name in names}
+    asked = {name: _asked(name) for name in names}
     wait(asked.values(), timeout=PATIENCE)
     return [_settled(name, answer) for name, answer in asked.items()]
 
 
-def _status(name: str) -> dict[str, Any]:
-    spec = files.load_named(name)
+def _asked(name: str) -> Future[dict[str, Any]]:
+    """Return the answer that is under way or fresh, else ask.
+
+    Each pair of connection and lake has threads of its own, and a broker that did not answer one
+    pipeline is not asked for others: what hangs holds up nobody but its own.
+    """
+    with _lock:
+        began, answer = _answers.get(name, (0.0, None))
+        if answer and (not answer.done() or time.monotonic() - began < FRESH):
+            return answer
+        try:
+            spec = files.load_named(name)
+        except Exception as error:
+            answer = Future()
+            answer.set_exception(error)
+            return answer
+        about = ("" if isinstance(spec, Egress) else spec.kafka, spec.lake)
+        if about not in _pools:
+            _pools[about] = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tidegate-status")
+        answer = _pools[about].submit(_status, spec)
+        _answers[name] = time.monotonic(), answer
+        return answer
+
+
+def _status(spec: Spec) -> dict[str, Any]:
     if isinstance(spec, Egress):
-        return egress_status(spec)
+        return egress_status(spec, footers=False)
     kafka = connections.kafka(spec.kafka)
-    looked = look(spec, kafka)
+    until, why = _down.get(spec.kafka, (0.0, ""))
+    looked = look(spec, kafka, down=why if time.monotonic() < until else None)
+    if looked.unreachable:
+        _down[spec.kafka] = time.monotonic() + PATIENCE, looked.problem or ""
     return status(spec, kafka, looked) | {"bars": _bars(tiles(looked))}
 
 
@@ -133,7 +166,6 @@ def _bars(found: Tiles) -> dict[str, dict[str, list[tuple[str, int]]]]:
 def _settled(name: str, answer: Future[dict[str, Any]]) -> dict[str, Any]:
     try:
         if not answer.done():
-            answer.cancel()
             raise NoAnswer(
                 f"no answer within {PATIENCE:.0f} s from lake and broker; "
                 f"`tidegate status {name}` waits longer",

@@ -17,10 +17,11 @@ from tidegate.runs.egress.waiting import waiting
 FORMAT = 1
 
 
-def status(spec: Egress) -> dict[str, Any]:
+def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
     """Return what was sent and what waits (contract: `status --json`, egress).
 
-    `waiting` is null, and `source_problem` says why, when the source cannot be looked at.
+    `waiting` is null, and `source_problem` says why, when the source cannot be looked at. Without
+    footers, Parquet files that are broken are not told from others.
     """
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
@@ -28,7 +29,7 @@ def status(spec: Egress) -> dict[str, Any]:
         "format": FORMAT,
         "pipeline": spec.name,
         "kind": spec.kind,
-        **standing(spec, fold, spec.max_records),
+        **standing(spec, fold, spec.max_records if footers else None),
         "sent": {
             "files": len(fold.sent),
             "rows": sum(r.sent for commit in fold.live.values() for r in commit.receipts),
