@@ -52,6 +52,8 @@ bench: setup ## measure throughput on this machine
 	@$(BIN)/python tests/bench/bench_egress.py
 
 clean: ## stop the local stack, then remove it and .venv (the jar cache stays)
-	@for home in .tidegate .tidegate-s3; do if [ -d $$home ] && [ -x $(BIN)/tidegate ]; then \
-	  TIDEGATE_HOME=$$home $(BIN)/tidegate local down; fi; done
+	@for home in .tidegate .tidegate-s3; do [ ! -d $$home ] || \
+	  TIDEGATE_HOME=$$home $(BIN)/tidegate local down || { \
+	  echo "nothing was removed: the stack in $$home may still run (make setup, then try again)" >&2; \
+	  exit 1; }; done
 	@rm -rf .venv .tidegate .tidegate-s3

@@ -122,6 +122,20 @@ MUTANTS = (
         "tests/dags/test_rights.py::test_airflows_own_api_server_signs",
     ),
     Mutant(
+        "one demo at a time",
+        "local/demo.py",
+        '    with stack.locked(home / "demo.lock", say, "another demo"):\n',
+        "    if True:\n",
+        "tests/unit/test_local_setup.py::test_two_demos_at_once_are_one_after_the_other",
+    ),
+    Mutant(
+        "no packages exchanged below what runs",
+        "local/bootstrap.py",
+        "            self._refuse_under_running_processes()\n",
+        "",
+        "tests/unit/test_bootstrap.py::test_a_changed_lock_waits_for_what_runs",
+    ),
+    Mutant(
         "a maintenance run fails with any of its steps",
         "orchestration/maintenance.py",
         "steps >> verdict()",

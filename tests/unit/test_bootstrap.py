@@ -238,6 +238,39 @@ def test_a_changed_lock_begins_afresh(checkout: Path) -> None:
     assert not old.exists()
 
 
+def test_a_changed_lock_waits_for_what_runs(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A local stack's processes would find other packages below them, or none."""
+    assert bootstrap.main() == 0
+    service = checkout / ".venv/bin/airflow"
+    service.write_text("#!/bin/sh\necho up\nread line\n")
+    service.chmod(0o755)
+    (checkout / "requirements.lock").write_text("pandas==2\n")
+    calls(checkout)
+    with subprocess.Popen([service], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout
+        assert running.stdout.readline() == b"up\n"
+        assert bootstrap.main() == 2
+        complaint = capsys.readouterr().err
+        assert f"(pid {running.pid}): stop them first" in complaint
+        assert "tidegate local down" in complaint
+        assert service.exists()
+    assert calls(checkout) == []
+    assert bootstrap.main() == 0
+    assert calls(checkout) == WHOLE[:3]
+
+
+def test_a_python_that_was_removed_is_replaced(checkout: Path) -> None:
+    """The one that .venv was made with: an upgrade of the system has taken it away."""
+    assert bootstrap.main() == 0
+    calls(checkout)
+    (checkout / ".venv/bin/python").unlink()
+    (checkout / ".venv/bin/python").symlink_to(checkout.parent / "gone/python3.11")
+    assert bootstrap.main() == 0
+    assert calls(checkout) == WHOLE[:3]
+
+
 def test_an_install_that_was_killed_is_made_again(checkout: Path) -> None:
     """What it left looks whole to pip, so it must not stay."""
     half = checkout / ".venv" / "lib" / "half-a-package"

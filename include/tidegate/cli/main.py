@@ -19,7 +19,7 @@ from tidegate.cli.runs import carry_out, new_run
 from tidegate.cli.terminal import Json, Pipeline, answer, end_with, err, out, worst
 from tidegate.cli.variables import whoever
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.local import stack
+from tidegate.local import proxies, stack
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
 
@@ -68,6 +68,7 @@ def run() -> None:
 
 def _use_local_stack() -> None:
     """Let a terminal that names no lake and no connection use the local stack's, if any."""
+    os.environ.update(proxies.without_loopback())
     known = stack.environment(stack.default_home())
     if "AWS_ENDPOINT_URL" in known and "TIDEGATE_LAKE" not in os.environ:
         os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the stack's

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tidegate.errors import Transient
-from tidegate.local import postgres, private, processes
+from tidegate.local import postgres, private, processes, proxies
 from tidegate.local.postgres import Postgres
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -117,9 +117,7 @@ def environment(
         **(s3 or {}),
         "PYSPARK_PYTHON": sys.executable,
         "PATH": os.pathsep.join([str(_bin()), inherited.get("PATH", os.defpath)]),
-        # Tasks talk to the API server; a proxy would not find it.
-        "NO_PROXY": ",".join(filter(None, [inherited.get("NO_PROXY"), "127.0.0.1,localhost"])),
-        "no_proxy": ",".join(filter(None, [inherited.get("no_proxy"), "127.0.0.1,localhost"])),
+        **proxies.without_loopback(inherited),
     }
 
 

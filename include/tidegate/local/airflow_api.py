@@ -47,12 +47,12 @@ class AirflowApi:
 
     def dags(self) -> dict[str, datetime]:
         """Return the DAGs that are there, with the time at which each was last parsed."""
-        found = self._call("GET", "/api/v2/dags", params={"limit": 1000})["dags"]
+        found = self._all("/api/v2/dags", "dags", order_by="dag_id")
         return {dag["dag_id"]: datetime.fromisoformat(dag["last_parsed_time"]) for dag in found}
 
     def import_errors(self) -> list[tuple[str, str, datetime]]:
         """Return (file, stack trace, time) of every DAG file that cannot be parsed."""
-        found = self._call("GET", "/api/v2/importErrors", params={"limit": 100})["import_errors"]
+        found = self._all("/api/v2/importErrors", "import_errors")
         return [
             (each["filename"], each["stack_trace"], datetime.fromisoformat(each["timestamp"]))
             for each in found
@@ -163,6 +163,15 @@ class AirflowApi:
         """Return the text of a Variable, or None."""
         found = self._call("GET", f"/api/v2/variables/{key}", without={404})
         return str(found["value"]) if found else None
+
+    def _all(self, path: str, key: str, **params: str) -> list[dict[str, Any]]:
+        """Return a whole collection: of whatever limit is asked for, Airflow gives a page."""
+        found: list[dict[str, Any]] = []
+        while True:
+            answer = self._call("GET", path, params={**params, "limit": 100, "offset": len(found)})
+            found += answer[key]
+            if not answer[key] or len(found) >= answer["total_entries"]:
+                return found
 
     def _call(
         self,

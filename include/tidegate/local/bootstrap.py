@@ -159,10 +159,14 @@ class Venv:
 
     def has_jars(self) -> bool:
         """Say whether all jars are there; they were checked when they were fetched."""
-        return self._run_jars("paths").returncode == 0
+        try:
+            return self._run_jars("paths").returncode == 0
+        except OSError:  # the Python that .venv was made with is gone: it is made again
+            return False
 
     def install_packages(self, python: Python) -> None:
         if not self._can_be_completed():
+            self._refuse_under_running_processes()
             check_disk(self.root)
             self._clear()
         self.home.mkdir(exist_ok=True)
@@ -199,6 +203,25 @@ class Venv:
         code = "from tidegate.runs.submission import ensure_archive; ensure_archive(print)"
         with _step("an archive of Spark's classes"):
             self._run([str(self.python), "-c", code], "no archive")
+
+    def _refuse_under_running_processes(self) -> None:
+        """Raise where something runs from the packages that would be exchanged below it."""
+        ours = os.fsencode(str(self.home / "bin") + os.sep)
+        running = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                argv = (process / "cmdline").read_bytes().split(b"\0")[:2]
+            except OSError:  # it has ended meanwhile
+                continue
+            if int(process.name) != os.getpid() and any(word.startswith(ours) for word in argv):
+                running.append(process.name)
+        if running:
+            raise SetupError(
+                "the packages are to be exchanged, and processes run from {} (pid {}): stop them"
+                " first, a local stack by `.venv/bin/tidegate local down`".format(
+                    self.home, ", ".join(sorted(running, key=int)[:10])
+                )
+            )
 
     def _can_be_completed(self) -> bool:
         """Say whether pip may go on here: not after a kill, nor over other locked versions.

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from tidegate import jars
 from tidegate.errors import TidegateError
 from tidegate.local import processes
-from tidegate.local.ports import free_port
+from tidegate.local.ports import free_port, is_free
 
 _NAME = "kafka"
 _PATIENCE = 60.0
@@ -141,6 +141,8 @@ def _remember(home: Path, port: int | None, settings: Mapping[str, str]) -> _Nod
         random_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_")
         node = _Node(random_id, port or free_port(), controller_port=free_port())
     node = replace(node, port=port or node.port, settings={**node.settings, **settings})
+    if not is_free(node.controller_port):  # another process took it while this one was down
+        node = replace(node, controller_port=free_port())
     temporary = home / "node.json.tmp"
     temporary.write_text(json.dumps(asdict(node), indent=2))
     temporary.replace(home / "node.json")

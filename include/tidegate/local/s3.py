@@ -20,7 +20,7 @@ from typing import Any
 from tidegate.errors import TidegateError
 from tidegate.lake import s3
 from tidegate.local import private, processes
-from tidegate.local.ports import free_port
+from tidegate.local.ports import free_port, is_free
 
 REGION = "us-east-1"
 _NAME = "s3"
@@ -143,7 +143,10 @@ def _remember(home: Path, port: int | None) -> dict[str, int]:
     """Make what a home keeps: data, ports and keys; return the ports."""
     (home / "data").mkdir(exist_ok=True)
     try:
-        ports = _ports(home)
+        kept = _ports(home)
+        fresh = _free_ports(*kept.values())
+        # Another one where a process took it while this server was down.
+        ports = {name: each if is_free(each) else next(fresh) for name, each in kept.items()}
     except FileNotFoundError:
         fresh = _free_ports()
         names = [part + kind for part in _PARTS for kind in ("", ".grpc")]
@@ -167,9 +170,9 @@ def _keys(home: Path) -> tuple[str, str]:
     return key["accessKey"], key["secretKey"]
 
 
-def _free_ports() -> Iterator[int]:
-    """Yield free ports, none twice: nobody listens on them yet."""
-    given = set()
+def _free_ports(*others: int) -> Iterator[int]:
+    """Yield free ports, none twice and none of the others: nobody listens on them yet."""
+    given = set(others)
     while True:
         if (port := free_port()) not in given:
             given.add(port)

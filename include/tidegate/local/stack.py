@@ -32,6 +32,7 @@ from tidegate.pipelines import files
 Say = Callable[[str], None]
 _SPACE = 1 << 30
 BUCKET = "tidegate"
+_UP_OR_DOWN = "another `tidegate local up` or `down`"
 
 
 class PortTaken(TidegateError):
@@ -102,7 +103,7 @@ def up(
     began = time.monotonic()
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(home, say):
+    with locked(home / "lock", say, _UP_OR_DOWN):
         _refuse_in_vain(home)
         kept = read(home)
         if on_s3 and kept and not kept.s3:
@@ -132,7 +133,7 @@ def down(home: Path, *, say: Say = lambda _: None) -> bool:
     home = home.resolve()
     if not home.is_dir():
         return False
-    with _locked(home, say), ThreadPoolExecutor() as pool:
+    with locked(home / "lock", say, _UP_OR_DOWN), ThreadPoolExecutor() as pool:
         servers = [pool.submit(kafka.stop, home / "kafka"), pool.submit(s3.stop, home / "s3")]
         services = [pool.submit(airflow.stop, name, home) for name in airflow.SERVICES]
         ended = [service.result() for service in services]
@@ -324,13 +325,13 @@ def _write(home: Path, stack: Stack) -> None:
 
 
 @contextmanager
-def _locked(home: Path, say: Say) -> Iterator[None]:
-    """Hold the stack for one `up` or `down`; the kernel lets go when this process ends."""
-    with (home / "lock").open("w") as lock:
+def locked(path: Path, say: Say, what: str) -> Iterator[None]:
+    """Hold a lock file for what only one process may do; the kernel lets go when it ends."""
+    with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another `tidegate local up` or `down` to end")
+            say(f"waiting for {what} to end")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
