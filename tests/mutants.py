@@ -572,6 +572,13 @@ MUTANTS = (
         "tests/unit/test_sender.py::test_a_driver_outlives_its_parent_a_little",
     ),
     Mutant(
+        "a replay that may have sent something keeps its plan",
+        "lake/ledger.py",
+        'set(ends) == {"nothing sent"}',
+        '"nothing sent" in ends',
+        "tests/unit/test_egress_runs.py::test_a_replay_that_may_have_sent_something_keeps_its_plan",
+    ),
+    Mutant(
         "the claim comes before the first record",
         "runs/egress/send.py",
         "    match ledger.append(claim, run=run.run_id):\n",

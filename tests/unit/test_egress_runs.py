@@ -219,24 +219,6 @@ def test_what_was_sent_is_sent_once(world: World) -> None:
     assert len(world.ran) == 2
 
 
-def test_a_bad_name_stops_no_other_file(world: World) -> None:
-    """A control character, a loop, a link that leaves the source: the others are sent, the run
-    fails at its end and names them, and the status shows them.
-    """
-    world.put(a="1", z="2")
-    (world.home / "in/b\n").write_text("3")
-    (world.home / "in/c").symlink_to(".")
-    (world.home / "in/d").symlink_to("/etc/passwd")
-    assert world.sends("one")["files"] == ["a", "z"]
-    with pytest.raises(
-        PartitionsLeftOut, match=r"b\\n: its name holds .*; c: a loop .*; d: a symb"
-    ):
-        verdict(world.run("one"))
-    told = status(world.spec)
-    assert [each["file"] for each in told["left_out"]] == ["b\\n", "c", "d"]
-    assert (told["source_problem"], told["waiting"]["files"]) == (None, 0)
-
-
 def through(world: World, run_id: str, **others: Any) -> str | None:
     """Send, publish, and return what the event of the target's topic tells."""
     world.send(run_id, **others)
@@ -1295,6 +1277,39 @@ def test_a_replay_is_released_by_hand(world: World, how: Any, runs: int) -> None
     told = explain(world.run(**asks()))["replay"]
     assert (told["done"], told["commit"]) == (True, report["commit"])
     assert world.plan("live").plan.records == 300
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_replay_that_was_refused_may_be_corrected(world: World) -> None:
+    """Its id has sent nothing, which the release says: another filter under it is its next
+    generation, and the one before is then refused. What was sent, or may have been, is not.
+    """
+    with pytest.raises(RowsRefused):
+        world.send("one", refuses(), **asks(where="nosuch = 1"))
+    told = explain(world.run(**asks(where="offset < 5")))
+    report = world.sends("two", does=sends_window, **asks(where="offset < 5"))
+    assert (report["commit"], report["plan_id"], report["generation"]) == (4, told["plan_id"], 2)
+    for where in ("nosuch = 1", "offset < 6", None):
+        with pytest.raises(ReplayRefused):
+            world.send("three", **asks(where=where))
+    assert len(world.ran) == 2
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_replay_that_may_have_sent_something_keeps_its_plan(world: World) -> None:
+    """Frozen and not yet claimed, claimed, released by hand: another filter is refused."""
+    world.plan("one", **asks(where="true"))
+    with pytest.raises(ReplayRefused):
+        world.plan("two", **asks())
+    with pytest.raises(SendFailed):
+        world.send("one", dies_sending, **asks(where="true"))
+    with pytest.raises(ReplayRefused):
+        world.plan("two", **asks())
+    release(world.spec, None, "resend", "looked", run="me")
+    with pytest.raises(RowsRefused):
+        world.send("one", refuses(), **asks(where="true"))
+    with pytest.raises(ReplayRefused):
+        world.plan("two", **asks())
 
 
 # Releases by hand

@@ -106,6 +106,18 @@ class Ledger:
             raise self._corrupt(f"entry {n} was there, and is gone")
         return found
 
+    def sent_nothing(self, plan_id: str) -> bool:
+        """Say whether a plan was claimed, and each claim ended with proof that nothing was sent.
+
+        Reads the entries back to the first: ask only where it decides something.
+        """
+        ends: list[str] = []
+        for n in range(self.fold.n, 0, -1):
+            form = documents.read(self._store, layout.entry(n), dict)
+            if form and form["kind"] == "release" and form["plan"] == plan_id:
+                ends.append(form["how"])
+        return bool(ends) and plan_id not in self.fold.claims and set(ends) == {"nothing sent"}
+
     def _envelope(self, n: int, entry: Entry, run: str) -> dict[str, Any]:
         return {
             "format": FORMAT,

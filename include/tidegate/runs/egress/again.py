@@ -15,9 +15,11 @@ from tidegate.core import windows
 from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.plan import Plan
 from tidegate.core.windows import Boundary, Replay
 from tidegate.errors import ConfigurationError, WindowRefused
 from tidegate.lake import boundaries
+from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
 from tidegate.pipelines import files
@@ -55,6 +57,15 @@ def known(run: EgressRun, asked: Replay, fold: Fold, current: Frozen) -> Frozen:
             run.spec.name, asked.id, f", as entry #{n}" if n else ": it was declared sent",
         )  # fmt: skip
     return current
+
+
+def is_void(asked: Replay, ledger: Ledger, plan: Plan) -> bool:
+    """Say whether a replay's plan may be replaced by that of a corrected request.
+
+    It may be where it was refused before the first record: its id has sent nothing.
+    """
+    other = plan.replay is None or plan.replay["asked"] != asked.to_json()
+    return other and not ledger.fold.is_sent(plan.id) and ledger.sent_nothing(plan.id)
 
 
 def window(run: EgressRun, asked: Replay, *, record: bool) -> tuple[Mapping[str, str], Window]:

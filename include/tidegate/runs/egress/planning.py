@@ -42,15 +42,16 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
     The oldest open claim comes first, whoever made it: SenderAlive while its sender is not proven
     dead. Another generation is made when the claim was released or the files changed. CursorAhead
     when more was shown as sent than the ledger knows: it would all be sent once more. What is asked
-    to be sent again of a lake has one plan for ever, and no claim comes before it.
+    to be sent again of a lake has one plan, and no claim comes before it; another request under its
+    id is planned only where that plan was refused and has sent nothing.
     """
     store = run.store()
     ledger = run.ledger(store)
     mirrored.restore(run.mirror, run.spec, ledger)
     current = plans.latest(store, run.key)
-    if current and run.asked:
+    if current and run.asked and not again.is_void(run.asked, ledger, current.plan):
         return Planned(again.known(run, run.asked, ledger.fold, current), known=True)
-    if current and _is_well(ledger.fold, current.plan) and not replan:
+    if current and not run.asked and _is_well(ledger.fold, current.plan) and not replan:
         return Planned(current, known=True)
     number = current.generation + 1 if current else 1
     survey: dict[str, Any] = {}  # of a plan that was begun, its own note tells it
@@ -84,8 +85,9 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
 def preview(run: EgressRun) -> tuple[Plan, Waiting]:
     """Return the plan that `plan` would freeze now, and what it is made of; nothing is written."""
     store = run.store()
-    fold = run.ledger(store).fold
-    if run.asked and (current := plans.latest(store, run.key)):
+    ledger = run.ledger(store)
+    fold, current = ledger.fold, plans.latest(store, run.key)
+    if run.asked and current and not again.is_void(run.asked, ledger, current.plan):
         made = again.known(run, run.asked, fold, current).plan
         return made, Waiting(ranges=made.chunks[0])
     return draft(run, fold, record=False)
