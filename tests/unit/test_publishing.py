@@ -1,5 +1,6 @@
 """Commit and finalise: one commit per chunk, whoever crashes, sleeps or races."""
 
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from tidegate.core.ledger import Adopt, CoveredBy, PartlyCovered, Refused
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptAbandoned, LakeDamaged, LakeReadOnly, LakeUnavailable
 from tidegate.lake import attempts, plans, publishing, unfinished
-from tidegate.lake.ledger import Appended
+from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 
 PLAN = plan_of(
@@ -339,6 +340,36 @@ def test_a_strange_manifest_in_the_way_is_no_commit(store):
     with pytest.raises(LakeDamaged):
         publishing.commit(store, ledger_of(store), PLAN, seal, run="run")
     assert ledger_of(store).fold.live == {}
+
+
+class Together(LocalStore):
+    """Gives an object of a kind only when several were asked for at the same time."""
+
+    kind, together = "", None
+
+    def get(self, path):
+        if self.together and path.startswith(self.kind):
+            self.together.wait(20)
+        return super().get(path)
+
+
+@pytest.mark.parametrize("kind", ["_tidegate/manifests/", layout.LOG])
+def test_a_long_lake_is_read_side_by_side(tmp_path, kind):
+    """Eight objects are asked for before the first has come: entries, and the lists of files."""
+    store = Together(tmp_path / "p")
+    for i in range(30):
+        plan = plan_of((OffsetRange("t", 0, 10 * i, 10 * i + 10),))
+        staging.seal(store, plan)
+        publish(store, plan)
+    fold = Ledger(store, "p").fold
+    store.kind = kind
+    store.together = threading.Barrier(8, action=lambda: setattr(store, "together", None))
+    if kind == layout.LOG:
+        assert Ledger(store, "p").fold == fold
+    else:
+        listed = publishing.live_files(store, fold)
+        assert [(f["commit"], f["first"]) for f in listed] == [(3 + i, 10 * i) for i in range(30)]
+    assert store.together is None
 
 
 # Freezing

@@ -155,8 +155,8 @@ def test_a_loser_that_wakes_adopts_the_winner(store):
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_commits_that_were_replaced(store, whole):
-    """Of one that is live no more the losers go too; of one that is, in part, what is left of its
-    copies. The new commit's copies and all that is in place stay readable.
+    """The losers go, and of the winner what is left but its seal. The new commit's copies and all
+    that is in place stay readable.
     """
     staging.seal(store, PLAN, "winner")
     staging.stage(store, PLAN, "loser")
@@ -168,8 +168,9 @@ def test_commits_that_were_replaced(store, whole):
     staging.seal(store, again, "replay")
     assert publish(store, again) == {0: 4}
     assert why(swept(store)) == []
-    left = [] if whole else [("winner", "placed")]
-    assert why(swept(store, grace=0)) == [("loser", "lost"), ("replay", "placed"), *left]
+    gone = [("loser", "lost"), ("replay", "placed"), ("winner", "placed")]
+    assert why(swept(store, grace=0)) == gone
+    assert files(store, "winner") == ["_seal.json"]
     assert readable(store) == 13
     found = swept(store, grace=0)
     assert (found.attempts, found.left) == ([], [])
@@ -408,3 +409,45 @@ def test_a_copy_that_was_killed_goes(store):
     store.create(f"{layout.PLACING}young", b"ro")
     swept(store)
     assert [Path(each.path).name for each in store.objects(layout.PLACING)] == ["young"]
+
+
+class Counting(LocalStore):
+    """Counts what is asked for one object at a time."""
+
+    asked = 0
+
+    def _at(self, path):
+        self.asked += 1
+        return super()._at(path)
+
+
+def test_what_was_swept_is_not_asked_for_again(tmp_path):
+    """Of each commit ever made a seal is in staging: listed together, and nothing more is asked."""
+    asked = []
+    for commits in (3, 12):
+        store = Counting(tmp_path / str(commits))
+        for i in range(commits):
+            plan = staging.plan_of((OffsetRange("t", 0, 10 * i, 10 * i + 10),))
+            staging.seal(store, plan)
+            publish(store, plan)
+        age(store, "_tidegate/", 1e9)
+        assert len(swept(store).attempts) == commits
+        ledger = staging.ledger_of(store)
+        store.asked = 0
+        assert sweep(store, ledger, run="sweep").attempts == []
+        asked.append(store.asked)
+    assert asked[0] == asked[1]
+
+
+def test_an_attempt_without_rows_is_swept_too(store):
+    """Its own record goes, its seal stays."""
+    plan = staging.plan_of((OffsetRange("t", 0, 0, 5),))
+    Path(store.native(layout.attempt(plan.id, 0, "attempt"))).mkdir(parents=True)
+    attempt = staging.stage(store, plan, files={})
+    probe = lambda holes: dict.fromkeys(holes, "empty")  # noqa: E731
+    attempts.seal(store, staging.check(store, plan, attempt, probe=probe))
+    publish(store, plan)
+    age(store, "_tidegate/", 1e9)
+    assert why(swept(store)) == [("attempt", "placed")]
+    assert files(store, plan=plan) == ["_seal.json"]
+    assert why(swept(store)) == []

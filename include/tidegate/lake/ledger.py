@@ -7,6 +7,7 @@ import logging
 import posixpath
 import secrets
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,8 @@ from tidegate.errors import LakeUnsafe, LedgerCorrupt
 from tidegate.lake import checkpoints, documents
 from tidegate.lake.documents import UNREADABLE
 from tidegate.lake.store import Store
+
+_AT_ONCE = 16  # requests
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +50,7 @@ class Ledger:
         if self.checkpoint:
             self._check_that_it_follows()
         highest = self._listed()
+        self._read_up_to(highest)
         if self.refresh().n < highest:
             # Going on would commit again what the missing entries have committed.
             raise self._corrupt(f"it is missing, and entry {highest} was there")
@@ -54,11 +58,25 @@ class Ledger:
     def refresh(self) -> Fold:
         """Fold the entries that were added since; LedgerCorrupt names the one that is wrong."""
         while (data := self._store.get(layout.entry(self.fold.n + 1))) is not None:
-            try:
-                self.fold.apply(self._parsed(data), canonical.digest(data))
-            except UNREADABLE as error:
-                raise self._corrupt(repr(error)) from None
+            self._add(data)
         return self.fold
+
+    def _read_up_to(self, highest: int) -> None:
+        """Fold the entries that are known to be there: several are read at a time."""
+        numbers = range(self.fold.n + 1, highest + 1)
+        if len(numbers) < _AT_ONCE:
+            return
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for data in pool.map(lambda n: self._store.get(layout.entry(n)), numbers):
+                if data is None:
+                    return
+                self._add(data)
+
+    def _add(self, data: bytes) -> None:
+        try:
+            self.fold.apply(self._parsed(data), canonical.digest(data))
+        except UNREADABLE as error:
+            raise self._corrupt(repr(error)) from None
 
     def append(self, entry: Entry, *, run: str) -> Appended | Verdict:
         """Create the entry under the next number, or say why it may not be.

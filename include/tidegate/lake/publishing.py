@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tidegate import faults
@@ -32,6 +33,7 @@ __all__ = [
     "LakeFile",
     "commit",
     "files_of",
+    "files_of_each",
     "files_of_seal",
     "files_over",
     "finalise",
@@ -43,6 +45,8 @@ __all__ = [
     "roll_forward",
     "unplaced",
 ]
+
+_AT_ONCE = 16  # requests
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +150,21 @@ def _committed(store: Store, ledger: Ledger, plan: Plan, seal: Seal, run: str) -
 
 def files_of(store: Store, fold: Fold, n: int) -> list[LakeFile]:
     """Return the files of a live commit that no later one has replaced."""
-    entry = fold.live[n]
+    return _live_of(store, fold, n, fold.live[n])
+
+
+def files_of_each(
+    store: Store, fold: Fold, commits: Iterable[int]
+) -> Iterator[tuple[int, list[LakeFile]]]:
+    """Yield live commits with their files, in order; several manifests are read at a time."""
+    # Looked up first: of a checkpoint the commits are read when the first one is asked for.
+    entries = {n: fold.live[n] for n in commits}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(lambda n: _live_of(store, fold, n, entries[n]), entries)
+        yield from zip(entries, found, strict=True)
+
+
+def _live_of(store: Store, fold: Fold, n: int, entry: Commit) -> list[LakeFile]:
     return [file for file in read_manifest(store, entry) if is_live(fold, n, entry, file)]
 
 
@@ -192,6 +210,6 @@ def located(
 ) -> Iterator[tuple[int, LakeFile, str]]:
     """Yield each live file of some commits, else of all: the commit, the file, where it lies."""
     waiting = set(unplaced(store, fold))
-    for n in fold.live if commits is None else commits:
-        for file in files_of(store, fold, n):
+    for n, files in files_of_each(store, fold, fold.live if commits is None else commits):
+        for file in files:
             yield n, file, file.staged.path if n in waiting else file.final

@@ -58,6 +58,8 @@ def sweep(
     swept = Swept()
     for attempt, files in listed.items():
         n = fold.committed.get((attempt.plan_id, attempt.chunk))
+        if n is not None and all(map(_is_seal, files)):
+            continue  # swept before: of each commit its seal stays, so nothing is asked for it
         if n is not None:
             placed = store.modified(layout.placed(n))
             if placed is None or now - placed < grace:
@@ -65,12 +67,13 @@ def sweep(
             entry = ledger.commit(n)
             if entry.attempt != attempt.name:
                 _remove(store, attempt, files, "lost", swept)
-            elif n in fold.live and (copies := [f for f in files if f.path.endswith(".parquet")]):
-                if wrong := _unverified(store, entry, copies):
-                    swept.left.append({**_named(attempt), "commit": n, "why": wrong})
-                else:
-                    # The seal stays: it is the proof of what was committed.
-                    _remove(store, attempt, [f for f in files if not _is_seal(f)], "placed", swept)
+                continue
+            copies = [f for f in files if f.path.endswith(".parquet")]
+            if n in fold.live and (wrong := _unverified(store, entry, copies)):
+                swept.left.append({**_named(attempt), "commit": n, "why": wrong})
+            elif n in fold.live or not copies:
+                # The seal stays: it is the proof of what was committed.
+                _remove(store, attempt, [f for f in files if not _is_seal(f)], "placed", swept)
         elif _abandoned(fold, attempt):
             _remove(store, attempt, files, "abandoned", swept)
         elif _may_be_given_up(store, fold, attempt, files) and (

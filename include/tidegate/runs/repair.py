@@ -56,7 +56,7 @@ def repair(spec: Ingest) -> dict[str, Any]:
 
 
 def _live_files(store: Store, fold: Fold, commits: Iterable[int]) -> dict[int, Sequence[LakeFile]]:
-    return {n: publishing.files_of(store, fold, n) for n in commits}
+    return dict(publishing.files_of_each(store, fold, commits))
 
 
 def _is_strange(store: Store, listed: Listed, known: LakeFile | None) -> bool:
