@@ -52,17 +52,17 @@ def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int
 
 def _remove_old(store: Store) -> None:
     """Keep the newest; of what is older remove also the lines that a killed writer left alone."""
-    heads = _numbers(store)
+    heads = numbers(store)
     for n in heads[:-KEPT]:
         store.delete(layout.checkpoint(n))  # first, so that no head is without its lines
-    for n in _numbers(store, ".commits"):
+    for n in numbers(store, ".commits"):
         if len(heads) >= KEPT and n < heads[-KEPT]:
             store.delete(layout.checkpoint_commits(n))
 
 
 def latest(store: Store, pipeline: str) -> Fold | None:
     """Return the fold of the newest checkpoint that can be read; one that cannot is passed over."""
-    for n in reversed(_numbers(store)):
+    for n in reversed(numbers(store)):
         path = layout.checkpoint(n)
         try:
             fold = documents.read(store, path, lambda form: _fold(store, pipeline, form))
@@ -74,9 +74,46 @@ def latest(store: Store, pipeline: str) -> Fold | None:
     return None
 
 
-def _numbers(store: Store, ending: str = ".json") -> list[int]:
+def numbers(store: Store, ending: str = ".json") -> list[int]:
+    """Return the entries of which there are checkpoints."""
     split = [posixpath.splitext(name) for name in store.names(layout.CHECKPOINTS)]
     return sorted(int(n) for n, end in split if end == ending and n.isdecimal())
+
+
+def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set[int]]:
+    """Say where the checkpoint of entry `fold.n` is not `fold`; with the commits it has unplaced.
+
+    That a checkpoint has the digest of its own content does not say that the content is right.
+    """
+    path = layout.checkpoint(fold.n)
+    where = store.uri(path)
+    everything = set(range(1, fold.n + 1))
+    try:
+        form = documents.read(store, path, lambda form: dict(form) | {"fold": dict(form["fold"])})
+        if form is None:
+            return [], everything  # removed meanwhile, as the oldest
+        kept, expected = form["fold"], checkpoint.head(fold)
+        found = [
+            f"the checkpoint {where} has another `{name}` than the entries 1 to {fold.n} add up to"
+            for name in sorted(kept.keys() | expected.keys())
+            if name != "waiting"  # what was placed since is no difference
+            and canonical.encode(kept.get(name)) != canonical.encode(expected.get(name))
+        ]
+        lines = canonical.digest(checkpoint.lines(fold))
+        if form["commits"]["sha256"] != lines:
+            found.append(f"the checkpoint {where} names other live commits than there are")
+        data = store.get(form["commits"]["path"])
+        if data is None or canonical.digest(data) != lines:
+            found.append(f"the live commits of the checkpoint {where} are gone, or were changed")
+        if (form["format"], form["pipeline"]) != (checkpoint.FORMAT, pipeline) or (
+            form["sha256"] != canonical.digest(canonical.encode(kept))
+        ):
+            found.append(f"the checkpoint {where} was changed")
+        return found, checkpoint.FORMS["waiting"].read(kept["waiting"])
+    except LakeDamaged as error:
+        return [str(error)], everything
+    except documents.UNREADABLE as error:
+        return [f"the checkpoint {where} cannot be read: {error!r}"], everything
 
 
 def _fold(store: Store, pipeline: str, form: Mapping[str, Any]) -> Fold:
@@ -84,8 +121,8 @@ def _fold(store: Store, pipeline: str, form: Mapping[str, Any]) -> Fold:
         raise ValueError(f"format {form['format']!r}, pipeline {form['pipeline']!r}")
     if canonical.digest(canonical.encode(form["fold"])) != form["sha256"]:
         raise ValueError("it was changed")  # one digit of it may hide a million rows
-    numbers = checkpoint.FORMS["live"].read(form["fold"]["live"])
-    return checkpoint.fold_of(form["fold"], lambda: _lines(store, form["commits"], numbers))
+    live = checkpoint.FORMS["live"].read(form["fold"]["live"])
+    return checkpoint.fold_of(form["fold"], lambda: _lines(store, form["commits"], live))
 
 
 def _lines(store: Store, kept: Mapping[str, str], numbers: Iterable[int]) -> bytes:

@@ -6,7 +6,7 @@ import json
 import logging
 import posixpath
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,14 +37,23 @@ class Ledger:
     """One pipeline's ledger, folded up to the last entry seen.
 
     Opening it reads the newest checkpoint and the entries after it; `whole` reads every entry.
-    `checkpoint` is the number of the entry that reading began after.
+    `checkpoint` is the number of the entry that reading began after. `watch` is shown each entry
+    before it is added to the fold.
     """
 
-    def __init__(self, store: Store, pipeline: str, *, whole: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        pipeline: str,
+        *,
+        whole: bool = False,
+        watch: Callable[[Fold, Entry], None] = lambda _, __: None,
+    ) -> None:
         self._store = store
         self._pipeline = pipeline
         self._writer = secrets.token_hex(8)
         self._unsafe = False
+        self._watch = watch
         self.fold = (None if whole else checkpoints.latest(store, pipeline)) or Fold()
         self.checkpoint = self.fold.n
         if self.checkpoint:
@@ -74,7 +83,9 @@ class Ledger:
 
     def _add(self, data: bytes) -> None:
         try:
-            self.fold.apply(self._parsed(data), canonical.digest(data))
+            entry = self._parsed(data)
+            self._watch(self.fold, entry)
+            self.fold.apply(entry, canonical.digest(data))
         except UNREADABLE as error:
             raise self._corrupt(repr(error)) from None
 

@@ -21,10 +21,10 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import plans, publishing
 from tidegate.lake.footers import read_footer
-from tidegate.lake.ledger import Ledger
 from tidegate.lake.publishing import LakeFile
 from tidegate.lake.store import Listed, Store, open_store
 from tidegate.pipelines.spec import Ingest
+from tidegate.runs import ledger_audit
 
 FORMAT = 1
 _MOST_NAMED = 20
@@ -61,16 +61,18 @@ class Findings:
 
 
 def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
-    """Hold ledger, manifests, footers and pages against each other; with `kafka`, every row.
+    """Hold ledger, plans, seals, manifests, footers and pages against each other.
 
-    Reading the ledger checks its chain of digests, reading the pages their checksums. Returns the
-    findings; changes nothing.
+    Reading the ledger checks its chain of digests, reading the pages their checksums. Every entry
+    is held against its plan and its seal, every checkpoint against the entries. With `kafka`,
+    every row against the topic. Returns the findings; changes nothing.
     """
     store = open_store(spec.lake, spec.name)
     # Listed first: what is committed after that is no stranger.
     listed = [each.path for each in store.objects(layout.DATA)]
-    fold = Ledger(store, spec.name, whole=True).fold
     findings = Findings()
+    fold, commits = ledger_audit.read_ledger(store, spec.name, findings.add)
+    ledger_audit.check_commits(store, fold, commits, findings.add)
     _check_ranges(fold, findings)
     seen = None
     if kafka and fold.live:
@@ -90,7 +92,7 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
                 continue
             known.update(file.final for file in files)
             accounts = _whole_accounts(fold, n, commit)
-            _check_files(store, n, accounts, files, findings, placed=n not in waiting)
+            _check_files(store, n, commit, accounts, files, findings, placed=n not in waiting)
             if read and seen:
                 _compare_commit(store, read, seen, n, fold, files, findings)
     for path in listed:
@@ -113,6 +115,7 @@ def _check_ranges(fold: Fold, findings: Findings) -> None:
 def _check_files(
     store: Store,
     n: int,
+    commit: Commit,
     accounts: Mapping[tuple[str, int], Account],
     files: list[LakeFile],
     findings: Findings,
@@ -120,6 +123,7 @@ def _check_files(
     placed: bool,
 ) -> None:
     rows: dict[tuple[str, int], int] = {}
+    ranges = {(r.topic, r.partition): r for _, r in commit.ranges}
     for file in files:
         path = file.final if placed else file.staged.path
         findings.files += 1
@@ -137,6 +141,13 @@ def _check_files(
             findings.add("not the file that was committed", commit=n, uri=store.uri(path))
         findings.rows += footer.rows
         key = footer.topic, footer.partition
+        held = ranges.get(key)
+        if held is None or not (held.start <= footer.first and footer.last < held.end):
+            findings.add(
+                f"offsets {footer.first} to {footer.last} of {footer.topic}-{footer.partition}, "
+                "outside of the commit's ranges",
+                commit=n, uri=store.uri(path),
+            )  # fmt: skip
         rows[key] = rows.get(key, 0) + footer.rows
     for (topic, partition), account in accounts.items():
         if rows.get((topic, partition), 0) != account.rows:

@@ -15,9 +15,9 @@ from tidegate.broker.target import compacted
 from tidegate.core import canonical, content
 from tidegate.core.entries import Commit
 from tidegate.core.offsets import OffsetRange
-from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress
+from tidegate.runs import ledger_audit
 from tidegate.runs.verify import Findings
 
 Say = Callable[[str], None]
@@ -31,8 +31,8 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     now.
     """
     store = open_store(spec.lake, spec.name)
-    fold = Ledger(store, spec.name, whole=True).fold
     findings = Findings()
+    fold, _ = ledger_audit.read_ledger(store, spec.name, findings.add)
     # Not the pipeline's topics of today: what was sent is where it was sent to.
     topics = sorted({r.topic for commit in fold.live.values() for r in commit.receipts})
     seen = survey(kafka, topics, "read_uncommitted") if kafka else None
