@@ -26,7 +26,7 @@ from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs import machine_checks, pipeline_checks
 from tidegate.runs.doctor import Check, examine, ok
-from tidegate.runs.run import Run
+from tidegate.runs.run import EgressRun, Run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
 HOUR = 3_600_000
@@ -423,23 +423,33 @@ def test_a_broker_that_is_away(spec, store):
     assert line["fix"] == "check that it runs"
 
 
-def test_of_an_egress_its_connections(monkeypatch):
-    """The rest is looked at before it sends; a broker that is away is told as such."""
-    form = {"name": "e", "kind": "egress", "lake": "/nowhere", "target": {"topic": "out"}}
+def test_of_an_egress_its_lake_and_connections(tmp_path, monkeypatch):
+    """Its ledger owns numbers, too: two senders could both have a claim. The rest is looked at
+    before it sends; a broker that is away is told as such.
+    """
+    form = {"name": "e", "kind": "egress", "lake": str(tmp_path), "target": {"topic": "out"}}
     egress = parse({**form, "source": {"path": "/nowhere/*.csv", "format": "csv"}})
     monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
     found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: "local[2]"))
+    checks = ["ledger", "lake disk", "lake", "lake clock", "kafka", "spark"]
     assert [(each["check"], each["state"]) for each in found["checks"]] == [
-        ("kafka", "ok"), ("spark", "ok"),
-    ]  # fmt: skip
-    assert "nowhere:1 answers: brokers 4.3" in found["checks"][0]["says"]
+        (check, "ok") for check in checks
+    ]
+    assert "nowhere:1 answers: brokers 4.3" in found["checks"][4]["says"]
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "create", write)
+        states, _ = said(pipeline_checks.lake(egress))
+    assert ("lake", "failure") in states
+    with pytest.raises(LakeUnsafe):
+        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1)).ledger(LocalStore(tmp_path / "e"))
+    LocalStore(tmp_path / "e").delete(layout.UNSAFE_STORE)
 
     def away(_):
         raise BrokerUnreachable("no broker answered; check that it runs")
 
     monkeypatch.setattr(pipeline_checks, "Cluster", away)
     found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: "local[2]"))
-    assert (found["failures"], found["checks"][0]["fix"]) == (1, "check that it runs")
+    assert (found["failures"], found["checks"][4]["fix"]) == (1, "check that it runs")
 
 
 # Spark

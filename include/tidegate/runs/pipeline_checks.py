@@ -37,10 +37,12 @@ def checks(
 ) -> list[Check]:
     """Return the questions; `kafka` and `master` look up its connections, and may refuse.
 
-    Of an egress only its connections are asked: its preflight looks at the rest before it sends.
+    Of an egress its lake and connections are asked: its preflight looks at the rest before it
+    sends.
     """
     if not isinstance(spec, Ingest):
         return [
+            Check("lake", lambda: lake(spec), spec.name),
             Check("kafka", lambda: reach(kafka()), spec.name),
             Check("spark", lambda: spark(master()), spec.name),
         ]
@@ -54,7 +56,7 @@ def checks(
 # The lake
 
 
-def lake(spec: Ingest) -> Iterator[Line]:
+def lake(spec: Spec) -> Iterator[Line]:
     """Ledger, space, rights, and the one thing all rests on: who creates a name first has it."""
     directory = _directory(spec.lake)
     if directory and not directory.is_dir():
@@ -70,7 +72,8 @@ def lake(spec: Ingest) -> Iterator[Line]:
         yield warning("ledger", says, f"`tidegate checkpoint {spec.name}`, or tidegate_maintenance")
     else:
         yield ok("ledger", says)
-    if waiting := publishing.unplaced(store, fold):
+    waiting = publishing.unplaced(store, fold) if isinstance(spec, Ingest) else []
+    if waiting:
         says = f"the files of {len(waiting)} commits are not all in place (#{waiting[0]}, …)"
         yield warning("ledger", says, f"`tidegate repair {spec.name}`, or the next run does it")
     if directory:
