@@ -1,6 +1,6 @@
 """Ingest runs without a broker or Spark: watermarks that the test sets, attempts that it stages."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -16,7 +16,7 @@ from tidegate.core.planning import Watermarks
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.pipelines.spec import parse
-from tidegate.runs import drafting, reports, stage
+from tidegate.runs import drafting, reports, stage, truncation
 from tidegate.runs.run import Run
 from tidegate.runs.stage import Submit
 from tidegate.runs.submission import Submission
@@ -38,6 +38,11 @@ class World:
     """Whether nobody can look into holes."""
     visible: int | None = None
     """The offset of a record that is in the log, whatever the attempt holds."""
+    leaderless: set[int] = field(default_factory=set)
+    epoch: int = 0
+    """The leader epoch of all partitions now."""
+    began: dict[int, int] = field(default_factory=dict)
+    """The offset at which a leader epoch began."""
     started: int = 0
     """How many Spark applications were started."""
 
@@ -50,8 +55,18 @@ class World:
     def survey(self, *_: object) -> Survey:
         if self.away:
             raise self.away
-        identity = TopicIdentity(TOPIC_ID, dict.fromkeys(self.marks, 0))
-        return Survey("cluster", {"t": identity}, {"t": dict(self.marks)})
+        marks = {p: m for p, m in self.marks.items() if p not in self.leaderless}
+        epochs = dict.fromkeys(marks, self.epoch)
+        identity = TopicIdentity(TOPIC_ID, epochs, frozenset(self.leaderless))
+        return Survey("cluster", {"t": identity}, {"t": marks})
+
+    def epoch_ends(self, _: object, epochs: Mapping[tuple[str, int], int]) -> dict[Any, int]:
+        """Answer by `began`: an epoch ends where the next one began."""
+        ends = {}
+        for (topic, p), epoch in epochs.items():
+            later = [at for number, at in self.began.items() if number > epoch]
+            ends[topic, p] = min(later, default=self.marks[p].high)
+        return ends
 
     def probe(self, _: object, holes: Iterable[OffsetRange], *__: object) -> list[Probe]:
         if self.away:
@@ -127,6 +142,7 @@ def make(
     world = World(tmp_path / "lake", marks, settings=settings)
     for module in (drafting, stage, reports):
         monkeypatch.setattr(module, "survey", world.survey)
+    monkeypatch.setattr(truncation, "epoch_ends", world.epoch_ends)
     monkeypatch.setattr(stage, "probe", world.probe)
     monkeypatch.setattr(drafting, "expiries", lambda *_: {})
     monkeypatch.setattr(reports, "expiries", lambda *_: {})

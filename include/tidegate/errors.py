@@ -74,6 +74,10 @@ class UnknownTopic(TidegateError):
     """The topic does not exist, or we may not see it."""
 
 
+class BrokerTooOld(TidegateError):
+    """The brokers have no topic ids; the minimum version is in the message."""
+
+
 class BrokerError(Transient):
     """The broker answered with an error that may pass."""
 

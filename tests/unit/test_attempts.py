@@ -3,6 +3,7 @@
 import itertools
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,11 +100,12 @@ def test_a_seal_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
 
     monkeypatch.setattr(stages, "_same_as_planned", seen)
     sealed: list[int] = []
-    unproven = stages._seal_finished(None, store, PLAN, [attempt], sealed)
+    run = SimpleNamespace(kafka=None)
+    unproven = stages._seal_finished(run, store, PLAN, [attempt], {}, sealed)
     assert isinstance(unproven[attempt], LakeUnavailable)
     stages._discard(None, store, None, attempt, unproven[attempt])
     assert list(attempts.sealed(store, PLAN, Fold())) == [0]
-    assert stages._seal_finished(None, store, PLAN, [attempt], sealed) == {}
+    assert stages._seal_finished(run, store, PLAN, [attempt], {}, sealed) == {}
     assert sealed == [0]
 
 

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import tenacity
@@ -19,23 +19,28 @@ from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.planning import Watermarks
 from tidegate.core.unreadable import LATEST_MS
-from tidegate.errors import BrokerError, NotAuthorised
+from tidegate.errors import BrokerError, BrokerTooOld, NotAuthorised
 
 NO_SUCH_TOPIC, TOPIC_FORBIDDEN = 3, 29  # Kafka's error codes
+OLDEST = "2.8"  # the first with topic ids
+_ELECTION = 1.0  # seconds that a new leader may take
 
 
 @dataclass(frozen=True)
 class TopicIdentity:
-    """A topic's id, and the leader epoch of each of its partitions."""
+    """A topic's id, and the leader epoch of each partition; `leaderless` ones have none now."""
 
     topic_id: str
     epochs: Mapping[int, int]
+    leaderless: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class Survey:
     """What a cluster has of some topics now; topics that do not exist (for us) are missing.
 
+    Of partitions without a leader there are no watermarks. Epochs are those of the answers that
+    the ends came with: nothing below an end was written under a later one.
     `too_late` holds, of logs that have one, the first offset with a timestamp that Spark cannot
     convert.
     """
@@ -49,6 +54,13 @@ class Survey:
     def topic_ids(self) -> dict[str, str]:
         return {topic: each.topic_id for topic, each in self.identities.items()}
 
+    @property
+    def leaderless(self) -> dict[str, list[int]]:
+        """The partitions without a leader, of topics that have any."""
+        return {
+            t: sorted(each.leaderless) for t, each in self.identities.items() if each.leaderless
+        }
+
 
 @tenacity.retry(
     retry=tenacity.retry_if_exception_type(BrokerError),  # connecting has a patience of its own
@@ -60,14 +72,22 @@ def survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Su
     """Ask for cluster id, topic ids and watermarks in one connection, three times at most."""
     with Cluster(settings) as cluster:
         identities = cluster.identities(topics)
-        partitions = {topic: sorted(each.epochs) for topic, each in identities.items()}
-        marks = cluster.watermarks(partitions, isolation)
+        if any(each.leaderless for each in identities.values()):
+            time.sleep(_ELECTION)
+            identities = cluster.identities(identities)
+        partitions = {
+            topic: sorted(each.epochs.keys() - each.leaderless)
+            for topic, each in identities.items()
+        }
+        marks, epochs = cluster.ends(partitions, isolation)
+        identities = {t: replace(each, epochs=epochs.get(t, {})) for t, each in identities.items()}
         first = cluster.offsets_at(marks, LATEST_MS + 1)
         too_late = {
             topic: {p: offset for p, offset in offsets.items() if offset is not None}
             for topic, offsets in first.items()
         }
-        return Survey(cluster.id(), identities, marks, too_late)
+        found: dict[str, Mapping[int, Watermarks]] = {t: marks.get(t, {}) for t in identities}
+        return Survey(cluster.id(), identities, found, too_late)
 
 
 class Cluster:
@@ -104,8 +124,11 @@ class Cluster:
             if code:
                 raise BrokerError(f"{topic['name']}: {kafka_errors.for_code(code).__name__}")
             found[topic["name"]] = TopicIdentity(
-                topic_id=str(uuid.UUID(str(topic["topic_id"]))),
+                topic_id=topic_id(topic, self._where),
                 epochs={p["partition_index"]: p["leader_epoch"] for p in topic["partitions"]},
+                leaderless=frozenset(
+                    p["partition_index"] for p in topic["partitions"] if p["leader_id"] < 0
+                ),
             )
         return found
 
@@ -113,6 +136,12 @@ class Cluster:
         self, partitions: Mapping[str, Iterable[int]], isolation: str
     ) -> dict[str, dict[int, Watermarks]]:
         """Return log start, end under `isolation`, and high watermark of each partition."""
+        return self.ends(partitions, isolation)[0]
+
+    def ends(
+        self, partitions: Mapping[str, Iterable[int]], isolation: str
+    ) -> tuple[dict[str, dict[int, Watermarks]], dict[str, dict[int, int]]]:
+        """Return the watermarks, and the leader epochs that came with the ends."""
         asked = [TopicPartition(t, p) for t, ps in partitions.items() for p in ps]
         with self.refusals("DESCRIBE on the topics"):
             starts = self._offsets(asked, OffsetSpec.EARLIEST, "read_uncommitted")
@@ -121,11 +150,15 @@ class Cluster:
             if isolation == "read_committed":
                 ends = self._offsets(asked, OffsetSpec.LATEST, isolation)
         marks: dict[str, dict[int, Watermarks]] = {}
+        epochs: dict[str, dict[int, int]] = {}
         for tp in asked:
+            end = ends[tp].offset
             marks.setdefault(tp.topic, {})[tp.partition] = Watermarks(
-                starts[tp], ends[tp], max(highs[tp], ends[tp])
+                starts[tp].offset, end, max(highs[tp].offset, end)
             )
-        return marks
+            if ends[tp].leader_epoch is not None:
+                epochs.setdefault(tp.topic, {})[tp.partition] = ends[tp].leader_epoch
+        return marks, epochs
 
     def offsets_at(
         self, partitions: Mapping[str, Iterable[int]], timestamp_ms: int
@@ -179,9 +212,14 @@ class Cluster:
 
     def _offsets(
         self, asked: list[TopicPartition], spec: OffsetSpec, isolation: str
-    ) -> dict[TopicPartition, int]:
-        answer = self.admin.list_partition_offsets(dict.fromkeys(asked, spec), isolation)
-        return {tp: each.offset for tp, each in answer.items()}
+    ) -> Mapping[TopicPartition, Any]:
+        """Return offsets, each with the leader epoch of the answer."""
+        if not asked:
+            return {}
+        answer: Mapping[TopicPartition, Any] = self.admin.list_partition_offsets(
+            dict.fromkeys(asked, spec), isolation
+        )
+        return answer
 
     @property
     def _where(self) -> str:
@@ -194,6 +232,19 @@ class Cluster:
             yield
         except kafka_errors.KafkaError as error:
             raise named(error, self._where, operation) from error
+
+
+def topic_id(described: Mapping[str, Any], where: str) -> str:
+    """Return a described topic's id; BrokerTooOld where brokers have none."""
+    found = described.get("topic_id")
+    if found is None or uuid.UUID(str(found)).int == 0:
+        raise BrokerTooOld(
+            f"{where}: topic {described['name']} has no topic id: without one, a recreated topic "
+            f"cannot be told from the one that was read. Tidegate needs brokers of {OLDEST} or "
+            f"later, with an inter-broker protocol or metadata version of {OLDEST} or later",
+            needed=OLDEST,
+        )
+    return str(uuid.UUID(str(found)))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource
 
-from tidegate.broker.cluster import NO_SUCH_TOPIC, TOPIC_FORBIDDEN, Cluster
+from tidegate.broker.cluster import NO_SUCH_TOPIC, TOPIC_FORBIDDEN, Cluster, topic_id
 from tidegate.broker.settings import KafkaSettings
 from tidegate.errors import BrokerError, NotAuthorised, UnknownTopic
 
@@ -85,7 +84,7 @@ def survey_target(
             cluster.id(),
             {
                 name: TargetState(
-                    str(uuid.UUID(str(described[name]["topic_id"]))),
+                    topic_id(described[name], where),
                     {p: m.high for p, m in marks[name].items()},
                     int(_value(configs, name, "max.message.bytes") or _DEFAULT_LARGEST),
                     _is_compacted(configs, name),

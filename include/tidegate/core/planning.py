@@ -54,14 +54,24 @@ class Decision:
 
 
 def decide_live(
-    topic: str, partition: int, progress: Progress, marks: Watermarks, *, on_expired: str
+    topic: str,
+    partition: int,
+    progress: Progress,
+    marks: Watermarks,
+    *,
+    on_expired: str,
+    cut: int | None = None,
 ) -> Decision:
     """Take `[cursor, min(end, next covered start))`; expired offsets go by policy.
 
     Expired means: the broker's log starts after the cursor. `fail` leaves the partition out;
     `skip` records the gap, which the ledger cuts to what is unseen, and goes on at the log start.
+    `cut` is where the log was cut off below the cursor, whatever was written there since.
     """
     cursor = progress.cursor
+    if cut is not None and cut < cursor <= marks.high:
+        numbers = {"cursor": cursor, "end": marks.high, "cut": cut}
+        return Decision(left_out=LeftOut(topic, partition, "truncated", numbers))
     if marks.high < cursor:
         return Decision(
             left_out=LeftOut(topic, partition, "truncated", {"cursor": cursor, "end": marks.high})

@@ -148,6 +148,13 @@ def finished(store: Store, plan: Plan, fold: Fold) -> list[Attempt]:
     ]
 
 
+def sealed_epochs(store: Store, attempt: Attempt) -> dict[tuple[str, int], int]:
+    """Return the leader epochs at which an attempt was proven, by topic and partition."""
+    found = documents.read(store, attempt.directory + SEAL, Seal.from_json)
+    noted = found.seen.get("epochs", {}) if found else {}
+    return {(topic, int(p)): epoch for topic, each in noted.items() for p, epoch in each.items()}
+
+
 def staged(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
     """Return the job's own record of a finished attempt; None while it is not finished."""
     return documents.read(store, attempt.directory + DONE, dict)

@@ -37,6 +37,12 @@ def note(store: Store, plan_id: str) -> Mapping[str, Any] | None:
     return documents.read(store, layout.note(plan_id), dict)
 
 
+def epochs(store: Store, plan_id: str) -> dict[tuple[str, int], int]:
+    """Return the leader epochs that came with the ends of a plan, by topic and partition."""
+    noted = (note(store, plan_id) or {}).get("epochs", {})
+    return {(topic, int(p)): epoch for topic, each in noted.items() for p, epoch in each.items()}
+
+
 def latest(store: Store, run_key: str) -> Frozen | None:
     """Return the run's plan of the highest generation, if it has any."""
     found = None

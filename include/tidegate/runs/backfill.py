@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from tidegate.broker.cluster import Survey
@@ -9,9 +10,11 @@ from tidegate.core import windows
 from tidegate.core.backfill import draft_window, out_of_reach, retained_gaps
 from tidegate.core.draft import Draft
 from tidegate.core.ledger import Fold
+from tidegate.core.live import NO_LEADER
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import LeftOut
 from tidegate.core.windows import ORDERS, Backfill, Boundary, Edges, Interval
-from tidegate.errors import WindowRefused
+from tidegate.errors import BrokerError, WindowRefused
 from tidegate.lake.store import Store
 from tidegate.runs.boundaries import Topic, resolve
 from tidegate.runs.run import Run
@@ -33,6 +36,7 @@ def draft(
     if was not in (None, topic_id):
         across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
         raise refusal(run, topic, [*complaints, across])
+    refuse_leaderless(seen, topic, asked.partitions)
     partitions = windows.chosen(asked.partitions, found, marks, complaints)
     if asked.fill_gaps:
         window, cuts = retained_gaps(fold, topic, topic_id, partitions, marks), {}
@@ -68,6 +72,10 @@ def draft_dates(
         )
     ill = {each.topic for each in made.left_out}
     for topic in (t for t in run.topics if t not in ill):
+        if headless := seen.leaderless.get(topic):
+            # A boundary is of all partitions.
+            made.left_out.append(LeftOut(topic, None, NO_LEADER, {"partitions": headless}))
+            continue
         topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
         complaints: list[str] = []
         cuts = times_of(run, store, seen, topic, [start, end], complaints)
@@ -97,10 +105,26 @@ def times_of(
     run: Run, store: Store, seen: Survey, topic: str, times: list[datetime], complaints: list[str]
 ) -> dict[datetime, Boundary]:
     """Return where times cut a topic of the run, as `boundaries.resolve` does."""
+    if times:
+        refuse_leaderless(seen, topic)
     of = Topic(
         topic, seen.topic_ids[topic], seen.watermarks[topic], run.kafka, store, run.spec.name
     )
     return resolve(of, times, complaints)
+
+
+def refuse_leaderless(seen: Survey, topic: str, partitions: Iterable[int] | None = None) -> None:
+    """Raise BrokerError if partitions of a topic have no leader: those named, or any.
+
+    A boundary is of all partitions, and is frozen: one that is not in it would be cut at 0.
+    """
+    without = set(seen.leaderless.get(topic, ()))
+    if missing := sorted(without if partitions is None else without & set(partitions)):
+        raise BrokerError(
+            f"topic {topic}: partitions {missing} have no leader now; nothing was done. Try again "
+            "when they have one",
+            partitions=missing,
+        )
 
 
 def _judged(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:

@@ -20,7 +20,7 @@ from tidegate.errors import ConfigurationError, UnknownTopic
 from tidegate.lake import publishing
 from tidegate.lake.store import Store
 from tidegate.pipelines.spec import Ingest, StartAt
-from tidegate.runs import backfill, replay
+from tidegate.runs import backfill, replay, truncation
 from tidegate.runs.identity import refuse_another_cluster
 from tidegate.runs.run import Run
 
@@ -85,6 +85,8 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool) -> 
         _first_sight(run, fold, seen),
         on_expired=spec.on_expired,
         by=run.run_id,
+        leaderless=seen.leaderless,
+        cuts=truncation.below_cursors(run.kafka, store, fold, seen, run.topics),
     )
     if isinstance(run.asked, Dates):
         return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
@@ -101,7 +103,11 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool) -> 
 
 def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
     """Return where topics that the ledger does not know yet begin, by the pipeline's `start`."""
-    new = {t: seen.watermarks[t] for t in run.topics if t not in fold.topic_ids}
+    new = {
+        t: seen.watermarks[t]
+        for t in run.topics
+        if t not in fold.topic_ids and t not in seen.leaderless
+    }
     start = run.spec.start
     if start == "earliest":
         return {t: {p: m.start for p, m in marks.items()} for t, marks in new.items()}

@@ -20,6 +20,7 @@ from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs import mirrored
+from tidegate.runs.backfill import refuse_leaderless
 from tidegate.runs.identity import refuse_another_cluster
 from tidegate.runs.run import Mirror
 
@@ -88,6 +89,7 @@ def move(
             was=topic_id,
             now=seen.topic_ids[topic],
         )
+    refuse_leaderless(seen, topic, [partition])
     marks = seen.watermarks[topic].get(partition)
     end = marks.end if marks else cursor
     if offset > end:
@@ -124,6 +126,7 @@ def adopt(
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
     was = _known(spec, ledger.fold, topic)
     seen = _surveyed(spec, kafka, ledger.fold, topic)
+    refuse_leaderless(seen, topic)
     topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
     entry = None
     if topic_id != was:

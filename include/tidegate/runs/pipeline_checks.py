@@ -194,6 +194,9 @@ def _topics(
             yield failure("topic", says, "grant READ on the topic to the connection's user")
         else:
             yield ok("topic", f"{topic}: {len(seen.watermarks[topic])} partitions, may be read")
+            if headless := seen.leaderless.get(topic):
+                says = f"{topic}: partitions {headless} have no leader"
+                yield failure("topic", says, "see the brokers' log: runs exclude them by name")
             well.append(topic)
     yield from _retention(spec, cluster, fold, well, seen.watermarks)
 

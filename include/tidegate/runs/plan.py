@@ -13,10 +13,11 @@ from tidegate.broker.cluster import Survey
 from tidegate.broker.unreadable import find
 from tidegate.core.draft import Draft
 from tidegate.core.ledger import Fold, Lost
+from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.core.replays import not_live
 from tidegate.core.windows import Replay
-from tidegate.errors import ReplayRefused
+from tidegate.errors import BrokerError, ReplayRefused
 from tidegate.lake import attempts, boundaries, plans, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
@@ -144,9 +145,19 @@ def _cause_of_death(run: Run, store: Store, fold: Fold, plan: Plan) -> str | Non
         if seen.topic_ids.get(r.topic) != plan.topics[r.topic]:
             return f"topic {r.topic} is not the one that was planned"
         marks = seen.watermarks[r.topic].get(r.partition)
+        if r.partition in seen.leaderless.get(r.topic, ()):
+            return _no_leader(plan, r)
         if marks is None or marks.start > r.start or marks.high < r.end:
             return f"{r} is not all in the log any more"
     return _unreadable(run, plan, todo, seen)
+
+
+def _no_leader(plan: Plan, r: OffsetRange) -> str:
+    """Return why a plan is dead; of a replay, which has no next generation, raise BrokerError."""
+    says = f"{r.topic}-{r.partition} has no leader now"
+    if plan.replay is not None:
+        raise BrokerError(f"plan {plan.id}: {says}; try again when it has one")
+    return says
 
 
 def _unreadable(run: Run, plan: Plan, todo: Sequence[int], seen: Survey) -> str | None:

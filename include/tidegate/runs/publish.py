@@ -26,6 +26,7 @@ _WAYS_OUT = {
     "to give up these offsets and go on behind them",
     "no such topic": "create it again, or, if it is gone for good, take it out of `topics` or add "
     "it to `exclude`; its rows stay in the lake",
+    "no leader": "see the brokers' log; it is read again once it has one, or `on_expired` decides",
     "the partition vanished": "look at the broker: partitions are never removed by design",
     "the topic was recreated": "`tidegate offsets adopt {pipeline} TOPIC --reason …`, or give the "
     "topic a new pipeline",

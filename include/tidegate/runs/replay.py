@@ -22,7 +22,7 @@ from tidegate.core.windows import Replay
 from tidegate.errors import ReplayRefused
 from tidegate.lake import publishing
 from tidegate.lake.store import Store
-from tidegate.runs.backfill import refusal, times_of
+from tidegate.runs.backfill import refusal, refuse_leaderless, times_of
 from tidegate.runs.run import AnyRun, Run
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
@@ -45,6 +45,7 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
     if was != topic_id:
         across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
         raise refusal(run, topic, [*complaints, across])
+    refuse_leaderless(seen, topic, asked.partitions)
     partitions = windows.chosen(asked.partitions, found, marks, complaints)
     cuts = times_of(run, store, seen, topic, found.moments, complaints)
     window = windows.ranges(topic, partitions, found, cuts, complaints)

@@ -19,10 +19,11 @@ from tidegate.core.ledger import Lost
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, IdentityChanged, RowsMissing, StageFailed, TidegateError
-from tidegate.lake import attempts
+from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import Store
+from tidegate.runs import truncation
 from tidegate.runs.plan import open_chunks, plan
 from tidegate.runs.run import Run
 from tidegate.runs.submission import Submission, for_places, submission
@@ -62,7 +63,8 @@ def stage(run: Run, submit: Submit) -> Staged:
         return Staged(planned, ())
     sealed: list[int] = []
     left = [a for a in attempts.finished(store, planned, ledger.fold) if a.chunk in todo]
-    unproven = _seal_finished(run, store, planned, left, sealed)
+    noted = plans.epochs(store, planned.id) if left else {}
+    unproven = _seal_finished(run, store, planned, left, noted, sealed)
     for attempt, error in list(unproven.items()):
         if isinstance(error, _WRONG):
             logger.warning("plan %s: %s; staging it again", planned.id, error)
@@ -103,17 +105,18 @@ def _stage(
     """
     failures: list[TidegateError] = []
     unproven: dict[Attempt, TidegateError] = {}
+    epochs = truncation.of_survey(_same_as_planned(run, plan))
     try:
         try:
             with _job_file(run, store, plan, mine) as job_file:
                 records = sum(len(r) for a in mine for r in plan.chunks[a.chunk])
                 application = submission(job_file, run.spark_conf, records, name=_name(run))
-                with _sealing(run, store, plan, mine, sealed, unproven):
+                with _sealing(run, store, plan, mine, epochs, sealed, unproven):
                     submit(for_places(application, store.native("")))
         except StageFailed as error:
             failures.append(error)
         rest = [a for a in mine if a.chunk not in sealed and a not in unproven]
-        unproven |= _seal_finished(run, store, plan, rest, sealed)
+        unproven |= _seal_finished(run, store, plan, rest, epochs, sealed)
     finally:
         for attempt in mine:
             if attempt.chunk not in sealed:
@@ -151,6 +154,7 @@ def _sealing(
     store: Store,
     plan: Plan,
     mine: Sequence[Attempt],
+    epochs: Mapping[tuple[str, int], int],
     sealed: list[int],
     wrong: dict[Attempt, TidegateError],
 ) -> Iterator[None]:
@@ -166,7 +170,8 @@ def _sealing(
             try:
                 while waiting and attempts.staged(store, waiting[0]) is not None:
                     attempt = waiting[0]
-                    error = _seal_finished(run, store, plan, [attempt], sealed).get(attempt)
+                    found = _seal_finished(run, store, plan, [attempt], epochs, sealed)
+                    error = found.get(attempt)
                     if error and not isinstance(error, _WRONG):
                         raise error
                     if error:
@@ -185,10 +190,16 @@ def _sealing(
 
 
 def _seal_finished(
-    run: Run, store: Store, plan: Plan, mine: Sequence[Attempt], sealed: list[int]
+    run: Run,
+    store: Store,
+    plan: Plan,
+    mine: Sequence[Attempt],
+    epochs: Mapping[tuple[str, int], int],
+    sealed: list[int],
 ) -> dict[Attempt, TidegateError]:
     """Seal what Spark has finished, and add its chunks to `sealed`; return why others are not.
 
+    `epochs` are leader epochs from before Spark read.
     One attempt that is wrong never keeps another from its seal.
     """
     finished = [(a, done) for a in mine if (done := attempts.staged(store, a)) is not None]
@@ -196,6 +207,8 @@ def _seal_finished(
         return {}
     try:
         seen = _same_as_planned(run, plan)
+        ranges = [r for attempt, _ in finished for r in plan.chunks[attempt.chunk]]
+        cut = truncation.since(run.kafka, epochs, seen, ranges)
     except TidegateError as error:
         return {attempt: error for attempt, _ in finished}
     log_starts = {
@@ -206,6 +219,7 @@ def _seal_finished(
         if attempt.chunk in sealed:
             continue
         try:
+            _refuse_cut_off(plan, attempt, cut)
             proven = attempts.check(
                 store,
                 attempt,
@@ -219,6 +233,10 @@ def _seal_finished(
                     "log_starts": {
                         topic: {str(p): start for p, start in starts.items()}
                         for topic, starts in log_starts.items()
+                    },
+                    "epochs": {
+                        topic: {str(p): epoch for p, epoch in each.epochs.items()}
+                        for topic, each in seen.identities.items()
                     },
                 },
                 versions={**done.get("versions", {}), "tidegate": tidegate.__version__},
@@ -252,6 +270,17 @@ def _same_as_planned(run: Run, plan: Plan) -> Survey:
             changed=changed,
         )
     return seen
+
+
+def _refuse_cut_off(plan: Plan, attempt: Attempt, cut: Mapping[OffsetRange, int]) -> None:
+    """Refuse what was read of a log that lost records of the plan meanwhile, and got others."""
+    for r, end in ((r, cut[r]) for r in plan.chunks[attempt.chunk] if r in cut):
+        raise IdentityChanged(
+            f"plan {plan.id}, chunk {attempt.chunk}: the log of {r} was cut off at {end} while it "
+            "was read: its leader changed and did not have all records. Nothing of the chunk was "
+            "committed; clear the stage task, or let the next run read it",
+            cut=end,
+        )
 
 
 def _probed(run: Run, plan: Plan, holes: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:

@@ -24,6 +24,7 @@ from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, one_of
+from tidegate.runs.backfill import refuse_leaderless
 from tidegate.runs.boundaries import Topic, resolve
 from tidegate.runs.egress.lake_source import lake_of
 from tidegate.runs.replay import id_complaints, refuse_another
@@ -104,6 +105,7 @@ def _judged(
     if found.moments:
         seen = _surveyed(run, source, topic)
         if seen.topic_ids.get(topic) == topic_id:
+            refuse_leaderless(seen, topic)
             there |= seen.watermarks[topic].keys()
             assert run.source_kafka is not None
             cut = Topic(

@@ -1,0 +1,99 @@
+"""Logs that were cut off below what was read of them: known by the epochs of their leaders.
+
+A seal has the epochs at which its rows were proven. A later leader that did not have all of these
+records, as after an unclean election, began its epoch below them. A leader that changes without
+loss begins at or above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidegate.broker.cluster import Survey
+from tidegate.broker.epochs import epoch_ends
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.lake import attempts
+from tidegate.lake.attempts import Attempt
+from tidegate.lake.store import Store
+
+Partitions = Mapping[tuple[str, int], int]
+"""A number by topic and partition."""
+
+
+def below_cursors(
+    kafka: KafkaSettings, store: Store, fold: Fold, seen: Survey, topics: Iterable[str]
+) -> dict[tuple[str, int], int]:
+    """Return where logs were cut off below their cursors, whatever was written behind since.
+
+    Compared is the newest commit that holds the offset before the cursor. Nothing is compared where
+    a gap ends there: somebody has decided to go on.
+    """
+    cursors = {
+        (topic, p): cursor
+        for topic in topics
+        if topic in fold.topic_ids and fold.topic_ids[topic] == seen.topic_ids.get(topic)
+        for p, cursor in fold.cursors(topic).items()
+        if p in seen.watermarks[topic]
+    }
+    return {
+        key: end
+        for key, end in _cut(kafka, seen, _sealed_epochs(store, fold, cursors)).items()
+        if end < cursors[key]
+    }
+
+
+def since(
+    kafka: KafkaSettings, epochs: Partitions, seen: Survey, ranges: Iterable[OffsetRange]
+) -> dict[OffsetRange, int]:
+    """Return those ranges of which the log was cut off since it had these epochs, and where."""
+    asked = list(ranges)
+    keys = {(r.topic, r.partition) for r in asked}
+    ends = _cut(kafka, seen, {key: epoch for key, epoch in epochs.items() if key in keys})
+    return {
+        r: end
+        for r in asked
+        if (end := ends.get((r.topic, r.partition))) is not None and end < r.end
+    }
+
+
+def _cut(kafka: KafkaSettings, seen: Survey, epochs: Partitions) -> dict[tuple[str, int], int]:
+    """Return the ends of the epochs that are over; while one lasts, its log only grows."""
+    over = {
+        (topic, p): epoch
+        for (topic, p), epoch in epochs.items()
+        if seen.identities[topic].epochs.get(p, epoch) != epoch
+    }
+    return epoch_ends(kafka, over)
+
+
+def of_survey(seen: Survey) -> dict[tuple[str, int], int]:
+    """Return the leader epochs of a survey."""
+    return {
+        (t, p): epoch for t, each in seen.identities.items() for p, epoch in each.epochs.items()
+    }
+
+
+def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[str, int], int]:
+    """Return the epoch at which the commit below each cursor was proven, where it is known."""
+    wanted = {(fold.topic_ids[topic], p): (topic, p) for topic, p in cursors}
+    seals: dict[int, Partitions] = {}
+    found = {}
+    for n in sorted(fold.live, reverse=True):
+        if not wanted:
+            break
+        commit = fold.live[n]
+        for topic_id, r in commit.ranges:
+            key = wanted.get((topic_id, r.partition))
+            if key is None or not r.start < cursors[key] <= r.end:
+                continue
+            if not fold.holds(n, topic_id, r.partition, cursors[key] - 1):
+                continue
+            del wanted[topic_id, r.partition]
+            if n not in seals:
+                attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
+                seals[n] = attempts.sealed_epochs(store, attempt)
+            if key in seals[n]:
+                found[key] = seals[n][key]
+    return found

@@ -1,0 +1,277 @@
+"""Leaders that go, come back, change, and lose records: a real cluster of three brokers."""
+
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import brokers
+import staging
+from brokers import Brokers
+from tidegate.broker.cluster import survey
+from tidegate.broker.records import reading
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.windows import Replay
+from tidegate.errors import PartitionsLeftOut, Transient
+from tidegate.lake import plans
+from tidegate.pipelines.spec import parse
+from tidegate.runs.ingest import ingest
+from tidegate.runs.plan import plan
+from tidegate.runs.publish import Published
+from tidegate.runs.run import Run
+from tidegate.runs.submission import Submission
+from tidegate.spark.job import Job
+
+pytestmark = pytest.mark.slow
+_runs = itertools.count(1)
+
+
+class Cluster:
+    """Brokers that can be stopped and started again; 1 is the controller and stays."""
+
+    def __init__(self, running: Brokers, home: Path) -> None:
+        self.bootstrap, self._running, self._home = running.bootstrap, running, home
+
+    def create(self, topic: str, replicas: list[list[int]], **config: str) -> None:
+        new = NewTopic(
+            topic,
+            len(replicas),
+            replica_assignment=replicas,
+            config={name.replace("_", "."): value for name, value in config.items()},
+        )
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([new])[topic].result(30)
+        self.wait(topic, dict.fromkeys(range(len(replicas)), None))
+        self.wait_in_sync(topic)
+
+    def wait_in_sync(self, topic: str) -> None:
+        """Wait until all replicas of a topic have what their leader has, or are on dead brokers."""
+        deadline = time.monotonic() + 60
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        alive = {n for n, each in self._running.processes.items() if each.poll() is None}
+        while True:
+            found = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
+            if all(set(each.isrs) >= set(each.replicas) & alive for each in found):
+                return
+            assert time.monotonic() < deadline, [each.isrs for each in found]
+            time.sleep(0.2)
+
+    def stop(self, number: int, *, how: int = signal.SIGKILL) -> None:
+        process = self._running.processes[number]
+        os.killpg(process.pid, how)
+        process.wait(60)
+
+    def start(self, number: int) -> None:
+        process = self._running.processes[number]
+        with (self._home / str(number) / "log").open("ab") as log:
+            again = subprocess.Popen(
+                process.args, cwd=self._home / str(number), stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self._running.processes[number] = again  # type: ignore[index]
+
+    def wait(self, topic: str, leaders: dict[int, int | None]) -> None:
+        """Wait until each partition has this leader, or any for None; -1 is none."""
+        deadline = time.monotonic() + 60
+        while True:
+            now = self._running.leaders(topic)
+            if now.keys() == leaders.keys() and all(
+                now[p] >= 0 if leader is None else now[p] == leader for p, leader in leaders.items()
+            ):
+                return
+            assert time.monotonic() < deadline, now
+            time.sleep(0.2)
+
+    def send(self, topic: str, partition: int, values: range, mark: str = "") -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "acks": "all", "message.timeout.ms": 30_000}
+        )
+        for value in values:
+            producer.produce(topic, f"{mark}{value}".encode(), partition=partition)
+        assert producer.flush(40) == 0
+
+    def run(self, root: Path, topics: list[str], **settings: Any) -> Run:
+        form = {"name": "p", "kind": "ingest", "topics": topics, "lake": str(root)}
+        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
+        asked = {"asked": settings.pop("asked")} if "asked" in settings else {}
+        spec = parse(form | settings)
+        return Run(spec, kafka, "dag", f"run-{next(_runs)}", date(2024, 5, 1), **asked)
+
+    def submit(self, given: Submission) -> None:
+        """Stage as Spark would: what a consumer reads."""
+        job = Job.read(Path(given.args[0]))
+        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
+        for chunk in job.chunks:
+            store, plan_id, number, name = _place(chunk.directory)
+            with reading(kafka) as read:
+                files = {
+                    (r.topic, r.partition): [[each.offset for each in read(r, "read_committed")]]
+                    for r in chunk.window
+                }
+            planned = plans.load(store, plan_id)
+            assert planned.id == job.plan_id
+            staging.stage(store, planned, name, chunk=number, files=files)
+
+
+def _place(directory: str) -> tuple[Any, str, int, str]:
+    from tidegate.lake.store import LocalStore
+
+    root, _, rest = directory.partition("/_tidegate/staging/")
+    plan_id, number, name = rest.strip("/").split("/")
+    return LocalStore(Path(root)), plan_id, int(number), name
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    home = tmp_path_factory.mktemp("brokers")
+    with brokers.running(home) as running:
+        yield Cluster(running, home)
+
+
+def carry_out(cluster: Cluster, run: Run) -> Published:
+    """Carry a run out, and try again, as Airflow does, while brokers disagree about the leader."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return ingest(run, cluster.submit)
+        except Transient:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+
+
+def cursors(run: Run) -> dict[str, dict[int, int]]:
+    fold = run.ledger(run.store()).fold
+    return {topic: fold.cursors(topic) for topic in sorted(fold.topic_ids)}
+
+
+def test_a_partition_without_a_leader_stops_no_other(cluster: Cluster, tmp_path: Path) -> None:
+    """Its only replica is away: it is excluded by name, other partitions and topics are planned,
+    sealed and published, and it goes on from its cursor when it is back (fault K15).
+    """
+    cluster.create("alone", [[2], [3]])
+    cluster.create("other", [[2]])
+    for topic, p in (("alone", 0), ("alone", 1), ("other", 0)):
+        cluster.send(topic, p, range(10))
+    topics = ["alone", "other"]
+    carry_out(cluster, cluster.run(tmp_path, topics))
+    for topic, p in (("alone", 0), ("alone", 1), ("other", 0)):
+        cluster.send(topic, p, range(10, 20))
+    planned = cluster.run(tmp_path, topics)
+    plan(planned)  # all three; then its leader goes
+    cluster.create("young", [[3], [2]])
+    cluster.stop(3)
+    cluster.wait("alone", {0: 2, 1: -1})
+    try:
+        for run in (planned, cluster.run(tmp_path, [*topics, "young"])):
+            with pytest.raises(PartitionsLeftOut, match="alone-1: no leader") as failed:
+                carry_out(cluster, run)
+            assert cursors(run) == {"alone": {0: 20, 1: 10}, "other": {0: 20}}
+        assert failed.value.numbers["left_out"] == [
+            {"topic": "alone", "partition": 1, "reason": "no leader"},
+            {"topic": "young", "partition": None, "reason": "no leader", "partitions": [0]},
+        ]
+    finally:
+        cluster.start(3)
+    cluster.wait("alone", {0: 2, 1: 3})
+    cluster.wait("young", {0: 3, 1: 2})
+    done = carry_out(cluster, cluster.run(tmp_path, [*topics, "young"]))
+    assert done.report["rows"] == 10
+    assert cursors(cluster.run(tmp_path, topics))["alone"] == {0: 20, 1: 20}
+
+
+def test_a_log_that_was_cut_off_and_written_again(cluster: Cluster, tmp_path: Path) -> None:
+    """A leader without the last records wins an unclean election, and its log grows past the
+    cursor: the partition is excluded by name, with the offset at which it was cut off; a replay
+    of the offsets that changed lets it go on (fault K14).
+    """
+    unclean = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
+    cluster.create("torn", [[2, 3]], **unclean)
+    cluster.send("torn", 0, range(100))
+    topics = ["torn"]
+    carry_out(cluster, cluster.run(tmp_path, topics))
+    cluster.stop(3)
+    cluster.wait("torn", {0: 2})
+    cluster.send("torn", 0, range(100, 150), "lost ")
+    carry_out(cluster, cluster.run(tmp_path, topics))
+    cluster.stop(2)
+    cluster.start(3)
+    try:
+        cluster.wait("torn", {0: 3})
+        cluster.send("torn", 0, range(100, 300), "new ")
+        run = cluster.run(tmp_path, topics)
+        with pytest.raises(PartitionsLeftOut, match="truncated") as failed:
+            carry_out(cluster, run)
+        assert failed.value.numbers["left_out"] == [
+            {"topic": "torn", "partition": 0, "reason": "truncated", "cursor": 150, "end": 300,
+             "cut": 100}
+        ]  # fmt: skip
+        assert cursors(run) == {"torn": {0: 150}}
+        asked = Replay(topic="torn", id="again", start="100", end="150")
+        replayed = carry_out(cluster, cluster.run(tmp_path, topics, asked=asked))
+        assert replayed.report["rows"] == 50
+        done = carry_out(cluster, cluster.run(tmp_path, topics))
+        assert done.report["rows"] == 150
+        assert cursors(run) == {"torn": {0: 300}}
+    finally:
+        cluster.start(2)
+    cluster.wait("torn", {0: None})
+
+
+def test_a_log_that_is_cut_off_after_it_was_planned(cluster: Cluster, tmp_path: Path) -> None:
+    """Between plan and stage: what is there now is read, and is not taken for cut off later."""
+    unclean = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
+    cluster.create("late", [[2, 3]], **unclean)
+    cluster.send("late", 0, range(100))
+    topics = ["late"]
+    cluster.stop(3)
+    cluster.wait("late", {0: 2})
+    cluster.send("late", 0, range(100, 150), "lost ")
+    run = cluster.run(tmp_path, topics)
+    first = plan(run).plan
+    assert first.records == 150
+    cluster.stop(2)
+    cluster.start(3)
+    try:
+        cluster.wait("late", {0: 3})
+        cluster.send("late", 0, range(100, 300), "new ")
+        done = carry_out(cluster, run)
+        assert (done.report["generation"], done.report["rows"]) == (1, 150)
+        cluster.send("late", 0, range(300, 310))
+        assert carry_out(cluster, cluster.run(tmp_path, topics)).report["rows"] == 160
+    finally:
+        cluster.start(2)
+    cluster.wait("late", {0: None})
+
+
+def test_a_rolling_restart_fails_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    """Each restart is another leader epoch, and no log is cut off: runs before, between and after
+    take everything, and a plan that was made before carries on.
+    """
+    cluster.create("rolled", [[2, 3], [3, 2]], min_insync_replicas="1")
+    topics = ["rolled"]
+    epochs = set()
+    for n, number in enumerate((2, 3, 2, 3)):
+        for p in (0, 1):
+            cluster.send("rolled", p, range(n * 10, n * 10 + 10))
+        run = cluster.run(tmp_path, topics)
+        planned = plan(run).plan
+        cluster.stop(number, how=signal.SIGTERM)
+        cluster.wait("rolled", dict.fromkeys((0, 1), 5 - number))
+        done = carry_out(cluster, run)
+        assert (done.plan.id, done.report["rows"]) == (planned.id, 20)
+        seen = survey(run.kafka, topics, "read_committed")
+        epochs.add(seen.identities["rolled"].epochs[0])
+        cluster.start(number)
+        cluster.wait_in_sync("rolled")
+    assert len(epochs) == 4
+    assert cursors(run) == {"rolled": {0: 40, 1: 40}}
