@@ -278,6 +278,13 @@ MUTANTS = (
         "tests/unit/test_ledger_core.py::test_the_table",
     ),
     Mutant(
+        "a pattern on a lake that is not mounted",
+        "runs/plan.py",
+        "    mirrored.refuse_ahead(run.mirror, run.spec, ledger)\n",
+        "",
+        "tests/unit/test_by_hand.py::test_a_pattern_on_a_lake_that_is_not_mounted",
+    ),
+    Mutant(
         "a boundary asks the lake too",
         "runs/boundaries.py",
         "for offset in (first, row) if",

@@ -1,5 +1,6 @@
 """The cursor by hand: forward is a gap with a reason, backward is refused, a topic is adopted."""
 
+from datetime import date
 from unittest import mock
 
 import pytest
@@ -22,7 +23,8 @@ from tidegate.errors import (
 from tidegate.lake import publishing
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import mirrored, offsets, reconcile
+from tidegate.runs import mirrored, offsets, plan, reconcile, subscription
+from tidegate.runs.run import Run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
 VARIABLE = "tidegate__p__t"
@@ -280,3 +282,39 @@ def test_what_was_shown_before_an_adoption_is_not_ahead(spec, store, seen):
     variables[VARIABLE] = '{"t":{"0":11}}'
     with pytest.raises(CursorAhead):
         mirrored.restore(variables, spec, staging.ledger_of(store))
+
+
+def test_a_pattern_on_a_lake_that_is_not_mounted(tmp_path, monkeypatch):
+    """Its topics are those that match now: an empty ledger knows none. Refused before anything is
+    written.
+    """
+
+    class Cluster:
+        def __init__(self, _): ...
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_): ...
+
+        def topics(self):
+            return ["new", "t"]
+
+    monkeypatch.setattr(subscription, "Cluster", Cluster)
+    form = {"name": "p", "kind": "ingest", "pattern": ".*", "lake": str(tmp_path / "not mounted")}
+    variables = Shown({VARIABLE: '{"t":{"0":10,"1":0}}'})
+    run = Run(parse(form), KAFKA, "tidegate__p", "r", date(2026, 1, 1), mirror=variables)
+    with pytest.raises(CursorAhead, match=r"tidegate__p__t .*partition 0: 10, ledger None"):
+        plan.plan(run)
+    assert variables == {VARIABLE: '{"t":{"0":10,"1":0}}'}
+    assert not (tmp_path / "not mounted").exists()
+
+
+def test_each_pipeline_and_topic_has_a_variable_of_its_own():
+    """Ordinary names are as ever; a pipeline's name that ends with an underscore runs into none."""
+    assert mirrored.name_of("p", "t") == "tidegate__p__t"
+    assert mirrored.name_of("a-b_c", "__d_") == "tidegate__a-b_c____d_"
+    pipelines, topics = ("a", "a_", "a_-", "a-"), ("b", "_b", "__b", ".b", "._b", "-__b", ".__b")
+    names = [mirrored.name_of(p, t) for p in pipelines for t in topics]
+    assert len(set(names)) == len(pipelines) * len(topics)
+    assert mirrored.name_of("a_", "b") == "tidegate__a_.__b"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,17 +50,23 @@ class Drift:
 
 
 def name_of(pipeline: str, topic: str) -> str:
-    """Return the Variable's name (contract)."""
-    return f"tidegate__{pipeline}__{topic}"
+    """Return the Variable's name (contract).
+
+    A topic may begin with an underscore, and a pipeline's name end with one. Such a pipeline gets a
+    dot behind it, which no pipeline's name has: no two pairs share a Variable.
+    """
+    return f"tidegate__{pipeline}{'.' if pipeline.endswith('_') else ''}__{topic}"
 
 
-def drifts(mirror: Mirror, spec: Spec, ledger: Ledger) -> list[Drift]:
+def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = ()) -> list[Drift]:
     """Hold what is shown of every topic against the ledger, which is read after the Variables.
+
+    `unknown` are topics of a pattern that the ledger does not know.
 
     The other way round a race would look like an edit. A cursor of the topic before it was
     recreated is not ahead: it is what was shown then. An egress shows its target's ends.
     """
-    topics = _topics(spec, ledger.fold)
+    topics = (*_topics(spec, ledger.fold), *unknown)
     shown = {topic: mirror.read(name_of(spec.name, topic)) for topic in topics}
     fold = ledger.refresh()
     found = []
@@ -88,6 +94,19 @@ def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
         if drift.state != "missing":
             logger.warning("%s: %s rewritten from the ledger", spec.name, drift.name)
         drift.mend(mirror)
+
+
+def refuse_ahead(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
+    """Raise CursorAhead for topics that a pattern matches now and the ledger does not know.
+
+    A ledger that is empty, because its lake is not mounted, knows no topic of a pattern.
+    """
+    new = [topic for topic in spec.topics if topic not in ledger.fold.topic_ids]
+    if spec.pattern is None or not new:
+        return
+    for drift in drifts(mirror, spec, ledger, new):
+        if drift.state == "ahead":
+            raise cursor_ahead(spec, drift)
 
 
 def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:

@@ -59,6 +59,7 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     if publish_unfinished(store, ledger, run=run.run_id, other_than=mine):
         mirrored.show(run.mirror, run.spec, ledger.fold)
     run = subscription.of_run(run, ledger.fold)
+    mirrored.refuse_ahead(run.mirror, run.spec, ledger)
     if current:
         if isinstance(run.asked, Replay):
             replay.refuse_another(run, run.asked, current.plan)
