@@ -508,7 +508,11 @@ UNFINISHED_JSON = {
 
 
 def test_status_json(spec, store, monkeypatch):
-    """Partition 12 is new: it has no origin yet, and lags by all that it holds."""
+    """Partition 12 is new: it has no origin yet, and lags by all that it holds. An open transaction
+    hides the last five offsets of partition 0.
+    """
+    since = {("flights", 0): 1_714_557_600_000}
+    monkeypatch.setattr(status, "open_since", lambda *_: since)
     marks = {0: Watermarks(2, 20, 25), 11: Watermarks(0, 5, 5), 12: Watermarks(1, 4, 4)}
     identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
     seen = Survey(CLUSTER, identities, {"flights": marks})
@@ -525,9 +529,33 @@ def test_status_json(spec, store, monkeypatch):
             "flights": {
                 "topic_id": FLIGHTS_ID,
                 "partitions": {
-                    "0": {"origin": 0, "cursor": 12, "log_start": 2, "end": 20, "lag": 8},
-                    "11": {"origin": 3, "cursor": 5, "log_start": 0, "end": 5, "lag": 0},
-                    "12": {"origin": None, "cursor": None, "log_start": 1, "end": 4, "lag": 3},
+                    "0": {
+                        "origin": 0,
+                        "cursor": 12,
+                        "log_start": 2,
+                        "end": 20,
+                        "high": 25,
+                        "lag": 13,
+                        "open_since": "2024-05-01T10:00:00+00:00",
+                    },
+                    "11": {
+                        "origin": 3,
+                        "cursor": 5,
+                        "log_start": 0,
+                        "end": 5,
+                        "high": 5,
+                        "lag": 0,
+                        "open_since": None,
+                    },
+                    "12": {
+                        "origin": None,
+                        "cursor": None,
+                        "log_start": 1,
+                        "end": 4,
+                        "high": 4,
+                        "lag": 3,
+                        "open_since": None,
+                    },
                 },
             }
         },
@@ -655,7 +683,8 @@ def test_status_json_without_a_broker(spec, monkeypatch):
     form = status.status(spec, KAFKA)
     assert form["broker"] == "no broker answered"
     assert form["topics"]["flights"]["partitions"]["0"] == {
-        "origin": 0, "cursor": 12, "log_start": None, "end": None, "lag": None,
+        "origin": 0, "cursor": 12, "log_start": None, "end": None, "high": None, "lag": None,
+        "open_since": None,
     }  # fmt: skip
 
 

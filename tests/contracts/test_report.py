@@ -59,10 +59,11 @@ def published(run, store, monkeypatch, *, away=False):
     def survey(*_):
         if away:
             raise BrokerUnreachable("no broker answered")
-        marks = {0: Watermarks(0, 8, 8), 1: Watermarks(0, 20, 20)}
+        marks = {0: Watermarks(0, 8, 8), 1: Watermarks(0, 20, 22)}
         return Survey("cluster", {"t": TopicIdentity("id-t", {0: 0, 1: 0})}, {"t": marks})
 
     monkeypatch.setattr(reports, "survey", survey)
+    monkeypatch.setattr(reports, "open_since", lambda *_: {("t", 1): 1_714_557_600_000})
     monkeypatch.setattr(reports, "expiries", lambda *_: {("t", 1): 1_714_600_000_000})
     told = publish.publish(run).report
     kept = store.get(layout.report(run.key, 1))
@@ -130,9 +131,13 @@ def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
             "t": {
                 "topic_id": "id-t",
                 "partitions": {
-                    "0": {"cursor": 8, "end": 8, "lag": 0, "expires_at": None},
+                    "0": {
+                        "cursor": 8, "end": 8, "high": 8, "lag": 0, "open_since": None,
+                        "expires_at": None,
+                    },
                     "1": {
-                        "cursor": 4, "end": 20, "lag": 16,
+                        "cursor": 4, "end": 20, "high": 22, "lag": 18,
+                        "open_since": "2024-05-01T10:00:00+00:00",
                         "expires_at": "2024-05-01T21:46:40+00:00",
                     },
                 },
@@ -160,7 +165,8 @@ def test_without_a_broker(run, store, monkeypatch):
     _, kept = published(run, store, monkeypatch, away=True)
     assert kept["broker"] == "no broker answered"
     assert kept["topics"]["t"]["partitions"]["1"] == {
-        "cursor": 4, "end": None, "lag": None, "expires_at": None,
+        "cursor": 4, "end": None, "high": None, "lag": None, "open_since": None,
+        "expires_at": None,
     }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def expiries(
     try:
         kept = _retention_ms(settings, {topic for topic, _ in first})
         wanted = [r for r in first.values() if len(r) and r.topic in kept]
-        moments = _timestamps(settings, wanted, isolation, patience)
+        moments = first_timestamps(settings, wanted, isolation, patience)
     except (kafka_errors.KafkaError, OSError, ValueError) as error:
         logger.warning("when records expire is not known: %s", error or type(error).__name__)
         return {}
@@ -72,7 +72,7 @@ def _retention_ms(settings: KafkaSettings, topics: Iterable[str]) -> dict[str, i
     return kept
 
 
-def _timestamps(
+def first_timestamps(
     settings: KafkaSettings, ranges: Iterable[OffsetRange], isolation: str, patience: float
 ) -> Mapping[tuple[str, int], int]:
     """Return the timestamp of the first visible record at or after each range's start."""

@@ -215,11 +215,20 @@ def tell_status(state: Mapping[str, Any]) -> None:
         )  # fmt: skip
     table = Table(box=None)
     table.add_column("topic")
-    columns = ("partition", "origin", "cursor", "log start", "end", "lag")
+    columns = ("partition", "origin", "cursor", "log start", "end", "high", "lag")
     for column in columns:
         table.add_column(column, justify="right")
     for topic, each in state["topics"].items():
         for p, numbers in each["partitions"].items():
-            shown = ("-" if n is None else f"{n:,}" for n in numbers.values())
+            keys = (column.replace(" ", "_") for column in columns[1:])
+            shown = ("-" if (n := numbers[key]) is None else f"{n:,}" for key in keys)
             table.add_row(topic, p, *shown)
     out.print(table)
+    for topic, each in state["topics"].items():
+        for p, numbers in each["partitions"].items():
+            if numbers["high"] is not None and numbers["high"] > numbers["end"]:
+                err.print(
+                    f"{topic}-{p}: {numbers['high'] - numbers['end']:,} offsets are behind a "
+                    f"transaction that is open since {numbers['open_since'] or '(not known)'}",
+                    style="yellow", markup=False, highlight=False,
+                )  # fmt: skip

@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 from croniter import croniter
 
 from tidegate.broker.cluster import Cluster, survey
+from tidegate.broker.open_transactions import open_since
+from tidegate.broker.retention import iso
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.ledger import Fold
@@ -30,6 +32,7 @@ from tidegate.runs.subscription import resolved
 
 _LONG = 5_000  # entries: reading them takes seconds, on an object store minutes
 _SKEW, _TOO_SKEWED = 60.0, 1800.0  # seconds; the sweeper's grace is an hour
+_HANGING = 900.0  # seconds: Kafka's default of transaction.max.timeout.ms
 
 
 def checks(
@@ -199,6 +202,31 @@ def _topics(
                 yield failure("topic", says, "see the brokers' log: runs exclude them by name")
             well.append(topic)
     yield from _retention(spec, cluster, fold, well, seen.watermarks)
+    yield from _transactions(kafka, {topic: seen.watermarks[topic] for topic in well})
+
+
+def _transactions(
+    kafka: KafkaSettings, watermarks: Mapping[str, Mapping[int, Watermarks]]
+) -> Iterator[Line]:
+    """Name what open transactions hide; one that is older than Kafka's own limit hangs."""
+    since = open_since(kafka, watermarks)
+    for topic, marks in watermarks.items():
+        hidden = {p: m.high - m.end for p, m in marks.items() if m.end < m.high}
+        if not hidden:
+            continue
+        began = [since[topic, p] for p in hidden if (topic, p) in since]
+        oldest = min(began, default=None)
+        says = (
+            f"{topic}: {sum(hidden.values()):,} offsets of partitions {sorted(hidden)} are behind "
+            f"open transactions, the oldest since {iso(oldest) or '(not known)'}"
+        )
+        if oldest is None or time.time() - oldest / 1000 > _HANGING:
+            fix = (
+                "nothing behind is read until it ends: `kafka-transactions.sh find-hanging`, abort"
+            )
+            yield warning("transactions", says, fix)
+        else:
+            yield ok("transactions", says)
 
 
 def _retention(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidegate.broker.cluster import survey
+from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import expiries, iso
 from tidegate.core import canonical, layout
 from tidegate.core.entries import Commit
@@ -182,9 +183,10 @@ def _standing(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
             if p in marks.get(topic, {}) and cursor < marks[topic][p].end
         ]
         expire = expiries(run.kafka, waiting, run.spec.isolation) if waiting else {}
+        since = open_since(run.kafka, marks)
         problem = None
     except TidegateError as error:
-        marks, expire, problem = {}, {}, str(error)
+        marks, expire, since, problem = {}, {}, {}, str(error)
     return {
         topic: {
             "topic_id": fold.topic_ids[topic],
@@ -192,7 +194,9 @@ def _standing(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
                 str(p): {
                     "cursor": cursor,
                     "end": (m := marks.get(topic, {}).get(p)) and m.end,
-                    "lag": m and max(0, m.end - cursor),
+                    "high": m and m.high,
+                    "lag": m and max(0, m.high - cursor),
+                    "open_since": iso(since.get((topic, p))),
                     "expires_at": iso(expire.get((topic, p))),
                 }
                 for p, cursor in partitions.items()

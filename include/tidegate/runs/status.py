@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.broker.cluster import survey
+from tidegate.broker.open_transactions import open_since
+from tidegate.broker.retention import iso
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.ledger import Fold
 from tidegate.core.planning import Watermarks
@@ -71,9 +73,11 @@ def look(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -> Look
 def status(spec: Ingest, kafka: KafkaSettings, looked: Look | None = None) -> dict[str, Any]:
     """Return where each partition stands (contract: `status --json`).
 
-    `log_start`, `end` and `lag` are null, and `broker` says why, when the broker does not answer.
+    `log_start`, `end`, `high` and `lag` are null, and `broker` says why, when the broker does not
+    answer. `lag` counts to the high watermark: what an open transaction hides is not read either.
     """
     looked = looked or look(spec, kafka)
+    since = open_since(kafka, looked.watermarks)
     fold = looked.fold
     topics = {}
     for topic in looked.topics:
@@ -89,7 +93,9 @@ def status(spec: Ingest, kafka: KafkaSettings, looked: Look | None = None) -> di
                 "cursor": cursor,
                 "log_start": m and m.start,
                 "end": m and m.end,
-                "lag": m and max(0, m.end - (m.start if cursor is None else cursor)),
+                "high": m and m.high,
+                "lag": m and max(0, m.high - (m.start if cursor is None else cursor)),
+                "open_since": iso(since.get((topic, p))),
             }
         topics[topic] = {"topic_id": topic_id, "partitions": partitions}
     return {

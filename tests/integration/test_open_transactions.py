@@ -1,0 +1,94 @@
+"""What an open transaction hides is shown, counted as lag, and since when; by a real broker."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from rich.console import Console
+
+import records
+from tidegate.broker.open_transactions import open_since
+from tidegate.broker.settings import KafkaSettings
+from tidegate.cli import telling
+from tidegate.core.planning import Watermarks
+from tidegate.local.kafka import Broker
+from tidegate.pipelines.spec import Ingest, parse
+from tidegate.runs import pipeline_checks
+from tidegate.runs.status import status
+
+BEGAN = datetime(2026, 1, 1, 8, 30, tzinfo=UTC)
+
+
+def ms(of: datetime) -> int:
+    return int(of.timestamp() * 1000)
+
+
+@pytest.fixture
+def hidden(broker: Broker, topic: Callable[..., str]) -> Iterator[str]:
+    """A topic: 10 records in each of two partitions; in the first of them then three of a
+    transaction that stays open, the first written at BEGAN, and five that are not of it.
+    """
+    name = topic(partitions=2, config={"retention.ms": "-1"})
+    for p in (0, 1):
+        records.stamped(broker.bootstrap, name, p, [ms(BEGAN) - 1_000] * 10)
+    opener = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
+    opener.init_transactions(30)
+    opener.begin_transaction()
+    for n in range(3):
+        opener.produce(name, b"open", partition=0, timestamp=ms(BEGAN) + n)
+    opener.flush(30)
+    records.stamped(broker.bootstrap, name, 0, [ms(BEGAN) + 5_000] * 5)
+    yield name
+    opener.abort_transaction(30)
+
+
+def of(topic: str, home: Path, **settings: str) -> Ingest:
+    form = {"name": "p", "kind": "ingest", "topics": [topic], "lake": str(home), **settings}
+    spec = parse(form)
+    assert isinstance(spec, Ingest)
+    return spec
+
+
+def kafka_of(broker: Broker) -> KafkaSettings:
+    return KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
+
+
+def test_an_open_transaction(
+    broker: Broker, hidden: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status, its words, and the doctor: eight offsets wait behind it, since it began."""
+    kafka = kafka_of(broker)
+    state = status(of(hidden, tmp_path), kafka)
+    zero, one = (state["topics"][hidden]["partitions"][p] for p in "01")
+    assert (zero["end"], zero["high"], zero["lag"]) == (10, 18, 18)
+    assert zero["open_since"] == "2026-01-01T08:30:00+00:00"
+    assert (one["end"], one["high"], one["lag"], one["open_since"]) == (10, 10, 10, None)
+    said = Console(record=True, width=200)
+    monkeypatch.setattr(telling, "err", said)
+    telling.tell_status(state)
+    assert said.export_text() == (
+        f"{hidden}-0: 8 offsets are behind a transaction that is open since "
+        "2026-01-01T08:30:00+00:00\n"
+    )
+    lines = pipeline_checks.broker(of(hidden, tmp_path), kafka)
+    (line,) = [each for each in lines if each.check == "transactions"]
+    assert line.state == "warning"
+    assert "8 offsets of partitions [0]" in line.says
+    assert "since 2026-01-01T08:30:00+00:00" in line.says
+    dirty = status(of(hidden, tmp_path, isolation="read_uncommitted"), kafka)
+    zero = dirty["topics"][hidden]["partitions"]["0"]
+    assert (zero["end"], zero["lag"], zero["open_since"]) == (18, 18, None)
+
+
+def test_since_when_is_not_known(broker: Broker, topic: Callable[..., str]) -> None:
+    """No record there, no such broker: unknown, after seconds, and no error; nothing is asked
+    where nothing is hidden.
+    """
+    name = topic(partitions=1)
+    marks = {name: {0: Watermarks(0, 0, 5)}}
+    assert open_since(kafka_of(broker), marks, patience=0.5) == {}
+    nobody = KafkaSettings("k", {"bootstrap.servers": "127.0.0.1:1"})
+    assert open_since(nobody, marks, patience=0.5) == {}
+    assert open_since(nobody, {name: {0: Watermarks(0, 5, 5)}}) == {}
