@@ -1031,6 +1031,27 @@ MUTANTS = (
         "yield each",
         "tests/unit/test_source_names.py",
     ),
+    Mutant(
+        "a moved container is no reboot",
+        "runs/egress/sender.py",
+        "        _is_outside_containers()\n        and sender",
+        "        sender",
+        "tests/unit/test_sender.py::test_a_container_that_was_moved_is_no_reboot",
+    ),
+    Mutant(
+        "Airflow is asked about another boot",
+        "runs/egress/sender.py",
+        "return _ended_by_a_reboot(sender, here) if task is None else is_over(task)",
+        "return _ended_by_a_reboot(sender, here) or (task is not None and is_over(task))",
+        "tests/unit/test_sender.py::test_a_container_that_was_moved_is_no_reboot",
+    ),
+    Mutant(
+        "hidden processes are not gone",
+        "runs/egress/sender.py",
+        " or not _sees_all_processes()",
+        "",
+        "tests/unit/test_sender.py::test_where_processes_are_hidden_nothing_is_proven_by_looking",
+    ),
 )
 
 

@@ -2,11 +2,13 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -58,20 +60,77 @@ def test_a_pid_that_is_used_again_is_another_process(process: subprocess.Popen[b
 
 
 @pytest.mark.parametrize(
-    ("machine", "host", "dead"),
-    [("m", None, True), ("m", "elsewhere", False), ("other", None, False), ("", None, False)],
+    ("machine", "host", "others", "dead"),
+    [
+        ("m", None, {}, True),
+        ("m", "elsewhere", {}, False),
+        ("other", None, {}, False),
+        ("", None, {}, False),
+        ("m", None, {"processes": "pid:[4026532177]"}, False),
+    ],
 )
-def test_another_boot_has_other_processes(
-    monkeypatch: pytest.MonkeyPatch, machine: str, host: str | None, dead: bool
+def test_another_boot_of_the_same_machine_has_other_processes(
+    monkeypatch: pytest.MonkeyPatch, machine: str, host: str | None, others: Any, dead: bool
 ) -> None:
-    """Even if a process has the number, and by chance the start time. But containers of one image
-    may share a machine id, and be on machines that were booted at other times.
-    """
+    """Even if a process has the number, and by chance the start time."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "worker-0")
+    monkeypatch.setattr(sender, "_is_outside_containers", lambda: True)
     here = {**sender._here(), "machine": "m" if machine else ""}
     monkeypatch.setattr(sender, "_here", lambda: here)
-    claimed = {**ourselves(None), "boot": "before", "machine": machine}
+    claimed = {**ourselves(None), "boot": "before", "machine": machine, **others}
     claimed["host"] = host or claimed["host"]
     assert is_dead(claimed, ATTEMPT, never, patience=0) is dead
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_a_container_that_was_moved_is_no_reboot(
+    monkeypatch: pytest.MonkeyPatch, over: bool
+) -> None:
+    """The same host name and machine id on another node: the old one may still send. Airflow is
+    asked, outside containers too; without a task, nothing is proven.
+    """
+    here = {**sender._here(), "machine": "of the image"}
+    monkeypatch.setattr(sender, "_here", lambda: here)
+    monkeypatch.setattr(socket, "gethostname", lambda: "worker-0")
+    for outside in (False, True):
+        monkeypatch.setattr(sender, "_is_outside_containers", lambda outside=outside: outside)
+        claimed = {**ourselves({"task": "send"}), "boot": "of the other node"}
+        airflow = mock.Mock(return_value=over)
+        assert is_dead(claimed, ATTEMPT, airflow, patience=0) is over
+        airflow.assert_called_once_with({"task": "send"})
+        claimed = {**ourselves(None), "boot": "of the other node"}
+        assert is_dead(claimed, ATTEMPT, never, patience=0) is outside
+    # Machines that were cloned may all have this name.
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost.localdomain")
+    claimed = {**ourselves(None), "boot": "of the other node"}
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+
+
+@pytest.mark.parametrize("namespace", ["--pid", "--uts"])
+def test_a_container_is_known_by_its_namespaces(namespace: str) -> None:
+    """One of its own, for processes or for the host name, is enough."""
+    script = "from tidegate.runs.egress import sender; print(sender._is_outside_containers())"
+    told = subprocess.run(
+        ["unshare", "--fork", "--map-root-user", namespace, sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "Operation not permitted" in told.stderr:
+        pytest.skip("namespaces may not be made here")
+    assert told.stdout.strip() == "False", told.stderr
+
+
+def test_where_processes_are_hidden_nothing_is_proven_by_looking(
+    monkeypatch: pytest.MonkeyPatch, process: subprocess.Popen[bytes]
+) -> None:
+    """A /proc that hides other users' processes shows a living sender as gone."""
+    claimed = sender_of(process.pid)
+    monkeypatch.setattr(sender, "_started", lambda _: None)
+    assert is_dead(claimed, ATTEMPT, never, patience=0)
+    monkeypatch.setattr(sender, "_sees_all_processes", lambda: False)
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+    assert is_dead({**claimed, "task": {}}, ATTEMPT, lambda _: True, patience=0)
 
 
 def test_a_driver_outlives_its_parent_a_little() -> None:

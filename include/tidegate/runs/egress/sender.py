@@ -14,6 +14,8 @@ IsOver = Callable[[Mapping[str, Any]], bool]
 
 _PATIENCE = 15.0  # seconds for a JVM whose parent is dead to end
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+# The kernel gives the first namespaces fixed numbers (PROC_PID_INIT_INO, PROC_UTS_INIT_INO).
+_OF_THE_MACHINE = {"pid:[4026531836]", "uts:[4026531838]"}
 
 
 def ourselves(task: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -33,18 +35,14 @@ def is_dead(
     """Say whether a sender is proven dead, its Spark driver with it; False means: not proven.
 
     Where its processes can be seen from here: neither it nor any that names the attempt is left; a
-    driver whose parent has just died is given `patience` seconds. On the same machine after a
-    reboot it is dead. Elsewhere, in another container for one, only Airflow can tell.
+    driver whose parent has just died is given `patience` seconds. Elsewhere, in another container
+    or before another boot for two, Airflow is asked about its task. Of one without a task, a
+    reboot of the same machine is proof; in a container that cannot be known.
     """
     here = _here()
-    # Containers of one image may have one machine id, on many machines: the name must agree too.
-    same = (sender["host"], sender["machine"]) == (socket.gethostname(), here["machine"])
-    rebooted = same and here["machine"] != "" and sender["boot"] != here["boot"]
-    if not rebooted and {name: sender[name] for name in here} != here:
+    if {name: sender[name] for name in here} != here or not _sees_all_processes():
         task = sender["task"]
-        return task is not None and is_over(task)
-    if rebooted:
-        return True
+        return _ended_by_a_reboot(sender, here) if task is None else is_over(task)
     if _started(sender["pid"]) == sender["started"]:
         return False
     give_up = time.monotonic() + patience
@@ -61,6 +59,36 @@ def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
     if {name: sender[name] for name in here} != here:
         return False
     return _started(sender["pid"]) == sender["started"] or bool(_names(attempt))
+
+
+def _ended_by_a_reboot(sender: Mapping[str, Any], here: Mapping[str, str]) -> bool:
+    """Say whether a sender ran on this machine, and before its last boot.
+
+    A container keeps its host name, and the machine id of its image, when it moves to another
+    node, whose boot is another one too: there, nothing tells a reboot from a move.
+    """
+    return (
+        _is_outside_containers()
+        and sender["processes"] == here["processes"]
+        and sender["machine"] == here["machine"] != ""
+        and sender["host"] == socket.gethostname()
+        and not sender["host"].startswith("localhost")  # the name of any machine
+        and sender["boot"] != here["boot"]
+    )
+
+
+def _is_outside_containers() -> bool:
+    """Say whether this process sees the processes and the host name of the machine itself."""
+    namespaces = {str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("pid", "uts")}
+    return namespaces == _OF_THE_MACHINE
+
+
+def _sees_all_processes() -> bool:
+    """Say whether other users' processes can be seen: /proc may be mounted to hide them."""
+    try:
+        return bool(Path("/proc/1/stat").read_text())
+    except OSError:
+        return False
 
 
 def _here() -> dict[str, str]:
