@@ -200,6 +200,13 @@ MUTANTS = (
         "tests/unit/test_leaders.py::test_a_log_that_is_cut_off_while_it_is_read_is_not_sealed",
     ),
     Mutant(
+        "a probe that gets on is not given up",
+        "broker/cluster.py",
+        "            at, give_up = position, time.monotonic() + patience\n    raise BrokerError(",
+        "            at = position\n    raise BrokerError(",
+        "tests/unit/test_probes.py::test_a_large_hole_takes_as_long_as_it_gets_on",
+    ),
+    Mutant(
         "publish although stage has failed",
         "orchestration/factory.py",
         'rule = "all_done_min_one_success" if publish_sealed else "all_success"',

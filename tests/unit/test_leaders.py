@@ -74,6 +74,7 @@ def test_no_boundary_is_frozen_without_all_partitions(world, monkeypatch):
         {"topic": "t", "partition": None, "reason": "no leader", "partitions": [1]}
     ]
     window = {"topic": "t", "start": start.isoformat(), "end": "2024-05-02T00:00:00+00:00"}
+    window["partitions"] = (0,)  # a boundary is of all
     for given in (Backfill(**window), Replay(id="r", **window)):
         with pytest.raises(BrokerError, match=r"partitions \[1\] have no leader"):
             plan(world.run("window", asked=given))

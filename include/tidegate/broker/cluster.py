@@ -259,10 +259,12 @@ class Probe:
 def probe(
     settings: KafkaSettings, holes: Iterable[OffsetRange], isolation: str, *, patience: float = 10.0
 ) -> list[Probe]:
-    """Look into holes with a consumer of its own; BrokerError when it cannot finish in time.
+    """Look into holes with a consumer of its own; BrokerError when one does not get on.
 
     A hole is empty only when the consumer's position has passed its end, or its first record does.
-    `patience` is in seconds for each hole.
+    `patience` is how many seconds a position may stand still: a large aborted transaction takes as
+    long as its bytes take to arrive. The consumer skips its batches by the broker's list of
+    aborted transactions, which comes with each answer.
     """
     with cause_of_failure(settings):
         consumer = KafkaConsumer(
@@ -285,7 +287,7 @@ def _probe_one(consumer: Any, hole: OffsetRange, patience: float) -> Probe:
     partition = TopicPartition(hole.topic, hole.partition)
     consumer.assign([partition])
     consumer.seek(partition, hole.start)
-    give_up = time.monotonic() + patience
+    at, give_up = hole.start, time.monotonic() + patience
     while time.monotonic() < give_up:
         try:
             records = consumer.poll(timeout_ms=200, max_records=1).get(partition, [])
@@ -295,9 +297,13 @@ def _probe_one(consumer: Any, hole: OffsetRange, patience: float) -> Probe:
             offset = records[0].offset
             found = offset < hole.end
             return Probe(hole, "visible", offset) if found else Probe(hole, "empty")
-        if consumer.position(partition) >= hole.end:
+        position = consumer.position(partition)
+        if position >= hole.end:
             return Probe(hole, "empty")
+        if position > at:
+            at, give_up = position, time.monotonic() + patience
     raise BrokerError(
-        f"{hole}: no answer in {patience:.0f} s whether it holds a record; try again",
-        position=consumer.position(partition),
+        f"{hole}: no progress past offset {at} in {patience:.0f} s, so nobody knows whether it "
+        "holds a record; try again",
+        position=at,
     )
