@@ -65,7 +65,8 @@ def test_a_whole_number_is_an_integer_however_json_writes_it(context: Any) -> No
     assert {type(run.max_chunks), type(run.max_records)} == {int}
     form = {"pipeline": "flights", "topic": None, "partitions": [3.0, 0], "start": "0", "end": "5",
             "fill_gaps": False, "chunk_size": 7.0, "order": "oldest"}  # fmt: skip
-    given["params"], given["dag_run"].conf = form, {}
+    signature = rights.sign(given["dag_run"].dag_id, "flights", "ann")
+    given["params"], given["dag_run"].conf = form, {rights.KEY: signature}
     asked = windows._backfill({**given, "dag": SimpleNamespace(params=[*form])}).asked
     assert isinstance(asked, Backfill)
     assert repr((asked.partitions, asked.chunk_size)) == "((0, 3), 7)"
