@@ -52,6 +52,12 @@ def test_an_unknown_protocol_is_never_taken_for_plaintext(protocol: Any) -> None
     assert "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL" in told
 
 
+@pytest.mark.parametrize("mechanism", ["plain", "GSSAPI", ["PLAIN"], {"PLAIN": 1}, 5])
+def test_an_unknown_mechanism_is_named(mechanism: Any) -> None:
+    login = {**LOGIN, "sasl.mechanism": mechanism}
+    assert "sasl.mechanism: " in complaints(security_protocol="SASL_PLAINTEXT", **login)
+
+
 def test_a_protocol_may_be_written_small() -> None:
     """Other clients take it; kafka-python takes it for plaintext."""
     for protocol in ("sasl_plaintext", "Sasl_Plaintext"):

@@ -130,7 +130,7 @@ def _security_complaints(given: Mapping[str, Any]) -> list[str]:
     protocol = protocol.upper()
     complaints = []
     mechanism = given.get("sasl.mechanism")
-    if mechanism is not None and mechanism not in _LOGIN_MODULES:
+    if mechanism is not None and str(mechanism) not in _LOGIN_MODULES:
         complaints.append(f"sasl.mechanism: {mechanism!r} is not one of {list(_LOGIN_MODULES)}")
     named = protocol
     if "security.protocol" not in given:
