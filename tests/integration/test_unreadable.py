@@ -14,8 +14,9 @@ from terminal import Terminal
 from tidegate.broker import unreadable
 from tidegate.broker.cluster import survey
 from tidegate.broker.settings import KafkaSettings
+from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.unreadable import LATEST_MS, Unreadable
+from tidegate.core.unreadable import LATEST_MS, Scan, Unreadable
 from tidegate.local.kafka import Broker
 from tidegate.pipelines.spec import parse
 from tidegate.runs import drafting
@@ -64,17 +65,13 @@ def test_they_are_found_by_an_independent_consumer(
         return unreadable.find(kafka, ranges, isolation, too_late, first_only=first_only)
 
     found = find(dirty, clean)
-    expected = (
-        Unreadable(5, NANOSECONDS), Unreadable(8, LATEST_MS + 1), Unreadable(9, NANOSECONDS)
-    )  # fmt: skip
     assert found.keys() == {dirty}
-    assert (found[dirty].end, found[dirty].records) == (12, expected)
+    assert found[dirty] == Scan(12, Intervals(((5, 6), (8, 10))), Unreadable(5, NANOSECONDS))
     shown = find(dirty, isolation="read_uncommitted")[dirty]
-    assert shown.records == (Unreadable(0, NANOSECONDS), *expected)
-    first = find(dirty, first_only=True)[dirty]
-    assert first.records == expected[:1]
+    assert shown.offsets == Intervals(((0, 1), (5, 6), (8, 10)))
+    assert find(dirty, first_only=True)[dirty].offsets == Intervals(((5, 6),))
     behind = OffsetRange(name, 0, 6, 8)
-    assert find(behind)[behind].records == ()
+    assert find(behind)[behind] == Scan(8)
     monkeypatch.setattr(unreadable, "MOST_GAPS", 1)
     assert find(dirty)[dirty].end == 8
     monkeypatch.setattr(unreadable, "MOST_OFFSETS", 7)

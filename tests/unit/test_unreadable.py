@@ -4,6 +4,7 @@ import pytest
 
 from tidegate.core.draft import Draft
 from tidegate.core.entries import Gap, Origin
+from tidegate.core.intervals import Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
@@ -23,7 +24,8 @@ def draft(*scans, policy, fold=None, ranges=(R,)):
 
 
 def scan(*offsets, end=20, problem=None):
-    return Scan(end, tuple(Unreadable(offset, NANOSECONDS) for offset in offsets), problem)
+    first = Unreadable(offsets[0], NANOSECONDS) if offsets else None
+    return Scan(end, Intervals.of((each, each + 1) for each in offsets), first, problem)
 
 
 def test_the_limit_is_that_of_microseconds_in_64_bits():

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tidegate.broker.records import Reader, reading
 from tidegate.broker.settings import KafkaSettings
+from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable import Scan, Unreadable, is_readable, scanned
 from tidegate.errors import BrokerError
@@ -45,19 +46,22 @@ def find(
 
 def _scan(read: Reader, part: OffsetRange, isolation: str, first_only: bool) -> Scan:
     end = min(part.end, part.start + MOST_OFFSETS)
-    found: list[Unreadable] = []
-    at, gaps = part.start, 0
+    first: Unreadable | None = None
+    spans: list[tuple[int, int]] = []
+    at, problem = part.start, None
     try:
         for record in read(OffsetRange(part.topic, part.partition, part.start, end), isolation):
             at = record.offset + 1
             if is_readable(record.timestamp):
                 continue
-            if not found or found[-1].offset + 1 < record.offset:
-                gaps += 1
-                if gaps > MOST_GAPS:
-                    end = record.offset
-                    break
-            found.append(Unreadable(record.offset, record.timestamp))
+            first = first or Unreadable(record.offset, record.timestamp)
+            if spans and spans[-1][1] == record.offset:  # a producer may make nothing else
+                spans[-1] = (spans[-1][0], at)
+                continue
+            if len(spans) == MOST_GAPS:
+                end = record.offset
+                break
+            spans.append((record.offset, at))
             logger.warning(
                 "%s-%d offset %d: Spark cannot convert its timestamp %d (ms since the epoch)",
                 part.topic, part.partition, record.offset, record.timestamp,
@@ -65,5 +69,5 @@ def _scan(read: Reader, part: OffsetRange, isolation: str, first_only: bool) -> 
             if first_only:
                 break
     except BrokerError as error:
-        return Scan(at, tuple(found), str(error))
-    return Scan(end, tuple(found))
+        end, problem = at, str(error)
+    return Scan(end, Intervals.of(spans), first, problem)

@@ -31,14 +31,15 @@ class Unreadable(NamedTuple):
 
 @dataclass(frozen=True)
 class Scan:
-    """What an independent consumer saw of a range: all that is unreadable below `end`.
+    """What an independent consumer saw of a range: all offsets below `end` that are unreadable.
 
-    `end` is the range's own unless the consumer stopped before it; `problem` says what stopped it,
-    where it was not its own bound.
+    `first` is the first of them. `end` is the range's own unless the consumer stopped before it;
+    `problem` says what stopped it, where it was not its own bound.
     """
 
     end: int
-    records: tuple[Unreadable, ...] = ()
+    offsets: Intervals = NOTHING
+    first: Unreadable | None = None
     problem: str | None = None
 
 
@@ -69,12 +70,11 @@ def exclude(
             ranges.append(r)
             continue
         end, bad = scan.end, NOTHING
-        if scan.records and policy == "fail":
-            first = scan.records[0]
-            end = first.offset
-            draft.left_out.append(LeftOut(r.topic, r.partition, REASON, first._asdict()))
+        if scan.first and policy == "fail":
+            end = scan.first.offset
+            draft.left_out.append(LeftOut(r.topic, r.partition, REASON, scan.first._asdict()))
         else:
-            bad = Intervals.of((each.offset, each.offset + 1) for each in scan.records)
+            bad = scan.offsets
             topic_id = topic_ids[r.topic]
             known = fold.skipped.get((topic_id, r.partition), NOTHING)
             draft.gaps += [

@@ -176,7 +176,8 @@ def _unreadable(run: Run, plan: Plan, todo: Sequence[int], seen: Survey) -> str 
     ]
     scans = find(run.kafka, ranges, plan.isolation, seen.too_late, first_only=True)
     for r, scan in scans.items():
-        for offset, timestamp in scan.records:
+        if scan.first:
+            offset, timestamp = scan.first
             return f"Spark cannot read {r.topic}-{r.partition} offset {offset}, of time {timestamp}"
     return None
 
