@@ -85,7 +85,8 @@ def main() -> int:
                 kafka.stop(Path(directory, "kafka"))
         print(name, json.dumps(results[name]), flush=True)
         ordered = {name: results[name] for name in CASES if name in results}
-        write(args.out, {**surroundings(), "results": ordered})
+        around = {k: v for k, v in surroundings().items() if k not in ("order", "page_cache")}
+        write(args.out, {**around, "results": ordered})
     return 0
 
 
