@@ -277,6 +277,48 @@ MUTANTS = (
         "tests/unit/test_unreadable.py",
     ),
     Mutant(
+        "the driver runs where the task runs",
+        "orchestration/tasks.py",
+        'self._deploy_mode = "client"',
+        "self._deploy_mode = None",
+        "tests/dags/test_spark_task.py",
+    ),
+    Mutant(
+        "no master retries what a task sends",
+        "runs/submission.py",
+        "if tries and int(tries[2]) > 1 and",
+        "if False and",
+        "tests/unit/test_submission.py",
+    ),
+    Mutant(
+        "a job that is refused for good is not retried",
+        "runs/submission.py",
+        "if (message := refusal(directory)) is None:",
+        "if (message := refusal(directory)) is None or True:",
+        "tests/unit/test_submission.py",
+    ),
+    Mutant(
+        "the seal checks the columns",
+        "lake/footers.py",
+        "if is_new and (wrong := ",
+        "if False and (wrong := ",
+        "tests/unit/test_attempts.py",
+    ),
+    Mutant(
+        "local paths have a scheme",
+        "spark/locations.py",
+        'return path if "://" in path else f"file:{path}"',
+        "return path",
+        "tests/spark/test_ingest.py::test_no_setting_of_spark_changes_the_files",
+    ),
+    Mutant(
+        "pages have checksums",
+        "spark/ingest.py",
+        '        .option("parquet.page.write-checksum.enabled", "true")\n',
+        "",
+        "tests/spark/test_ingest.py::test_no_setting_of_spark_changes_the_files",
+    ),
+    Mutant(
         "one commit per chunk",
         "core/ledger.py",
         "    n = fold.committed.get((commit.plan_id, commit.chunk))\n"

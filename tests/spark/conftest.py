@@ -35,6 +35,25 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
+def elsewhere(spark: SparkSession) -> Iterator[None]:
+    """A Hadoop whose default file system is not this machine's, and that checks no pages."""
+    settings = {
+        "fs.defaultFS": "hdfs://127.0.0.1:9",
+        "parquet.page.write-checksum.enabled": "false",
+    }
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    before = {name: hadoop.get(name) for name in settings}
+    for name, value in settings.items():
+        hadoop.set(name, value)
+    yield
+    for name, value in before.items():
+        if value is None:
+            hadoop.unset(name)
+        else:
+            hadoop.set(name, value)
+
+
+@pytest.fixture
 def topic() -> str:
     """Return a topic's name that no other test has."""
     return f"t-{uuid.uuid4().hex[:12]}"

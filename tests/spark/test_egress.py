@@ -42,6 +42,27 @@ def ids(found: list[sent.Sent]) -> Counter[int]:
     return Counter(json.loads(each.value or b"{}")["id"] for each in found)
 
 
+@pytest.mark.parametrize("format_", ["json", "parquet", "lake"])
+def test_local_files_are_found_whatever_the_default_file_system_is(
+    outlet: Outlet, format_: str, elsewhere: None
+) -> None:
+    """Where `fs.defaultFS` is HDFS, a path is still one of this machine, bad rows' too."""
+    if format_ == "lake":
+        records.numbers(outlet.bootstrap, f"{outlet.topic}-in", 6, partitions=1)
+        outlet.fill(f"{outlet.topic}-in", "i")
+        outlet.settings["source"] = {"lake": "lake"}
+    elif format_ == "parquet":
+        parquet(outlet.source / "a.parquet", 6)
+        outlet.file_of("parquet")
+    else:
+        outlet.put("a.json", lines(*range(6)) + "no json\n")
+        outlet.file_of("json", columns="id INT, name STRING")
+        outlet.settings["on_bad_row"] = "quarantine"
+    assert outlet.go()["rows"] == len(outlet.sent()) == 6
+    kept = list((outlet.home / "ledger/out/_tidegate/quarantine").rglob("*.parquet"))
+    assert len(kept) == (format_ == "json")
+
+
 def test_parquet_in_many_row_groups_and_splits(outlet: Outlet) -> None:
     """Each row once, with the place in its file, however many tasks read a file (req 2.1, 2.17)."""
     parquet(outlet.source / "a.parquet", 5_000)

@@ -14,9 +14,12 @@ from pyspark.sql import SparkSession
 
 from records import create, delete_records, fill, numbers
 from tidegate.core.offsets import OffsetRange, Window
+from tidegate.lake.footers import read_staged
+from tidegate.lake.store import Listed, LocalStore
 from tidegate.local.kafka import Broker
 from tidegate.spark import ingest
 from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.spark.session import configure
 
 READ_COMMITTED = "read_committed"
 
@@ -209,6 +212,34 @@ def test_the_files_are_what_the_contract_says(
     assert columns["offset"].statistics.min == 20
     assert columns["offset"].statistics.max == 89
     assert columns["timestamp"].statistics.has_min_max
+
+
+def test_no_setting_of_spark_changes_the_files(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    tmp_path: Path,
+    elsewhere: None,
+) -> None:
+    """With HDFS as its default file system, lists in their old layout and no checksums of pages,
+    as `spark.conf` or a cluster's own defaults may have it, the files are on this machine's disk,
+    pass the seal, and tell a page that has rotted.
+    """
+    numbers(broker.bootstrap, topic, 100, partitions=1)
+    session = spark.newSession()
+    session.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
+    chunk = Chunk(0, (OffsetRange(topic, 0, 0, 100),), str(tmp_path / "a"))
+    (file,) = ingest.stage(configure(session), job(broker, chunk), chunk)["files"]
+    path = tmp_path / "a" / file
+    store = LocalStore(tmp_path)
+    listed = Listed(f"a/{file}", path.stat().st_size)
+    assert read_staged(store, [(topic, listed)])[0].rows == 100
+    content = bytearray(path.read_bytes())
+    at = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    content[at.data_page_offset + at.total_compressed_size - 3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(OSError, match=r"(?i)crc|checksum"):
+        pq.ParquetFile(path, page_checksum_verification=True).read()
 
 
 def test_records_that_expired_fail_the_chunk(

@@ -2,9 +2,12 @@
 
 import itertools
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import staging
@@ -19,6 +22,7 @@ from tidegate.lake.attempts import HoleProof
 from tidegate.lake.store import LocalStore
 from tidegate.runs import stage as stages
 
+HEADER = [("key", pa.string()), ("value", pa.binary())]
 PLAN = plan_of((OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 0, 5)))
 
 
@@ -68,6 +72,36 @@ def test_a_whole_attempt_gets_a_seal(store):
     attempts.seal(store, proven)
     read_back = attempts.sealed(store, PLAN, Fold())[0]
     assert (read_back.files, read_back.accounts) == (proven.files, proven.accounts)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        # What spark.sql.parquet.writeLegacyFormat makes of headers.
+        ({"headers": pa.list_(pa.field("array", pa.struct(HEADER)))}, "headers.list.array.key"),
+        ({"timestamp": pa.timestamp("ms", tz="UTC")}, "column timestamp is INT64"),
+        ({"timestamp": pa.timestamp("us")}, "isAdjustedToUTC=false"),
+        ({"value": pa.string()}, "column value is BYTE_ARRAY String"),
+        ({"topic": pa.string()}, "columns topic"),
+        ({"key": None}, "columns key"),
+    ],
+)
+def test_other_columns_than_the_contracts_are_refused(store, wrong, named):
+    """Whatever setting of Spark has changed them: a reader of the lake may not find two kinds."""
+    attempt = stage(store, PLAN)
+    file = min(Path(store.native(attempt.directory)).rglob("*.parquet"))
+    fields = {field.name: field.type for field in staging.SCHEMA} | wrong
+    schema = pa.schema([(name, kind) for name, kind in fields.items() if kind is not None])
+    rows = pq.read_table(file).to_pylist()
+    for row in rows:
+        row["value"] = "text" if "value" in wrong else row["value"]
+    table = pa.Table.from_pylist(rows, schema)
+    pq.write_table(
+        table, file, compression="zstd", use_compliant_nested_type="headers" not in wrong
+    )
+    with pytest.raises(AttemptWrong, match=re.escape(named)) as refused:
+        check(store, PLAN, attempt)
+    assert "spark.conf" in str(refused.value)
 
 
 def test_the_first_seal_stands(store):

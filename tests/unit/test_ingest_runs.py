@@ -1,5 +1,7 @@
 """Whole ingest runs, with made-up watermarks and attempts: what is proven is never given up."""
 
+from pathlib import Path
+
 import pytest
 
 import ingest_world
@@ -11,6 +13,7 @@ from tidegate.errors import (
     BrokerError,
     BrokerUnreachable,
     ChunksMissing,
+    ConfigurationError,
     NotSealed,
     RowsMissing,
     StageFailed,
@@ -20,6 +23,7 @@ from tidegate.runs.ingest import ingest
 from tidegate.runs.plan import plan
 from tidegate.runs.publish import publish, verdict
 from tidegate.runs.stage import stage
+from tidegate.spark.job import refuse
 
 
 @pytest.fixture
@@ -216,3 +220,15 @@ def test_what_a_dead_process_has_left_unproven_is_proven_or_staged_again(world):
     assert publish(run).report["rows"] == 300
     (first, *_) = (world.ledger.commit(n) for n in sorted(world.ledger.fold.live))
     assert first.attempt == "whole"
+
+
+def test_a_job_that_is_refused_for_good_is_not_retried(world):
+    """The application leaves word beside its job file, and ends with 1, as always."""
+
+    def submit(given):
+        refuse(Path(given.args[0]).parent, "Spark 3.5.1: 4.0 or later is needed")
+        raise StageFailed("spark-submit failed; its output is above")
+
+    with pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1") as failed:
+        stage(world.run("one"), submit)
+    assert failed.value.kind == "terminal"

@@ -1,6 +1,7 @@
 """How spark-submit is called: whose settings win, what is never shown, what a failure says."""
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Mapping
@@ -17,11 +18,13 @@ from tidegate.runs.submission import (
     Submission,
     ensure_archive,
     for_master,
+    sending_submission,
     submission,
     submit,
     telling,
+    terminal_if_refused,
 )
-from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.spark.job import Bytes, Chunk, Job, refuse
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +72,28 @@ def test_jars_are_added_to_those_of_the_pipeline() -> None:
     assert "spark.jars" not in given.conf
     assert for_master(given, "spark://host:7077") == given
     assert for_master(given, "local[2]").jars == ("/mine.jar",)
+
+
+def test_a_master_that_retries_tasks_is_refused_for_a_send() -> None:
+    """`local[2,4]` beats spark.task.maxFailures: what a task has sent would be sent again."""
+    sending = sending_submission(Path("/private/job.json"), {}, name="out r1", rows=10)
+    for master in ("local[2,4]", "local[*, 2]"):
+        with pytest.raises(ConfigurationError, match=re.escape(master)):
+            for_master(sending, master)
+        for_master(described(), master)  # what is staged twice is sealed once
+    for master in ("local", "local[2]", "local[*]", "local[2,1]", "spark://host:7077"):
+        for_master(sending, master)
+
+
+def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
+    """What the application says beside its job file decides; Airflow returns none of its output."""
+    with pytest.raises(StageFailed, match="away"), terminal_if_refused(tmp_path):
+        raise StageFailed("the broker is away")
+    refuse(tmp_path, "starting Spark: Spark 3.5.1: 4.0 or later is needed")
+    with pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1"), terminal_if_refused(tmp_path):
+        raise StageFailed("spark-submit failed; its output is above")
+    with terminal_if_refused(tmp_path):
+        pass
 
 
 def test_small_work_is_compiled_quickly_and_big_work_well() -> None:

@@ -16,7 +16,7 @@ from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong
 from tidegate.lake import documents
-from tidegate.lake.footers import read_footers, read_offsets
+from tidegate.lake.footers import read_offsets, read_staged
 from tidegate.lake.store import Store
 
 FORMAT = 1
@@ -226,7 +226,7 @@ def _files_of(store: Store, attempt: Attempt) -> list[StagedFile]:
         directory, _, name = inner.partition("/")
         if name.endswith(".parquet") and directory.startswith("topic="):
             pairs.append((directory.removeprefix("topic="), listed))
-    return read_footers(store, pairs)
+    return read_staged(store, pairs)
 
 
 def _holes(store: Store, r: OffsetRange, files: Sequence[StagedFile]) -> list[OffsetRange]:

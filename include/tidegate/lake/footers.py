@@ -19,15 +19,29 @@ from tidegate.lake.store import Listed, Store
 
 _AT_ONCE = 8
 _TAIL = 64 * 1024
+_COLUMNS = {
+    "key": ("BYTE_ARRAY", "None"),
+    "value": ("BYTE_ARRAY", "None"),
+    "partition": ("INT32", ""),
+    "offset": ("INT64", ""),
+    "timestamp": ("INT64", "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds"),
+    "timestampType": ("INT32", ""),
+    "headers.list.element.key": ("BYTE_ARRAY", "String"),
+    "headers.list.element.value": ("BYTE_ARRAY", "None"),
+}
+"""Column, its physical type, and how its logical type begins."""
 
 
-def read_footers(store: Store, files: Sequence[tuple[str, Listed]]) -> list[StagedFile]:
-    """Read the footers of (topic, object) pairs; AttemptWrong if one is not a whole file."""
+def read_staged(store: Store, files: Sequence[tuple[str, Listed]]) -> list[StagedFile]:
+    """Read the footers of (topic, object) pairs that were just written.
+
+    AttemptWrong if one is not a whole file, or has not exactly the contract's columns.
+    """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda pair: read_footer(store, *pair), files))
+        return list(pool.map(lambda pair: read_footer(store, *pair, is_new=True), files))
 
 
-def read_footer(store: Store, topic: str, listed: Listed) -> StagedFile:
+def read_footer(store: Store, topic: str, listed: Listed, *, is_new: bool = False) -> StagedFile:
     """Return rows, the bounds of `partition` and `offset`, and the SHA-256 of the footer.
 
     The pages carry checksums of their own, so the footer's digest is enough to know the file by.
@@ -35,6 +49,11 @@ def read_footer(store: Store, topic: str, listed: Listed) -> StagedFile:
     with opened(store, listed.path) as file:
         footer = _footer(file, listed.size)
         metadata = pq.read_metadata(pyarrow.BufferReader(footer))
+        if is_new and (wrong := _wrong_columns(metadata)):
+            raise AttemptWrong(
+                f"{store.uri(listed.path)}: {wrong}: a Spark setting has changed the files' "
+                "columns; look at spark.conf of the pipeline, and at Spark's own defaults"
+            )
         partition, other = _bounds(metadata, "partition")
         first, last = _bounds(metadata, "offset")
     if partition != other:
@@ -86,6 +105,18 @@ def opened(store: Store, path: str) -> Iterator[IO[bytes]]:
             yield file
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise AttemptWrong(f"{store.uri(path)}: not a whole Parquet file: {error}") from None
+
+
+def _wrong_columns(metadata: pq.FileMetaData) -> str | None:
+    """Say what is not as the contract of data files has it."""
+    columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    found = {each.path: (each.physical_type, str(each.logical_type)) for each in columns}
+    if differing := sorted(found.keys() ^ _COLUMNS.keys()):
+        return f"columns {', '.join(differing)}"
+    for path, (physical, logical) in _COLUMNS.items():
+        if found[path][0] != physical or not found[path][1].startswith(logical):
+            return f"column {path} is {' '.join(found[path])}"
+    return None
 
 
 def _bounds(metadata: pq.FileMetaData, column: str) -> tuple[int, int]:

@@ -173,6 +173,7 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         self.env_vars = dict(submission.env)
         self.jars = ",".join(submission.jars)
         self._spark_binary = submission.binary
+        self._deploy_mode = "client"  # a connection's `deploy-mode` would beat the setting
         self._hook = None  # the provider makes it from the above
         try:
             super().execute(context)  # the provider's

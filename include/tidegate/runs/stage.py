@@ -18,7 +18,14 @@ from tidegate.core.entries import Abandon
 from tidegate.core.ledger import Lost
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
-from tidegate.errors import AttemptWrong, IdentityChanged, RowsMissing, StageFailed, TidegateError
+from tidegate.errors import (
+    AttemptWrong,
+    ConfigurationError,
+    IdentityChanged,
+    RowsMissing,
+    StageFailed,
+    TidegateError,
+)
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended, Ledger
@@ -26,7 +33,7 @@ from tidegate.lake.store import Store
 from tidegate.runs import truncation
 from tidegate.runs.plan import open_chunks, plan
 from tidegate.runs.run import Run
-from tidegate.runs.submission import Submission, for_places, submission
+from tidegate.runs.submission import Submission, for_places, submission, terminal_if_refused
 from tidegate.spark.job import Bytes, Chunk, Job
 
 _LOOK_AGAIN = 1.0  # seconds
@@ -111,9 +118,12 @@ def _stage(
             with _job_file(run, store, plan, mine) as job_file:
                 records = sum(len(r) for a in mine for r in plan.chunks[a.chunk])
                 application = submission(job_file, run.spark_conf, records, name=_name(run))
-                with _sealing(run, store, plan, mine, epochs, sealed, unproven):
+                with (
+                    terminal_if_refused(job_file.parent),
+                    _sealing(run, store, plan, mine, epochs, sealed, unproven),
+                ):
                     submit(for_places(application, store.native("")))
-        except StageFailed as error:
+        except (StageFailed, ConfigurationError) as error:
             failures.append(error)
         rest = [a for a in mine if a.chunk not in sealed and a not in unproven]
         unproven |= _seal_finished(run, store, plan, rest, epochs, sealed)

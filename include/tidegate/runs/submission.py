@@ -11,7 +11,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +23,14 @@ from tidegate.lake import s3
 from tidegate.pipelines import secret_settings
 from tidegate.runs import class_data
 from tidegate.spark import options
+from tidegate.spark.job import refusal
 
 _SPARK_SUBMIT = Path(__file__).with_name("spark-submit.sh")
 _DRIVER_PYTHON = Path(__file__).with_name("driver-python.sh")
 _JOBS = Path(tidegate.__file__).parents[2] / "spark_jobs"
 
 _CLASS_PATH = "spark.driver.extraClassPath"
+_TASK_TRIES = "spark.task.maxFailures"
 _CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
 # Records; below, generating code or compiling it to the end costs more than it brings (ADR 5).
 _TINY, _SMALL = 200_000, 750_000
@@ -92,7 +95,7 @@ def sending_submission(
     }
     # One layer of retries, and that is the next attempt's: what a task has sent cannot be unsent.
     once = {
-        "spark.task.maxFailures": "1",
+        _TASK_TRIES: "1",
         "spark.stage.maxConsecutiveAttempts": "1",
         "spark.speculation": "false",
         "spark.dynamicAllocation.enabled": "false",
@@ -130,9 +133,19 @@ def for_places(given: Submission, *places: str) -> Submission:
 
 
 def for_master(given: Submission, master: str) -> Submission:
-    """Leave out what is only needed when the executors are on other machines."""
+    """Leave out what is only needed when the executors are on other machines.
+
+    ConfigurationError for a master that retries tasks (`local[2,4]`) where none may be: it beats
+    `spark.task.maxFailures`.
+    """
     if master.partition("[")[0] != "local":
         return given
+    tries = re.fullmatch(r"local\[([^,\]]*),\s*(\d+)\s*\]", master)
+    if tries and int(tries[2]) > 1 and given.conf.get(_TASK_TRIES) == "1":
+        raise ConfigurationError(
+            f"Spark master {master!r}: it runs a failed task up to {tries[2]} times, and so would "
+            f"send records twice; make it local[{tries[1]}], the task's own retries send the rest"
+        )
     paths = given.conf.get(_CLASS_PATH, ""), given.env.get(_CLASS_PATH_END, "")
     here = ":".join(paths).split(":")
     return replace(
@@ -172,6 +185,20 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
             f"{application.name}: {telling(told)} (spark-submit ended with {process.returncode})",
             exit_code=process.returncode,
         )
+
+
+@contextmanager
+def terminal_if_refused(directory: Path) -> Iterator[None]:
+    """Raise ConfigurationError for an application that says that a retry would fail as well.
+
+    It does so by a file beside its job file: Airflow's operator returns nothing of the output.
+    """
+    try:
+        yield
+    except StageFailed as error:
+        if (message := refusal(directory)) is None:
+            raise
+        raise ConfigurationError(message) from error
 
 
 def telling(lines: Iterable[str]) -> str:

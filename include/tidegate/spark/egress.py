@@ -16,7 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import faults
+from tidegate.errors import ConfigurationError
 from tidegate.spark import ingest, options, readback, records, session, sink, source
+from tidegate.spark.job import refuse
 from tidegate.spark.preflight import Refused, preflight
 from tidegate.spark.readback import LogLost, OrderBroken
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
@@ -54,6 +56,8 @@ def attempt(spark: SparkSession, job: SendJob, directory: Path) -> int:
     except Exception as error:
         told = options.redact(ingest.explain(error), job.reader)
         log.error("tidegate: plan %s: %s", job.plan_id, told)
+        if isinstance(error, ConfigurationError):
+            refuse(directory, told)
         return 1
     return 0
 

@@ -16,8 +16,10 @@ from pyspark.sql import functions as F
 
 import tidegate
 from tidegate import faults
+from tidegate.errors import ConfigurationError
 from tidegate.spark import options, session
-from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.spark.job import Bytes, Chunk, Job, refuse
+from tidegate.spark.locations import located
 from tidegate.spark.tasks import records_per_task
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -55,7 +57,10 @@ def main(job_file: str) -> int:
             stage(spark, job, chunk)
             faults.point("stage.half" if i < len(job.chunks) else "stage.done")
     except Exception as error:
-        log.error("tidegate: %s: %s", doing, options.redact(explain(error), job.options))
+        told = f"{doing}: {options.redact(explain(error), job.options)}"
+        log.error("tidegate: %s", told)
+        if isinstance(error, ConfigurationError):
+            refuse(Path(job_file).parent, told)
         return 1
     finally:
         if spark is not None:
@@ -143,11 +148,12 @@ def _topics(chunk: Chunk) -> str:
 
 def _parquet(rows: DataFrame, chunk: Chunk, settings: Bytes) -> None:
     topics = {r.topic for r in chunk.window}
+    directory = located(chunk.directory)
     if len(topics) == 1:
         # The same place as by partition, but without a copy of every row to leave its topic out.
-        directory, writer = f"{chunk.directory}/topic={topics.pop()}", rows.drop("topic").write
+        directory, writer = f"{directory}/topic={topics.pop()}", rows.drop("topic").write
     else:
-        directory, writer = chunk.directory, rows.write.partitionBy("topic")
+        writer = rows.write.partitionBy("topic")
     (
         writer.options(**_checksums(chunk.directory))
         .option("compression", settings.compression)
@@ -156,6 +162,8 @@ def _parquet(rows: DataFrame, chunk: Chunk, settings: Bytes) -> None:
         # Keys and values hardly repeat: a dictionary costs time and then falls back anyway.
         .option("parquet.enable.dictionary#key", "false")
         .option("parquet.enable.dictionary#value", "false")
+        # `verify` knows a page that has rotted by its checksum.
+        .option("parquet.page.write-checksum.enabled", "true")
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         # The directory is this attempt's own, and no file counts before _done.json.
         .option("mapreduce.fileoutputcommitter.algorithm.version", "2")
@@ -222,8 +230,8 @@ def versions(spark: SparkSession) -> dict[str, str]:
     }
 
 
-def _path(spark: SparkSession, *parts: str) -> Any:
-    return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(*parts)
+def _path(spark: SparkSession, directory: str, *name: str) -> Any:
+    return spark.sparkContext._jvm.org.apache.hadoop.fs.Path(located(directory), *name)
 
 
 def _hadoop(spark: SparkSession, directory: str) -> Any:

@@ -14,6 +14,8 @@ from typing import Any
 from tidegate.core.offsets import Window, window_from_json, window_to_json
 from tidegate.spark.private import write_private
 
+_REFUSED = "configuration_error"
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -89,3 +91,14 @@ class Job:
     @classmethod
     def read(cls, path: Path) -> Job:
         return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+
+
+def refuse(directory: Path, message: str) -> None:
+    """Leave word, beside the job file, that the same job would fail again."""
+    (directory / _REFUSED).write_text(message, encoding="utf-8")
+
+
+def refusal(directory: Path) -> str | None:
+    """Return why an application refused its job for good; None if it did not."""
+    path = directory / _REFUSED
+    return path.read_text(encoding="utf-8") if path.exists() else None

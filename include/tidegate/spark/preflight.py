@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.spark import content, ingest, readback, records, source
+from tidegate.spark.locations import located
 from tidegate.spark.records import IDENTITY, RECORD, DoesNotFit
 from tidegate.spark.send_job import SendJob
 from tidegate.spark.source import NotRepeatable
@@ -133,7 +134,9 @@ def _all(job: SendJob, read: Mapping[str, int]) -> None:
 def _quarantine(job: SendJob, shaped: DataFrame) -> None:
     bad = shaped.where(F.col("reason").isNotNull())
     assert job.quarantine is not None
-    bad.select(*IDENTITY, "reason", "text", *RECORD).repartition(1).write.parquet(job.quarantine)
+    bad.select(*IDENTITY, "reason", "text", *RECORD).repartition(1).write.parquet(
+        located(job.quarantine)
+    )
 
 
 def _named(spark: SparkSession, job: SendJob, error: Exception) -> Exception:

@@ -33,6 +33,8 @@ def configure(spark: SparkSession) -> SparkSession:
     spark.conf.set(_V1_SOURCES, ",".join(s for s in v1.split(",") if s.strip() != "kafka"))
     # The default, INT96, has no statistics to prune by.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    # Another layout of lists than the contract's, for readers of ten years ago.
+    spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")
     # With a writer per topic at hand, tasks need not sort by topic.
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "8")
     return spark

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tidegate.core.offsets import OffsetRange
+from tidegate.spark.locations import located
 from tidegate.spark.send_job import Rows
 
 CORRUPT = "_corrupt_record"
@@ -123,7 +124,7 @@ def _refuse_changing(source: DataFrame, columns: Sequence[Column], what: str = "
 
 
 def _read(spark: SparkSession, rows: Rows) -> DataFrame:
-    paths = [path for _, path in rows.files]
+    paths = [located(path) for _, path in rows.files]
     reader = spark.read.format(rows.format).options(**rows.options).options(**_JUST_THESE)
     if rows.format == "parquet":
         return (reader.schema(rows.columns) if rows.columns else reader).load(paths)
@@ -160,7 +161,7 @@ def _of_lake(spark: SparkSession, rows: Rows, columns: Sequence[Column]) -> Data
         nothing = nothing.where(F.expr(rows.where))
     parts = []
     for topic, topic_id in rows.topic_ids.items():
-        paths = [path for name, path in rows.files if name == topic]
+        paths = [located(path) for name, path in rows.files if name == topic]
         ranges = [r for r in rows.window if r.topic == topic]
         if paths:
             read = spark.read.options(**_JUST_THESE).parquet(*paths)

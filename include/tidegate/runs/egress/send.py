@@ -36,7 +36,7 @@ from tidegate.runs.egress import lake_source, planning
 from tidegate.runs.egress.sender import IsOver, is_dead, ourselves
 from tidegate.runs.run import EgressRun
 from tidegate.runs.stage import Submit
-from tidegate.runs.submission import for_places, sending_submission
+from tidegate.runs.submission import for_places, sending_submission, terminal_if_refused
 from tidegate.spark import sink
 from tidegate.spark.private import write_private
 from tidegate.spark.send_job import DONE, REFUSED, SENDING, Rows, SendJob, Topic
@@ -183,7 +183,8 @@ def _sent(
                 directory / "job.json", run.spark_conf, name=job.app_name, rows=_about(plan)
             )
             places = [path for _, path in job.rows.files]
-            submit(for_places(application, *places, job.quarantine or ""))
+            with terminal_if_refused(directory):
+                submit(for_places(application, *places, job.quarantine or ""))
         except TidegateError as error:
             failure = error
         if (directory / DONE).exists() and failure is None:
