@@ -23,7 +23,10 @@ from tidegate.runs import drafting
 from tidegate.runs.plan import plan
 from tidegate.runs.run import Run
 
-ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # a broker's default up to 3.x
+ANY_TIME = {
+    "message.timestamp.after.max.ms": str(2**63 - 1),  # a broker's default up to 3.x
+    "retention.ms": "-1",  # the records' clocks are years behind
+}
 NOW = 1_700_000_000_000
 NANOSECONDS = 1_700_000_000_000_000_000
 MIXED = [NOW, NOW + 5, LATEST_MS, NANOSECONDS, NOW, NOW, LATEST_MS + 1, NANOSECONDS, NOW, NOW]
