@@ -527,6 +527,13 @@ MUTANTS = (
         "tests/unit/test_verify.py::test_a_checkpoint_that_forgets_what_is_not_in_place",
     ),
     Mutant(
+        "files are capped by bytes",
+        "runs/file_size.py",
+        "bit_length() - 1) if known else MOST_RECORDS",
+        "bit_length() - 1) if False else MOST_RECORDS",
+        "tests/unit/test_file_size.py",
+    ),
+    Mutant(
         "boundaries between their neighbours",
         "core/windows.py",
         "p: max(low.get(p, 0), offset if high is None else min(offset, high.get(p, 0)))",

@@ -50,6 +50,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     with (
         mock.patch("tidegate.runs.drafting.survey", autospec=True, return_value=seen),
         mock.patch("tidegate.runs.drafting.expiries", autospec=True, return_value={}),
+        mock.patch("tidegate.runs.file_size.largest_mean_size", autospec=True, return_value=100.0),
         timed("plan and freeze", 20),
     ):
         planned = plan.plan(run).plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidegate.broker import groups
 from tidegate.broker.cluster import Cluster, Survey, survey
@@ -17,24 +17,13 @@ from tidegate.core.plan import Plan
 from tidegate.core.planning import chunked
 from tidegate.core.windows import Backfill, Dates, Replay
 from tidegate.errors import ConfigurationError, UnknownTopic
-from tidegate.lake import publishing
 from tidegate.lake.store import Store
 from tidegate.pipelines.spec import Ingest, StartAt
-from tidegate.runs import backfill, replay, truncation
+from tidegate.runs import backfill, file_size, replay, truncation
 from tidegate.runs.identity import refuse_another_cluster
 from tidegate.runs.run import Run
 
 _HOUR_MS = 3_600_000
-_BYTES_PER_FILE = 256 * 1024 * 1024
-_TELLING_BYTES = 16 * 1024 * 1024  # of less, a good part is footers
-_RECORDS_PER_FILE = 1_000_000  # until a commit tells how many bytes a record takes
-
-
-class Density(NamedTuple):
-    """How many bytes the rows of the newest commit take as files of the lake."""
-
-    rows: int
-    size: int
 
 
 def surveyed(run: Run) -> Survey:
@@ -172,27 +161,10 @@ def plan_of(
         byte_settings={
             "compression": "zstd",
             "level": 1,
-            "max_records_per_file": _records_per_file(store, fold),
+            "max_records_per_file": file_size.records_per_file(
+                store, fold, run.kafka, chunks, run.spec.isolation
+            ),
         },
         left_out=tuple(draft.left_out),
         replay=draft.replay,
     )
-
-
-def density(store: Store, fold: Fold) -> Density | None:
-    """Return what the newest commit tells of the size of rows; None before there is one."""
-    if not fold.live:
-        return None
-    files = publishing.read_manifest(store, fold.live[max(fold.live)])
-    return Density(sum(f.staged.rows for f in files), sum(f.staged.size for f in files))
-
-
-def _records_per_file(store: Store, fold: Fold) -> int:
-    """Return how many records make a file of about 256 MiB, by the newest commit's bytes.
-
-    Rounded to a power of two, so that small changes in the data do not change plans.
-    """
-    found = density(store, fold)
-    if found is None or found.size < _TELLING_BYTES:
-        return _RECORDS_PER_FILE
-    return 1 << max(10, (_BYTES_PER_FILE * found.rows // found.size).bit_length() - 1)

@@ -15,7 +15,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.core.planning import Progress
-from tidegate.runs import drafting, subscription
+from tidegate.runs import drafting, file_size, subscription
 from tidegate.runs.run import Run
 from tidegate.spark.tasks import splits
 
@@ -33,7 +33,7 @@ def explain(run: Run, *, master: str | None = None) -> dict[str, Any]:
     seen = drafting.surveyed(run)
     draft = drafting.draft(run, store, fold, seen)
     plan = drafting.plan_of(run, store, fold, seen, draft, run.window_date.isoformat())
-    density = drafting.density(store, fold)
+    density = file_size.density(store, fold)
     size = plan.records * density.size // density.rows if density and density.rows else None
     cores = _cores(master)
     chunks = [_chunk(window, plan, cores) for window in plan.chunks]

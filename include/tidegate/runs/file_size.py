@@ -1,0 +1,87 @@
+"""How many records go into one file: as many as make about 256 MiB, by the largest records."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidegate.broker.sampling import largest_mean_size
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange, Window
+from tidegate.errors import LakeDamaged
+from tidegate.lake import publishing
+from tidegate.lake.manifests import LakeFile
+from tidegate.lake.store import Store
+
+BYTES = 256 * 1024 * 1024
+_TELLING = 1024 * 1024  # bytes of a topic; of less, a good part is footers
+_MOST_SAMPLED = 16  # partitions
+_FEW = 256  # records of 1 MiB, a broker's default limit, are no more than one file
+MOST_RECORDS = 1_000_000
+"""Per file, as long as only a sample tells how large records are."""
+UNKNOWN_RECORDS = 1 << 17
+"""Per file, where nothing tells."""
+
+
+class Density(NamedTuple):
+    """How many bytes the rows of the newest commit take as files of the lake."""
+
+    rows: int
+    size: int
+
+
+def density(store: Store, fold: Fold) -> Density | None:
+    """Return what the newest commit tells of the size of rows; None before there is one."""
+    files = _newest(store, fold)
+    return _density(files) if files else None
+
+
+def records_per_file(
+    store: Store, fold: Fold, kafka: KafkaSettings, chunks: tuple[Window, ...], isolation: str
+) -> int:
+    """Return how many records make a file of about 256 MiB, whichever topic they are of.
+
+    By the files of the newest commit; of topics that it tells nothing about, by a sample of their
+    records. Rounded to a power of two, so that small changes in the data do not change plans.
+    """
+    measured = _measured(store, fold)
+    ranges = [r for window in chunks for r in window]
+    known = [measured[topic] for topic in {r.topic for r in ranges} & measured.keys()]
+    longest: dict[tuple[str, int], OffsetRange] = {}
+    for r in ranges:
+        if r.topic not in measured and len(r) > _FEW:
+            longest[r.topic, r.partition] = max(
+                r, longest.get((r.topic, r.partition), r), key=len
+            )  # fmt: skip
+    chosen = sorted(longest.values(), key=lambda r: (-len(r), r))[:_MOST_SAMPLED]
+    most = None
+    if chosen:
+        sampled = largest_mean_size(kafka, chosen, isolation)
+        most = MOST_RECORDS if sampled else UNKNOWN_RECORDS
+        known += [sampled] if sampled else []
+    elif not known:
+        most = MOST_RECORDS
+    limit = 1 << max(0, int(BYTES / max(known)).bit_length() - 1) if known else MOST_RECORDS
+    return limit if most is None else min(limit, most)
+
+
+def _measured(store: Store, fold: Fold) -> dict[str, float]:
+    """Return the bytes per row of the topics of which the newest commit tells enough."""
+    by_topic: dict[str, list[LakeFile]] = {}
+    for file in _newest(store, fold):
+        by_topic.setdefault(file.staged.topic, []).append(file)
+    found = {topic: _density(files) for topic, files in by_topic.items()}
+    return {t: each.size / each.rows for t, each in found.items() if each.size >= _TELLING}
+
+
+def _newest(store: Store, fold: Fold) -> list[LakeFile]:
+    if not fold.live:
+        return []
+    try:
+        return publishing.read_manifest(store, fold.live[max(fold.live)])
+    except LakeDamaged:
+        return []  # an estimate is no reason to stop a plan; `verify` names it
+
+
+def _density(files: list[LakeFile]) -> Density:
+    return Density(sum(f.staged.rows for f in files), sum(f.staged.size for f in files))

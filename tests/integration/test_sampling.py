@@ -1,0 +1,31 @@
+"""The size of records, as a broker tells it."""
+
+from collections.abc import Callable
+
+from confluent_kafka import Producer
+
+from tidegate.broker.sampling import largest_mean_size
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.offsets import OffsetRange
+from tidegate.local.kafka import Broker
+
+
+def test_the_largest_records_count(broker: Broker, topic: Callable[..., str]) -> None:
+    """Of the range with the largest ones, at its beginning or in its middle; compressed or not.
+    Where nobody answers there is no size, and no error.
+    """
+    small, large = topic(partitions=1), topic(partitions=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"})
+    for i in range(2000):  # at most 500 are looked at
+        producer.produce(small, b"x" * 100, headers={"h": b"123"})
+        producer.produce(large, b"x" * (100 if i < 800 else 20_000))
+        producer.poll(0)
+    producer.flush()
+    kafka = KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
+    ranges = [OffsetRange(small, 0, 0, 2000), OffsetRange(large, 0, 0, 2000)]
+    assert largest_mean_size(kafka, ranges[:1], "read_committed") == 32 + 100 + 4
+    found = largest_mean_size(kafka, ranges, "read_committed")
+    assert found is not None
+    assert 15_000 < found <= 20_032
+    nowhere = KafkaSettings("kafka_default", {"bootstrap.servers": "127.0.0.1:9"})
+    assert largest_mean_size(nowhere, ranges, "read_committed") is None
