@@ -334,6 +334,13 @@ MUTANTS = (
         "tests/unit/test_by_hand.py::test_a_pattern_on_a_lake_that_is_not_mounted",
     ),
     Mutant(
+        "before 1970 is before all records",
+        "broker/cluster.py",
+        "since = OffsetSpec.EARLIEST if timestamp_ms < 0 else timestamp_ms",
+        "since = timestamp_ms",
+        "tests/integration/test_times.py::test_before_any_record",
+    ),
+    Mutant(
         "a boundary asks the lake too",
         "runs/boundaries.py",
         "for offset in (first, row) if",

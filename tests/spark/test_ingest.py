@@ -334,3 +334,12 @@ def _consumed(broker: Broker, topic: str) -> Counter[tuple[Any, ...]]:
             ] += 1  # fmt: skip
     consumer.close()
     return seen
+
+
+def test_what_a_committer_left_is_no_data(spark: SparkSession, tmp_path: Path) -> None:
+    """Markers of a killed magic job below a topic are neither listed nor read."""
+    left = tmp_path / "topic=t/__magic_job-1/tasks/attempt_1/__base/part-00000-0.parquet"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    (tmp_path / "topic=t/part-00001-0.parquet").touch()
+    assert ingest._files(spark, str(tmp_path)) == ["topic=t/part-00001-0.parquet"]

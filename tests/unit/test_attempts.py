@@ -187,6 +187,15 @@ def test_rows_that_are_not_the_plans_are_refused(store, files, message):
         check(store, PLAN, attempt, probe=all_empty)
 
 
+def test_what_a_committer_left_is_no_data(store):
+    """A killed magic job leaves a tree of its own below the topic: neither rows nor broken."""
+    attempt = staging.stage(store, PLAN)
+    below = "topic=t/__magic_job-1/tasks/attempt_1/__base"
+    staging.write_file(store, attempt.directory, f"{below}/part-00000-0.parquet", 0, range(10))
+    Path(store.native(attempt.directory), below, "part-00001-0.parquet").touch()
+    assert not any("__magic" in f.path for f in staging.check(store, PLAN, attempt).files)
+
+
 def test_a_file_of_two_partitions_is_refused(store):
     """Its name and its account could tell of one only."""
     attempt = stage(store, PLAN)

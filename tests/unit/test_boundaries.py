@@ -16,6 +16,7 @@ from tidegate.core.planning import Watermarks
 from tidegate.core.windows import Backfill, Dates, Replay
 from tidegate.errors import WindowRefused
 from tidegate.lake import plans
+from tidegate.lake.boundaries import neighbours
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
@@ -212,6 +213,18 @@ def test_only_files_between_neighbours_are_read(home, kafka, monkeypatch):
     plan.plan(run_of(home, backfill(41, 45), "next"))
     assert [Path(path).name for path in opened] == ["0-40"]
     assert frozen(home) == {20: 20, 41: 41, 45: 45}
+
+
+def test_before_1970(home, kafka):
+    """Before any record; and what is frozen then is a neighbour like any other."""
+    log(kafka, *range(100))
+    for n, start in enumerate(("1969-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z")):
+        asked = Backfill("t", None, start, at(70 + n).isoformat())
+        done = plan.plan(run_of(home, asked, f"{n}")).plan
+        assert done.chunks == ((OffsetRange("t", 0, 60, 70 + n),),)
+    near = neighbours(LocalStore(home / "p"), "id-t", -2)
+    assert (near.below, near.above) != (None, None)
+    assert near.below.moment < -2 < near.above.moment == -1
 
 
 def test_live_runs_ask_for_no_boundary(home, kafka):

@@ -163,8 +163,13 @@ class Cluster:
     def offsets_at(
         self, partitions: Mapping[str, Iterable[int]], timestamp_ms: int
     ) -> dict[str, dict[int, int | None]]:
-        """Return the first offset at or after a moment; None where no record is that late."""
-        asked = {TopicPartition(t, p): timestamp_ms for t, ps in partitions.items() for p in ps}
+        """Return the first offset at or after a moment; None where no record is that late.
+
+        Before 1970, and so in Kafka before any record, that is the log start: negative timestamps
+        have other meanings in its protocol (-1 is the end).
+        """
+        since = OffsetSpec.EARLIEST if timestamp_ms < 0 else timestamp_ms
+        asked = {TopicPartition(t, p): since for t, ps in partitions.items() for p in ps}
         with self.refusals("DESCRIBE on the topics"):
             answer = self.admin.list_partition_offsets(asked)
         found: dict[str, dict[int, int | None]] = {}

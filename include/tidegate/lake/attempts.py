@@ -224,7 +224,8 @@ def _files_of(store: Store, attempt: Attempt) -> list[StagedFile]:
     for listed in store.objects(attempt.directory):
         inner = listed.path.removeprefix(attempt.directory)
         directory, _, name = inner.partition("/")
-        if name.endswith(".parquet") and directory.startswith("topic="):
+        # Spark writes no deeper: what lies there is a committer's (`__magic_job-…`), and no data.
+        if name.endswith(".parquet") and "/" not in name and directory.startswith("topic="):
             pairs.append((directory.removeprefix("topic="), listed))
     return read_staged(store, pairs)
 

@@ -48,7 +48,7 @@ def freeze(store: Store, made: Boundary) -> bool:
 def _moments(store: Store, topic_id: str) -> list[int]:
     listed = store.objects(layout.boundaries(topic_id))
     names = (posixpath.basename(each.path).removesuffix(".json") for each in listed)
-    return [int(name) for name in names if name.isdecimal()]
+    return [int(name) for name in names if name.removeprefix("-").isdecimal()]  # before 1970: -
 
 
 def _read(store: Store, topic_id: str, moment: int) -> Boundary:

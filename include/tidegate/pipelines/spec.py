@@ -34,6 +34,9 @@ from tidegate.spark import sink
 _LONGEST_WAIT = 10**9  # seconds; a clock cannot go back for ever
 
 
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # a null in the name of a partition, for Hive and Spark
+
+
 class _Strict(BaseModel):
     # Python's regular expressions: pydantic's own know no look-ahead.
     model_config = ConfigDict(extra="forbid", frozen=True, regex_engine="python-re")
@@ -110,6 +113,11 @@ class Ingest(_Strict):
             raise ValueError("exclude: only a pattern has exceptions")
         if len(set(self.topics)) < len(self.topics):
             raise ValueError(f"topics: one is named twice in {list(self.topics)}")
+        if _NO_VALUE in self.topics:
+            raise ValueError(
+                f"topics: {_NO_VALUE} cannot be a directory of the lake: readers of "
+                f"`topic={_NO_VALUE}` take it for no value"
+            )
         _refuse_relative("lake", self.lake)
         if isinstance(self.start, StartAt) and self.start.offsets:
             strangers = self.start.offsets.keys() - set(self.select(self.start.offsets))

@@ -15,7 +15,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.live import draft_live
 from tidegate.core.plan import Plan
 from tidegate.core.planning import chunked
-from tidegate.core.windows import Backfill, Dates, Replay
+from tidegate.core.windows import Backfill, Dates, Replay, milliseconds
 from tidegate.errors import ConfigurationError, UnknownTopic
 from tidegate.lake.store import Store
 from tidegate.pipelines.spec import Ingest, StartAt
@@ -113,7 +113,7 @@ def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]
         return _given_offsets(run.spec, start.offsets, new)
     assert start.timestamp is not None
     with Cluster(run.kafka) as cluster:
-        at = cluster.offsets_at(new, int(start.timestamp.timestamp() * 1000))
+        at = cluster.offsets_at(new, milliseconds(start.timestamp))
     return {
         t: {p: m.end if (offset := at[t][p]) is None else offset for p, m in marks.items()}
         for t, marks in new.items()

@@ -182,12 +182,14 @@ def _files(spark: SparkSession, directory: str) -> list[str]:
     while listed.hasNext():
         file = listed.next()
         path = file.getPath()
-        if not path.getName().endswith(".parquet"):
+        inner = base.relativize(path.toUri()).getPath()
+        # Deeper than `topic=…/` lies what a committer left (`__magic_job-…`), and no data.
+        if not path.getName().endswith(".parquet") or inner.count("/") != 1:
             continue
         if path.getName().startswith("part-00000-") and not _has_rows(spark, file, hadoop):
             fs.delete(path, False)
         else:
-            found.append(base.relativize(path.toUri()).getPath())
+            found.append(inner)
     return sorted(found)
 
 
