@@ -379,6 +379,13 @@ MUTANTS = (
         "tests/unit/test_complete_through.py",
     ),
     Mutant(
+        "complete_through: a backfill over dates says nothing",
+        "core/completeness.py",
+        'if plan.lane != "live" or surveyed_id',
+        "if surveyed_id",
+        "tests/unit/test_complete_through.py::test_a_backfill_over_dates",
+    ),
+    Mutant(
         "complete_through: no partition is excluded",
         "core/completeness.py",
         "if any(isinstance(e, LeftOut) and e.topic == topic for e in plan.left_out):",

@@ -14,11 +14,13 @@ def is_complete(
     """Say whether each offset from origin to end of all partitions of a topic has an outcome.
 
     `surveyed_id` and `ends` are the topic id and the ends that the survey for the plan found: under
-    read_committed the last stable offsets. An outcome is a commit, of any run, or a gap. False
-    where it cannot be known: the plan excludes a partition, whose cursor then says nothing of what
-    the broker has; the survey does not answer for one; or the ledger follows another topic id.
+    read_committed the last stable offsets. An outcome is a commit, of any run, or a gap.
+
+    False where it cannot be known: the plan is of another lane than the live one, which alone
+    examines the state of all partitions; it excludes a partition, whose cursor then says nothing of
+    what the broker has; the survey does not answer for one; or the ledger follows another topic id.
     """
-    if surveyed_id is None or fold.topic_ids.get(topic) != surveyed_id:
+    if plan.lane != "live" or surveyed_id is None or fold.topic_ids.get(topic) != surveyed_id:
         return False
     if any(isinstance(e, LeftOut) and e.topic == topic for e in plan.left_out):
         return False
