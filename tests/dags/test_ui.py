@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -179,6 +180,20 @@ def test_the_numbers_are_those_of_ledger_and_broker(
     (form,) = statuses(ann)
     assert (form["pipeline"], form["commits"], form["last_commit"]) == ("flights", 1, 2)
     assert form["topics"][TOPIC]["partitions"]["0"]["lag"] == 1_234_567
+
+
+def test_what_an_open_transaction_hides(
+    ann: TestClient, flights: str, survey: mock.Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as lag, and is shown with the time since when."""
+    marks = {0: Watermarks(1_000, 2_500, 1_002_500), 1: Watermarks(20, 20, 20)}
+    survey.return_value = replace(survey.return_value, watermarks={TOPIC: marks})
+    since = {(TOPIC, 0): 1_714_557_600_000}
+    monkeypatch.setattr("tidegate.runs.status.open_since", lambda *_: since)
+    html = ann.get("/tidegate/").text
+    assert "lag 1,000,000" in html
+    line = "up to 1,002,500 behind a transaction that is open since 2024-05-01T10:00:00+00:00"
+    assert ["", line] in cells(html)
 
 
 def test_gaps_are_listed(ann: TestClient, flights: str, survey: mock.Mock) -> None:
