@@ -21,6 +21,7 @@ from tidegate.pipelines import secret_settings
 from tidegate.pipelines.complaints import complaint
 from tidegate.pipelines.value_types import (
     Count,
+    LakeTopic,
     Offset,
     PipelineName,
     Regex,
@@ -32,9 +33,6 @@ from tidegate.pipelines.value_types import (
 from tidegate.spark import sink
 
 _LONGEST_WAIT = 10**9  # seconds; a clock cannot go back for ever
-
-
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # a null in the name of a partition, for Hive and Spark
 
 
 class _Strict(BaseModel):
@@ -87,7 +85,7 @@ class Ingest(_Strict):
     name: PipelineName
     kind: Literal["ingest"]
     kafka: str = "kafka_default"
-    topics: tuple[TopicName, ...] = ()
+    topics: tuple[LakeTopic, ...] = ()
     pattern: Regex | None = None
     exclude: Regex | None = None
     lake: Annotated[str, Field(min_length=1)]
@@ -113,11 +111,6 @@ class Ingest(_Strict):
             raise ValueError("exclude: only a pattern has exceptions")
         if len(set(self.topics)) < len(self.topics):
             raise ValueError(f"topics: one is named twice in {list(self.topics)}")
-        if _NO_VALUE in self.topics:
-            raise ValueError(
-                f"topics: {_NO_VALUE} cannot be a directory of the lake: readers of "
-                f"`topic={_NO_VALUE}` take it for no value"
-            )
         _refuse_relative("lake", self.lake)
         if isinstance(self.start, StartAt) and self.start.offsets:
             strangers = self.start.offsets.keys() - set(self.select(self.start.offsets))

@@ -51,6 +51,12 @@ def _fires(schedule: str) -> str:
     return schedule
 
 
+def _is_a_value(topic: str) -> str:
+    if topic == "__HIVE_DEFAULT_PARTITION__":
+        raise ValueError(f"readers of a directory `topic={topic}` take it for no value")
+    return topic
+
+
 Whole = Annotated[int, BeforeValidator(_whole), Field(ge=-(2**63), lt=2**63)]
 Count = Annotated[Whole, Field(ge=1)]
 Offset = Annotated[Whole, Field(ge=0)]
@@ -58,5 +64,6 @@ Time = Annotated[AwareDatetime, BeforeValidator(_is_date)]
 Regex = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
 Schedule = Annotated[str, AfterValidator(_fires)]
 TopicName = Annotated[str, Field(pattern=r"^(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")]
+LakeTopic = Annotated[TopicName, AfterValidator(_is_a_value)]
 PIPELINE_NAME = r"^[a-z](?!.*__)[a-z0-9_-]{0,63}\Z"
 PipelineName = Annotated[str, Field(pattern=PIPELINE_NAME)]
