@@ -742,8 +742,8 @@ MUTANTS = (
     Mutant(
         "files are what they were when all is sent",
         "runs/egress/send.py",
-        "plan, rows, claim, target, submit)\n    _refuse_changed(plan)\n",
-        "plan, rows, claim, target, submit)\n",
+        "claim, target, submit)\n    _refuse_changed(plan)\n",
+        "claim, target, submit)\n",
         "tests/unit/test_egress_runs.py::test_a_file_that_changes_while_it_is_sent",
     ),
     Mutant(

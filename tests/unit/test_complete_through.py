@@ -44,6 +44,7 @@ def kafka(monkeypatch):
     for module in (drafting, reports):
         monkeypatch.setattr(module, "survey", kafka.survey)
         monkeypatch.setattr(module, "expiries", lambda *_: {})
+    monkeypatch.setattr(reports, "open_since", lambda *_: {})
     return kafka
 
 
