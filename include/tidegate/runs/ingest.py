@@ -39,15 +39,16 @@ def ingest(
         stage(run, submit)
         published = publish(run)
     on_published(published)
-    verdict(run)
+    verdict(run, published.missing)
     return published
 
 
 def _publish_sealed(run: Run, on_published: Callable[[Published], None]) -> None:
     """Publish what a run has sealed although `stage` failed, and log what is missing."""
     try:
-        on_published(publish(run))
-        verdict(run)
+        published = publish(run)
+        on_published(published)
+        verdict(run, published.missing)
     except NotSealed:
         pass  # nothing to publish: the caller raises the cause
     except TidegateError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,13 +152,15 @@ def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[s
     }  # fmt: skip
 
 
-def verdict(run: Run) -> None:
+def verdict(run: Run, missing: Sequence[int] | None = None) -> None:
     """Raise ChunksMissing when a chunk of the run's plan is not in the lake.
 
-    PartitionsLeftOut when the plan could not take every partition.
+    PartitionsLeftOut when the plan could not take every partition. `missing` are these chunks where
+    the caller has just published; else the ledger is read for them.
     """
     plan = frozen_plan(run).plan
-    missing = unsettled(run.ledger(run.store()).fold, plan) if plan.chunks else []
+    if missing is None:
+        missing = unsettled(run.ledger(run.store()).fold, plan) if plan.chunks else []
     if missing:
         raise chunks_missing(run, plan, missing)
     if plan.left_out:
@@ -176,7 +178,7 @@ def verdict(run: Run) -> None:
         )
 
 
-def chunks_missing(run: Run, plan: Plan, missing: list[int]) -> ChunksMissing:
+def chunks_missing(run: Run, plan: Plan, missing: Sequence[int]) -> ChunksMissing:
     """Return the error that names the offsets of a plan that are not in the lake."""
     starts, ends = bounds([plan.chunks[number] for number in missing])
     parts = [
@@ -191,5 +193,5 @@ def chunks_missing(run: Run, plan: Plan, missing: list[int]) -> ChunksMissing:
         f"pipeline {run.spec.name!r}, plan {plan.id}: {len(missing)} of {len(plan.chunks)} chunks "
         f"are not in the lake: {listed}{more}. What is sealed is published. The log of the stage "
         f"task says what failed; clear it, or let the next run read these offsets.{excluded}",
-        chunks=missing,
+        chunks=list(missing),
     )
