@@ -16,6 +16,7 @@ from tidegate.core.offsets import spark_offsets
 from tidegate.core.windows import Backfill, Replay
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
+from tidegate.runs.egress import lake_source
 from tidegate.runs.egress.verify import verify
 from tidegate.runs.submission import Submission
 from tidegate.spark.send_job import SENDING, SendJob
@@ -162,15 +163,21 @@ def loses_a_row(outlet: Outlet, partition: int) -> None:
     pq.write_table(pa.concat_tables([table.slice(0, 1), table.slice(2)]), path)
 
 
-def test_a_lake_that_has_lost_rows_is_refused(outlet: Outlet, topic: str, back: str) -> None:
-    """By the count that the ledger tells, before the first record: what is not there any more is
-    not invisible, as control records and aborted ones are.
+def test_a_lake_that_has_lost_rows_is_refused(
+    outlet: Outlet, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the size of its files; and, should that be the same, by the count that the ledger tells,
+    before the first record: what is not there any more is not invisible, as control records and
+    aborted ones are.
     """
     source = f"{topic}-source"
     with records.fill(outlet.bootstrap, source, records=300):
         outlet.fill(source, "one")
     loses_a_row(outlet, 1)
     before = outlet.ends(back)
+    with pytest.raises(LakeDamaged, match=r"-00001-.*\.parquet, a committed file .* has \d+ bytes"):
+        outlet.go()
+    sizes_pass(monkeypatch)
     with pytest.raises(RowsRefused) as refused:
         outlet.go()
     (named,) = [name for name in outlet.jobs[0].rows.counts if name.endswith("/1")]
@@ -187,7 +194,14 @@ def test_a_lake_that_has_lost_rows_is_refused(outlet: Outlet, topic: str, back: 
     assert outlet.fold().claims == {}
 
 
-def test_windows_that_cut_a_file(outlet: Outlet, topic: str, back: str) -> None:
+def sizes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let files of another size pass, as those would that were changed in place."""
+    monkeypatch.setattr(lake_source, "_whole_files", lambda plan, _: lake_source.lake_files(plan))
+
+
+def test_windows_that_cut_a_file(
+    outlet: Outlet, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows of a part of a file are counted too; a changed file is refused before the claim."""
     source = f"{topic}-source"
     records.numbers(outlet.bootstrap, source, 120, partitions=records.PARTITIONS)
@@ -198,6 +212,7 @@ def test_windows_that_cut_a_file(outlet: Outlet, topic: str, back: str) -> None:
     for p in range(records.PARTITIONS):
         loses_a_row(outlet, p)
     entries = outlet.entries()
+    sizes_pass(monkeypatch)
     with pytest.raises(LakeDamaged, match=r"\.parquet is not the file that was committed; restore"):
         outlet.go("two")
     assert outlet.entries() == entries

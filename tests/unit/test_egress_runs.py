@@ -179,7 +179,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     (tmp_path / "pipelines").mkdir()
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
 
-    def survey(_: Any, names: Any, *, create_with: int | None) -> TargetSurvey:
+    def survey(_: Any, names: Any, **__: Any) -> TargetSurvey:
         assert set(names) == {"t"}
         return world.target
 
@@ -446,8 +446,8 @@ def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch)
     """`target.partitions` is for runs; a preview writes nothing anywhere."""
     asked: list[int | None] = []
 
-    def survey(_: Any, __: Any, *, create_with: int | None) -> TargetSurvey:
-        asked.append(create_with)
+    def survey(_: Any, __: Any, *, create_with: int | None, make: bool) -> TargetSurvey:
+        asked.append(create_with if make else None)
         return world.target
 
     monkeypatch.setattr(planning, "survey_target", survey)
@@ -457,6 +457,16 @@ def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch)
     assert not (world.home / "lake").exists()
     world.plan()
     assert asked == [None, 3]
+
+
+def test_explain_of_a_topic_that_a_run_would_make(world: World) -> None:
+    """It is told as it would be made; it has no id, and so the plan has none yet."""
+    to_be = TargetState("", {0: 0, 1: 0, 2: 0}, 1_000_000, compacted=False)
+    world.target = TargetSurvey("cluster", {"t": to_be})
+    world.put(a="1")
+    told = explain(world.run())
+    assert told["target"] == {"t": {"topic_id": None, "partitions": 3}}
+    assert (told["plan_id"], [each["name"] for each in told["files"]]) == (None, ["a"])
 
 
 @pytest.mark.parametrize(
@@ -1112,8 +1122,8 @@ def test_a_refused_window_makes_no_topic(world: World, monkeypatch: pytest.Monke
     """Its complaints come before the target is touched, or even looked at."""
     asked: list[int | None] = []
 
-    def survey(_: Any, __: Any, *, create_with: int | None) -> TargetSurvey:
-        asked.append(create_with)
+    def survey(_: Any, __: Any, *, create_with: int | None, make: bool) -> TargetSurvey:
+        asked.append(create_with if make else None)
         return world.target
 
     monkeypatch.setattr(planning, "survey_target", survey)
@@ -1589,6 +1599,40 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
     world.put(c="3\n")
     assert publish(run).report == told
     assert run.store().get(path) == before
+
+
+def test_a_broken_order_is_told_where_people_look(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ledger, status, the log of `verdict`, asset event and page, beside report and XCom; each by
+    the partition, or the topic, that it is about.
+    """
+
+    def breaks(job: SendJob, directory: Path) -> None:
+        sends(job, directory)
+        done = json.loads((directory / DONE).read_text())
+        (directory / DONE).write_text(json.dumps({**done, "broken_order": ["t-0", "u-t-0"]}))
+
+    world.put(a="1\n")
+    assert world.sends("one")["broken_order"] == []
+    verdict(world.run("one"))
+    assert "order" not in caplog.text
+    world.put(b="1\n")
+    report = world.sends("two", breaks)
+    verdict(world.run("two"))
+    assert f"out: commit #{report['commit']}: the order is broken in t-0, u-t-0" in caplog.text
+    assert publish(world.run("two")).asset_event("t")["broken_order"] == ["t-0"]
+    assert publish(world.run("one")).asset_event("t")["broken_order"] == []
+    told = status(world.spec)
+    assert told["broken_order"] == [{"commit": report["commit"], "where": ["t-0", "u-t-0"]}]
+    assert checkpoint(world.spec)["bytes"]
+    assert status(world.spec)["broken_order"] == told["broken_order"]
+    page = Environment(
+        loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
+    )
+    page.filters["number"] = str
+    html = page.get_template("status.html").render(pipelines=[told], now=datetime.now(UTC))
+    assert f"Commit #{report['commit']}: the order is broken in t-0, u-t-0" in html
 
 
 def test_a_report_without_its_source(world: World) -> None:

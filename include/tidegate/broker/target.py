@@ -22,7 +22,8 @@ _DEFAULT_LARGEST = 1_048_588
 class TargetState:
     """A topic as a target: `ends` are high watermarks, `largest` the bytes that a batch may have.
 
-    In a `compacted` one an older record of a key may vanish at any moment.
+    In a `compacted` one an older record of a key may vanish at any moment. The id is empty of one
+    that is still to be made.
     """
 
     topic_id: str
@@ -44,11 +45,12 @@ class TargetSurvey:
 
 
 def survey_target(
-    settings: KafkaSettings, topics: Iterable[str], *, create_with: int | None
+    settings: KafkaSettings, topics: Iterable[str], *, create_with: int | None, make: bool = True
 ) -> TargetSurvey:
     """Look at the topics; make those that are missing only with `create_with` partitions.
 
-    UnknownTopic where one is missing otherwise, NotAuthorised with the operations that are.
+    UnknownTopic where one is missing otherwise, NotAuthorised with the operations that are. Unless
+    told to `make` them, they are as they would be made.
     """
     names = sorted(topics)
     where = f"Kafka at {settings.bootstrap_servers} ({settings.connection})"
@@ -61,10 +63,13 @@ def survey_target(
                 "create it, or set target.partitions and Tidegate does",
                 topics=missing,
             )
-        if missing:
+        if missing and make:
             with cluster.refusals("CREATE on the cluster"):
                 _create(cluster, dict.fromkeys(missing, create_with or 1))
             described = _described(cluster, names)
+            if late := [name for name in missing if name not in described]:
+                raise BrokerError(f"{where}: made {', '.join(late)}, and does not show it yet")
+        wanted, names = names, [name for name in names if name in described]
         forbidden = [
             f"{', '.join(operations)} on {name}"
             for name in names
@@ -78,20 +83,20 @@ def survey_target(
             )
         partitions = {n: sorted(p["partition_index"] for p in described[n]["partitions"])
                       for n in names}  # fmt: skip
-        marks = cluster.watermarks(partitions, "read_uncommitted")
-        configs = _configs(cluster, names)
-        return TargetSurvey(
-            cluster.id(),
-            {
-                name: TargetState(
-                    topic_id(described[name], where),
-                    {p: m.high for p, m in marks[name].items()},
-                    int(_value(configs, name, "max.message.bytes") or _DEFAULT_LARGEST),
-                    _is_compacted(configs, name),
-                )
-                for name in names
-            },
-        )
+        marks = cluster.watermarks(partitions, "read_uncommitted") if names else {}
+        configs = _configs(cluster, names) if names else {}
+        found = {
+            name: TargetState(
+                topic_id(described[name], where),
+                {p: m.high for p, m in marks[name].items()},
+                int(_value(configs, name, "max.message.bytes") or _DEFAULT_LARGEST),
+                _is_compacted(configs, name),
+            )
+            for name in names
+        }
+        empty = dict.fromkeys(range(create_with or 0), 0)
+        to_be = TargetState("", empty, _DEFAULT_LARGEST, compacted=False)
+        return TargetSurvey(cluster.id(), {name: found.get(name, to_be) for name in wanted})
 
 
 def compacted(settings: KafkaSettings, topics: Iterable[str]) -> set[str]:

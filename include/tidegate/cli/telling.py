@@ -58,6 +58,9 @@ def tell_sent(report: Mapping[str, Any]) -> None:
     kept = f", {report['quarantined']:,} in quarantine" if report["quarantined"] else ""
     out.print(f"commit #{report['commit']}: {report['rows']:,} rows sent{doubled}{kept}",
               highlight=False)  # fmt: skip
+    if report["broken_order"]:
+        err.print(f"  the order is broken in {', '.join(report['broken_order'])}", style="yellow",
+                  markup=False, highlight=False)  # fmt: skip
 
 
 def tell_sending(told: Mapping[str, Any]) -> None:
@@ -66,7 +69,8 @@ def tell_sending(told: Mapping[str, Any]) -> None:
         state = "which is dead" if first["sender_dead"] else "which is not proven dead"
         out.print(f"first: plan {first['plan_id']}, begun by a sender {state}", highlight=False)
     where = ", ".join(
-        f"{t} ({each['partitions']} partitions)" for t, each in told["target"].items()
+        f"{t} ({each['partitions']} partitions{'' if each['topic_id'] else ', to be made'})"
+        for t, each in told["target"].items()
     )
     what = (
         f"{len(told['files'])} files, {told['bytes']:,} bytes, {told['records']:,} rows known"
@@ -186,6 +190,11 @@ def tell_egress_status(state: Mapping[str, Any]) -> None:
         err.print(state["source_problem"], style="yellow", markup=False)
     for each in state["left_out"]:
         err.print(f"  left out: {each['file']}: {each['reason']}", markup=False, highlight=False)
+    for each in state["broken_order"]:
+        err.print(
+            f"  commit #{each['commit']}: the order is broken in {', '.join(each['where'])}",
+            style="yellow", markup=False, highlight=False,
+        )  # fmt: skip
     for claim in state["open_claims"]:
         sender = claim["sender"]
         replay = f" (replay {claim['replay']})" if claim["replay"] else ""

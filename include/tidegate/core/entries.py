@@ -89,7 +89,7 @@ class Commit:
 
     Of egress: a plan's rows are in the target; `manifest` lists the files that were sent,
     `accounts` tells the ranges of a lake that were, with the rows that were sent or kept back,
-    `receipts` what the target took.
+    `receipts` what the target took, `broken_order` where rows stand in another order.
     """
 
     kind: ClassVar[str] = "commit"
@@ -104,6 +104,7 @@ class Commit:
     manifest: Reference
     receipts: tuple[Receipt, ...] = ()
     replaces: tuple[Replaced, ...] = ()
+    broken_order: tuple[str, ...] = ()
 
     @property
     def ranges(self) -> Iterator[tuple[str, OffsetRange]]:
@@ -136,6 +137,7 @@ class Commit:
             "manifest": self.manifest._asdict(),
             "replaces": replaces_to_json(self.replaces),
             "receipts": [receipt._asdict() for receipt in self.receipts],
+            **({"broken_order": list(self.broken_order)} if self.broken_order else {}),
         }
 
     @classmethod
@@ -155,6 +157,7 @@ class Commit:
             manifest=Reference(**form["manifest"]),
             receipts=tuple(Receipt(**each) for each in form["receipts"]),
             replaces=replaces_from_json(form["replaces"]),
+            broken_order=tuple(form.get("broken_order", ())),
         )
 
 

@@ -119,6 +119,7 @@ def commit(
             accounts=accounts,
             manifest=Reference(path, canonical.digest(data)),
             receipts=sending.receipts,
+            broken_order=sending.broken_order,
         ),
         run=run,
     )

@@ -16,6 +16,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`, egress)."""
     fold = run.ledger(run.store()).fold
     plan, found = planning.preview(run)
+    target = plan.target or {}
     claim = fold.claims.get(plan.id) if run.asked else fold.begun
     held = lake_source.lake_files(plan) if plan.chunks else []
     return {
@@ -30,7 +31,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
             "done": fold.is_sent(plan.id),
             "commit": fold.committed.get((plan.id, 0)),
         },
-        "plan_id": plan.id,
+        "plan_id": plan.id if all(each.topic_id for each in target.values()) else None,
         "finishes_first": claim
         and {
             "plan_id": claim.plan_id,
@@ -49,7 +50,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
         },
         "left_out": [each.to_json() for each in plan.left_out],
         "target": {
-            topic: {"topic_id": each.topic_id, "partitions": each.partitions}
-            for topic, each in (plan.target or {}).items()
+            topic: {"topic_id": each.topic_id or None, "partitions": each.partitions}
+            for topic, each in target.items()
         },
     }

@@ -96,7 +96,7 @@ def preview(run: EgressRun) -> tuple[Plan, Waiting]:
 def target_of(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     """Look at the target; unless told not to, make its topics if the pipeline says so."""
     target = run.spec.target
-    return survey_target(run.kafka, target.names, create_with=target.partitions if make else None)
+    return survey_target(run.kafka, target.names, create_with=target.partitions, make=make)
 
 
 def draft(run: EgressRun, fold: Fold, *, record: bool) -> tuple[Plan, Waiting]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from tidegate.runs.egress import reports
 from tidegate.runs.publish import frozen_plan
 from tidegate.runs.reports import keep
 from tidegate.runs.run import EgressRun
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Published:
             "rows": sum(r["sent"] for r in receipts),
             "commit": self.commit,
             "complete_through": self.complete_through,
+            # A place is a topic, or one of its partitions.
+            "broken_order": [
+                place
+                for place in self.report["broken_order"]
+                if topic in (place, place.rpartition("-")[0])
+            ],
         }
 
 
@@ -80,8 +89,18 @@ def publish(run: EgressRun) -> Published:
 
 
 def verdict(run: EgressRun) -> None:
-    """Raise PartitionsLeftOut when the run's plan could not take every file."""
-    frozen = plans.latest(run.store(), run.key)
+    """Raise PartitionsLeftOut when the run's plan could not take every file; a broken order, which
+    cannot be mended in a log, is a warning.
+    """
+    store = run.store()
+    frozen = plans.latest(store, run.key)
+    fold = run.ledger(store).fold
+    n = fold.committed.get((frozen.plan.id, 0)) if frozen else None
+    if n is not None and (where := fold.live[n].broken_order):
+        logger.warning(
+            "%s: commit #%d: the order is broken in %s: rows stand behind later ones",
+            run.spec.name, n, ", ".join(where),
+        )  # fmt: skip
     if frozen and frozen.plan.left_out:
         listed = "; ".join(map(str, frozen.plan.left_out))
         raise PartitionsLeftOut(

@@ -41,6 +41,11 @@ def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
         },
         "commits": len(fold.live),
         "last_commit": max(fold.live, default=None),
+        "broken_order": [
+            {"commit": n, "where": list(commit.broken_order)}
+            for n, commit in fold.live.items()
+            if commit.broken_order
+        ],
         "open_claims": [_told(store, claim) for claim in fold.claims.values()],
     }
 

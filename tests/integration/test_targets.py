@@ -1,0 +1,27 @@
+"""What a real broker says of topics that are to be written to."""
+
+import uuid
+
+import pytest
+
+import records
+from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.target import survey_target
+from tidegate.errors import UnknownTopic
+from tidegate.local.kafka import Broker
+
+
+def test_topics_that_are_to_be_made(broker: Broker) -> None:
+    """Told as they would be made, beside one that is there and alone, and not made; then made."""
+    kafka = KafkaSettings("k", {"bootstrap.servers": broker.bootstrap})
+    there, later = (f"target-{uuid.uuid4().hex[:8]}" for _ in range(2))
+    records.numbers(broker.bootstrap, there, 4, partitions=2)
+    seen = survey_target(kafka, [there, later], create_with=3, make=False)
+    assert seen.topics[there].topic_id
+    assert (seen.topics[there].ends, seen.topics[later].ends) == ({0: 2, 1: 2}, {0: 0, 1: 0, 2: 0})
+    assert seen.topics[later].topic_id == ""
+    assert survey_target(kafka, [later], create_with=1, make=False).topics[later].partitions == 1
+    with pytest.raises(UnknownTopic, match=f"has no topic {later}"):
+        survey_target(kafka, [there, later], create_with=None)
+    made = survey_target(kafka, [later], create_with=3).topics[later]
+    assert (made.partitions, made.topic_id != "") == (3, True)
