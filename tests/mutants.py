@@ -839,6 +839,20 @@ MUTANTS = (
         "tests/unit/test_sink.py::test_what_is_refused_is_told_why",
     ),
     Mutant(
+        "a strict order needs a key or a partition",
+        "pipelines/spec.py",
+        '        if self.order == "strict" and self._spreads():\n',
+        "        if False:\n",
+        "tests/unit/test_egress_spec.py::test_what_contradicts_itself_is_named",
+    ),
+    Mutant(
+        "no partitions are not a window",
+        "core/windows.py",
+        "    if partitions is not None and not asked:\n",
+        "    if False:\n",
+        "tests/unit/test_windows.py::test_no_partitions_are_none",
+    ),
+    Mutant(
         "a loop of many hops",
         "runs/egress/loops.py",
         "            for other in others:\n",

@@ -15,17 +15,21 @@ import staging
 from tidegate import faults, jars
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core import layout
-from tidegate.core.entries import Gap
+from tidegate.core.entries import Claim, Commit, Gap, Receipt, Reference, Release
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import SourceFile
 from tidegate.core.planning import Watermarks
 from tidegate.errors import BrokerUnreachable, ConfigurationError, LakeUnsafe, NotAuthorised
 from tidegate.lake import publishing
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.store import LocalStore
+from tidegate.lake.store import LocalStore, open_store
 from tidegate.pipelines.spec import parse
 from tidegate.runs import machine_checks, pipeline_checks
 from tidegate.runs.doctor import Check, examine, ok
+from tidegate.runs.egress import checks as egress_checks
+from tidegate.runs.egress.sender import ourselves
 from tidegate.runs.run import EgressRun, Run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -423,33 +427,137 @@ def test_a_broker_that_is_away(spec, store):
     assert line["fix"] == "check that it runs"
 
 
-def test_of_an_egress_its_lake_and_connections(tmp_path, monkeypatch):
-    """Its ledger owns numbers, too: two senders could both have a claim. The rest is looked at
-    before it sends; a broker that is away is told as such.
-    """
-    form = {"name": "e", "kind": "egress", "lake": str(tmp_path), "target": {"topic": "out"}}
-    egress = parse({**form, "source": {"path": "/nowhere/*.csv", "format": "csv"}})
+@pytest.fixture
+def egress(tmp_path, monkeypatch):
+    """An egress of text files, with one that waits, and a target as a test says it is."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("1")
+    (tmp_path / "of").mkdir()
+    form = {"name": "e", "kind": "egress", "lake": str(tmp_path / "of"), "settle": 0}
+    source = {"path": str(tmp_path / "in"), "format": "text"}
+    spec = parse({**form, "source": source, "target": {"topic": "out", "partitions": 3}})
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
     monkeypatch.setattr(pipeline_checks, "Cluster", lambda _: Cluster())
+    target_is(monkeypatch)
+    return spec
+
+
+def target_is(monkeypatch, topic_id="id-out", *, compacted=False, cluster="c"):
+    state = TargetState(topic_id, {0: 5, 1: 5}, 1_000_000, compacted)
+    seen = TargetSurvey(cluster, {"out": state})
+
+    def survey(_, names, *, create_with, make):
+        assert (set(names), create_with, make) == ({"out"}, 3, False)
+        return seen
+
+    monkeypatch.setattr(egress_checks, "survey_target", survey)
+
+
+def ledger_of(spec, *entries):
+    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    for entry in entries:
+        assert isinstance(ledger.append(entry, run="r"), Appended)
+
+
+def claimed(**sender):
+    file = SourceFile("b.txt", 1, "e")
+    return Claim("live", "plan", "attempt-of-a-test", {**ourselves(None), **sender}, (file,), {},
+                 (), {"out": {0: 0}})  # fmt: skip
+
+
+def sent_to(topic_id):
+    return Commit("live", "p", "", 0, "a", "c", {}, {}, Reference("m", ""),
+                  (Receipt("out", topic_id, 0, 0, 1, 1, 0),))  # fmt: skip
+
+
+def test_a_healthy_egress(egress, monkeypatch):
+    """Ledger and lake, claims, source, broker, target and Spark; a topic that a run makes is
+    healthy too, and is not made.
+    """
     found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: "local[2]"))
-    checks = ["ledger", "lake disk", "lake", "lake clock", "kafka", "spark"]
-    assert [(each["check"], each["state"]) for each in found["checks"]] == [
-        (check, "ok") for check in checks
-    ]
-    assert "nowhere:1 answers: brokers 4.3" in found["checks"][4]["says"]
+    assert {each["state"] for each in found["checks"]} == {"ok"}, found["checks"]
+    names = [each["check"] for each in found["checks"]]
+    assert list(dict.fromkeys(names)) == [
+        "ledger", "lake disk", "lake", "lake clock", "claim", "source", "kafka", "target", "spark",
+    ]  # fmt: skip
+    assert "1 files, 0 offsets wait" in str(found["checks"])
+    target_is(monkeypatch, "")
+    states, text = said(egress_checks.target(egress, KAFKA))
+    assert states == [("target", "ok")]
+    assert "the first run makes it, with 2 partitions" in text
+
+
+@pytest.mark.parametrize(
+    ("sender", "state", "says"),
+    [
+        ({}, "ok", "which is alive: it is being sent"),
+        ({"started": -1, "pid": 1}, "warning", "which is dead → `tidegate run e`"),
+        ({"host": "elsewhere", "boot": "b"}, "warning", "which cannot be seen from here → wait"),
+    ],
+)
+def test_an_open_claim(egress, sender, state, says):
+    """Told with its sender, and with what to do."""
+    ledger_of(egress, claimed(**sender))
+    states, text = said(egress_checks.claims(egress))
+    assert (states, says in text) == ([("claim", state)], True), text
+
+
+def test_a_source_with_something_excluded_or_none_at_all(egress, tmp_path):
+    claim = claimed(started=-1, pid=1)
+    ledger_of(egress, claim, Release("plan", claim.attempt, "declare sent", "looked"))
+    (tmp_path / "in/b.txt").write_text("other")
+    states, text = said(egress_checks.source(egress))
+    assert states == [("source", "ok"), ("source", "warning")]
+    assert "b.txt: sent before, with other content" in text
+    for path in (tmp_path / "in").iterdir():
+        path.unlink()
+    (tmp_path / "in").rmdir()
+    found = examine([c for c in pipeline_checks.checks(egress, lambda: KAFKA, lambda: "")
+                     if c.name == "source"])  # fmt: skip
+    assert (found["failures"], "cannot be" in found["checks"][0]["says"]) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("target", "state", "says"),
+    [
+        ({"topic_id": "other"}, "warning", "recreated, it was id-out, it is other"),
+        ({"compacted": True}, "failure", "compacted, and rows of files have no order"),
+        ({"cluster": "another"}, "failure", "it is cluster another, what was sent is in c"),
+    ],
+)
+def test_a_target_that_is_not_what_it_should_be(egress, monkeypatch, target, state, says):
+    ledger_of(egress, sent_to("id-out"))
+    target_is(monkeypatch, **target)
+    states, text = said(egress_checks.target(egress, KAFKA))
+    assert (states, says in text) == ([("target", state)], True), text
+
+
+def test_of_an_egress_what_refuses_is_a_failure(egress, monkeypatch):
+    """A broker that is away, a topic that is not there or may not be written: each by its check."""
+
+    def away(*_, **__):
+        raise BrokerUnreachable("no broker answered; check that it runs")
+
+    def refuses(*_, **__):
+        raise NotAuthorised("not permitted: WRITE on out; grant it")
+
+    monkeypatch.setattr(pipeline_checks, "Cluster", away)
+    monkeypatch.setattr(egress_checks, "survey_target", refuses)
+    found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: "local[2]"))
+    failed = {each["check"]: each["fix"] for each in found["checks"] if each["state"] == "failure"}
+    assert failed == {"kafka": "check that it runs", "target": "grant it"}
+
+
+def test_an_egress_on_a_store_that_does_not_own_names(egress, monkeypatch):
+    """Its ledger owns numbers, too: two senders could both have a claim."""
+    store = LocalStore(Path(egress.lake) / "e")
     with monkeypatch.context() as patch:
         patch.setattr(LocalStore, "create", write)
         states, _ = said(pipeline_checks.lake(egress))
     assert ("lake", "failure") in states
     with pytest.raises(LakeUnsafe):
-        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1)).ledger(LocalStore(tmp_path / "e"))
-    LocalStore(tmp_path / "e").delete(layout.UNSAFE_STORE)
-
-    def away(_):
-        raise BrokerUnreachable("no broker answered; check that it runs")
-
-    monkeypatch.setattr(pipeline_checks, "Cluster", away)
-    found = examine(pipeline_checks.checks(egress, lambda: KAFKA, lambda: "local[2]"))
-    assert (found["failures"], found["checks"][4]["fix"]) == (1, "check that it runs")
+        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1)).ledger(store)
+    store.delete(layout.UNSAFE_STORE)
 
 
 # Spark

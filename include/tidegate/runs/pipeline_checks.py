@@ -27,6 +27,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.runs.doctor import Check, Line, failure, ok, warning
+from tidegate.runs.egress import checks as egress
 from tidegate.runs.machine_checks import disk
 from tidegate.runs.subscription import resolved
 
@@ -38,15 +39,14 @@ _HANGING = 900.0  # seconds: Kafka's default of transaction.max.timeout.ms
 def checks(
     spec: Spec, kafka: Callable[[], KafkaSettings], master: Callable[[], str]
 ) -> list[Check]:
-    """Return the questions; `kafka` and `master` look up its connections, and may refuse.
-
-    Of an egress its lake and connections are asked: its preflight looks at the rest before it
-    sends.
-    """
+    """Return the questions; `kafka` and `master` look up its connections, and may refuse."""
     if not isinstance(spec, Ingest):
         return [
             Check("lake", lambda: lake(spec), spec.name),
+            Check("claim", lambda: egress.claims(spec), spec.name),
+            Check("source", lambda: egress.source(spec), spec.name),
             Check("kafka", lambda: reach(kafka()), spec.name),
+            Check("target", lambda: egress.target(spec, kafka()), spec.name),
             Check("spark", lambda: spark(master()), spec.name),
         ]
     return [
