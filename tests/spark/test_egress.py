@@ -353,6 +353,32 @@ def test_records_that_come_after_the_sink_has_ended(outlet: Outlet, topic: str) 
     assert (report["rows"], report["duplicates"], len(outlet.sent(small))) == (2_025, 0, 2_025)
 
 
+@pytest.mark.parametrize(("producer", "topics"), [("gzip", "producer"), ("none", "gzip")])
+def test_what_does_not_compress_is_seen_before(
+    outlet: Outlet, topic: str, producer: str, topics: str
+) -> None:
+    """A codec adds to it, the producer's or the topic's own: a record that would fit as it is, and
+    not as it is stored, is refused before it is sent. A little less goes.
+    """
+    small = f"{topic}-small"
+    config = {"max.message.bytes": "1000000", "compression.type": topics}
+    records.create(outlet.bootstrap, small, partitions=1, config=config)
+    patience = {"delivery.timeout.ms": 6_000, "request.timeout.ms": 5_000}
+    chosen = {"compression.type": producer, **patience}
+    outlet.settings |= {
+        "target": {"topic": small, "producer": chosen}, "columns": {"value": "v"},
+    }  # fmt: skip
+    outlet.file_of("parquet")
+    noise = random.Random(1).randbytes(1_000_000)
+    path = outlet.source / "a.parquet"
+    pq.write_table(pa.table({"v": [noise[:-300]]}), path)  # 300: its headers and the batch's
+    with pytest.raises(RowsRefused, match=r"a\.parquet, row 0: .* and 1000000 is the most"):
+        outlet.go("first")
+    assert outlet.ends(small) == {0: 0}
+    pq.write_table(pa.table({"v": [noise[:-900]]}), path)
+    assert outlet.go("second")["rows"] == 1
+
+
 def _overhead(outlet: Outlet, topic: str) -> int:
     """Return what Tidegate counts for a line of a file with such a name, beside the line."""
     outlet.put("q.txt", "q" * 4_000)

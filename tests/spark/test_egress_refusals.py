@@ -73,6 +73,12 @@ def parquet(cut: str | None = None, **tables: dict[str, Any]) -> Callable[[Outle
     return put
 
 
+def copying(outlet: Outlet) -> None:
+    outlet.file_of("text")
+    outlet.put("a.txt", "x\n")
+    outlet.put("b.txt._COPYING_", "y\n")
+
+
 def loop(outlet: Outlet) -> None:
     directory = outlet.home / "pipelines"
     directory.mkdir()
@@ -118,6 +124,36 @@ REFUSALS = (
             with_columns(texts("csv", a="id,name\n1,x\n", b="id,nme\n2,y\n"),
                          columns="id STRING, name STRING"),
             "b.csv cannot be read: ", files=("b.csv",)),
+    Refusal("a name that Spark passes over", copying,
+            "Spark does not read b.txt._COPYING_: it takes", files=("b.txt._COPYING_",)),
+    Refusal("a header with a column that has no name",
+            texts("csv", a=",id,name\n0,1,x\n", b="id,name\n1,x\n", c="id,name\n2,y\n"),
+            "a.csv cannot be read: its own header does not name its columns", files=("a.csv",)),
+    Refusal("headers with a column twice",
+            texts("csv", a="id,name\n1,x\n", b="id,id\n1,x\n", c="id,ID\n1,x\n"),
+            "b.csv, c.csv cannot be read: its own header", files=("b.csv", "c.csv")),
+    Refusal("keys that differ only in case", texts("json", a=GOOD, b='{"id":1,"ID":2}\n'),
+            "b.json: keys that differ only in case", files=("b.json",)),
+    Refusal("such keys within a value", texts("json", a=GOOD, b='{"x":{"id":1,"ID":2}}\n'),
+            "b.json cannot be read: ", files=("b.json",)),
+    Refusal("a key twice", texts("json", a=GOOD, b='{"id":1,"id":2}\n'),
+            "b.json cannot be read: ", files=("b.json",)),
+    Refusal("a number that another file would change",
+            texts("json", a='{"id":9007199254740993}\n', b='{"id":2.5}\n'),
+            "b.json has 'id' (number with a fraction) and a.json has 'id' (bigint): how one is"),
+    Refusal("a number that its own file changes",
+            texts("json", a='{"id":9007199254740993}\n{"id":2.5}\n', b=GOOD.replace("1", "0.5")),
+            "1 rows cannot be sent: a.json, row 0: as JSON it would not have the same content",
+            files=("a.json",)),
+    Refusal("a null that would vanish", texts("json", a='{"id":1,"name":null}\n', b=GOOD),
+            "a.json, row 0: as JSON it would not have the same content", files=("a.json",)),
+    Refusal("two objects in a line", texts("json", a=GOOD, b=GOOD.strip() + GOOD),
+            "1 rows cannot be sent: b.json, row 0: cannot be read", files=("b.json",)),
+    Refusal("JSON that is too deep", texts("json", a=GOOD, b='{"a":' * 900 + "1" + "}" * 900),
+            "1 rows cannot be sent: b.json, row 0: cannot be read", files=("b.json",)),
+    Refusal("CSV in another encoding", texts("csv", a="id\nx\n", b=b"id\n\xfc\n"),
+            "b.csv, row 0: text that is not in UTF-8: set source.options.encoding",
+            files=("b.csv",)),
     Refusal("no file", lambda outlet: outlet.file_of("json"), "no file matches", SourceRefused),
     Refusal("no directory", lambda outlet: outlet.settings.update(
                 source={"path": str(outlet.home / "none"), "format": "json"}),
@@ -188,7 +224,15 @@ REFUSALS = (
     Refusal("headers that are none", ONE, "columns.headers is array<string>; a record needs a map",
             settings=columns(headers="array(name)")),
     Refusal("a column of chance", ONE, "columns: key would be another one each time",
-            settings=columns(key="uuid()")),
+            settings=columns(key="cast(rand() as string)")),
+    Refusal("a subquery", ONE, "columns: key: ScalarSubquery is not allowed",
+            settings=columns(key="(select 'x')")),
+    Refusal("a call of Java", ONE, "columns: value: function reflect is not allowed",
+            settings=columns(value="reflect('java.lang.System', 'getenv', 'HOME')")),
+    Refusal("a cipher with a random start", ONE, "columns: key: function aes_encrypt is not all",
+            settings=columns(key="aes_encrypt(name, '0000111122223333')")),
+    Refusal("an order by another row's value", ONE, "columns: order0: WindowExpression is not all",
+            settings={"order_by": ["max(id) over ()"]}),
     Refusal("a column of the clock", ONE, "columns: value would be another one each time",
             settings=columns(value="concat(name, cast(now() as string))")),
     Refusal("an order of chance", ONE, "columns: order0 would be another one each time",

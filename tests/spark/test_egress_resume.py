@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 import records
 import sent
@@ -20,7 +22,7 @@ from tidegate.runs.egress.verify import verify
 from tidegate.runs.submission import Submission
 from tidegate.spark import readback
 from tidegate.spark import records as shaping
-from tidegate.spark.send_job import SENDING
+from tidegate.spark.send_job import SENDING, SendJob
 
 ROWS = 90  # over two files, three partitions and five keys
 
@@ -337,6 +339,41 @@ def test_the_read_back_sees_a_record_that_is_not_there(
     report = outlet.go()
     assert report["duplicates"] == 0
     agrees(outlet, report)
+
+
+def test_the_read_back_sees_a_header_that_is_not_there(
+    outlet: Outlet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Content is key, value and headers: a sink that leaves a row's headers out is not believed.
+    Records that have them, and one more behind ours, are the rows; also without any header.
+    """
+    monkeypatch.setattr(readback, "_LATE", 0.1)
+    outlet.settings["columns"] |= {"headers": "if(id = 7, null, map('h', name, 'n', null))"}
+    sent_as = shaping.sent_as
+
+    def without(rows: DataFrame, job: SendJob) -> DataFrame:
+        cut = F.when(F.expr("file = 'b.json' and row = 3"), F.slice("headers", 1, 1))
+        return sent_as(rows.withColumn("headers", cut.otherwise(F.col("headers"))), job)
+
+    monkeypatch.setattr(shaping, "sent_as", without)
+    with pytest.raises(SendFailed):
+        outlet.go()
+    assert len(outlet.sent()) == ROWS
+    assert outlet.fold().claims
+    with pytest.raises(SendFailed):  # what is there is not what should be, whoever looks
+        outlet.go()
+    assert len(outlet.sent()) == ROWS
+
+    def agent(rows: DataFrame, job: SendJob) -> DataFrame:
+        more = F.array(F.struct(F.lit("trace").alias("key"), F.lit(b"1").alias("value")))
+        shaped = sent_as(rows, job)
+        return shaped.withColumn("headers", F.concat("headers", more))
+
+    monkeypatch.setattr(shaping, "sent_as", agent)
+    release(outlet.spec, None, "resend", "looked", run="me")
+    report = outlet.go("again")
+    assert (report["rows"], report["duplicates"]) == (ROWS, 0)
+    assert outlet.fold().claims == {}
 
 
 def test_of_a_compacted_topic_the_last_stays_the_last(outlet: Outlet, topic: str) -> None:

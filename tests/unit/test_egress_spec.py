@@ -104,6 +104,18 @@ def test_all_complaints_come_at_once():
          "options: mode: bad rows go by on_bad_row"),
         ({"source": {"path": "/in", "format": "csv", "options": {"pathGlobFilter": "*"}}},
          "options: pathglobfilter: put the pattern into path"),
+        ({"source": {"path": "/in", "format": "json", "options": {"multiLine": True}}},
+         "multiline: Spark reads only the first object of a file then: give a JSON object a line"),
+        ({"source": {"path": "/in", "format": "csv", "options": {"inferSchema": True}}},
+         "inferschema: types would depend on which files a run takes: give source.columns"),
+        ({"source": {"path": "/in", "format": "json", "options": {"allowComments": True}}},
+         "allowcomments: not an option of json that may be given; known: dateformat, line"),
+        ({"source": {"path": "/in", "format": "parquet", "options": {"mergeSchema": True}}},
+         "mergeschema: columns would depend on which files a run takes: give source.columns"),
+        ({"source": {"path": "/in", "format": "csv", "options": {"encoding": "UTF-16"}}},
+         "encoding: UTF-16: lines are cut at a byte; convert the files to UTF-8"),
+        ({"source": {"path": "/in", "format": "csv", "options": {"sep": ";", "SEP": ","}}},
+         "options: sep: given twice"),
         ({"source": {"lake": "x", "format": "csv"}}, "a lake has its own format"),
         ({"source": {"lake": "out"}}, "source.lake: 'out' is this pipeline itself"),
         ({"target": {}}, "give either topic, or topics"),
@@ -127,6 +139,13 @@ def test_what_contradicts_itself_is_named(change, complaint):
     """Req 1.6, 2.4, 2.13, 2.18, 4.8."""
     (told,) = complaints({**LEAST, **change})
     assert complaint in told
+
+
+def test_options_that_may_be_given():
+    """Whatever their case."""
+    options = {"multiLine": True, "Encoding": "ISO-8859-1", "header": False, "SEP": "|"}
+    spec = egress({**LEAST, "source": {"path": "/in", "format": "csv", "options": options}})
+    assert spec.source.options == options
 
 
 ROUND_ROBIN = {"partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"}

@@ -23,13 +23,15 @@ class TargetState:
     """A topic as a target: `ends` are high watermarks, `largest` the bytes that a batch may have.
 
     In a `compacted` one an older record of a key may vanish at any moment. The id is empty of one
-    that is still to be made.
+    that is still to be made. `compression` is the codec that brokers store its records with;
+    `producer`: as they come.
     """
 
     topic_id: str
     ends: Mapping[int, int]
     largest: int
     compacted: bool
+    compression: str = "producer"
 
     @property
     def partitions(self) -> int:
@@ -91,6 +93,7 @@ def survey_target(
                 {p: m.high for p, m in marks[name].items()},
                 int(_value(configs, name, "max.message.bytes") or _DEFAULT_LARGEST),
                 _is_compacted(configs, name),
+                _value(configs, name, "compression.type") or "producer",
             )
             for name in names
         }

@@ -30,7 +30,7 @@ from tidegate.pipelines.value_types import (
     TopicName,
     Whole,
 )
-from tidegate.spark import sink
+from tidegate.spark import reader_options, sink
 
 _LONGEST_WAIT = 10**9  # seconds; a clock cannot go back for ever
 
@@ -167,28 +167,12 @@ class Source(_Strict):
                 raise ValueError("format: missing; one of parquet, json, csv, text")
             if self.topics:
                 raise ValueError("topics: only a lake has topics")
-            refused = sorted({name.lower() for name in self.options} & _NOT_OPTIONS.keys())
-            if refused:
-                raise ValueError(
-                    f"options: {'; '.join(f'{n}: {_NOT_OPTIONS[n]}' for n in refused)}"
-                )
+            given = {name: as_text(value) for name, value in self.options.items()}
+            if wrong := reader_options.complaints(self.format, given):
+                raise ValueError(f"options: {'; '.join(wrong)}")
         elif self.format or self.options or self.columns:
             raise ValueError("a lake has its own format, options and columns")
         return self
-
-
-# Readers' options that would change which rows there are, or how they are counted.
-_NOT_OPTIONS = {
-    "mode": "bad rows go by on_bad_row",
-    "columnnameofcorruptrecord": "Tidegate names it",
-    "ignorecorruptfiles": "a file that cannot be read must be seen",
-    "ignoremissingfiles": "a file that is gone must be seen",
-    "recursivefilelookup": "the plan lists the files",
-    "pathglobfilter": "put the pattern into path",
-    "modifiedbefore": "the plan chooses the files",
-    "modifiedafter": "the plan chooses the files",
-    "samplingratio": "the schema must not depend on chance",
-}
 
 
 class Target(_Strict):

@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.spark import content, ingest, readback, records, source
+from tidegate.spark.expressions import NotAllowed, NotRepeatable
+from tidegate.spark.json_lines import Odd
 from tidegate.spark.locations import located
 from tidegate.spark.records import IDENTITY, RECORD, DoesNotFit
 from tidegate.spark.send_job import SendJob
-from tidegate.spark.source import NotRepeatable
 
 _NAMED = 20  # bad rows that a refusal names
 
@@ -45,13 +46,19 @@ def preflight(spark: SparkSession, job: SendJob) -> tuple[DataFrame, list[dict[s
     """
     try:
         shaped = records.shape(spark, job)
+        _all_files(job, shaped)
         inputs = _counted(job, shaped)
         read = _read(spark, job, inputs)
-    except (DoesNotFit, NotRepeatable) as error:
+    except (DoesNotFit, NotAllowed, NotRepeatable) as error:
         raise Refused(str(error)) from error
+    except Odd as error:
+        raise Refused(f"{error}{_OTHERS_GO if error.files else ''}", error.files) from error
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise  # gone since it was planned: the retry plans again
+        ours = isinstance(error, ParseException)  # of source.columns, or an expression
+        if not ours and (odd := _odd(spark, job, job.rows.files, rows=False)):
+            raise _unreadable(odd, ingest.explain(error)) from error
         # Behind the first line comes Spark's own plan.
         told = (error.getMessage() or "").partition(";\n")[0]
         raise Refused(" ".join(told.split())[:1000]) from error
@@ -78,6 +85,17 @@ def preflight(spark: SparkSession, job: SendJob) -> tuple[DataFrame, list[dict[s
 
 
 _OTHERS_GO = "; other files go with the next run"
+
+
+def _all_files(job: SendJob, shaped: DataFrame) -> None:
+    """Check that Spark reads each file of the plan: some names it passes over without a word."""
+    planned = set() if job.rows.is_lake else {name for name, _ in job.rows.files}
+    if planned and (ignored := planned - source.files_read(job.rows, shaped)):
+        raise Refused(
+            f"Spark does not read {', '.join(sorted(ignored)[:5])}: it takes such a name for a "
+            f"file that is not finished. Rename or remove it{_OTHERS_GO}",
+            ignored,
+        )
 
 
 def _counted(job: SendJob, shaped: DataFrame) -> list[dict[str, Any]]:
@@ -112,7 +130,7 @@ def _read(spark: SparkSession, job: SendJob, inputs: Sequence[Mapping[str, Any]]
     """Return how many rows were read of each file, with those that `where` leaves out."""
     if job.rows.where is None:
         return {each["file"]: each["rows"] + each["bad"] for each in inputs}
-    rows = source.select(spark, replace(job.rows, where=None), [])
+    rows = source.select(spark, replace(job.rows, where=None), {})
     return {row.file: row.n for row in rows.groupBy("file").agg(F.count("*").alias("n")).collect()}
 
 
@@ -145,10 +163,15 @@ def _named(spark: SparkSession, job: SendJob, error: Exception) -> Exception:
     if any(_PASSING.search(name) for name, _ in causes):
         return error
     told = ingest.explain(error)
+    if any(name == "java.lang.StackOverflowError" for name, _ in causes):
+        return _unreadable(_odd(spark, job, job.rows.files, rows=True), told)
     reading = next((found for _, said in causes if (found := _UNREADABLE.search(said))), None)
     if reading and not job.rows.is_lake:
         file = source.name_of(job.rows, reading[1])
         if "CSV header" in told and job.rows.columns is None:
+            if odd := _odd(spark, job, job.rows.files, rows=True):
+                return _unreadable(odd, "its own header does not name its columns (one has no "
+                                   "name, or two have the same)")  # fmt: skip
             return Refused(
                 f"{file} has another header than {job.rows.files[0][0]}: {told}. Keep them apart "
                 "by source.path, or give source.columns"
@@ -164,6 +187,34 @@ def _named(spark: SparkSession, job: SendJob, error: Exception) -> Exception:
             files,
         )
     return error
+
+
+def _unreadable(files: Sequence[str], why: str) -> Refused:
+    return Refused(
+        f"{', '.join(files[:5])} cannot be read: {why}. Correct or remove what is named, or give "
+        f"source.columns{_OTHERS_GO}",
+        files,
+    )
+
+
+def _odd(
+    spark: SparkSession, job: SendJob, files: tuple[tuple[str, str], ...], *, rows: bool
+) -> list[str]:
+    """Return the files that cannot be read even alone, found by halves; `rows`: not their rows."""
+    if job.rows.is_lake or not files:
+        return []
+    try:
+        selected = source.select(spark, replace(job.rows, files=files), {})
+        if rows:
+            selected.groupBy("file").count().collect()
+        return []
+    except (CapturedException, Py4JJavaError, Odd):
+        if len(files) == 1:
+            return [files[0][0]]
+    half = len(files) // 2
+    return [
+        *_odd(spark, job, files[:half], rows=rows), *_odd(spark, job, files[half:], rows=rows),
+    ]  # fmt: skip
 
 
 def _failing(spark: SparkSession, job: SendJob) -> Sequence[str]:

@@ -69,7 +69,8 @@ def ends(spark: SparkSession, job: SendJob) -> Ends:
 
 def seen(spark: SparkSession, job: SendJob, until: Ends) -> DataFrame | None:
     """Return this plan's records in the target, from its first claim to `until`; None if no offset
-    lies between the two. Columns: topic, partition, offset, key, value, file, row.
+    lies between the two. Columns: topic, partition, offset, key, value, headers (without ours),
+    file, row.
     """
     found = _records(spark, job, until)
     if found is None:
@@ -82,8 +83,12 @@ def seen(spark: SparkSession, job: SendJob, until: Ends) -> DataFrame | None:
         named = F.try_element_at(F.filter("headers", lambda h: h["key"] == name), F.lit(-1))
         return F.when(place["key"] == name, place["value"]).otherwise(named["value"]).cast("string")
 
+    # What stands before ours; an agent's, behind them, are not the row's.
+    place = F.array_position(F.reverse(F.transform("headers", lambda h: h["key"])), names[0])
+    own = F.slice("headers", F.lit(1), (F.size("headers") - place).cast("int"))
     return found.where(header("tidegate-plan") == job.plan_id).select(
         "topic", F.col("partition").cast("long"), "offset", "key", "value",  # typed as the rows are
+        own.alias("headers"),
         header("tidegate-file").alias("file"), header("tidegate-row").cast("long").alias("row"),
     )  # fmt: skip
 
@@ -196,12 +201,25 @@ def verified(
 
 def digest(job: SendJob) -> Column:
     """Return the digest of a row, or of its record: equal if one became the other."""
-    return F.xxhash64(*_same(job))
+    return F.xxhash64(content.digest(), *_chosen(job))
+
+
+def _chosen(job: SendJob) -> list[str]:
+    return ["partition"] if records.has_partition(job) else []
 
 
 def _same(job: SendJob) -> list[str]:
-    chosen = ["partition"] if records.has_partition(job) else []
-    return [*IDENTITY, "topic", "key", "value", *chosen]
+    return [*IDENTITY, "topic", "key", "value", "headers", *_chosen(job)]
+
+
+def _equal(job: SendJob, one: str, other: str) -> list[Column]:
+    """Return that rows of two tables are the same; no headers are as good as an empty list."""
+
+    def of(table: str, name: str) -> Column:
+        column = F.col(f"{table}.{name}")
+        return F.coalesce(column, F.array()) if name == "headers" else column
+
+    return [of(one, name).eqNullSafe(of(other, name)) for name in _same(job)]
 
 
 def _compacted(job: SendJob) -> list[str]:
@@ -306,8 +324,8 @@ def _superseded(
     compacted = _compacted(job)
     if not compacted or (log_ := _records(spark, job, until)) is None:
         return {}
-    chosen = ["partition"] if records.has_partition(job) else []
-    same = [F.col(f"g.{c}").eqNullSafe(F.col(f"d.{c}")) for c in _same(job)]
+    chosen = _chosen(job)
+    same = _equal(job, "g", "d")
     here = distinct.select(*_same(job), F.col("partition").alias("at"))
     placed = good.alias("g").join(here.alias("d"), same, "left")
     placed = placed.select(*(f"g.{c}" for c in dict.fromkeys([*_places(job), "key"])), "d.at")
@@ -328,5 +346,5 @@ def _superseded(
 
 def _unlike(job: SendJob, these: DataFrame, those: DataFrame) -> DataFrame:
     """Return the rows of `these` that `those` does not hold with the same content."""
-    same = [F.col(f"a.{c}").eqNullSafe(F.col(f"b.{c}")) for c in _same(job)]
+    same = _equal(job, "a", "b")
     return these.alias("a").join(those.alias("b"), same, "left_anti")

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tidegate.spark import source
+from tidegate.spark import sink, source
 from tidegate.spark.send_job import SendJob
 
 IDENTITY = ("file", "row")
@@ -31,6 +31,8 @@ _PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-times
 # What a record takes beside key, value and headers: batch and record headers, at most.
 _OVERHEAD = 100
 _PER_HEADER = 10
+# What compressing adds to content that does not compress: 32 bytes, and one for each so many.
+_INCOMPRESSIBLE = {"gzip": 2048, "snappy": 2048, "lz4": 8192, "zstd": 16384}
 _DIRECTION = re.compile(
     r"(?is)(?P<by>.*?\S)(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*"
 )
@@ -47,14 +49,13 @@ def shape(spark: SparkSession, job: SendJob) -> DataFrame:
     `timestamp` (milliseconds, of a lake's rows), `order0`… to sort by, `file`, `row`, `bytes`
     (what the record takes at most), `reason` (null: it can be sent) and `text` of a bad row.
     """
-    topic = F.lit(job.topic) if job.topic else _expression(job, "topic")
     timestamp = F.expr("unix_millis(timestamp)") if job.rows.is_lake else F.lit(None).cast("long")
-    columns = [
-        topic.alias("topic"),
-        *(_expression(job, name).alias(name) for name in RECORD[1:]),
-        timestamp.alias("timestamp"),
-        *(_sorted_by(by).alias(f"order{i}") for i, by in enumerate(job.order_by)),
-    ]
+    columns: dict[str, Column | str] = {
+        "topic": F.lit(job.topic) if job.topic else job.columns["topic"],
+        **{name: job.columns[name] for name in RECORD[1:]},
+        "timestamp": timestamp,
+        **{f"order{i}": _sorted_by(by) for i, by in enumerate(job.order_by)},
+    }
     rows = source.select(spark, job.rows, columns)
     rows = rows.select(
         F.col("topic"),
@@ -63,8 +64,8 @@ def shape(spark: SparkSession, job: SendJob) -> DataFrame:
     )
     if not isinstance(rows.schema["topic"].dataType, StringType):
         raise DoesNotFit(_told("topic", rows.schema["topic"].dataType, "a string"))
-    rows = rows.withColumn("bytes", _bytes())
-    return rows.withColumn("reason", _reason(job)).withColumnRenamed("bad", "text")
+    rows = rows.withColumn("bytes", _compressed(job, _bytes()))
+    return rows.withColumn("reason", _reason(job)).drop("fault")
 
 
 def sent_as(records: DataFrame, job: SendJob) -> DataFrame:
@@ -92,10 +93,10 @@ def order(job: SendJob) -> list[Column]:
     return [*given, *map(F.col, IDENTITY)] if given or job.rows.is_lake else []
 
 
-def _sorted_by(by: str) -> Column:
+def _sorted_by(by: str) -> str:
     """Return what an order goes by; Spark would take its direction for the name of a column."""
     found = _DIRECTION.fullmatch(by)
-    return F.expr(found["by"] if found else by)
+    return found["by"] if found else by
 
 
 def _way(by: str) -> Callable[[Column], Column]:
@@ -118,10 +119,6 @@ def provenance(job: SendJob) -> tuple[str, ...]:
 def has_partition(job: SendJob) -> bool:
     """Say whether the pipeline chooses the partition, not Kafka."""
     return job.columns["partition"].strip().lower() != "null"
-
-
-def _expression(job: SendJob, name: str) -> Column:
-    return F.expr(job.columns[name])
 
 
 def _typed(rows: DataFrame, name: str) -> Column:
@@ -182,6 +179,13 @@ def _bytes() -> Column:
     )
 
 
+def _compressed(job: SendJob, size: Column) -> Column:
+    """Return what a record takes at most as the producer sends it, or as a broker rewrites it."""
+    codecs = {sink.compression(job.producer), *(each.compression for each in job.target.values())}
+    known = [_INCOMPRESSIBLE[codec] for codec in codecs if codec in _INCOMPRESSIBLE]
+    return size + F.floor(size / min(known)).cast("int") + 32 if known else size
+
+
 def _reason(job: SendJob) -> Column:
     """Return what keeps a row from being sent, the first that holds; null if nothing does."""
     topics = list(job.target)
@@ -190,7 +194,7 @@ def _reason(job: SendJob) -> Column:
     limit, count = limits[F.col("topic")], counts[F.col("topic")]
     partition = F.col("partition")
     found = (
-        F.when(F.col("bad").isNotNull(), F.lit("cannot be read"))
+        F.when(F.col("fault").isNotNull(), F.col("fault"))
         .when(F.col("topic").isNull(), F.lit("no topic"))
         .when(
             ~F.col("topic").isin(topics),

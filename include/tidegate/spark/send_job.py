@@ -51,13 +51,15 @@ class Topic:
     """A topic that may be written to.
 
     `since` holds the ends of its partitions when the plan was first claimed; `largest` is the most
-    bytes that a record may take, `compacted` whether older records of a key may vanish.
+    bytes that a record may take, `compacted` whether older records of a key may vanish,
+    `compression` the codec that brokers store its records with, or `producer`.
     """
 
     partitions: int
     since: Mapping[int, int]
     largest: int
     compacted: bool
+    compression: str = "producer"
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,11 @@ def warnings(given: Mapping[str, str]) -> list[str]:
     return told
 
 
+def compression(given: Mapping[str, str]) -> str:
+    """Return the codec of these settings."""
+    return _settings(given)["compression.type"]
+
+
 def largest_record(given: Mapping[str, str]) -> int | None:
     """Return the most bytes that these settings let a record have; None: as many as it needs."""
     limits = [int(given[n]) for n in ("max.request.size", "buffer.memory") if n in given]

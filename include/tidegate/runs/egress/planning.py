@@ -31,7 +31,7 @@ ISOLATION = "read_uncommitted"  # of the scans that look for what was sent
 # What becomes of a row where the pipeline does not say.
 _OF_A_LAKE = {"key": "key", "value": "value", "headers": "headers", "partition": "partition"}
 _OF_TEXT = {"key": "null", "value": "value", "headers": "null", "partition": "null"}
-_OF_FILES = {**_OF_TEXT, "value": "to_json(struct(*))"}
+_OF_FILES = {**_OF_TEXT, "value": "*"}
 
 logger = logging.getLogger(__name__)
 

@@ -277,6 +277,7 @@ def _job(
                 {**dict.fromkeys(state.ends, 0), **claim.target[topic]},
                 min(state.largest, sink.largest_record(producer) or state.largest),
                 state.compacted,
+                state.compression,
             )
             for topic, state in target.topics.items()
         },

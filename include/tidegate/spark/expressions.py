@@ -1,0 +1,110 @@
+"""Which SQL a pipeline's expressions may use: functions of the row's own values, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.errors import ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+
+# By the groups of Spark's function registry, so that what a later Spark adds elsewhere (aggregates,
+# generators, windows, XML with schema files, anything unknown) is refused until it is reviewed.
+GROUPS = frozenset(
+    f"{group}_funcs"
+    for group in (
+        "array", "bitwise", "collection", "conditional", "conversion", "csv", "datetime", "hash",
+        "json", "lambda", "map", "math", "predicate", "string", "struct", "url", "variant",
+    )
+)  # fmt: skip
+# Of no allowed group, and harmless all the same.
+ALLOWED = frozenset({"aes_decrypt", "assert_true", "raise_error", "try_aes_decrypt", "typeof"})
+# Of an allowed group: they make several rows of one, or look at other rows.
+REFUSED = frozenset({"json_tuple", "schema_of_variant_agg", "session_window", "window",
+                     "window_time"})  # fmt: skip
+
+_CATALYST = "org.apache.spark.sql.catalyst"
+_PLAIN = f"{_CATALYST}.expressions."
+# What the parser leaves to be resolved, functions aside; not IDENTIFIER(…), which names a function
+# by an expression.
+_UNRESOLVED = frozenset(
+    f"{_CATALYST}.analysis.Unresolved{name}"
+    for name in ("Attribute", "ExtractValue", "Star", "Regex")
+)
+_OTHER_ROWS = frozenset(
+    {"Exists", "InSubquery", "LateralSubquery", "ListQuery", "ScalarSubquery", "WindowExpression",
+     "FunctionTableSubqueryArgumentExpression"}
+)  # fmt: skip
+
+
+class NotAllowed(Exception):
+    """An expression may do something else than compute a value of its row."""
+
+
+class NotRepeatable(Exception):
+    """An expression has another value the next time: no retry could tell what was sent."""
+
+
+def refuse_others(spark: SparkSession, what: str, sql: str) -> None:
+    """Raise NotAllowed unless Spark's parser finds only operators and allowed functions in `sql`.
+
+    Subqueries, table and Java calls, aggregates, windows, generators and functions that are not
+    built in are refused by name. What does not parse is left to Spark's own message.
+    """
+    session: Any = spark._jsparkSession
+    try:
+        tree = session.sessionState().sqlParser().parseExpression(sql)
+    except ParseException:
+        return
+    for node in _nodes(tree):
+        name = str(node.getClass().getName())
+        if name == f"{_CATALYST}.analysis.UnresolvedFunction":
+            function = str(node.nameParts().mkString(".")).lower()
+            if not is_allowed(spark, function):
+                raise NotAllowed(
+                    f"{what}: function {function} is not allowed: an expression may only compute a "
+                    "value from its own row, the same one each time, and call built-in functions"
+                )
+        elif name not in _UNRESOLVED and (
+            not name.startswith(_PLAIN)
+            or "." in name.removeprefix(_PLAIN)
+            or name.removeprefix(_PLAIN) in _OTHER_ROWS
+        ):
+            raise NotAllowed(
+                f"{what}: {name.rpartition('.')[2]} is not allowed: subqueries, aggregates and "
+                "windows read other rows, and IDENTIFIER hides what is called"
+            )
+
+
+def is_allowed(spark: SparkSession, function: str) -> bool:
+    """Say whether a function, by its name as it is written, may be called."""
+    name = function.removeprefix("system.").removeprefix("builtin.")
+    if "." in name or name in REFUSED:
+        return False
+    session: Any = spark._jsparkSession
+    jvm: Any = spark.sparkContext._jvm
+    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
+    found = session.sessionState().functionRegistry().lookupFunction(identifier)
+    if found.isEmpty() or found.get().getSource() != "built-in":
+        return False
+    return name in ALLOWED or found.get().getGroup() in GROUPS
+
+
+def refuse_changing(source: DataFrame, column: Column, what: str) -> None:
+    """Raise NotRepeatable if Spark's analysis finds chance or the clock in a column."""
+    jvm: Any = source.sparkSession.sparkContext._jvm
+    clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    one = source.select(column)
+    plan = one._jdf.queryExecution().analyzed()
+    if not plan.deterministic() or plan.containsPattern(clock):
+        raise NotRepeatable(
+            f"{what}: {one.columns[0]} would be another one each time that it is computed (by "
+            "chance, or by the clock): what was sent could not be told from what was not"
+        )
+
+
+def _nodes(tree: Any) -> Iterator[Any]:
+    yield tree
+    children = tree.children()
+    for n in range(children.size()):
+        yield from _nodes(children.apply(n))
