@@ -473,9 +473,30 @@ MUTANTS = (
     Mutant(
         "a late copy is taken away again",
         "lake/placing.py",
-        "        _retire_replaced(store, ledger, ledger.commit(n), _take_away)\n",
-        "        pass\n",
+        "            _retire_replaced(store, ledger, ledger.commit(n), _take_away)\n",
+        "            pass\n",
         "tests/unit/test_replays.py::test_a_copy_that_lands_after_its_client_died",
+    ),
+    Mutant(
+        "a replaced file that cannot be moved stops no plan",
+        "lake/placing.py",
+        "        except TidegateError as refused:\n",
+        "        except KeyError as refused:\n",
+        "tests/unit/test_replays.py::test_a_replaced_file_that_cannot_be_moved_stops_no_plan",
+    ),
+    Mutant(
+        "a damaged seal of a commit stops no run",
+        "lake/attempts.py",
+        '    except LakeDamaged as error:\n        logger.warning("the leader epochs',
+        '    except KeyError as error:\n        logger.warning("the leader epochs',
+        "tests/unit/test_leaders.py::test_a_damaged_seal_of_a_commit_stops_no_run",
+    ),
+    Mutant(
+        "rows without a leader have not expired",
+        "runs/verify.py",
+        "            findings.leaderless.add((r.topic, r.partition))\n            continue\n",
+        "            pass\n",
+        "tests/unit/test_verify.py::test_rows_without_a_leader_have_not_expired",
     ),
     Mutant(
         "a checkpoint does not forget that copies may be late",

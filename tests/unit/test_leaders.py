@@ -10,12 +10,15 @@ import pytest
 import ingest_world
 from ingest_world import ranges
 from tidegate.broker.cluster import topic_id
+from tidegate.core import layout
 from tidegate.core.planning import Watermarks
 from tidegate.core.windows import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, BrokerTooOld, IdentityChanged, PartitionsLeftOut
 from tidegate.lake import boundaries
+from tidegate.lake.attempts import SEAL
 from tidegate.runs.ingest import ingest
 from tidegate.runs.plan import plan
+from tidegate.runs.verify import verify
 
 
 @pytest.fixture
@@ -124,6 +127,29 @@ def test_a_leader_that_changes_without_loss_excludes_nothing(world):
         grow(world, 100 * n)
         ingest(world.run(f"run-{n}"), world.submit())
     assert world.rows == {0: ranges((0, 300)), 1: ranges((0, 300))}
+
+
+@pytest.mark.parametrize("damage", [lambda seal: seal[:-3], lambda _: b'{"seen": []}'])
+def test_a_damaged_seal_of_a_commit_stops_no_run(world, caplog, damage):
+    """Its epochs are not known, as those of a missing one; the run goes on, and `verify` names it.
+
+    The other commit's seal still shows that its partition was cut off.
+    """
+    world.marks = {0: Watermarks(0, 100, 100)}
+    ingest(world.run("one"), world.submit())
+    world.marks = {0: world.marks[0], 1: Watermarks(0, 100, 100)}
+    ingest(world.run("two"), world.submit())
+    first = world.ledger.fold.live[min(world.ledger.fold.live)]
+    seal = world.root / "p" / layout.attempt(first.plan_id, first.chunk, first.attempt) / SEAL
+    seal.write_bytes(damage(seal.read_bytes()))
+    grow(world, 200)
+    world.epoch, world.began = 1, {1: 60}
+    (excluded,) = left_out(world, world.run("three"))
+    assert (excluded["partition"], excluded["reason"]) == (1, "truncated")
+    assert world.rows == {0: ranges((0, 200)), 1: ranges((0, 100))}
+    assert str(seal) in caplog.text
+    found = verify(world.run("any").spec, None, lambda _: None)
+    assert [str(seal) in each["what"] for each in found["first"]] == [True]
 
 
 def test_a_log_that_is_cut_off_after_it_was_planned_is_read_as_it_is_now(world):

@@ -9,20 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ingest_world
 import staging
 from staging import ledger_of, plan_of
 from tidegate import faults
-from tidegate.core import replays
+from tidegate.core import layout, replays
 from tidegate.core.accounting import StagedFile
 from tidegate.core.entries import Account, Commit, Reference
 from tidegate.core.ledger import Accepted, Adopt, Fold, NotLive, judge
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.planning import Watermarks
 from tidegate.core.replays import Replaced, Tile
-from tidegate.errors import ReplayRefused
-from tidegate.lake import directory, publishing
+from tidegate.errors import LakeDamaged, ReplayRefused
+from tidegate.lake import directory, plans, publishing
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.checkpoint import checkpoint
+from tidegate.runs.ingest import ingest
+from tidegate.runs.repair import repair
 
 
 def part(start, end, partition=0):
@@ -381,6 +385,54 @@ def test_a_commit_whose_files_are_lost_is_replaced(store, monkeypatch):
     assert failures == []
     expected = everything(PLAN, again, replaced=LATER_FILE)
     assert holders(store) == holders(store, by_glob=True) == expected
+
+
+@pytest.mark.parametrize("damage", ["the manifest", "the name it goes to"])
+@pytest.mark.parametrize("placed", [True, False])
+def test_a_replaced_file_that_cannot_be_moved_stops_no_plan(tmp_path, monkeypatch, damage, placed):
+    """Two commits are replaced, and what one replaced is damaged, before or after the publish: the
+    next run commits, `repair` names the damage, and what else a late copy put back is taken away.
+    """
+    world = ingest_world.make(tmp_path, monkeypatch, {0: Watermarks(0, 10, 10)})
+    ingest(world.run("one"), world.submit())
+    world.marks = {0: Watermarks(0, 20, 20)}
+    ingest(world.run("two"), world.submit())
+    store, fold = LocalStore(world.root / "p"), world.ledger.fold
+    first, second = sorted(fold.live)
+    damaged, other = (publishing.read_manifest(store, fold.live[n])[0] for n in (first, second))
+    data = {each.final: store.get(each.final) for each in (damaged, other)}
+    for n, start, end in ((first, 0, 10), (second, 10, 20)):
+        form = replays.replaces_to_json([Replaced(n, part(start, end))])
+        plan = replace(
+            plan_of((part(start, end),)),
+            lane="replay",
+            cluster_id="cluster",
+            replay={"id": str(n), "asked": {}, "replaces": [form]},
+        )
+        plans.freeze(store, plan.id, plan, 1, note={})
+        staging.seal(store, plan)
+        if n == first and not placed:
+            monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
+            with pytest.raises(faults.FaultInjected):
+                publish(store, plan)
+            monkeypatch.delenv(faults.VARIABLE)
+        else:
+            publish(store, plan)
+    if damage == "the manifest":
+        manifest = Path(store.native(fold.live[first].manifest.path))
+        manifest.write_bytes(manifest.read_bytes()[:-1])
+    else:
+        taken = Path(store.native(layout.replaced(first, damaged.final)))
+        taken.parent.mkdir(parents=True, exist_ok=True)
+        taken.write_bytes(b"half")
+    for final, late in data.items():
+        Path(store.native(final)).write_bytes(late)
+    world.marks = {0: Watermarks(0, 30, 30)}
+    assert len(ingest(world.run("three"), world.submit()).commits) == 1
+    assert store.size(other.final) is None
+    named = "manifests/.*was changed" if damage == "the manifest" else "replaced/.*has 4 bytes"
+    with pytest.raises(LakeDamaged, match=named):
+        repair(world.run("any").spec)
 
 
 def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):

@@ -1,14 +1,17 @@
 """S3 by the environment: what Spark is told, what it needs, and what is said of a wrong one."""
 
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Self, cast
 
+import obstore
 import pytest
 
 from tidegate import jars
 from tidegate.errors import ConfigurationError, LakeReadOnly, LakeUnavailable
-from tidegate.lake import s3, uploads
+from tidegate.lake import large_copies, s3, uploads
 from tidegate.lake.refusals import as_lake_errors
-from tidegate.lake.store import LocalStore, open_store
+from tidegate.lake.store import LocalStore, ObjectStore, open_store
 from tidegate.runs import class_data
 from tidegate.runs.submission import for_master, for_places, submission
 
@@ -136,3 +139,26 @@ def test_what_s3_says_is_one_line(
 
 def test_a_directory_has_no_open_uploads(tmp_path: Path) -> None:
     assert uploads.left_open(LocalStore(tmp_path)) == []
+
+
+def test_an_open_copy_of_any_kind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the one that tries out placing: it is not below the directories of attempts or files."""
+    made: list[str] = []
+    monkeypatch.setattr(large_copies, "copy", lambda _, __, target, ___: made.append(target))
+    monkeypatch.setattr(obstore, "delete", lambda *_: None)
+    large = large_copies.PART + 1
+    lake = ObjectStore("s3://bucket/lake/p", cast("Any", None))
+    lake.check_placing([("staged", "data/final", large)])
+    (probe,) = made
+    begun = datetime(2024, 5, 1, tzinfo=UTC)
+
+    class Client:
+        def get_paginator(self, _: str) -> Self:
+            return self
+
+        def paginate(self, **asked: str) -> list[dict[str, Any]]:
+            upload = {"Initiated": begun, "Key": f"lake/p/{probe}", "UploadId": "1"}
+            return [{"Uploads": [upload] if f"lake/p/{probe}".startswith(asked["Prefix"]) else []}]
+
+    monkeypatch.setattr(s3, "client", Client)
+    assert uploads.left_open(lake) == [uploads.Upload(begun, probe, "1")]

@@ -1,19 +1,25 @@
 """Verify: what was edited in a ledger or a checkpoint is found, digests that are right or not."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import ingest_world
 import staging
 from tidegate.core import canonical, layout, replays
 from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.planning import Watermarks
+from tidegate.errors import BrokerError
 from tidegate.lake import plans, publishing
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
+from tidegate.runs import verify as module
 from tidegate.runs.checkpoint import checkpoint
+from tidegate.runs.ingest import ingest
 from tidegate.runs.verify import verify
 
 
@@ -207,3 +213,44 @@ def test_a_checkpoint_that_cannot_be_read(spec, store, text):
     checkpoint(spec)
     Path(store.native(layout.checkpoint(6))).write_bytes(text)
     assert [each["checkpoint"] for each in findings(spec)] == [6]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """One commit of t-0 and t-1, and a broker that shows no record to `verify`."""
+    world = ingest_world.make(
+        tmp_path, monkeypatch, {0: Watermarks(0, 10, 10), 1: Watermarks(0, 5, 5)}
+    )
+    ingest(world.run("one"), world.submit())
+    monkeypatch.setattr(module, "survey", world.survey)
+    monkeypatch.setattr(module, "reading", lambda _: nullcontext(lambda *_: iter(())))
+    return world
+
+
+def against_kafka(world, said):
+    run = world.run("any")
+    return verify(run.spec, run.kafka, said.append)
+
+
+def test_rows_without_a_leader_have_not_expired(world):
+    """Nothing is compared, and nothing is called clean: it can be compared later."""
+    world.leaderless = {0, 1}
+    with pytest.raises(BrokerError, match="t-0, t-1 have no leader now") as failed:
+        against_kafka(world, [])
+    assert failed.value.numbers == {"partitions": ["t-0", "t-1"]}
+
+
+def test_what_differs_is_reported_though_a_partition_has_no_leader(world):
+    """The other partitions are compared; the one that is not is named, and not counted."""
+    world.leaderless = {0}
+    said = []
+    found = against_kafka(world, said)
+    assert found["differences"] == 5
+    assert {each["partition"] for each in found["first"]} == {1}
+    assert found["against_kafka"] == {"rows": 5, "expired": 0}
+    assert "t-0" in said[-1]
+
+
+def test_a_partition_that_vanished_has_nothing_to_compare_with(world):
+    world.marks = {}
+    assert against_kafka(world, [])["against_kafka"] == {"rows": 0, "expired": 15}

@@ -14,7 +14,7 @@ from tidegate.core.entries import Account
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
-from tidegate.errors import AttemptWrong
+from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import documents
 from tidegate.lake.footers import read_offsets, read_staged
 from tidegate.lake.store import Store
@@ -149,10 +149,23 @@ def finished(store: Store, plan: Plan, fold: Fold) -> list[Attempt]:
 
 
 def sealed_epochs(store: Store, attempt: Attempt) -> dict[tuple[str, int], int]:
-    """Return the leader epochs at which an attempt was proven, by topic and partition."""
-    found = documents.read(store, attempt.directory + SEAL, Seal.from_json)
-    noted = found.seen.get("epochs", {}) if found else {}
-    return {(topic, int(p)): epoch for topic, each in noted.items() for p, epoch in each.items()}
+    """Return the leader epochs at which an attempt was proven, by topic and partition.
+
+    None of a seal that is missing or damaged: `verify` reports it, and it must not stop a run.
+    """
+    try:
+        return documents.read(store, attempt.directory + SEAL, _epochs) or {}
+    except LakeDamaged as error:
+        logger.warning("the leader epochs of a commit are not known: %s", error)
+        return {}
+
+
+def _epochs(form: Mapping[str, Any]) -> dict[tuple[str, int], int]:
+    return {
+        (topic, int(p)): int(epoch)
+        for topic, each in form["seen"].get("epochs", {}).items()
+        for p, epoch in each.items()
+    }
 
 
 def staged(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:

@@ -82,7 +82,7 @@ def roll_forward(
     """Finalise what crashed publishers left; return the commits that are in place now.
 
     What cannot be placed is added to `failures`. Replaced files that a late copy has put back are
-    taken away again.
+    moved away again; an error there is added to `failures` too, and stops no other commit.
     """
     failures = [] if failures is None else failures
     unfinished = unplaced(store, ledger.fold)
@@ -90,7 +90,13 @@ def roll_forward(
         logger.warning("commit #%d was not in place; placing its files now", n)
     done = finalise_each(store, ledger, unfinished, failures)
     for n in recent_replacements(store, ledger.fold):
-        _retire_replaced(store, ledger, ledger.commit(n), _take_away)
+        if n in unfinished:
+            continue  # finalised just now, or its failure is known
+        try:
+            _retire_replaced(store, ledger, ledger.commit(n), _take_away)
+        except TidegateError as refused:
+            logger.error("what commit #%d replaces cannot be moved out of data/: %s", n, refused)
+            failures.append(refused)
     return done
 
 

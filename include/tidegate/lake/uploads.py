@@ -20,7 +20,7 @@ from tidegate.lake.refusals import as_lake_errors_of_s3
 from tidegate.lake.store import Store
 
 # Spark writes in the first two; large files are copied into all but the first.
-_WRITTEN = (layout.STAGING, layout.QUARANTINE, layout.REPLACED, layout.DATA)
+_WRITTEN = (layout.STAGING, layout.QUARANTINE, layout.REPLACED, layout.PLACING, layout.DATA)
 _ATTEMPT = re.compile(r"(_tidegate/(?:staging/[^/]+/\d+|quarantine/[^/]+)/[^/]+/)")
 
 

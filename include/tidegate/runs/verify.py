@@ -18,7 +18,7 @@ from tidegate.core.entries import Account, Commit
 from tidegate.core.intervals import Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
-from tidegate.errors import AttemptWrong, LakeDamaged
+from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
 from tidegate.lake import plans, publishing
 from tidegate.lake.footers import read_footer
 from tidegate.lake.publishing import LakeFile
@@ -34,13 +34,17 @@ Say = Callable[[str], None]
 
 @dataclass
 class Findings:
-    """What was looked at, and what is wrong; `expired` rows could not be compared any more."""
+    """What was looked at, and what is wrong; `expired` rows could not be compared any more.
+
+    Partitions that are `leaderless` could not be compared now.
+    """
 
     commits: int = 0
     files: int = 0
     rows: int = 0
     compared: int = 0
     expired: int = 0
+    leaderless: set[tuple[str, int]] = field(default_factory=set)
     found: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, what: str, **where: Any) -> None:
@@ -65,7 +69,8 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
 
     Reading the ledger checks its chain of digests, reading the pages their checksums. Every entry
     is held against its plan and its seal, every checkpoint against the entries. With `kafka`,
-    every row against the topic. Returns the findings; changes nothing.
+    every row against the topic. Returns the findings; changes nothing. BrokerError if nothing
+    differs and a partition has no leader now: its rows were not compared.
     """
     store = open_store(spec.lake, spec.name)
     # Listed first: what is committed after that is no stranger.
@@ -98,7 +103,22 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     for path in listed:
         if path not in known:
             findings.add("a file that no live commit lists", uri=store.uri(path))
+    _refuse_leaderless(findings, say)
     return findings.to_json(spec.name, against_kafka=kafka is not None)
+
+
+def _refuse_leaderless(findings: Findings, say: Say) -> None:
+    """Raise BrokerError for rows that were not compared; if something differs, only name them."""
+    if not findings.leaderless:
+        return
+    partitions = [f"{topic}-{p}" for topic, p in sorted(findings.leaderless)]
+    without = f"{', '.join(partitions)} have no leader now: their rows were not compared"
+    if not findings.found:
+        raise BrokerError(
+            f"{without}; nothing else differs. Try again when they have one",
+            partitions=partitions,
+        )
+    say(without)
 
 
 def _check_ranges(fold: Fold, findings: Findings) -> None:
@@ -195,6 +215,9 @@ def _compare_commit(
     for topic_id, r in fold.live_ranges(n):
         if seen.topic_ids.get(r.topic) != topic_id:
             findings.expired += len(r)  # deleted or recreated: nothing to compare with
+            continue
+        if r.partition in seen.leaderless.get(r.topic, ()):
+            findings.leaderless.add((r.topic, r.partition))
             continue
         marks = seen.watermarks[r.topic].get(r.partition)
         log_start = marks.start if marks else r.end  # a partition that vanished
