@@ -358,6 +358,13 @@ MUTANTS = (
         "tests/unit/test_boundaries.py::test_rows_that_are_committed_and_expire_meanwhile",
     ),
     Mutant(
+        "the plan of a chunk that is skipped and still staged is found again",
+        "lake/unfinished.py",
+        "            not staged.get(number, set()) - {attempts.SEAL}\n            and (",
+        "            (",
+        "tests/unit/test_unfinished.py::test_a_chunk_that_is_skipped_while_it_is_staged",
+    ),
+    Mutant(
         "no boundary while expired rows are staged",
         "runs/boundaries.py",
         "    complaints += _unknown(topic, fold, spans)\n",
