@@ -20,7 +20,7 @@ from tidegate.lake.boundaries import neighbours
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import drafting, plan
+from tidegate.runs import boundaries, drafting, plan
 from tidegate.runs.run import LIVE, Run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -213,6 +213,41 @@ def test_only_files_between_neighbours_are_read(home, kafka, monkeypatch):
     plan.plan(run_of(home, backfill(41, 45), "next"))
     assert [Path(path).name for path in opened] == ["0-40"]
     assert frozen(home) == {20: 20, 41: 41, 45: 45}
+
+
+def test_frozen_times_ask_nobody(home, kafka, monkeypatch):
+    """A window whose times are frozen opens no ledger anew, reads no manifest, asks no broker."""
+    log(kafka, *range(100))
+    plan.plan(run_of(home, Dates((at(20), at(40)))))
+    kafka.asked = 0
+    monkeypatch.setattr(boundaries, "Ledger", None)
+    found = resolve(home, [at(20), at(40)])
+    assert [cut.offsets for cut in found.values()] == [{0: 20}, {0: 40}]
+    assert kafka.asked == 0
+
+
+def resolve(home, times, topic_id="id-t"):
+    marks = {0: Watermarks(0, 100, 100)}
+    topic = boundaries.Topic("t", topic_id, marks, KAFKA, LocalStore(home / "p"), "p")
+    return boundaries.resolve(topic, times, [])
+
+
+def test_only_manifests_of_commits_that_meet_a_span_are_read(home, kafka, monkeypatch):
+    """Three commits of 20 rows: none for a topic without rows here, one for a span in one."""
+    log(kafka, *range(100))
+    read = []
+    get = LocalStore.get
+
+    def counted(self, path):
+        read.append(path)
+        return get(self, path)
+
+    monkeypatch.setattr(LocalStore, "get", counted)
+    resolve(home, [at(20), at(40)], topic_id="another")
+    assert [path for path in read if "/manifests/" in path] == []
+    log(kafka, *range(15, 100), start=15)
+    resolve(home, [at(10)])
+    assert len([path for path in read if "/manifests/" in path]) == 1
 
 
 def test_before_1970(home, kafka):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
 from tidegate.lake.footers import opened
 from tidegate.lake.publishing import located
 from tidegate.lake.store import Store
@@ -29,9 +31,13 @@ def first_since(
     `spans` has for each moment (ms since the epoch) where to look. Partitions without such a row
     are missing. Reads the footers of all files there, and of a few the two columns.
     """
+    spans = {moment: _with_rows(fold, topic_id, of_moment) for moment, of_moment in spans.items()}
+    commits = _commits_over(fold, topic_id, spans.values())
+    if not commits:
+        return {moment: {} for moment in spans}
     files = sorted(
         (file.staged.partition, file.staged.first, file.staged.last, path)
-        for n, file, path in located(store, fold)
+        for n, file, path in located(store, fold, commits)
         if fold.live[n].topic_ids[file.staged.topic] == topic_id
         and any(
             _meets(of_moment, file.staged.partition, file.staged.first, file.staged.last)
@@ -52,6 +58,26 @@ def first_since(
                 if offset is not None and offset < end:
                     at[partition] = offset
     return found
+
+
+def _with_rows(fold: Fold, topic_id: str, spans: Spans) -> Spans:
+    """Return the spans of those partitions that have committed offsets there."""
+    return {
+        p: span
+        for p, span in spans.items()
+        if span[0] < span[1] and fold.covered.get((topic_id, p), NOTHING).within(*span)
+    }
+
+
+def _commits_over(fold: Fold, topic_id: str, spans: Iterable[Spans]) -> list[int]:
+    """Return the live commits that hold an offset of any span: only their manifests are read."""
+    windows = [
+        tuple(OffsetRange(topic_id, p, start, end) for p, (start, end) in of_moment.items())
+        for of_moment in spans
+        if of_moment
+    ]
+    named = {topic_id: topic_id}
+    return sorted({n for window in windows for n in fold.commits_over(window, named)})
 
 
 def _meets(spans: Spans, partition: int, first: int, last: int) -> bool:

@@ -17,13 +17,13 @@ from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
 from tidegate.core.planning import Watermarks
 from tidegate.core.windows import Boundary, clamped
-from tidegate.lake.boundaries import neighbours
+from tidegate.lake.boundaries import Neighbours, neighbours
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.moments import first_since
 from tidegate.lake.pending import pending
 from tidegate.lake.store import Store
 
-_EVERYTHING = 1 << 63  # beyond any offset
+_EVERYTHING = (1 << 63) - 1  # the highest end that a log can have
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,14 @@ def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[
     neither is that late, the end. Complains of rows that are in neither, and may come into the
     lake: where those are cut is not known. Writes nothing.
     """
+    found = {t: b for t in times if (b := _near(topic, t).frozen)}
+    times = [t for t in times if t not in found]
     if not times:
-        return {}
+        return found
     in_log = _first_in_log(topic, times)
     # Read after Kafka was asked: what expires in between is in one of the two.
     fold = Ledger(topic.store, topic.pipeline).fold
-    near = {t: neighbours(topic.store, topic.id, windows.milliseconds(t)) for t in times}
+    near = {t: _near(topic, t) for t in times}
     spans = {
         windows.milliseconds(t): {
             p: (near[t].start(p), _EVERYTHING if first is None else first)
@@ -61,7 +63,6 @@ def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[
     }
     complaints += _unknown(topic, fold, spans)
     in_lake = first_since(topic.store, fold, topic.id, spans)
-    found = {}
     for t in times:
         ms = windows.milliseconds(t)
         at = near[t].frozen
@@ -74,6 +75,10 @@ def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[
             at = Boundary(topic.name, topic.id, ms, cuts)
         found[t] = at
     return found
+
+
+def _near(topic: Topic, time: datetime) -> Neighbours:
+    return neighbours(topic.store, topic.id, windows.milliseconds(time))
 
 
 def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[int, int | None]]:

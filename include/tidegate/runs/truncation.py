@@ -8,15 +8,19 @@ loss begins at or above them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from tidegate.broker.cluster import Survey
 from tidegate.broker.epochs import epoch_ends
 from tidegate.broker.settings import KafkaSettings
+from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import Store
+
+_AT_ONCE = 16  # requests
 
 Partitions = Mapping[tuple[str, int], int]
 """A number by topic and partition."""
@@ -77,23 +81,26 @@ def of_survey(seen: Survey) -> dict[tuple[str, int], int]:
 
 def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[str, int], int]:
     """Return the epoch at which the commit below each cursor was proven, where it is known."""
-    wanted = {(fold.topic_ids[topic], p): (topic, p) for topic, p in cursors}
-    seals: dict[int, Partitions] = {}
-    found = {}
+    wanted = {}
+    for (topic, p), cursor in cursors.items():
+        key = fold.topic_ids[topic], p
+        if fold.covered.get(key, NOTHING).within(cursor - 1, cursor):  # else no commit has it
+            wanted[key] = topic, p
+    last: dict[tuple[str, int], Attempt] = {}
     for n in sorted(fold.live, reverse=True):
         if not wanted:
             break
         commit = fold.live[n]
         for topic_id, r in commit.ranges:
-            key = wanted.get((topic_id, r.partition))
-            if key is None or not r.start < cursors[key] <= r.end:
+            named = wanted.get((topic_id, r.partition))
+            if named is None or not r.start < cursors[named] <= r.end:
                 continue
-            if not fold.holds(n, topic_id, r.partition, cursors[key] - 1):
+            if not fold.holds(n, topic_id, r.partition, cursors[named] - 1):
                 continue
             del wanted[topic_id, r.partition]
-            if n not in seals:
-                attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
-                seals[n] = attempts.sealed_epochs(store, attempt)
-            if key in seals[n]:
-                found[key] = seals[n][key]
-    return found
+            last[named] = Attempt(commit.plan_id, commit.chunk, commit.attempt)
+    proven = set(last.values())
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        read = pool.map(lambda attempt: attempts.sealed_epochs(store, attempt), proven)
+        epochs = dict(zip(proven, read, strict=True))
+    return {named: epochs[a][named] for named, a in last.items() if named in epochs[a]}
