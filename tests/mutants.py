@@ -735,7 +735,7 @@ MUTANTS = (
     Mutant(
         "a sender lives while its process does",
         "runs/egress/sender.py",
-        '    if _started(sender["pid"]) == sender["started"]:\n        return False\n',
+        "    if runs:\n        return False\n",
         "",
         "tests/unit/test_sender.py::test_another_lives_until_it_is_killed",
     ),
@@ -1230,9 +1230,67 @@ MUTANTS = (
     Mutant(
         "hidden processes are not gone",
         "runs/egress/sender.py",
-        " or not _sees_all_processes()",
+        " and _sees_all_processes()",
         "",
         "tests/unit/test_sender.py::test_where_processes_are_hidden_nothing_is_proven_by_looking",
+    ),
+    Mutant(
+        "a process that may not be looked at is not dead",
+        "runs/egress/sender.py",
+        "    except PermissionError:\n        return None\n",
+        "    except PermissionError:\n        return False\n",
+        "tests/unit/test_sender.py::test_a_process_that_may_not_be_looked_at_proves_nothing",
+    ),
+    Mutant(
+        "our own first process does not show all processes",
+        "runs/egress/sender.py",
+        "return first.stat().st_uid != os.geteuid() or not any(",
+        "return True or not any(",
+        "tests/unit/test_sender.py::test_a_proc_that_hides_processes",
+    ),
+    Mutant(
+        "a link through a file is a link to nothing",
+        "lake/source_names.py",
+        "except (FileNotFoundError, NotADirectoryError):\n        return None",
+        "except FileNotFoundError:\n        return None",
+        "tests/unit/test_source_names.py::test_a_link_that_cannot_be_followed_stops_no_other_file",
+    ),
+    Mutant(
+        "a link to a name that is too long",
+        "lake/source_names.py",
+        """    errno.ENAMETOOLONG: "its path, or what it links to, is too long",\n""",
+        "",
+        "tests/unit/test_source_names.py::test_a_link_that_cannot_be_followed_stops_no_other_file",
+    ),
+    Mutant(
+        "an account's key, whatever the account's name",
+        "pipelines/secret_settings.py",
+        "if _OF_AN_ACCOUNT.search(name):",
+        "if False:",
+        "tests/unit/test_secrets.py"
+        "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
+    ),
+    Mutant(
+        "a reference to a secret by its form",
+        "pipelines/secret_settings.py",
+        "if any(rule.fullmatch(name) and form.fullmatch(value) for",
+        "if any(rule.fullmatch(name) and (form.pattern[:3] != 'arn') for",
+        "tests/unit/test_secrets.py"
+        "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
+    ),
+    Mutant(
+        "no login of an address in a complaint",
+        "broker/settings.py",
+        'if "@" in str(servers):',
+        "if False:",
+        "tests/unit/test_kafka_settings.py::test_a_login_in_an_address_is_refused_and_not_shown",
+    ),
+    Mutant(
+        "checks of TLS cannot be turned off",
+        "broker/settings.py",
+        "if key in given and str(given.pop(key)).lower() != value:",
+        "if given.pop(key, None) == []:",
+        "tests/unit/test_kafka_settings.py::test_checks_of_tls_may_be_named_and_not_turned_off",
     ),
 )
 

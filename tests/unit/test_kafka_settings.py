@@ -1,6 +1,7 @@
 """A Kafka connection: what is wrong is a ConfigurationError before any client is made."""
 
 import json
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,19 @@ Yt6Vl3zL2Z/xlKNTMFEwHQYDVR0OBBYEFBs+FAh8QWTePz0VM303TQSL4qKlMB8G
 A1UdIwQYMBaAFBs+FAh8QWTePz0VM303TQSL4qKlMA8GA1UdEwEB/wQFMAMBAf8w
 CgYIKoZIzj0EAwIDSAAwRQIhALd/Ttl/q4fQP9YHe8AKrFX0nf9ucRpjGk2NN0PD
 +lP/AiBXO3QoBXwpbaANVtG7FXxVuUDJqV2LbtsIeeNaQ50HrA==
+-----END CERTIFICATE-----
+"""
+# Self-signed, without basicConstraints, as keytool makes it: TLS trusts it when it is pinned.
+PINNED = """\
+-----BEGIN CERTIFICATE-----
+MIIBYzCCAQmgAwIBAgIUEahpBf0steGIdeeMjEUS9DubrPQwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMjA1NDQ1MVoYDzIxMjYxMDI5
+MDU0NDUxWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAR8EBLciSLs19pZeY2myjK69nlZs1TMLgv8mdNOhUk1/sxKs/MWob7v
+izvERa8OsESEk08G1RpKp82Xh6caVsCxozcwNTAUBgNVHREEDTALgglsb2NhbGhv
+c3QwHQYDVR0OBBYEFMoRg9wUH56uLSDN3MhC3JLf5nt8MAoGCCqGSM49BAMCA0gA
+MEUCIQC0ZwVEbI6gKifgEmojL3+r7xJuCkMaSc6j8ee8eChhcAIgGAPMhOi4wApI
+OcrCEkXcE7JpgdtEQ8LAxXhuBt/j4uA=
 -----END CERTIFICATE-----
 """
 
@@ -123,6 +137,51 @@ def test_a_ca_that_cannot_be_used_is_said_at_once(tmp_path: Path, name: str, exp
     assert expected.lower() in told.lower()
 
 
+def test_a_pinned_certificate_is_accepted(tmp_path: Path) -> None:
+    """It is no CA's, and Python's list of CA certificates does not show it."""
+    path = tmp_path / "pinned.pem"
+    path.write_text(PINNED)
+    assert not ssl.create_default_context(cafile=path).get_ca_certs()
+    extra = {**SERVER, "security.protocol": "SSL", "ssl.ca.location": str(path)}
+    assert KafkaSettings("k", extra).for_python()["ssl_cafile"] == str(path)
+
+
+def test_the_mechanism_has_two_names() -> None:
+    """librdkafka's `sasl.mechanisms` gives both clients the same; two that differ are refused."""
+    login = {**SERVER, "security.protocol": "SASL_PLAINTEXT", **LOGIN}
+    named = {key: value for key, value in login.items() if key != "sasl.mechanism"}
+    for extra in ({**named, "sasl.mechanisms": "PLAIN"}, {**login, "sasl.mechanisms": "PLAIN"}):
+        kafka, expected = KafkaSettings("k", extra), KafkaSettings("k", login)
+        assert kafka.for_python() == expected.for_python()
+        assert kafka.for_spark() == expected.for_spark()
+    told = complaints(security_protocol="SASL_PLAINTEXT", **LOGIN, sasl_mechanisms="SCRAM-SHA-256")
+    assert "sasl.mechanism, sasl.mechanisms: both are given, and differ" in told
+    told = complaints(security_protocol="SASL_PLAINTEXT", **{**LOGIN, "sasl.mechanism": "X"})
+    assert "sasl.mechanism: 'X' is not one of" in told
+    assert "has no login" in complaints(sasl_mechanisms="PLAIN")
+
+
+@pytest.mark.parametrize(
+    ("key", "defaults", "others"),
+    [
+        ("ssl.endpoint.identification.algorithm", ["https", "HTTPS"], ["none", " ", False, "http"]),
+        ("enable.ssl.certificate.verification", [True, "true", "True"], [False, "false", 1, "no"]),
+    ],
+)
+def test_checks_of_tls_may_be_named_and_not_turned_off(
+    key: str, defaults: list[Any], others: list[Any]
+) -> None:
+    """The defaults change nothing; another value is refused."""
+    extra = {**SERVER, "security.protocol": "SSL"}
+    for value in defaults:
+        kafka = KafkaSettings("k", {**extra, key: value})
+        assert kafka.for_python() == KafkaSettings("k", extra).for_python()
+        assert kafka.for_spark() == KafkaSettings("k", extra).for_spark()
+    for value in others:
+        with pytest.raises(ConfigurationError, match=f"{key}: only"):
+            KafkaSettings("k", {**extra, key: value})
+
+
 def test_a_whole_connection(ca: Path) -> None:
     """Both clients are given the same."""
     extra = {
@@ -155,6 +214,24 @@ def test_a_time_out_is_a_number_that_clients_take(value: Any) -> None:
 def test_servers_are_hosts_with_ports(servers: Any) -> None:
     """kafka-python would guess, or say that no broker answered."""
     assert "bootstrap.servers: " in complaints(bootstrap_servers=servers)
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        f"SASL_SSL://user:{PASSWORD}@b:9092", f"user:{PASSWORD}@b:9092", f"{PASSWORD}@b:9092",
+        f"user:{PASSWORD},x@b:9092", [f"user:{PASSWORD}@b:9092"], f"a:1,b,user:{PASSWORD}@b:9092",
+    ],
+)  # fmt: skip
+def test_a_login_in_an_address_is_refused_and_not_shown(servers: Any) -> None:
+    """Nowhere in an address, nor in the other addresses: a comma may be part of the password."""
+    assert "bootstrap.servers: holds a '@'" in complaints(bootstrap_servers=servers)
+
+
+def test_the_right_form_of_a_listener_is_named() -> None:
+    told = complaints(bootstrap_servers="PLAINTEXT://b:9092")
+    assert "'PLAINTEXT://b:9092'" in told
+    assert "the protocol belongs in security.protocol: leave out what ends with ://" in told
 
 
 @pytest.mark.parametrize("extra", ["[]", '"text"', "5", '["bootstrap.servers"]'])

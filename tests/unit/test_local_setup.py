@@ -162,12 +162,13 @@ def test_a_proxy_is_not_asked_for_this_machine(
     [
         ({}, "127.0.0.1,localhost"),
         ({"NO_PROXY": "corp, 127.0.0.1"}, "corp,127.0.0.1,localhost"),
-        ({"no_proxy": "a", "NO_PROXY": "b"}, "a,127.0.0.1,localhost"),
+        ({"no_proxy": "a, c", "NO_PROXY": "b,a"}, "a,c,b,127.0.0.1,localhost"),
+        ({"no_proxy": "a", "NO_PROXY": "*"}, "*"),
         ({"NO_PROXY": "*"}, "*"),
     ],
 )
 def test_what_else_needs_no_proxy_stays(given: dict[str, str], then: str) -> None:
-    """In both spellings: of some clients the one hides the other."""
+    """In both spellings, with the hosts of both: of some clients the one hides the other."""
     assert proxies.without_loopback(given) == {"NO_PROXY": then, "no_proxy": then}
     again = proxies.without_loopback(proxies.without_loopback(given))
     assert again == {"NO_PROXY": then, "no_proxy": then}

@@ -1,12 +1,15 @@
 """When a sender counts as dead: only by proof, and its Spark driver with it. Real processes."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -131,6 +134,66 @@ def test_where_processes_are_hidden_nothing_is_proven_by_looking(
     monkeypatch.setattr(sender, "_sees_all_processes", lambda: False)
     assert not is_dead(claimed, ATTEMPT, never, patience=0)
     assert is_dead({**claimed, "task": {}}, ATTEMPT, lambda _: True, patience=0)
+
+
+def test_a_process_that_may_not_be_looked_at_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch, process: subprocess.Popen[bytes]
+) -> None:
+    """With hidepid=1 a process of another user is listed, and cannot be read: it is neither seen
+    alive nor proven dead, and Airflow is asked. Nothing is raised.
+    """
+    claimed = sender_of(process.pid)
+    read = Path.read_text
+
+    def refuses(path: Path, *args: Any, **kwargs: Any) -> str:
+        if str(path) == f"/proc/{process.pid}/stat":
+            raise PermissionError(1, "Operation not permitted")
+        return read(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "read_text", refuses)
+    assert not is_alive(claimed, ATTEMPT)
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+    for over in (True, False):
+        airflow = mock.Mock(return_value=over)
+        assert is_dead({**claimed, "task": {"try": 1}}, ATTEMPT, airflow, patience=0) is over
+        airflow.assert_called_once_with({"try": 1})
+
+
+@pytest.mark.parametrize("hides", [1, 2])
+@pytest.mark.parametrize("first", ["root", "nobody"])
+def test_a_proc_that_hides_processes(hides: int, first: str) -> None:
+    """A real /proc with hidepid, a sender of another user, and pid 1 of another user or our own:
+    the living sender is not taken for dead.
+    """
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if os.geteuid() != 0 or python is None:
+        pytest.skip("another user's processes can be made by root only")
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import sender as s\n"
+        "claimed = {**s.ourselves(None), 'pid': int(sys.argv[2]), 'started': int(sys.argv[3])}\n"
+        "print(s.is_alive(claimed, 'y' * 16), s.is_dead(claimed, 'y' * 16, print, patience=0))"
+    )
+    nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+    look = f'{python} -c "$2" "$1" $sender $started'
+    shell = (
+        "mount -t proc proc /proc; sleep 60 & sender=$!; "
+        "started=$(cut -d' ' -f22 /proc/$sender/stat); "
+        f"mount -o remount,hidepid={hides} /proc; "
+        + (f"{nobody} {look}; kill $sender" if first == "root" else f"exec {nobody} {look}")
+    )
+    # A copy that any user may read.
+    with tempfile.TemporaryDirectory() as open_to_all:
+        Path(open_to_all).chmod(0o755)
+        shutil.copy(sender.__file__, open_to_all)
+        told = subprocess.run(
+            ["unshare", "--mount", "--pid", "--fork", "sh", "-c", shell, "sh", open_to_all, script],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if "not permitted" in told.stderr and "Traceback" not in told.stderr:
+        pytest.skip("namespaces may not be made here")
+    assert told.stdout == "False False\n", told.stderr
 
 
 def test_a_driver_outlives_its_parent_a_little() -> None:

@@ -4,6 +4,7 @@ import http.server
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
@@ -104,6 +105,50 @@ def test_a_link_that_leaves_the_root_is_refused(tmp_path: Path) -> None:
         assert excluded(found)["file.csv"] == (
             f"a symbolic link that leaves the source's root, to {outside / 'secret.csv'}"
         )
+
+
+def test_a_link_that_cannot_be_followed_stops_no_other_file(tmp_path: Path) -> None:
+    """Through a regular file it is a link to nothing; to a name that is too long, it is excluded by
+    name if it matches.
+    """
+    fill(tmp_path, "a.csv")
+    for name in ("b.csv", "notes.txt"):
+        (tmp_path / name).symlink_to("a.csv/x")
+        (tmp_path / f"long-{name}").symlink_to("n" * 300)
+    found = listed(tmp_path / "*.csv")
+    assert names(found) == ["a.csv"]
+    assert list(excluded(found)) == ["long-b.csv"]
+    assert "too long" in excluded(found)["long-b.csv"]
+
+
+def test_an_error_of_the_disk_at_a_file_that_does_not_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no reason to retry; at a file that matches it is."""
+    fill(tmp_path, "a.csv", "b.txt")
+    scan = os.scandir
+
+    class Entry:
+        def __init__(self, entry: os.DirEntry[str]) -> None:
+            self.entry, self.name = entry, entry.name
+
+        def stat(self) -> os.stat_result:
+            if self.name == "b.txt":
+                raise OSError(5, "Input/output error")
+            return self.entry.stat()
+
+        def is_symlink(self) -> bool:
+            return False
+
+    @contextmanager
+    def fails(path: str) -> Iterator[Iterator[Entry]]:
+        with scan(path) as entries:
+            yield map(Entry, entries)
+
+    monkeypatch.setattr(os, "scandir", fails)
+    assert names(listed(tmp_path / "*.csv")) == ["a.csv"]
+    with pytest.raises(SourceUnavailable, match="Input/output error"):
+        listed(tmp_path)
 
 
 def test_only_what_the_pattern_asks_for_is_excluded(tmp_path: Path) -> None:

@@ -26,10 +26,15 @@ _PYTHON_NAMES = {
     "request.timeout.ms": "request_timeout_ms",
 }
 _SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "https.")
+# What both clients do anyway: given with this value it changes nothing, another one is refused.
+_FIXED = {
+    "ssl.endpoint.identification.algorithm": "https",
+    "enable.ssl.certificate.verification": "true",
+}
 _INTEGERS = {"request.timeout.ms"}
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOGIN = ("sasl.mechanism", "sasl.username", "sasl.password")
-_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],]+):([0-9]{1,5})")
+_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],@]+):([0-9]{1,5})")
 _TIMEOUT = (501, 539_999)  # kafka-python: above the wait of a fetch, below that of an idle socket
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -54,8 +59,9 @@ class KafkaSettings:
             )
         # An empty field of a form is a setting that is not given.
         given = {key: value for key, value in self.extra.items() if value not in (None, "")}
+        complaints = _resolved(given)
         strangers = sorted(given.keys() - _PYTHON_NAMES.keys())
-        complaints = [
+        complaints += [
             f"{key}: not among the security settings that Tidegate can give to both its clients;"
             f" known: {', '.join(_PYTHON_NAMES)}"
             for key in strangers
@@ -107,10 +113,27 @@ class KafkaSettings:
         return options
 
 
+def _resolved(given: dict[str, Any]) -> list[str]:
+    """Replace other names, remove settings that change nothing, and name what contradicts."""
+    complaints = []
+    alias = given.pop("sasl.mechanisms", None)  # librdkafka's name
+    if alias is not None and given.setdefault("sasl.mechanism", alias) != alias:
+        complaints.append("sasl.mechanism, sasl.mechanisms: both are given, and differ")
+    for key, value in _FIXED.items():
+        if key in given and str(given.pop(key)).lower() != value:
+            complaints.append(f"{key}: only {value!r}, the default: the check is always made")
+    return complaints
+
+
 def _server_complaints(servers: Any) -> list[str]:
     """Name what is wrong with the broker addresses: both clients must read the same."""
     if servers is None:
         return ["bootstrap.servers: missing"]
+    if "@" in str(servers):  # not quoted: what stands before it is a login
+        return [
+            "bootstrap.servers: holds a '@': not host:port, several with commas; a login belongs"
+            " in sasl.username and sasl.password"
+        ]
     each = [part.strip() for part in servers.split(",")] if isinstance(servers, str) else []
     wrong = [
         part
@@ -118,7 +141,10 @@ def _server_complaints(servers: Any) -> list[str]:
         if not (found := _SERVER.fullmatch(part)) or not 0 < int(found[1]) < 2**16
     ]
     if wrong or not any(each):
-        return [f"bootstrap.servers: {wrong or servers!r}: not host:port, several with commas"]
+        complaint = f"bootstrap.servers: {wrong or servers!r}: not host:port, several with commas"
+        if any("://" in part for part in wrong):
+            complaint += "; the protocol belongs in security.protocol: leave out what ends with ://"
+        return [complaint]
     return []
 
 
@@ -149,7 +175,8 @@ def _security_complaints(given: Mapping[str, Any]) -> list[str]:
 
 def _ca_complaints(path: str) -> list[str]:
     try:
-        if not ssl.create_default_context(cafile=path).get_ca_certs():
+        # Not get_ca_certs(): it leaves out a self-signed certificate that is no CA's.
+        if not ssl.create_default_context(cafile=path).cert_store_stats()["x509"]:
             raise ssl.SSLError
     except ssl.SSLError:  # an OSError without a text
         return [f"ssl.ca.location: {path}: no certificate in PEM form"]

@@ -31,6 +31,11 @@ _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _OF_FILE_SYSTEMS = {"lost+found"}
 _FOLDER_MARKERS = ("/", "_$folder$")
 _LOOP = "a loop of symbolic links"
+_UNREADABLE: dict[int | None, str] = {
+    errno.ELOOP: _LOOP,
+    errno.EACCES: "may not be read",
+    errno.ENAMETOOLONG: "its path, or what it links to, is too long",
+}
 
 _Identity = tuple[int, int]
 
@@ -125,14 +130,14 @@ def _state(
         return None
     try:
         state = entry.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None  # gone since it was listed, or a link to nothing
     except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EACCES):
-            raise
         if not (_matches(root, name) or root.may_hold(name)):
             return None
-        return excluded(_LOOP if error.errno == errno.ELOOP else "may not be read")
+        if (reason := _UNREADABLE.get(error.errno)) is None:
+            raise
+        return excluded(reason)
     is_directory = stat.S_ISDIR(state.st_mode)
     if not (
         root.may_hold(name)

@@ -12,10 +12,11 @@ _NAMES = ("no_proxy", "NO_PROXY")
 def without_loopback(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables with which no client asks a proxy for the loopback address.
 
-    In both spellings: clients differ in which of them they read, and in which one wins.
+    In both spellings, with the hosts of both: clients differ in which of them they read, and in
+    which one wins.
     """
-    given = next((value for name in _NAMES if (value := environ.get(name))), "")
-    if given == "*":
-        return dict.fromkeys(_NAMES, given)
-    hosts = [host.strip() for host in given.split(",") if host.strip()]
+    given = [environ.get(name, "").strip() for name in _NAMES]
+    if "*" in given:
+        return dict.fromkeys(_NAMES, "*")
+    hosts = [host.strip() for host in ",".join(given).split(",") if host.strip()]
     return dict.fromkeys(_NAMES, ",".join(dict.fromkeys([*hosts, *_LOOPBACK])))

@@ -40,10 +40,12 @@ def is_dead(
     reboot of the same machine is proof; in a container that cannot be known.
     """
     here = _here()
-    if {name: sender[name] for name in here} != here or not _sees_all_processes():
+    can_be_seen = {name: sender[name] for name in here} == here and _sees_all_processes()
+    runs = _runs(sender) if can_be_seen else None
+    if runs is None:
         task = sender["task"]
         return _ended_by_a_reboot(sender, here) if task is None else is_over(task)
-    if _started(sender["pid"]) == sender["started"]:
+    if runs:
         return False
     give_up = time.monotonic() + patience
     while _names(attempt):
@@ -54,11 +56,19 @@ def is_dead(
 
 
 def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
-    """Say whether a sender, or its Spark driver, can be seen from here; False means: not seen."""
+    """Say whether a sender, or its Spark driver, is seen to live; False means: not seen."""
     here = {"host": socket.gethostname(), **_here()}
     if {name: sender[name] for name in here} != here:
         return False
-    return _started(sender["pid"]) == sender["started"] or bool(_names(attempt))
+    return bool(_runs(sender) or _names(attempt))
+
+
+def _runs(sender: Mapping[str, Any]) -> bool | None:
+    """Say whether a sender's process runs; None where there is one that may not be looked at."""
+    try:
+        return bool(_started(sender["pid"]) == sender["started"])
+    except PermissionError:
+        return None
 
 
 def _ended_by_a_reboot(sender: Mapping[str, Any], here: Mapping[str, str]) -> bool:
@@ -84,9 +94,20 @@ def _is_outside_containers() -> bool:
 
 
 def _sees_all_processes() -> bool:
-    """Say whether other users' processes can be seen: /proc may be mounted to hide them."""
+    """Say whether other users' processes can be seen: /proc may be mounted to hide them.
+
+    Another user's first process that can be read is proof. Our own is none: in a container it may
+    be the only one that we see.
+    """
     try:
-        return bool(Path("/proc/1/stat").read_text())
+        first = Path("/proc/1")
+        if not (first / "stat").read_text():
+            return False
+        mounts = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+        return first.stat().st_uid != os.geteuid() or not any(
+            point == "/proc" and "hidepid=" in options
+            for _, point, _, options, *_ in map(str.split, mounts)
+        )
     except OSError:
         return False
 
@@ -102,7 +123,10 @@ def _here() -> dict[str, str]:
 
 
 def _started(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if there is none."""
+    """Return when a process started, in clock ticks since boot; None if there is none.
+
+    PermissionError where /proc shows that there is one, and nothing else of it.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
