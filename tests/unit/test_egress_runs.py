@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -227,24 +229,37 @@ def through(world: World, run_id: str, **others: Any) -> str | None:
     return told
 
 
-def test_complete_through_of_files(world: World) -> None:
-    """The time before the source was listed, if all its files are sent; null while one waits."""
-    world.put(a="1", b="2")
+@pytest.mark.parametrize("format_", ["text", "parquet"])
+def test_complete_through_of_files(world: World, format_: str) -> None:
+    """The time before the source was listed, if all its files are sent; null while one waits. Of
+    Parquet too, whose rows are known only of what is taken.
+    """
+    source = {"source": {"path": str(world.home / "in"), "format": format_}}
+
+    def put(**texts: str) -> None:
+        if format_ == "text":
+            world.put(**texts)
+            return
+        for name, text in texts.items():
+            pq.write_table(pa.table({"value": [text]}), world.home / "in" / name)
+
+    world.settings = source
+    put(a="1", b="2")
     before = datetime.now(UTC).replace(microsecond=0)
     told = through(world, "all")
     assert told is not None
     assert before <= datetime.fromisoformat(told) <= datetime.now(UTC)
     assert through(world, "all") == told
-    world.put(c="3", d="4")
-    world.settings = {"max_files": 1}
+    put(c="3", d="4")
+    world.settings = {**source, "max_files": 1}
     assert through(world, "one of two") is None
     assert through(world, "the other") is not None
-    world.settings = {"settle": 3600}
-    world.put(e="5", f="6")
+    world.settings = {**source, "settle": 3600}
+    put(e="5", f="6")
     os.utime(world.home / "in/e", (0, 0))
     assert through(world, "one has not settled") is None
-    world.settings = {}
-    world.put(a="other content")
+    world.settings = source
+    put(a="other content")
     assert through(world, "one is excluded") is None
 
 
@@ -562,6 +577,54 @@ def test_a_hop_is_on_the_cluster_that_its_ledger_tells(
             refuse_loop(world.spec, "cluster")
     else:
         refuse_loop(world.spec, "cluster")
+
+
+def unreadable(world: World, lake: str, pipeline: str, how: str) -> None:
+    """Make the lake of a pipeline a file, or its ledger's first entry no entry."""
+    if how == "away":
+        (world.home / lake).write_text("")
+    else:
+        entry = world.home / lake / pipeline / layout.entry(1)
+        entry.parent.mkdir(parents=True)
+        entry.write_text("{")
+
+
+@pytest.mark.parametrize("how", ["away", "corrupt"])
+@pytest.mark.parametrize("whose", ["on", "back"])
+def test_anothers_ledger_that_cannot_be_read_stops_nothing(
+    world: World, caplog: pytest.LogCaptureFixture, how: str, whose: str
+) -> None:
+    """Of a pipeline that our rows reach: ours are sent, with a warning that names the ledger."""
+    hops(world, target={"topic": "elsewhere"}, lake=str(world.home / "of_on"))
+    form = {"name": "back", "kind": "ingest", "topics": ["t"], "lake": str(world.home / "of_back")}
+    (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
+    unreadable(world, f"of_{whose}", whose, how)
+    world.settings = {}
+    world.put(a="1")
+    assert world.sends()["files"] == ["a"]
+    assert f"the ledger of '{whose}' cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["away", "corrupt"])
+@pytest.mark.parametrize("whose", ["on", "back"])
+def test_a_loop_is_found_where_a_ledger_cannot_be_read(world: World, how: str, whose: str) -> None:
+    """By the names of the connections, which stand for the clusters."""
+    hops(world, lake=str(world.home / "of_on"))
+    form = {"name": "back", "kind": "ingest", "topics": ["t"], "lake": str(world.home / "of_back")}
+    (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
+    unreadable(world, f"of_{whose}", whose, how)
+    with pytest.raises(ConfigurationError, match="without end"):
+        refuse_loop(world.spec, "cluster")
+
+
+def test_anothers_bad_pattern_stops_nothing(world: World) -> None:
+    """Neither a source that is none, nor a lake's directory that looks like one."""
+    hops(world, source={"path": "/in/[9-0]*", "format": "text"})
+    form = {"name": "back", "kind": "ingest", "topics": ["t"], "lake": "/lakes/[9-0]"}
+    (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
+    world.settings = {}
+    world.put(a="1")
+    assert world.sends()["files"] == ["a"]
 
 
 # Claims
@@ -917,6 +980,19 @@ def test_what_lies_below_what_was_sent_is_refused(world: World, why: str) -> Non
     assert not world.plan("three").plan.has_work
     with pytest.raises(NotClaimed, match="nothing in its source lies below what was sent"):
         declare_late(world.spec, "once more", by="me", run="manual")
+
+
+@pytest.mark.usefixtures("holes")
+def test_what_is_declared_sent_before_it_is_claimed(world: World) -> None:
+    """Planned, and then declared sent by hand: it is not sent, and the run ends."""
+    assert sent_next(world, "one") == ["src-0 [60, 100)"]
+    commits(world, "id", 0, 0, 20)
+    commits(world, "id", 0, 100, 120)
+    planned = world.plan("two").plan
+    assert [str(r) for r in planned.chunks[0]] == ["src-0 [0, 20)"]
+    declare_late(world.spec, "not wanted", by="me", run="manual")
+    assert sent_next(world, "two") == ["src-0 [100, 200)"]
+    assert len(world.ran) == 2
 
 
 @pytest.mark.parametrize("how", ["gone", "cut"])

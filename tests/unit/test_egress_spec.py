@@ -179,3 +179,19 @@ def test_a_producer_that_would_break_the_order_is_refused(change, producer, comp
     (told,) = complaints(form)
     assert complaint in told
     assert "and their order is promised: " in told
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("/in/[9-0]*", r"[9-0]: no character lies between '9' and '0'"),
+        ("/in/[a--b]*", r"[a--b]: no character lies between 'a' and '-'"),
+        ("file:///in/%5B9-0%5D*", r"[9-0]: no character lies between '9' and '0'"),
+        ("s3://bucket/x/*/[z-a]", r"[z-a]: no character lies between 'z' and 'a'"),
+        ("/in/[!]*", r"[!]: no character stands between the brackets"),
+    ],
+)
+def test_a_pattern_of_names_that_is_none(path: str, what: str) -> None:
+    """Refused when the file is read, with the part that is wrong."""
+    told = complaints({**LEAST, "source": {"path": path, "format": "json"}})
+    assert told == [f"source: path: not a pattern of names: {what}"]

@@ -15,6 +15,7 @@ from tidegate.core.entries import Receipt
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan, SourceFile, TargetTopic
 from tidegate.core.planning import Watermarks
+from tidegate.errors import BrokerError
 from tidegate.lake import sendings
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.sendings import Sending, SentFile
@@ -29,7 +30,11 @@ Log = dict[int, list[Record]]
 
 
 class Target:
-    """The log of topic t, and the ledger of a pipeline that has sent to it."""
+    """The log of topic t, and the ledger of a pipeline that has sent to it. The partitions in
+    `leaderless` have no leader now.
+    """
+
+    leaderless: frozenset[int] = frozenset()
 
     def __init__(self, home: Path) -> None:
         form = {
@@ -101,9 +106,10 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     target = Target(tmp_path)
 
     def survey(*_: Any) -> Survey:
-        ends = {p: len(log) for p, log in target.log.items()}
+        ends = {p: len(log) for p, log in target.log.items() if p not in target.leaderless}
         marks = {p: Watermarks(0, end, end) for p, end in ends.items()}
-        return Survey("c", {"t": TopicIdentity("id-t", dict.fromkeys(ends, 0))}, {"t": marks})
+        topic = TopicIdentity("id-t", dict.fromkeys(ends, 0), target.leaderless)
+        return Survey("c", {"t": topic}, {"t": marks})
 
     @contextmanager
     def reading(_: Any) -> Iterator[Callable[..., Iterator[Record]]]:
@@ -135,6 +141,18 @@ def test_duplicates_that_come_later_are_found(target: Target) -> None:
         {"what": f"2 {came} survived", "commit": 1, "topic": "t", "partition": 0},
         {"what": f"1 {came} survived", "commit": 2, "topic": "t", "partition": 2},
     ]
+
+
+@pytest.mark.parametrize("partition", [0, 1, 2])
+def test_a_partition_without_a_leader_is_not_passed(target: Target, partition: int) -> None:
+    """With rows, without any, or added since: an error that may pass and names the partition."""
+    target.sends("1", 3)
+    target.log[2] = []
+    target.leaderless = frozenset({partition})
+    with pytest.raises(BrokerError, match=rf"topic t: partitions \[{partition}\] have no leader"):
+        target.verify()
+    target.leaderless = frozenset()
+    assert target.verify() == []
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,10 @@ class Fold:
         """Return the parts of a window that some live commit holds already."""
         return _within(self.covered, window, topic_ids)
 
+    def sent_part(self, window: Window, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
+        """Return the parts of an egress window that were sent, or are declared sent."""
+        return self.covered_part(window, topic_ids) + _within(self.skipped, window, topic_ids)
+
     def covers(self, window: Window, topic_ids: Mapping[str, str]) -> bool:
         """Say whether every offset of a window is in some live commit."""
         return sum(map(len, self.covered_part(window, topic_ids))) == sum(map(len, window))
@@ -324,8 +328,7 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
         return Accepted()
     if sent := sorted(names & fold.sent.keys()):
         return Refused(f"{sent[0]} was sent already, with other content")
-    done = fold.covered_part(claim.window, claim.topic_ids)
-    done += _within(fold.skipped, claim.window, claim.topic_ids)  # counted as sent by hand
+    done = fold.sent_part(claim.window, claim.topic_ids)
     return PartlyCovered(tuple(done)) if done else Accepted()
 
 

@@ -22,10 +22,10 @@ from obstore.store import ObjectStore as Obstore
 
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.core.printable import printable_name
+from tidegate.core.source_root import Root
 from tidegate.errors import SourceUnavailable
 from tidegate.lake import s3
 from tidegate.lake.refusals import told
-from tidegate.lake.source_root import Root
 
 _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _OF_FILE_SYSTEMS = {"lost+found"}

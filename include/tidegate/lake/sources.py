@@ -14,10 +14,10 @@ from obstore.exceptions import BaseError, PermissionDeniedError
 from obstore.store import ObjectStore as Obstore
 
 from tidegate.core.plan import LeftOutFile, SourceFile
+from tidegate.core.source_root import Root
 from tidegate.errors import SourceRefused, SourceUnavailable
 from tidegate.lake import source_names
 from tidegate.lake.refusals import told
-from tidegate.lake.source_root import Root
 from tidegate.lake.store import opened, reader
 
 __all__ = ["Listing", "Root", "changed", "listing", "looked_into"]

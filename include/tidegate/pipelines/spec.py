@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidegate.core.source_root import Root
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import secret_settings
 from tidegate.pipelines.complaints import complaint
@@ -163,6 +164,8 @@ class Source(_Strict):
             raise ValueError("give either a path or the lake of an ingest pipeline, by its name")
         if self.path is not None:
             _refuse_relative("path", self.path)
+            if wrong_pattern := Root.of(self.path).complaint():
+                raise ValueError(f"path: not a pattern of names: {wrong_pattern}")
             if self.format is None:
                 raise ValueError("format: missing; one of parquet, json, csv, text")
             if self.topics:

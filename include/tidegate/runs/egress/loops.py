@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from tidegate.errors import ConfigurationError
+from tidegate.core.ledger import Fold
+from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.sources import Root
 from tidegate.lake.store import open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 
+logger = logging.getLogger(__name__)
+
 
 class _Topic(NamedTuple):
-    """A topic that rows arrive in; `cluster_id` is None where nobody has sent there yet."""
+    """A topic that rows arrive in; `cluster_id` is None where nobody has sent there yet, or the
+    ledger that would have it cannot be read.
+    """
 
     name: str
     cluster_id: str | None
@@ -43,7 +49,8 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
                     "source: what is sent would come back and be sent again, without end"
                 )
             for other in others:
-                cluster = Ledger(open_store(other.lake, other.name), other.name).fold.cluster_id
+                fold = _fold_of(other)
+                cluster = fold.cluster_id if fold else None
                 for name in other.target.names:
                     reached = _Topic(name, cluster, other.kafka)
                     if reached not in seen:
@@ -61,11 +68,28 @@ def _pipelines() -> Iterator[Spec]:
 
 
 def _reads(lake: Ingest, topic: _Topic) -> bool:
-    """Say whether a pipeline reads a topic of this cluster, as far as the ledgers tell."""
-    if topic.cluster_id is None:
+    """Say whether a pipeline reads a topic of this cluster, as far as the ledgers tell. Where one
+    of the two clusters is unknown, the names of the connections are compared.
+    """
+    fold = _fold_of(lake) if topic.cluster_id is not None else None
+    if fold is None:
         return topic.connection == lake.kafka
-    fold = Ledger(open_store(lake.lake, lake.name), lake.name).fold
     return fold.cluster_id in (None, topic.cluster_id)
+
+
+def _fold_of(pipeline: Spec) -> Fold | None:
+    """Return what a pipeline's ledger adds up to; None where it cannot be read: a pipeline whose
+    ledger is damaged or out of reach stops no other.
+    """
+    try:
+        return Ledger(open_store(pipeline.lake, pipeline.name), pipeline.name).fold
+    except TidegateError as error:
+        logger.warning(
+            "loop check: the ledger of %r cannot be read, so its connection %r stands for its "
+            "cluster: %s",
+            pipeline.name, pipeline.kafka, error,
+        )  # fmt: skip
+        return None
 
 
 def _sends(spec: Egress, lake: Ingest, topic: str) -> bool:

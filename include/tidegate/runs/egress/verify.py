@@ -18,6 +18,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress
 from tidegate.runs import ledger_audit
+from tidegate.runs.backfill import refuse_leaderless
 from tidegate.runs.verify import Findings
 
 Say = Callable[[str], None]
@@ -28,7 +29,7 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
 
     Only what the target still retains can be compared; the rest is counted as `expired`, and so are
     rows that a compacted topic has no more. Duplicates are looked for up to the target's end of
-    now.
+    now. BrokerError where a partition of the target has no leader, and so cannot be read.
     """
     store = open_store(spec.lake, spec.name)
     findings = Findings()
@@ -36,6 +37,9 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     # Not the pipeline's topics of today: what was sent is where it was sent to.
     topics = sorted({r.topic for commit in fold.live.values() for r in commit.receipts})
     seen = survey(kafka, topics, "read_uncommitted") if kafka else None
+    if seen:
+        for topic in seen.identities:
+            refuse_leaderless(seen, topic)
     thinned = compacted(kafka, seen.topic_ids) if kafka and seen else ()
     with ExitStack() as stack:
         read = stack.enter_context(reading(kafka)) if kafka else None

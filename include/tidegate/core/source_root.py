@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from urllib.parse import quote, unquote
 
 _GLOB = re.compile(r"[*?\[]")
@@ -19,7 +20,6 @@ class Root:
 
     url: str
     native: str
-    pattern: re.Pattern[str]
     parts: tuple[str, ...]
 
     @classmethod
@@ -31,14 +31,26 @@ class Root:
         parts = rest.rstrip("/").split("/")
         fixed = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
         globs = tuple(parts[fixed:]) or ("**",)
-        # A line end is a character like any other: what bears it is excluded by name.
-        pattern = re.compile(_expression("/".join(globs)), re.DOTALL)
         above = "/".join(parts[:fixed]) or "/"
         if scheme == "file":  # a directory's name may hold what has a meaning in a URL
             above = re.sub("^/+", "/", posixpath.normpath(above))  # as Spark says it
-            return cls(f"file://{quote(above)}", above, pattern, globs)
+            return cls(f"file://{quote(above)}", above, globs)
         url = f"{scheme}://{above}"
-        return cls(url, url.replace("s3://", "s3a://", 1), pattern, globs)
+        return cls(url, url.replace("s3://", "s3a://", 1), globs)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern that a whole name must match; ValueError where it is none."""
+        # A line end is a character like any other: what bears it is excluded by name.
+        return re.compile(_expression("/".join(self.parts)), re.DOTALL)
+
+    def complaint(self) -> str | None:
+        """Return what is wrong with the pattern of names, if anything is."""
+        try:
+            _expression("/".join(self.parts))
+        except ValueError as error:
+            return str(error)
+        return None
 
     def may_hold(self, directory: str) -> bool:
         """Say whether a name below this directory could match."""
@@ -69,7 +81,23 @@ def _expression(pattern: str) -> str:
             case "?":
                 said += "[^/]"
             case _ if part.startswith("["):
-                said += part.replace("[!", "[^", 1).replace("\\", r"\\")
+                said += _one_of(part)
             case _:
                 said += re.escape(part)
     return said
+
+
+def _one_of(bracketed: str) -> str:
+    """Return `[…]` as a regular expression; ValueError where it has no character, or a range from
+    a later to an earlier one.
+    """
+    said = bracketed[1:-1]
+    negated = said[0] in "!^"
+    members = ""
+    for first, last, single in re.findall("(.)-(.)|(.)", said[negated:], re.DOTALL):
+        if first > last:
+            raise ValueError(f"{bracketed}: no character lies between {first!r} and {last!r}")
+        members += f"{re.escape(first)}-{re.escape(last)}" if first else re.escape(single)
+    if not members:
+        raise ValueError(f"{bracketed}: no character stands between the brackets")
+    return f"[{'^' if negated else ''}{members}]"
