@@ -1150,8 +1150,8 @@ MUTANTS = (
     Mutant(
         "the content is read back too",
         "spark/readback.py",
-        '    return [*IDENTITY, "topic", "key", "value", *_chosen(job)]\n',
-        '    return [*IDENTITY, "topic", *chosen]\n',
+        '    return [*IDENTITY, "topic", "key", "value", "headers", *_chosen(job)]\n',
+        '    return [*IDENTITY, "topic", *_chosen(job)]\n',
         "tests/spark/test_egress_resume.py::test_a_record_of_the_plan_that_is_no_row",
     ),
     Mutant(
