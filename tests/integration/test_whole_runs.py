@@ -193,7 +193,7 @@ def test_a_commit_that_crashed_is_placed_by_the_next_plan(
     )
     listed = terminal.home / "files.json"
     listed.write_text(json.dumps(terminal.json("files", "crashed")))
-    assert not (terminal.lake / "crashed/data").exists()
+    assert not list((terminal.lake / "crashed/data").rglob("*.parquet"))
     judge.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"], files=listed)
     assert terminal.json("run", "crashed", "--run-id", "next")["commits"] == []
     judge.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"])
