@@ -18,6 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tenacity
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
@@ -179,7 +180,7 @@ def _create(admin: AdminClient, topic: str, partitions: int) -> None:
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-        config = admin.describe_configs([resource])[resource].result(_PATIENCE)
+        config = _config(admin, resource)
     except KafkaException as failure:
         raise FlightsNotLoaded(f"{topic}: {failure.args[0].str()}") from failure
     if (retention := config["retention.ms"].value) != "-1":
@@ -187,6 +188,24 @@ def _create(admin: AdminClient, topic: str, partitions: int) -> None:
             f"{topic} deletes records after {retention} ms, and the flights are from 2013:"
             " set its retention.ms to -1, or load into another topic"
         )
+
+
+def _is_unknown(failure: BaseException) -> bool:
+    return (
+        isinstance(failure, KafkaException)
+        and failure.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    )
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception(_is_unknown),  # the controller knows a new topic first
+    stop=tenacity.stop_after_delay(_PATIENCE),
+    wait=tenacity.wait_fixed(0.2),
+    reraise=True,
+)
+def _config(admin: AdminClient, resource: ConfigResource) -> Any:
+    """Return the settings of a topic, which may have been made just now."""
+    return admin.describe_configs([resource])[resource].result(_PATIENCE)
 
 
 def _ends(admin: AdminClient, topic: str, partitions: int) -> dict[int, int]:
