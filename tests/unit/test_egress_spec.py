@@ -189,6 +189,11 @@ def test_a_producer_that_would_break_the_order_is_refused(change, producer, comp
         ("file:///in/%5B9-0%5D*", r"[9-0]: no character lies between '9' and '0'"),
         ("s3://bucket/x/*/[z-a]", r"[z-a]: no character lies between 'z' and 'a'"),
         ("/in/[!]*", r"[!]: no character stands between the brackets"),
+        ("/in/[]", r"[]: no character stands between the brackets"),
+        ("/in/[*", r"[: the bracket is not closed in this part of the path"),
+        ("/in/x[", r"x[: the bracket is not closed in this part of the path"),
+        ("/in/*/[abc", r"[abc: the bracket is not closed in this part of the path"),
+        ("/in/[a/b]*", r"[a: the bracket is not closed in this part of the path"),
     ],
 )
 def test_a_pattern_of_names_that_is_none(path: str, what: str) -> None:

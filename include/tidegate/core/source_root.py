@@ -9,6 +9,8 @@ from functools import cached_property
 from urllib.parse import quote, unquote
 
 _GLOB = re.compile(r"[*?\[]")
+_CLASS = r"\[[!^]?\]?[^\]/]*\]"  # a bracket right behind the first one is a character
+_SIGN = re.compile(rf"(\*\*/|\*\*|\*|\?|{_CLASS})")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Root:
     def complaint(self) -> str | None:
         """Return what is wrong with the pattern of names, if anything is."""
         try:
-            _expression("/".join(self.parts))
+            for part in self.parts:
+                _expression(part)
         except ValueError as error:
             return str(error)
         return None
@@ -68,9 +71,11 @@ class Root:
 
 
 def _expression(pattern: str) -> str:
-    """Return a glob as a regular expression; `**` is any number of directories."""
+    """Return a glob as a regular expression; `**` is any number of directories. ValueError where
+    it is none.
+    """
     said = ""
-    for part in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", pattern):
+    for part in _SIGN.split(pattern):
         match part:
             case "**/":
                 said += "(?:.*/)?"
@@ -80,8 +85,10 @@ def _expression(pattern: str) -> str:
                 said += "[^/]*"
             case "?":
                 said += "[^/]"
-            case _ if part.startswith("["):
+            case _ if re.fullmatch(_CLASS, part):
                 said += _one_of(part)
+            case _ if "[" in part:
+                raise ValueError(f"{part}: the bracket is not closed in this part of the path")
             case _:
                 said += re.escape(part)
     return said
@@ -92,7 +99,7 @@ def _one_of(bracketed: str) -> str:
     a later to an earlier one.
     """
     said = bracketed[1:-1]
-    negated = said[0] in "!^"
+    negated = said.startswith(("!", "^"))
     members = ""
     for first, last, single in re.findall("(.)-(.)|(.)", said[negated:], re.DOTALL):
         if first > last:
