@@ -16,7 +16,7 @@ from tidegate.core.planning import Watermarks
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.pipelines.spec import parse
-from tidegate.runs import drafting, reports, stage, truncation
+from tidegate.runs import drafting, reports, sealing, stage, truncation
 from tidegate.runs.run import Run
 from tidegate.runs.stage import Submit
 from tidegate.runs.submission import Submission
@@ -140,10 +140,10 @@ def make(
 ) -> World:
     """Return a world of its own, in the place of the broker."""
     world = World(tmp_path / "lake", marks, settings=settings)
-    for module in (drafting, stage, reports):
+    for module in (drafting, stage, sealing, reports):
         monkeypatch.setattr(module, "survey", world.survey)
     monkeypatch.setattr(truncation, "epoch_ends", world.epoch_ends)
-    monkeypatch.setattr(stage, "probe", world.probe)
+    monkeypatch.setattr(sealing, "probe", world.probe)
     monkeypatch.setattr(drafting, "expiries", lambda *_: {})
     monkeypatch.setattr(reports, "expiries", lambda *_: {})
     return world

@@ -20,7 +20,7 @@ from tidegate.errors import AttemptWrong, LakeDamaged, LakeUnavailable, RowsMiss
 from tidegate.lake import attempts
 from tidegate.lake.attempts import HoleProof
 from tidegate.lake.store import LocalStore
-from tidegate.runs import stage as stages
+from tidegate.runs import sealing
 
 HEADER = [("key", pa.string()), ("value", pa.binary())]
 PLAN = plan_of((OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 0, 5)))
@@ -132,14 +132,14 @@ def test_a_seal_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
         watermarks = {"t": {p: Watermarks(next(starts), 99, 99) for p in (0, 1)}}
         return Survey("cluster", {"t": TopicIdentity("id-t", {})}, watermarks)
 
-    monkeypatch.setattr(stages, "_same_as_planned", seen)
+    monkeypatch.setattr(sealing, "survey", seen)
     sealed: list[int] = []
     run = SimpleNamespace(kafka=None)
-    unproven = stages._seal_finished(run, store, PLAN, [attempt], {}, sealed)
+    unproven = sealing.seal_finished(run, store, PLAN, [attempt], {}, sealed)
     assert isinstance(unproven[attempt], LakeUnavailable)
-    stages._discard(None, store, None, attempt, unproven[attempt])
+    sealing.discard(None, store, None, attempt, unproven[attempt])
     assert list(attempts.sealed(store, PLAN, Fold())) == [0]
-    assert stages._seal_finished(run, store, PLAN, [attempt], {}, sealed) == {}
+    assert sealing.seal_finished(run, store, PLAN, [attempt], {}, sealed) == {}
     assert sealed == [0]
 
 

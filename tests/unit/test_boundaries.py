@@ -14,13 +14,13 @@ from tidegate.core.entries import Abandon, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.planning import Watermarks
 from tidegate.core.windows import Backfill, Dates, Replay
-from tidegate.errors import WindowRefused
+from tidegate.errors import BrokerError, WindowRefused
 from tidegate.lake import plans
 from tidegate.lake.boundaries import neighbours
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import boundaries, drafting, plan
+from tidegate.runs import boundaries, drafting, plan, sealing
 from tidegate.runs.run import LIVE, Run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -46,6 +46,10 @@ class Kafka:
         marks = {0: Watermarks(self.start, self.end, self.end)}
         return Survey("cluster", {"t": TopicIdentity("id-t", {0: 0})}, {"t": marks})
 
+    def unsealed(self, *_):
+        """Keep what is staged from its seal."""
+        raise BrokerError("no answer")
+
     def offsets_at(self, _, ms):
         self.asked += 1
         late = [offset for offset, second in sorted(self.log.items()) if stamp(second) >= ms]
@@ -56,6 +60,7 @@ class Kafka:
 def kafka(monkeypatch):
     kafka = Kafka()
     monkeypatch.setattr(drafting, "survey", kafka.survey)
+    monkeypatch.setattr(sealing, "survey", kafka.unsealed)
     monkeypatch.setattr(drafting, "expiries", lambda *_: {})
     monkeypatch.setattr(Cluster, "__init__", lambda *_: None)
     monkeypatch.setattr(Cluster, "__exit__", lambda *_: None)

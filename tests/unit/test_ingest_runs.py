@@ -7,6 +7,7 @@ import pytest
 import ingest_world
 import staging
 from ingest_world import ranges
+from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core.planning import Watermarks
 from tidegate.core.windows import Backfill, Replay
 from tidegate.errors import (
@@ -14,11 +15,14 @@ from tidegate.errors import (
     BrokerUnreachable,
     ChunksMissing,
     ConfigurationError,
+    IdentityChanged,
     NotSealed,
     RowsMissing,
     StageFailed,
 )
 from tidegate.lake import plans
+from tidegate.runs import drafting, reports, sealing, truncation
+from tidegate.runs import stage as stages
 from tidegate.runs.ingest import ingest
 from tidegate.runs.plan import plan
 from tidegate.runs.publish import publish, verdict
@@ -103,8 +107,8 @@ def test_a_forced_plan_publishes_first(world):
 
 
 def test_a_living_plan_of_another_run_goes_on(world):
-    """Another run plans while this one is in the middle: it commits what is sealed so far, and
-    the first one ends with the rest, each row once.
+    """Another run plans while this one is in the middle: it seals and commits what Spark has
+    finished so far, and the first one ends with the rest, each row once.
     """
     run = world.run("one")
 
@@ -113,7 +117,7 @@ def test_a_living_plan_of_another_run_goes_on(world):
 
     fail_staging(run, world.submit(fail=[2]))
     stage(run, world.submit(then=meanwhile))
-    assert world.rows == {0: ranges((0, 200))}
+    assert world.rows == {0: ranges((0, 300))}
     assert publish(run).report["rows"] == 300
     assert world.rows == {0: ranges((0, 300))}
     verdict(run)
@@ -232,3 +236,116 @@ def test_a_job_that_is_refused_for_good_is_not_retried(world):
     with pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1") as failed:
         stage(world.run("one"), submit)
     assert failed.value.kind == "terminal"
+
+
+def kept(world, run_id="one"):
+    """Carry a run out up to its seals: Spark has finished, and the broker is away."""
+
+    def away() -> None:
+        world.away = BrokerUnreachable("away")
+
+    with pytest.raises(BrokerUnreachable):
+        ingest(world.run(run_id), world.submit(then=away))
+    world.away = None
+
+
+@pytest.mark.parametrize("run_id", ["one", "two"])
+@pytest.mark.parametrize("on_expired", ["skip", "fail"])
+def test_no_gap_is_recorded_over_what_spark_has_finished(world, run_id, on_expired):
+    """Retention passes its offsets before it could be sealed: whichever run is next seals it."""
+    world.settings["on_expired"] = on_expired
+    kept(world)
+    world.marks = {0: Watermarks(300, 380, 380)}
+    ingest(world.run(run_id), world.submit())
+    ingest(world.run("three"), world.submit())
+    assert world.rows == {0: ranges((0, 380))}
+    assert world.ledger.fold.gaps == []
+    assert world.started == 2
+
+
+def test_no_gap_is_recorded_over_what_cannot_be_sealed_yet(world):
+    """A hole above the log start into which nobody can look: the run waits, the rows are kept."""
+    world.settings["on_expired"] = "skip"
+    world.unanswered = True
+    with pytest.raises(BrokerError):
+        ingest(world.run("one"), world.submit(missing=[50]))
+    assert world.rows == {0: ranges((100, 300))}
+    world.marks = {0: Watermarks(20, 300, 300)}
+    with pytest.raises(BrokerError, match=r"t-0 \[0, 20\) has expired, but plan .* chunk 0"):
+        ingest(world.run("two"), world.submit())
+    assert world.ledger.fold.gaps == []
+    world.unanswered = False
+    ingest(world.run("two"), world.submit())
+    assert world.ledger.fold.gaps == []
+    assert world.ledger.fold.cursors("t") == {0: 300}
+
+
+def test_a_partition_without_a_leader_costs_no_finished_attempt_at_the_retry(world):
+    """Its plan lives, Spark is not started again."""
+    world.marks = {0: Watermarks(0, 50, 50), 1: Watermarks(0, 40, 40)}
+    kept(world)
+    world.leaderless = {1}
+    with pytest.raises(BrokerError, match="t-1 has no leader now"):
+        ingest(world.run("one"), world.submit())
+    world.leaderless = set()
+    ingest(world.run("one"), world.submit())
+    assert world.rows == {0: ranges((0, 50)), 1: ranges((0, 40))}
+    assert world.started == 1
+
+
+def two_topics(world, monkeypatch):
+    """Return the topic ids and the cluster id, to be changed by the test, of two topics."""
+    world.settings["topics"] = ["t", "u"]
+    now = {"t": "id-t", "u": "id-u", "cluster": "cluster"}
+
+    def survey(*_):
+        if world.away:
+            raise world.away
+        identities = {topic: TopicIdentity(now[topic], {0: 0}) for topic in ("t", "u")}
+        marks = {"t": world.marks, "u": {0: Watermarks(0, 100, 100)}}
+        return Survey(now["cluster"], identities, marks)
+
+    for module in (drafting, stages, sealing, reports):
+        monkeypatch.setattr(module, "survey", survey)
+    monkeypatch.setattr(truncation, "epoch_ends", lambda *_: {})
+    return now
+
+
+def test_a_recreated_topic_costs_no_finished_attempt_of_another(world, monkeypatch):
+    """Chunks of the other topic are sealed and published, those that hold its rows given up."""
+    now = two_topics(world, monkeypatch)
+
+    def recreated() -> None:
+        now["u"] = "id-u2"
+
+    with pytest.raises(IdentityChanged, match="'u'"):
+        ingest(world.run("one"), world.submit(then=recreated))
+    assert world.rows == {0: ranges((100, 300))}
+    assert {chunk for _, chunk, _ in world.ledger.fold.abandoned} == {0, 1}
+
+
+def test_another_cluster_costs_no_kept_attempt(world, monkeypatch):
+    """A connection that names another cluster by mistake: once it is right again, all is sealed."""
+    now = two_topics(world, monkeypatch)
+    ingest(world.run("zero"), world.submit())
+    world.marks = {0: Watermarks(0, 500, 500)}
+    kept(world)
+    now["cluster"] = "another"
+    with pytest.raises(IdentityChanged):
+        ingest(world.run("two"), world.submit())
+    now["cluster"] = "cluster"
+    ingest(world.run("two"), world.submit())
+    assert world.ledger.fold.abandoned == set()
+    assert world.ledger.fold.cursors("t") == {0: 500}
+    assert world.started == 2
+
+
+def test_a_damaged_record_of_an_attempt_stops_no_other_work(world):
+    """`_done.json` of one attempt is cut: the other chunks are sealed, and runs go on."""
+    kept(world)
+    done = sorted((world.root / "p/_tidegate/staging").rglob("_done.json"))
+    done[0].write_bytes(done[0].read_bytes()[:-3])
+    ingest(world.run("two"), world.submit())
+    assert world.rows == {0: ranges((0, 300))}
+    assert len(world.ledger.fold.live) == 3
+    assert world.started == 2

@@ -3,19 +3,24 @@
 `tests/integration/test_leaders.py` shows the same on three real brokers.
 """
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from kafka import TopicPartition
 
 import ingest_world
 from ingest_world import ranges
+from tidegate.broker import epochs
 from tidegate.broker.cluster import topic_id
 from tidegate.core import layout
+from tidegate.core.offsets import OffsetRange
 from tidegate.core.planning import Watermarks
 from tidegate.core.windows import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, BrokerTooOld, IdentityChanged, PartitionsLeftOut
-from tidegate.lake import boundaries
-from tidegate.lake.attempts import SEAL
+from tidegate.lake import boundaries, plans
+from tidegate.lake.attempts import SEAL, Attempt
+from tidegate.runs import stage, truncation
 from tidegate.runs.ingest import ingest
 from tidegate.runs.plan import plan
 from tidegate.runs.verify import verify
@@ -182,3 +187,77 @@ def test_brokers_without_topic_ids_are_refused_by_name(told):
     """Metadata of brokers before 2.8 has none; with an older inter-broker protocol it is zero."""
     with pytest.raises(BrokerTooOld, match=r"topic t has no topic id.*brokers of 2\.8 or later"):
         topic_id({"name": "t", **told}, "Kafka at old:9092")
+
+
+def test_nothing_is_sealed_while_its_partition_has_no_leader(world):
+    """Its log is cut off and written again before it has one: the finished attempt, which a seal
+    without an epoch would have made a commit, is given up, and no new record is passed over.
+    """
+
+    def gone() -> None:
+        world.leaderless = {0}
+
+    with pytest.raises(BrokerError, match="t-0 has no leader now"):
+        ingest(world.run("one"), world.submit(then=gone))
+    assert world.rows == {}
+    world.leaderless = set()
+    world.epoch, world.began = 1, {1: 80}
+    world.marks[0] = Watermarks(0, 130, 130)
+    ingest(world.run("two"), world.submit())
+    assert len(world.ledger.fold.abandoned) == 1
+    assert world.rows == {0: ranges((0, 130)), 1: ranges((0, 100))}
+
+
+def test_a_log_that_is_cut_off_while_spark_waits_for_a_leader_is_not_sealed(world):
+    """Between the plan and the read there is no leader to ask: what the plan knew is compared."""
+    run = world.run("one")
+    plan(run)
+    world.leaderless, world.epoch, world.began = {0}, 1, {1: 60}
+
+    def back() -> None:
+        world.leaderless = set()
+
+    staged = plans.latest(run.store(), run.key).plan
+    mine = [Attempt(staged.id, 0, "mine")]
+    failures = stage._stage(
+        run, run.store(), world.ledger, staged, mine, world.submit(then=back), []
+    )
+    assert "t-0 [0, 100) was cut off at 60" in str(failures[0])
+
+
+def test_a_partition_without_a_leader_keeps_no_other_chunk_from_its_seal(world):
+    """Its own chunk is kept, and sealed without Spark once it has a leader again."""
+    world.settings["max_records"] = 100
+    world.marks = {0: Watermarks(0, 50, 50), 1: Watermarks(0, 250, 250)}
+
+    def gone() -> None:
+        world.leaderless = {0}
+
+    run = world.run("one")
+    with pytest.raises(BrokerError, match="chunk 0: t-0 has no leader now"):
+        ingest(run, world.submit(then=gone))
+    assert world.rows == {1: ranges((50, 250))}
+    with pytest.raises(BrokerError, match="chunk 0: t-0 has no leader now"):
+        ingest(run, world.submit())
+    world.leaderless = set()
+    ingest(run, world.submit())
+    assert world.rows == {0: ranges((0, 50)), 1: ranges((0, 250))}
+    assert world.started == 1
+
+
+def test_the_end_of_an_epoch_is_not_known_without_a_leader():
+    """It is not taken for a log that was not cut off."""
+
+    class Admin:
+        async def _async_get_leader_for_partitions(self, partitions):
+            return {-1: set(partitions)}
+
+    with pytest.raises(BrokerError, match="t-0: no leader now"):
+        asyncio.run(epochs._ask(Admin(), {TopicPartition("t", 0): 3}))
+
+
+def test_a_partition_that_has_no_epoch_now_is_asked_for_its_end(world):
+    """No epoch is not the same epoch."""
+    world.leaderless, world.epoch, world.began = {0}, 1, {1: 60}
+    r = OffsetRange("t", 0, 0, 100)
+    assert truncation.since(None, {("t", 0): 0}, world.survey(), [r]) == {r: 60}

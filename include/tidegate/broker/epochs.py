@@ -24,7 +24,8 @@ def epoch_ends(
     """Return, by (topic, partition), where a leader epoch ends in the log as it is now.
 
     All that a client could read while that epoch was the latest is below its end, unless the log
-    was cut off since. Missing: partitions without a leader, and those whose broker does not know.
+    was cut off since. Missing: partitions whose broker does not know. BrokerError for one without a
+    leader: it may have been cut off.
     """
     asked = {TopicPartition(*key): epoch for key, epoch in epochs.items()}
     if not asked:
@@ -40,7 +41,10 @@ async def _ask(admin: Any, asked: Mapping[TopicPartition, int]) -> dict[tuple[st
     by_leader = await admin._async_get_leader_for_partitions(asked)
     for leader, partitions in by_leader.items():
         if leader < 0:
-            continue
+            names = ", ".join(sorted(f"{tp.topic}-{tp.partition}" for tp in partitions))
+            raise BrokerError(
+                f"{names}: no leader now, so nobody knows what its log lost; try again"
+            )
         topics: dict[str, list[Any]] = defaultdict(list)
         for tp in partitions:
             topics[tp.topic].append(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,14 +17,15 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.core.replays import not_live
 from tidegate.core.windows import Replay
-from tidegate.errors import BrokerError, ReplayRefused
+from tidegate.errors import BrokerError, ReplayRefused, TidegateError
 from tidegate.lake import attempts, boundaries, plans, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
 from tidegate.lake.unfinished import publish_unfinished
-from tidegate.runs import drafting, mirrored, replay, subscription
+from tidegate.runs import drafting, mirrored, replay, sealing, subscription
 from tidegate.runs.run import Run
+from tidegate.runs.sealing import Unproven
 
 _MOST_TOLD = 20
 
@@ -33,10 +34,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Planned:
-    """A run's living plan. `known` says that it was frozen before this call."""
+    """A run's living plan. `known` says that it was frozen before this call.
+
+    `sealed` are the chunks of it that this call has sealed, of attempts that had been finished
+    before; `unproven` chunks have such an attempt, too, and why it cannot be sealed now.
+    """
 
     frozen: Frozen
     known: bool
+    sealed: tuple[int, ...] = ()
+    unproven: Mapping[int, TidegateError] = field(default_factory=dict)
 
     @property
     def plan(self) -> Plan:
@@ -46,9 +53,10 @@ class Planned:
 def plan(run: Run, *, replan: bool = False) -> Planned:
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
-    First it finalises what crashed publishers left, commits what other runs have sealed and not
-    published, and puts the mirror right. `replan` makes the next generation although the current
-    one is well.
+    First it finalises what crashed publishers left, seals what Spark has finished and no process
+    has sealed, commits what other runs have sealed and not published, and puts the mirror right.
+    What cannot be sealed now is kept; BrokerError if a gap would be recorded over it. `replan`
+    makes the next generation although the current one is well.
     """
     store = run.store()
     ledger = run.ledger(store)
@@ -56,6 +64,8 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     publishing.roll_forward(store, ledger)
     current = plans.latest(store, run.key)
     mine = current.plan.id if current else None
+    kept = dict.fromkeys([*([mine] if mine else []), *plans.unfinished(store)])
+    sealed, unproven = sealing.seal_kept(run, store, ledger, kept)
     if publish_unfinished(store, ledger, run=run.run_id, other_than=mine):
         mirrored.show(run.mirror, run.spec, ledger.fold)
     run = subscription.of_run(run, ledger.fold)
@@ -70,9 +80,11 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
                 run.spec.name, current.plan.lane, current.plan.id,
             )  # fmt: skip
             run = run.in_lane(current.plan.lane)
-        cause = _cause_of_death(run, store, ledger.fold, current.plan)
+        waiting = {each.chunk: each.error for each in unproven if each.plan.id == mine}
+        cause = _cause_of_death(run, store, ledger.fold, current.plan, waiting)
         if cause is None and not (replan and current.plan.replay is None):
-            return Planned(current, known=True)
+            own = tuple(sorted(chunk for plan_id, chunk in sealed if plan_id == mine))
+            return Planned(current, known=True, sealed=own, unproven=waiting)
         if cause:
             logger.warning("plan %s: %s; planning again", current.plan.id, cause)
         # What is sealed is proven and may be all that is left of it.
@@ -86,7 +98,7 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
             )
     surveyed_at = datetime.now(UTC)
     seen = drafting.surveyed(run)
-    drafted = _recorded_draft(run, store, ledger, seen, again=current is not None)
+    drafted = _recorded_draft(run, store, ledger, seen, unproven, again=current is not None)
     _tell_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
     made = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
@@ -126,8 +138,13 @@ def open_chunks(store: Store, fold: Fold, plan: Plan) -> list[int]:
     ]
 
 
-def _cause_of_death(run: Run, store: Store, fold: Fold, plan: Plan) -> str | None:
-    """Say why a plan can never be carried out, if so. Asks the broker only if it has work left."""
+def _cause_of_death(
+    run: Run, store: Store, fold: Fold, plan: Plan, kept: Collection[int]
+) -> str | None:
+    """Say why a plan can never be carried out, if so. Asks the broker only if it has work left.
+
+    Of `kept` chunks a finished attempt waits for its seal: their records are not read again.
+    """
     for number, window in enumerate(plan.chunks):
         if settled(fold, plan, number):
             continue
@@ -136,7 +153,7 @@ def _cause_of_death(run: Run, store: Store, fold: Fold, plan: Plan) -> str | Non
                 return f"others have replaced {gone[0]}"
         elif taken := fold.covered_part(window, plan.topics):
             return f"others have committed {taken[0]} of its chunk {number}"
-    todo = open_chunks(store, fold, plan)
+    todo = [number for number in open_chunks(store, fold, plan) if number not in kept]
     if not todo:
         return None
     seen = drafting.surveyed(run)
@@ -182,10 +199,19 @@ def _unreadable(run: Run, plan: Plan, todo: Sequence[int], seen: Survey) -> str 
     return None
 
 
-def _recorded_draft(run: Run, store: Store, ledger: Ledger, seen: Survey, *, again: bool) -> Draft:
+def _recorded_draft(
+    run: Run,
+    store: Store,
+    ledger: Ledger,
+    seen: Survey,
+    unproven: Sequence[Unproven],
+    *,
+    again: bool,
+) -> Draft:
     """Draft, and record its boundaries, origins and gaps; who loses a race drafts again."""
     while True:
         draft = drafting.draft(run, store, ledger.fold, seen, again=again)
+        sealing.refuse_gaps(unproven, draft.gaps)
         if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
             isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
         ):

@@ -9,36 +9,23 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
-import tidegate
-from tidegate import faults
-from tidegate.broker.cluster import Survey, probe, survey
-from tidegate.core.entries import Abandon
-from tidegate.core.ledger import Lost
-from tidegate.core.offsets import OffsetRange
+from tidegate.broker.cluster import survey
 from tidegate.core.plan import Plan
-from tidegate.errors import (
-    AttemptWrong,
-    ConfigurationError,
-    IdentityChanged,
-    RowsMissing,
-    StageFailed,
-    TidegateError,
-)
+from tidegate.errors import ConfigurationError, IdentityChanged, StageFailed, TidegateError
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
-from tidegate.runs import truncation
+from tidegate.runs import sealing, truncation
 from tidegate.runs.plan import open_chunks, plan
 from tidegate.runs.run import Run
 from tidegate.runs.submission import Submission, for_places, submission, terminal_if_refused
 from tidegate.spark.job import Bytes, Chunk, Job
 
 _LOOK_AGAIN = 1.0  # seconds
-MOST_PROBES = 200  # holes looked into per chunk; the seal says how many of how many
-_WRONG = (AttemptWrong, RowsMissing, IdentityChanged)  # other errors say nothing of an attempt
 
 Submit = Callable[[Submission], None]
 """Runs one Spark application to its end; raises StageFailed when it fails."""
@@ -62,24 +49,14 @@ def stage(run: Run, submit: Submit) -> Staged:
     looked at, because the broker did not answer, is kept: the retry seals it. Raises StageFailed,
     AttemptWrong, RowsMissing, IdentityChanged, or what the broker said; nothing of that is visible.
     """
-    planned = plan(run).plan
+    current = plan(run)
+    planned = current.plan
     store = run.store()
     ledger = run.ledger(store)
-    todo = open_chunks(store, ledger.fold, planned)
-    if not todo:
-        return Staged(planned, ())
-    sealed: list[int] = []
-    left = [a for a in attempts.finished(store, planned, ledger.fold) if a.chunk in todo]
-    noted = plans.epochs(store, planned.id) if left else {}
-    unproven = _seal_finished(run, store, planned, left, noted, sealed)
-    for attempt, error in list(unproven.items()):
-        if isinstance(error, _WRONG):
-            logger.warning("plan %s: %s; staging it again", planned.id, error)
-            _discard(run, store, ledger, attempt, error)
-            del unproven[attempt]
-    failures = list(unproven.values())
-    waiting = {*sealed, *(attempt.chunk for attempt in unproven)}
-    todo = [number for number in todo if number not in waiting]
+    sealed = list(current.sealed)
+    failures = list(current.unproven.values())
+    waiting = {*sealed, *current.unproven}
+    todo = [n for n in open_chunks(store, ledger.fold, planned) if n not in waiting]
     mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in todo]
     if mine:
         failures = [*_stage(run, store, ledger, planned, mine, submit, sealed), *failures]
@@ -112,7 +89,11 @@ def _stage(
     """
     failures: list[TidegateError] = []
     unproven: dict[Attempt, TidegateError] = {}
-    epochs = truncation.of_survey(_same_as_planned(run, plan))
+    before = survey(run.kafka, sorted(plan.topics), plan.isolation)
+    sealing.refuse_another_cluster(plan, before)
+    sealing.refuse_changed(plan, mine, before)
+    # A partition that has no leader now is compared with what the plan knew of it.
+    epochs = plans.epochs(store, plan.id) | truncation.of_survey(before)
     try:
         try:
             with _job_file(run, store, plan, mine) as job_file:
@@ -126,11 +107,14 @@ def _stage(
         except (StageFailed, ConfigurationError) as error:
             failures.append(error)
         rest = [a for a in mine if a.chunk not in sealed and a not in unproven]
-        unproven |= _seal_finished(run, store, plan, rest, epochs, sealed)
+        try:
+            unproven |= sealing.seal_finished(run, store, plan, rest, epochs, sealed)
+        except IdentityChanged as error:  # Spark may have read from the other cluster
+            unproven |= dict.fromkeys(rest, error)
     finally:
         for attempt in mine:
             if attempt.chunk not in sealed:
-                _discard(run, store, ledger, attempt, unproven.get(attempt))
+                sealing.discard(run, store, ledger, attempt, unproven.get(attempt))
     return failures + list(unproven.values())
 
 
@@ -178,15 +162,13 @@ def _sealing(
         waiting = list(mine)
         while waiting and not ended.wait(_LOOK_AGAIN):
             try:
-                while waiting and attempts.staged(store, waiting[0]) is not None:
-                    attempt = waiting[0]
-                    found = _seal_finished(run, store, plan, [attempt], epochs, sealed)
-                    error = found.get(attempt)
-                    if error and not isinstance(error, _WRONG):
-                        raise error
-                    if error:
-                        wrong[attempt] = error
-                    waiting.pop(0)
+                finished = list(takewhile(lambda a: attempts.staged(store, a) is not None, waiting))
+                found = sealing.seal_finished(run, store, plan, finished, epochs, sealed)
+                wrong.update((a, e) for a, e in found.items() if isinstance(e, sealing.WRONG))
+                again = {a: e for a, e in found.items() if a not in wrong}
+                waiting = [a for a in waiting if a in again or a not in finished]
+                for text in dict.fromkeys(map(str, again.values())):
+                    logger.warning("plan %s: %s; looking again", plan.id, text)
             except TidegateError as error:
                 logger.warning("plan %s: %s; looking again", plan.id, error)
 
@@ -197,131 +179,3 @@ def _sealing(
     finally:
         ended.set()
         thread.join()
-
-
-def _seal_finished(
-    run: Run,
-    store: Store,
-    plan: Plan,
-    mine: Sequence[Attempt],
-    epochs: Mapping[tuple[str, int], int],
-    sealed: list[int],
-) -> dict[Attempt, TidegateError]:
-    """Seal what Spark has finished, and add its chunks to `sealed`; return why others are not.
-
-    `epochs` are leader epochs from before Spark read.
-    One attempt that is wrong never keeps another from its seal.
-    """
-    finished = [(a, done) for a in mine if (done := attempts.staged(store, a)) is not None]
-    if not finished:
-        return {}
-    try:
-        seen = _same_as_planned(run, plan)
-        ranges = [r for attempt, _ in finished for r in plan.chunks[attempt.chunk]]
-        cut = truncation.since(run.kafka, epochs, seen, ranges)
-    except TidegateError as error:
-        return {attempt: error for attempt, _ in finished}
-    log_starts = {
-        topic: {p: m.start for p, m in marks.items()} for topic, marks in seen.watermarks.items()
-    }
-    failures: dict[Attempt, TidegateError] = {}
-    for attempt, done in finished:
-        if attempt.chunk in sealed:
-            continue
-        try:
-            _refuse_cut_off(plan, attempt, cut)
-            proven = attempts.check(
-                store,
-                attempt,
-                plan.chunks[attempt.chunk],
-                done,
-                probe=lambda holes: _probed(run, plan, holes),
-                log_starts=log_starts,
-                bound=MOST_PROBES,
-                seen={
-                    "topic_ids": dict(seen.topic_ids),
-                    "log_starts": {
-                        topic: {str(p): start for p, start in starts.items()}
-                        for topic, starts in log_starts.items()
-                    },
-                    "epochs": {
-                        topic: {str(p): epoch for p, epoch in each.epochs.items()}
-                        for topic, each in seen.identities.items()
-                    },
-                },
-                versions={**done.get("versions", {}), "tidegate": tidegate.__version__},
-            )
-            attempts.seal(store, proven)
-        except TidegateError as error:
-            failures[attempt] = error
-            continue
-        sealed.append(attempt.chunk)
-        rows = f"{sum(f.rows for f in proven.files):,}"
-        logger.info(
-            "plan %s: chunk %d, %s rows, is sealed; it has %d chunks",
-            plan.id, attempt.chunk, rows, len(plan.chunks),
-        )  # fmt: skip
-        faults.point("seal.written")
-    return failures
-
-
-def _same_as_planned(run: Run, plan: Plan) -> Survey:
-    """Ask the broker once more: what Spark has read must be what was planned."""
-    seen = survey(run.kafka, sorted(plan.topics), plan.isolation)
-    changed = {
-        topic: {"planned": topic_id, "now": seen.topic_ids.get(topic)}
-        for topic, topic_id in plan.topics.items()
-        if seen.topic_ids.get(topic) != topic_id
-    }
-    if changed or seen.cluster_id != plan.cluster_id:
-        raise IdentityChanged(
-            f"plan {plan.id}: while Spark read, a topic or the cluster became another one: "
-            f"{changed or seen.cluster_id}. Nothing was committed; the next run plans again",
-            changed=changed,
-        )
-    return seen
-
-
-def _refuse_cut_off(plan: Plan, attempt: Attempt, cut: Mapping[OffsetRange, int]) -> None:
-    """Refuse what was read of a log that lost records of the plan meanwhile, and got others."""
-    for r, end in ((r, cut[r]) for r in plan.chunks[attempt.chunk] if r in cut):
-        raise IdentityChanged(
-            f"plan {plan.id}, chunk {attempt.chunk}: the log of {r} was cut off at {end} while it "
-            "was read: its leader changed and did not have all records. Nothing of the chunk was "
-            "committed; clear the stage task, or let the next run read it",
-            cut=end,
-        )
-
-
-def _probed(run: Run, plan: Plan, holes: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
-    outcomes = {}
-    for found in probe(run.kafka, holes, plan.isolation):
-        if found.outcome == "visible":
-            raise RowsMissing(
-                f"plan {plan.id}: {found.hole} holds a record at offset {found.offset} that Spark "
-                "did not write; the attempt is refused, the retry reads again",
-                offset=found.offset,
-            )
-        outcomes[found.hole] = found.outcome
-    return outcomes
-
-
-def _discard(
-    run: Run, store: Store, ledger: Ledger, attempt: Attempt, error: TidegateError | None
-) -> None:
-    """Delete an attempt that is wrong or unfinished; one that may still be sealed is kept.
-
-    A seal may be there: a put that failed may have landed. Of a finished attempt the ledger says
-    first that it is given up, for any process may be about to seal it.
-    """
-    if store.size(attempt.directory + attempts.SEAL) is not None:
-        return
-    if store.size(attempt.directory + attempts.DONE) is not None:
-        if not isinstance(error, _WRONG):
-            logger.warning("plan %s: chunk %d is kept; the retry seals it", attempt.plan_id,
-                           attempt.chunk)  # fmt: skip
-            return
-        given_up = Abandon(attempt.plan_id, attempt.chunk, attempt.name)
-        if not isinstance(ledger.append(given_up, run=run.run_id), Appended | Lost):
-            return  # another process has sealed and committed it
-    store.delete(*(listed.path for listed in store.objects(attempt.directory)))

@@ -67,7 +67,7 @@ def _cut(kafka: KafkaSettings, seen: Survey, epochs: Partitions) -> dict[tuple[s
     over = {
         (topic, p): epoch
         for (topic, p), epoch in epochs.items()
-        if seen.identities[topic].epochs.get(p, epoch) != epoch
+        if seen.identities[topic].epochs.get(p) != epoch
     }
     return epoch_ends(kafka, over)
 
