@@ -104,7 +104,7 @@ def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset | AssetAlias] =
         partial(tasks.publish, run_of),
         partial(tasks.verdict, run_of),
         outlets=outlets,
-        publish_sealed=True,
+        publish_sealed="all_done_min_one_success",
     )
 
 
@@ -122,11 +122,12 @@ def replay_tasks(ingest: tasks.RunOf, egress: egress_tasks.RunOf) -> None:
         return lambda context: (of_egress if is_egress(context) else of_ingest)(context)
 
     @task.branch(task_id="plan")
-    def plan() -> str | None:
+    def plan() -> list[str] | None:
+        # A branch skips its direct followers but those that it names: `publish` is one of them.
         context = get_current_context()
         if is_egress(context):
-            return "send" if egress_tasks.plan(egress, context) else None
-        return "stage" if tasks.plan(ingest, context) else None
+            return ["send", "publish"] if egress_tasks.plan(egress, context) else None
+        return ["stage", "publish"] if tasks.plan(ingest, context) else None
 
     _steps(
         plan(),
@@ -136,7 +137,8 @@ def replay_tasks(ingest: tasks.RunOf, egress: egress_tasks.RunOf) -> None:
         ],
         either(partial(tasks.publish, ingest), partial(egress_tasks.publish, egress)),
         either(partial(tasks.verdict, ingest), partial(egress_tasks.verdict, egress)),
-        publish_sealed=True,
+        # One of the two is always skipped, which other rules take for a reason to skip.
+        publish_sealed="all_done",
     )
 
 
@@ -157,15 +159,15 @@ def _steps(
     verdict: Step,
     *,
     outlets: Sequence[Asset | AssetAlias] = (),
-    publish_sealed: bool = False,
+    publish_sealed: str | None = None,
 ) -> None:
     """Put the steps into the DAG that is being made.
 
-    `publish_sealed`: publish what the work has sealed even if it has failed in the end; `verdict`
-    then fails, and with it the run. Such a `publish` runs after `plan` has succeeded, and is
-    skipped with the work when there is nothing to do.
+    `publish_sealed`: the trigger rule that publishes what the work has sealed even if it has failed
+    in the end; `verdict` then fails, and with it the run. Such a `publish` follows `plan`, too, and
+    is skipped with the work when there is nothing to do.
     """
-    rule = "all_done_min_one_success" if publish_sealed else "all_success"
+    rule = publish_sealed or "all_success"
 
     @task(task_id="publish", outlets=list(outlets), trigger_rule=rule)
     def published() -> None:
