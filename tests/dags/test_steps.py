@@ -67,3 +67,55 @@ def test_which_steps_run(
     assert list(map(found.get, ("plan", "stage", "publish", "verdict"))) == states.split()
     assert str(done.state) == state
     assert published.called == (found["publish"] == "success")
+
+
+@pytest.mark.usefixtures("airflow_database")
+@pytest.mark.parametrize("kind", ["ingest", "egress"])
+@pytest.mark.parametrize(
+    ("plan", "work", "verdict", "states"),
+    [
+        (succeed, succeed, succeed, "success success success success"),
+        (succeed, fail, fail, "success failed success failed"),
+        (lambda *_: False, fail, succeed, "success skipped skipped success"),
+    ],
+    ids=["all is well", "the work fails for good", "nothing to do"],
+)
+def test_which_steps_of_a_replay_run(
+    pipelines: Path,
+    kind: str,
+    plan: Callable[..., Any],
+    work: Callable[..., Any],
+    verdict: Callable[..., Any],
+    states: str,
+) -> None:
+    """Of a replay one of `stage` and `send` is skipped, which keeps `publish` from nothing."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    form: dict[str, Any] = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
+    if kind == "egress":
+        form = {"name": "p", "kind": "egress", "source": {"lake": "q"}, "lake": "/lake",
+                "target": {"topic": "t"}}  # fmt: skip
+    (pipelines / "p.yaml").write_text(json.dumps(form))
+    (pipelines / "q.yaml").write_text(
+        json.dumps({"name": "q", "kind": "ingest", "topics": ["t"], "lake": "/lake"})
+    )
+    of_egress = TASKS.replace("tasks", "egress_tasks")
+    published = mock.Mock()
+    with (
+        mock.patch(f"{TASKS}.plan", plan),
+        mock.patch(f"{of_egress}.plan", plan),
+        mock.patch(f"{TASKS}.publish", published),
+        mock.patch(f"{of_egress}.publish", published),
+        mock.patch(f"{TASKS}.verdict", verdict),
+        mock.patch(f"{of_egress}.verdict", verdict),
+        mock.patch(f"{TASKS}.StageOperator.execute", work),
+        mock.patch(f"{of_egress}.SendOperator.execute", work),
+    ):
+        dag = DagBag(dag_folder=str(PROJECT / "dags/replay.py")).dags["tidegate_replay"]
+        asked = {"pipeline": "p", "topic": "t", "start": "1", "end": "2", "replay_id": "r"}
+        done = dag.test(run_conf=asked)
+    found = {each.task_id: str(each.state) for each in done.get_task_instances()}
+    mine, other = ("stage", "send") if kind == "ingest" else ("send", "stage")
+    assert list(map(found.get, ("plan", mine, "publish", "verdict"))) == states.split()
+    assert found[other] == "skipped"
+    assert published.called == (found["publish"] == "success")
