@@ -188,7 +188,7 @@ def test_shape_of_a_replay(pipelines: Path) -> None:
         "verdict": [],
     }
     rules = {t.task_id: t.trigger_rule for t in dag.tasks}
-    assert (rules["publish"], rules["verdict"]) == ("all_done_min_one_success", "none_failed")
+    assert (rules["publish"], rules["verdict"]) == ("all_done", "none_failed")
 
 
 def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:
