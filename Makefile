@@ -11,7 +11,7 @@ help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## check this machine, fill .venv from requirements.lock, fetch the jars
-	@$(PYTHON) include/tidegate/local/bootstrap.py
+	@$(PYTHON) include/tidegate_local/bootstrap.py
 
 demo: setup ## bring up Kafka and Airflow here, move a year of flights into a lake, prove it (S3=1: into a bucket)
 	@$(BIN)/tidegate demo $(if $(S3),--s3)
@@ -29,7 +29,7 @@ test-faults: setup ## the whole fault matrix: kill everything, everywhere
 	@$(PYTEST) -m faults
 
 test-mutants: setup ## break the code on purpose, and see the tests go red
-	@$(BIN)/python tests/mutants.py
+	@$(BIN)/python tests/tools/mutants.py
 
 lint: setup ## ruff, mypy --strict, and who may import whom
 	@$(BIN)/ruff check

@@ -2,7 +2,7 @@
 
 import signal
 
-from tidegate.spark.parent import end_with_parent
+from tidegate.spark.parent_death import end_with_parent
 
 end_with_parent(signal.SIGKILL)  # before the imports below take their time
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import records
-from tidegate.local import kafka
-from tidegate.local import s3 as s3_server
-from tidegate.local.kafka import Broker
-from tidegate.local.s3 import Server
+from support import topic_records
+from tidegate_local import kafka
+from tidegate_local import s3 as s3_server
+from tidegate_local.kafka import Broker
+from tidegate_local.s3 import Server
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def topic(broker: Broker, request: pytest.FixtureRequest) -> Callable[..., str]:
 
     def make(*, partitions: int = 4, config: dict[str, str] | None = None) -> str:
         name = f"{request.function.__name__}-{next(_numbers)}"
-        records.create(broker.bootstrap, name, partitions=partitions, config=config)
+        topic_records.create(broker.bootstrap, name, partitions=partitions, config=config)
         return name
 
     return make

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tools.import_graph import circles, import_graph, package
+from tools.mutants import MUTANTS
+
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "include/tidegate"
 LINT = Path(sys.executable).with_name("lint-imports")
@@ -31,7 +34,7 @@ def lint(project):
 def copy(tmp_path):
     """A copy of the package and of its contracts, to break."""
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(PACKAGE, tmp_path / "include/tidegate", ignore=ignored)
+    shutil.copytree(PACKAGE.parent, tmp_path / "include", ignore=ignored)
     shutil.copy(PROJECT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -65,16 +68,16 @@ def test_imports_flow_one_way():
             "tidegate.lake.store -> kafka",
         ),
         (
-            "runs/plan.py",
+            "ingest/plan.py",
             "import airflow",
             "Only orchestration imports airflow",
-            "tidegate.runs.plan -> airflow",
+            "tidegate.ingest.plan -> airflow",
         ),
         (
-            "spark/tasks.py",
+            "spark/task_size.py",
             "import obstore",
             "A zip of core, errors, faults and spark is all that a cluster needs",
-            "tidegate.spark.tasks -> obstore",
+            "tidegate.spark.task_size -> obstore",
         ),
     ],
 )
@@ -132,7 +135,7 @@ def test_no_module_is_named_after_nothing():
 def test_no_module_is_two_nouns():
     """None passes 350 lines but the one that must stand alone: any Python runs it, before setup."""
     long = {str(path.relative_to(PACKAGE)): lines(path) for path in PACKAGE.rglob("*.py")}
-    assert {path for path, n in long.items() if n > 350} <= {"local/bootstrap.py"}
+    assert {path for path, n in long.items() if n > 350} <= {"../tidegate_local/bootstrap.py"}
 
 
 @pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a clone: nobody knows the files")
@@ -148,3 +151,32 @@ def test_no_file_knows_a_developers_machine():
         if path.is_file() and (found := machine.search(path.read_bytes())):
             telling[path.name] = found.group()
     assert telling == {}
+
+
+def test_no_circle_of_files():
+    """No file imports itself, however many files lie between; a planted circle is found."""
+    assert circles(import_graph(PROJECT / "include")) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+
+
+def test_ingest_and_egress_import_nothing_of_each_other():
+    """They have the same shape, and what both need is in `tidegate.runs`."""
+    graph = import_graph(PROJECT / "include")
+    flows = ("tidegate.ingest", "tidegate.egress")
+    crossing = [
+        (name, other)
+        for name, others in graph.items()
+        for other in others
+        if {package(name), package(other)} == set(flows)
+    ]
+    assert crossing == []
+    ours, theirs = ({p.stem for p in (PACKAGE / f[9:]).glob("*.py")} for f in flows)
+    assert {"plan", "publish", "run", "replay", "explain", "status", "verify", "report"} <= ours
+    assert {"plan", "publish", "run", "replay", "explain", "status", "verify", "report"} <= theirs
+
+
+def test_every_mutant_can_be_planted():
+    """Each guard stands once in its file, and its test exists: `make test-mutants` removes them."""
+    for mutant in MUTANTS:
+        assert (PACKAGE / mutant.file).read_text().count(mutant.guard) == 1, mutant.name
+        assert (PROJECT / mutant.test.partition("::")[0]).is_file(), mutant.name

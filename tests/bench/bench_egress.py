@@ -23,9 +23,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from contest import Contender, compared, measure, run, surroundings, tell, write
 from workload import Void
 
-from tidegate import jars
-from tidegate.local import kafka
-from tidegate.runs.submission import ensure_archive
+from tidegate.launch import jars
+from tidegate.launch.spark_submit import ensure_archive
+from tidegate_local import kafka
 
 SIZES = {"100 B": (100, 2_000_000), "1 KB": (1_000, 400_000)}
 TARGETS: dict[str, dict[str, float]] = {}  # told, and not promised

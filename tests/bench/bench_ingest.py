@@ -16,11 +16,11 @@ from typing import Any
 from contest import Contender, measure, run, surroundings, tell, write
 from workload import PARTITIONS, TOPIC, Sent, check, load
 
-from tidegate import jars
 from tidegate.core.offsets import OffsetRange
-from tidegate.local import kafka
-from tidegate.runs.submission import ensure_archive, submission, submit
-from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.launch import jars
+from tidegate.launch.spark_submit import ensure_archive, submission, submit
+from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate_local import kafka
 
 TARGETS = {"whole run": {"plain spark-submit": 1.5}, "stage, warmed": {"plain write": 2.0}}
 HERE = Path(__file__).parent

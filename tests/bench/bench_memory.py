@@ -23,9 +23,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from contest import surroundings, write
 
-from tidegate import jars
-from tidegate.local import kafka
-from tidegate.runs.submission import ensure_archive
+from tidegate.launch import jars
+from tidegate.launch.spark_submit import ensure_archive
+from tidegate_local import kafka
 
 HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent

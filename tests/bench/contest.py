@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tidegate import jars
+from tidegate.launch import jars
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tidegate.local import flights
+from tidegate_local import flights
 
 TOPIC, PARTITIONS = "flights", 4
 Content = Mapping[int, tuple[int, int, int, int]]

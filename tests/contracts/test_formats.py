@@ -12,6 +12,8 @@ from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import canonical, layout
 from tidegate.core.accounting import StagedFile
+from tidegate.core.boundaries import Boundary, clamped
+from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import (
     Abandon,
     Account,
@@ -25,16 +27,15 @@ from tidegate.core.entries import (
 )
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, LeftOutFile, Plan, SourceFile, TargetTopic
-from tidegate.core.planning import Watermarks
-from tidegate.core.replays import Replaced
-from tidegate.core.windows import Backfill, Boundary, Replay, clamped
+from tidegate.core.replacement import Replaced
+from tidegate.core.requests import Backfill, Replay
 from tidegate.errors import BrokerUnreachable, PlanDead
+from tidegate.ingest import coverage, drafting, explain, status
 from tidegate.lake import attempts, boundaries, create_check, ledger, plans, publishing
 from tidegate.lake.attempts import Attempt, HoleProof, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import coverage, drafting, explain, status
 from tidegate.runs.run import Run, replay_key
 
 FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"

@@ -5,19 +5,19 @@ from datetime import date
 
 import pytest
 
-import staging
+from support import staged_attempts
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
+from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
-from tidegate.core.planning import Watermarks
 from tidegate.errors import BrokerUnreachable, LakeUnavailable
+from tidegate.ingest import publish, report
 from tidegate.lake import attempts, plans
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import publish, reports
 from tidegate.runs.run import Run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -34,18 +34,20 @@ def run(tmp_path):
 def store(run):
     """Chunk 0 of t-0 and t-1 is sealed, with a hole; chunk 1 is in the lake by another plan."""
     store = LocalStore(run.store().root)
-    plan = staging.plan_of(
+    plan = staged_attempts.plan_of(
         (OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 0, 3)), (OffsetRange("t", 0, 5, 8),)
     )
     object.__setattr__(plan, "left_out", (LeftOut("gone", None, "no such topic"),))
-    ledger = staging.ledger_of(store)
-    other = staging.plan_of((OffsetRange("t", 0, 5, 8),))
-    staging.seal(store, other)
+    ledger = staged_attempts.ledger_of(store)
+    other = staged_attempts.plan_of((OffsetRange("t", 0, 5, 8),))
+    staged_attempts.seal(store, other)
     publish.publishing.publish_sealed(store, ledger, other, run="other")
     ledger.append(Gap("t", "id-t", 1, 3, 4, "expired", "r"), run="r")
     ledger.append(Gap("t", "id-t", 1, 9, 10, "expired", "somebody else"), run="x")
-    attempt = staging.stage(store, plan, files={("t", 0): [[0, 1, 4]], ("t", 1): [range(3)]})
-    proven = staging.check(
+    attempt = staged_attempts.stage(
+        store, plan, files={("t", 0): [[0, 1, 4]], ("t", 1): [range(3)]}
+    )
+    proven = staged_attempts.check(
         store, plan, attempt, probe=lambda holes: dict.fromkeys(holes, "empty")
     )  # fmt: skip
     attempts.seal(store, proven)
@@ -62,9 +64,9 @@ def published(run, store, monkeypatch, *, away=False):
         marks = {0: Watermarks(0, 8, 8), 1: Watermarks(0, 20, 22)}
         return Survey("cluster", {"t": TopicIdentity("id-t", {0: 0, 1: 0})}, {"t": marks})
 
-    monkeypatch.setattr(reports, "survey", survey)
-    monkeypatch.setattr(reports, "open_since", lambda *_: {("t", 1): 1_714_557_600_000})
-    monkeypatch.setattr(reports, "expiries", lambda *_: {("t", 1): 1_714_600_000_000})
+    monkeypatch.setattr(report, "survey", survey)
+    monkeypatch.setattr(report, "open_since", lambda *_: {("t", 1): 1_714_557_600_000})
+    monkeypatch.setattr(report, "expiries", lambda *_: {("t", 1): 1_714_600_000_000})
     told = publish.publish(run).report
     kept = store.get(layout.report(run.key, 1))
     return told, kept and json.loads(kept)
@@ -173,8 +175,8 @@ def test_without_a_broker(run, store, monkeypatch):
 def test_nothing_to_tell(run, tmp_path, monkeypatch):
     """A run that had no work, and left nothing out, leaves no report."""
     store = LocalStore(run.store().root)
-    staging.ledger_of(store)
-    plans.freeze(store, run.key, staging.plan_of(), 1, note=NOTE)
+    staged_attempts.ledger_of(store)
+    plans.freeze(store, run.key, staged_attempts.plan_of(), 1, note=NOTE)
     assert published(run, store, monkeypatch)[1] is None
 
 
@@ -184,7 +186,7 @@ def test_a_report_that_cannot_be_written_fails_no_run(run, store, monkeypatch, c
     def full(*_):
         raise LakeUnavailable("no space left")
 
-    monkeypatch.setattr(reports, "_whole_commit", full)
+    monkeypatch.setattr(report, "_whole_commit", full)
     told, kept = published(run, store, monkeypatch)
     assert (told["rows"], kept) == (6, None)
     assert "its report was not written" in caplog.text

@@ -11,9 +11,9 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
+from tidegate.ingest.publish import Published
 from tidegate.orchestration import factory, tasks
 from tidegate.pipelines.spec import parse
-from tidegate.runs.publish import Published
 
 LEAST = {"name": "p", "kind": "ingest", "lake": "/lake"}
 THROUGH = {"a.b": "2024-05-01T00:00"}
@@ -38,7 +38,7 @@ def test_events(by: str) -> None:
                       {**LEAST, "pattern": r"a\..*"})  # fmt: skip
     events, task = OutletEventAccessors(), mock.Mock(outlets=tasks.outlets(spec))
     context: Any = {"ti": mock.Mock(), "outlet_events": events, "task": task}
-    with mock.patch("tidegate.runs.publish.publish", autospec=True, return_value=published()):
+    with mock.patch("tidegate.ingest.publish.publish", autospec=True, return_value=published()):
         tasks.publish(lambda _: SimpleNamespace(spec=spec), context)
     extra = {
         "ranges": {"0": [0, 5]}, "rows": 5, "commit": 2, "complete_through": "2024-05-01T00:00",

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from tidegate.errors import ConfigurationError, TriggerNotPermitted
-from tidegate.orchestration import rights, windows
+from tidegate.orchestration import form_dags, rights
 
 with warnings.catch_warnings():
     # Airflow imports Starlette's test client, which would rather have a fork of httpx.
@@ -186,7 +186,7 @@ def test_keys_are_rotated_and_never_empty(monkeypatch: pytest.MonkeyPatch) -> No
         rights.check(signed, "a")
 
 
-@pytest.mark.parametrize("step", [windows._backfill, windows._re_ingest, windows._send_again])
+@pytest.mark.parametrize("step", [form_dags._backfill, form_dags._re_ingest, form_dags._send_again])
 def test_every_step_of_a_form_asks(two: None, step: Any) -> None:
     """Before it reads the pipeline's file: in each task, so that a cleared one asks again."""
     params = {"pipeline": "a", "topic": None}

@@ -8,9 +8,10 @@ from typing import Any
 import pendulum
 import pytest
 
-from tidegate.core.windows import Backfill, Dates, Live, Replay, milliseconds
+from tidegate.core.boundaries import milliseconds
+from tidegate.core.requests import Backfill, Dates, Live, Replay
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import egress_tasks, rights, tasks, windows
+from tidegate.orchestration import egress_tasks, form_dags, rights, tasks
 
 START, END = pendulum.datetime(2026, 3, 14, 10), pendulum.datetime(2026, 3, 14, 11)
 HOUR = (datetime(2026, 3, 14, 10, tzinfo=UTC), datetime(2026, 3, 14, 11, tzinfo=UTC))
@@ -67,7 +68,7 @@ def test_a_whole_number_is_an_integer_however_json_writes_it(context: Any) -> No
             "fill_gaps": False, "chunk_size": 7.0, "order": "oldest"}  # fmt: skip
     signature = rights.sign(given["dag_run"].dag_id, "flights", "ann")
     given["params"], given["dag_run"].conf = form, {rights.KEY: signature}
-    asked = windows._backfill({**given, "dag": SimpleNamespace(params=[*form])}).asked
+    asked = form_dags._backfill({**given, "dag": SimpleNamespace(params=[*form])}).asked
     assert isinstance(asked, Backfill)
     assert repr((asked.partitions, asked.chunk_size)) == "((0, 3), 7)"
 
@@ -99,12 +100,15 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
         return {**given, "dag": SimpleNamespace(params=[*form, "pipeline"]), "ti": task}
 
     asked = Replay("flights", "x", (0, 3), "0", "5")
-    ingest = windows._re_ingest(made("flights"))
+    ingest = form_dags._re_ingest(made("flights"))
     with pytest.MonkeyPatch.context() as environment:
         other = '{"extra": {"bootstrap.servers": "other:1"}}'
         environment.setenv("AIRFLOW_CONN_OTHER", other)
-        egress = windows._send_again(made("back"))
-        for run_of, pipeline in ((windows._re_ingest, "flights"), (windows._send_again, "back")):
+        egress = form_dags._send_again(made("back"))
+        for run_of, pipeline in (
+            (form_dags._re_ingest, "flights"),
+            (form_dags._send_again, "back"),
+        ):
             with pytest.raises(ConfigurationError, match="wher'"):
                 run_of(made(pipeline, wher="true"))
     assert (ingest.asked, egress.asked) == (asked, asked)
@@ -114,7 +118,7 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
     assert servers == ("other:1", "b:1")
     assert egress.task == {"dag": "tidegate_replay", "run": "r", "task": "send", "try": 2}
     with pytest.raises(ConfigurationError, match="is no egress"):
-        windows._send_again(made("flights"))
+        form_dags._send_again(made("flights"))
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from unittest import mock
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from tidegate.launch.spark_submit import Submission
 from tidegate.orchestration.tasks import StageOperator
-from tidegate.runs.submission import Submission
 
 
 def test_the_driver_runs_where_the_task_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cli import keeper
+from tidegate.cli import maintenance
 from tidegate.cli.connections import kafka, spark_master
 from tidegate.core.entries import Origin
+from tidegate.doctor.checks import examine
 from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
-from tidegate.orchestration.database import NAMED_BY, StoredVariables
+from tidegate.maintenance.reconcile import reconcile
+from tidegate.orchestration.metadata_database import NAMED_BY, StoredVariables
 from tidegate.pipelines.files import load_named
 from tidegate.pipelines.spec import parse
-from tidegate.runs.doctor import examine
-from tidegate.runs.reconcile import reconcile
 
 
 def test_reconcile_brings_every_variable_back(airflow_database, tmp_path):
@@ -99,7 +99,7 @@ def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines,
     (pipelines / "q.yaml").write_text(json.dumps(lost))
     said = {
         (line["pipeline"], line["check"]): line["says"]
-        for line in examine([*keeper._checks_of("p"), *keeper._checks_of("q")])["checks"]
+        for line in examine([*maintenance._checks_of("p"), *maintenance._checks_of("q")])["checks"]
     }
     assert "127.0.0.1:1" in said["p", "kafka"]
     assert "no master answers: 127.0.0.1:1" in said["p", "spark"]

@@ -21,8 +21,8 @@ from fastapi.routing import APIRoute
 
 from tidegate import ui
 from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
-from tidegate.core.planning import Watermarks
 from tidegate.errors import BrokerUnreachable
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
@@ -77,7 +77,7 @@ def flights(pipelines: Path, tmp_path: Path) -> str:
 @pytest.fixture
 def survey() -> Iterator[mock.Mock]:
     """The broker's answer: 1,234,567 records wait in the first partition."""
-    with mock.patch("tidegate.runs.status.survey", autospec=True) as asked:
+    with mock.patch("tidegate.ingest.status.survey", autospec=True) as asked:
         asked.return_value = Survey(
             CLUSTER,
             {TOPIC: TopicIdentity(TOPIC_ID, {0: 0, 1: 0})},
@@ -189,7 +189,7 @@ def test_what_an_open_transaction_hides(
     marks = {0: Watermarks(1_000, 2_500, 1_002_500), 1: Watermarks(20, 20, 20)}
     survey.return_value = replace(survey.return_value, watermarks={TOPIC: marks})
     since = {(TOPIC, 0): 1_714_557_600_000}
-    monkeypatch.setattr("tidegate.runs.status.open_since", lambda *_: since)
+    monkeypatch.setattr("tidegate.ingest.status.open_since", lambda *_: since)
     html = ann.get("/tidegate/").text
     assert "lag 1,000,000" in html
     line = "up to 1,002,500 behind a transaction that is open since 2024-05-01T10:00:00+00:00"

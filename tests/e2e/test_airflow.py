@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import judge
-import lanes
-import sent
-from terminal import TIDEGATE
-from tidegate.local import kafka, processes, stack
-from tidegate.local.airflow_api import AirflowApi, AirflowRefused
+from support import concurrent_runs, oracle_client, topic_reader
+from support.cli_user import TIDEGATE
 from tidegate.pipelines import files
+from tidegate_local import kafka, processes, stack
+from tidegate_local.airflow_api import AirflowApi, AirflowRefused
 
 DAG = "tidegate__flights"
 VARIABLE = "tidegate__flights__flights"
@@ -29,7 +27,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home with the project's pipelines, and one more for the lanes."""
     home = tmp_path_factory.mktemp("demo")
     shutil.copytree(files.directory(), home / "pipelines")
-    lanes.pipeline(home)
+    concurrent_runs.pipeline(home)
     yield home
     stack.down(home)
 
@@ -37,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def demo(home: Path) -> str:
     done = subprocess.run(
         [str(TIDEGATE), "demo"],
-        env=lanes.environment(home),
+        env=concurrent_runs.environment(home),
         capture_output=True,
         text=True,
         timeout=400,
@@ -63,7 +61,7 @@ def api(home: Path) -> AirflowApi:
 def agree(home: Path) -> None:
     known = stack.read(home)
     assert known is not None
-    report = judge.agree(known.kafka, home / "lake", "flights", ["flights"])
+    report = oracle_client.agree(known.kafka, home / "lake", "flights", ["flights"])
     assert report["lake"] == FLIGHTS
 
 
@@ -75,7 +73,7 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     with said.open("w") as output:
         killed = subprocess.Popen(
             [str(TIDEGATE), "demo"],
-            env=lanes.environment(home),
+            env=concurrent_runs.environment(home),
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -158,7 +156,7 @@ def test_a_window_is_sent_again_by_the_form(home: Path) -> None:
     assert known is not None
     there = [
         (each.partition, each.offset, each.content)
-        for each in sent.read(known.kafka, "flights")
+        for each in topic_reader.read(known.kafka, "flights")
         if each.partition in (1, 2)
         and 1_000 <= each.offset < 3_000
         and json.loads(each.value or b"")["carrier"] == "UA"
@@ -166,7 +164,7 @@ def test_a_window_is_sent_again_by_the_form(home: Path) -> None:
     assert there
     here = [
         (each.partition, each.row[1], each.content)
-        for each in sent.read(known.kafka, "flights-back")
+        for each in topic_reader.read(known.kafka, "flights-back")
         if each.last("tidegate-plan") == report["plan_id"]
     ]
     assert here == there
@@ -182,11 +180,11 @@ def test_airflows_database_and_variables_are_lost(home: Path) -> None:
     before = data(home)
     stack.down(home)
     shutil.rmtree(home / "postgres")
-    airflow, _ = lanes.up(home)
+    airflow, _ = concurrent_runs.up(home)
     assert airflow.variable(VARIABLE) is None
     done = subprocess.run(
         [str(TIDEGATE), "reconcile", "--json"],
-        env=lanes.environment(home),
+        env=concurrent_runs.environment(home),
         capture_output=True,
         text=True,
         timeout=120,
@@ -222,7 +220,7 @@ def test_all_lanes_at_once(home: Path) -> None:
     replay, the scheduler killed twice: at the end every offset is there once, the oracle agrees,
     and the cursor is what the schedule alone would have reached (fault F8, F11, F12).
     """
-    lanes.all_at_once(home, intervals=6, chunks=4)
+    concurrent_runs.all_at_once(home, intervals=6, chunks=4)
 
 
 def test_down_leaves_nothing_running(home: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import judge
-from terminal import TIDEGATE
-from tidegate.local import s3, stack
+from support import oracle_client
+from support.cli_user import TIDEGATE
+from tidegate_local import s3, stack
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_demo_in_a_bucket(home: Path) -> None:
     known, server = stack.read(home), s3.find(home / "s3")
     assert known is not None
     assert server is not None
-    report = judge.agree(
+    report = oracle_client.agree(
         known.kafka, known.lake, "flights", ["flights"], environ=server.environment
     )
     assert report["lake"] == 336_776

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-import judge
-import records
-import sent
-from terminal import TIDEGATE, Terminal
-from tidegate.local import kafka
-from tidegate.local.kafka import Broker
-from tidegate.local.ports import free_port
+from support import oracle_client, topic_reader, topic_records
+from support.cli_user import TIDEGATE, Terminal
+from tidegate_local import kafka
+from tidegate_local.kafka import Broker
+from tidegate_local.ports import free_port
 
 PASSWORD = "canary-8d1f0c"
 
@@ -118,7 +116,7 @@ def test_an_unreachable_broker(terminal: Terminal) -> None:
 def test_a_wrong_password(secured: tuple[Broker, str], tmp_path: Path) -> None:
     """Told apart from an unreachable broker, and not repeated in the message."""
     broker, address = secured
-    records.numbers(broker.bootstrap, "guarded", 100)
+    topic_records.numbers(broker.bootstrap, "guarded", 100)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     login |= {"sasl.username": "reader", "sasl.password": "wrong-" + PASSWORD}
     terminal = Terminal(tmp_path, address, extra=login)
@@ -154,15 +152,15 @@ def watched(terminal: Terminal, *args: str, code: int = 0, **env: str) -> bytes:
 def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Path) -> None:
     """With the right one the rows arrive, and no process list, output or object holds it."""
     broker, address = secured
-    records.numbers(broker.bootstrap, "secret", 1_000)
+    topic_records.numbers(broker.bootstrap, "secret", 1_000)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     login |= {"sasl.username": "reader", "sasl.password": PASSWORD}
     terminal = Terminal(tmp_path, address, extra=login)
     terminal.pipeline("secret", ["secret"])
     assert b"spark_jobs/ingest.py" in watched(terminal, "run", "secret")
-    judge.agree(broker.bootstrap, terminal.lake, "secret", ["secret"])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "secret", ["secret"])
     # And back: refused for a row, killed when all is sent, finished by another attempt.
-    records.create(broker.bootstrap, "secret-back", partitions=2)
+    topic_records.create(broker.bootstrap, "secret-back", partitions=2)
     back = {"source": {"lake": "secret"}, "target": {"topic": "secret-back"}}
     terminal.egress("back", **back)
     again = ("run", "back", "--run-id", "r")
@@ -170,7 +168,7 @@ def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Pat
     terminal.egress("back", **back, columns={"partition": "partition % 2"})
     watched(terminal, *again, code=4, TIDEGATE_FAULT="send.sent:raise")
     watched(terminal, *again)
-    assert sum(sent.ends(broker.bootstrap, "secret-back").values()) == 1_000
+    assert sum(topic_reader.ends(broker.bootstrap, "secret-back").values()) == 1_000
 
 
 def test_a_lake_that_cannot_be_written(terminal: Terminal, topic: Callable[..., str]) -> None:
@@ -186,7 +184,7 @@ def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Brok
     (fault F19). A limit on file sizes stands for the full disk.
     """
     name = topic()
-    records.numbers(broker.bootstrap, name, 50_000)
+    topic_records.numbers(broker.bootstrap, name, 50_000)
     terminal.pipeline("full", [name])
     for limit, expected in ((100, "LakeUnavailable"), (60_000, "StageFailed")):
         process = subprocess.run(
@@ -203,4 +201,4 @@ def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Brok
         assert expected in process.stdout
         assert not (terminal.lake / "full/data").exists()
     assert terminal.json("run", "full", "--run-id", "r")["rows"] == 50_000
-    judge.agree(broker.bootstrap, terminal.lake, "full", [name])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "full", [name])

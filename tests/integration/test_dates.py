@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-import records
+from support import topic_records
 from tidegate.broker.settings import KafkaSettings
-from tidegate.core.windows import Dates, Live
+from tidegate.core.requests import Dates, Live
 from tidegate.errors import WindowRefused
-from tidegate.local.kafka import Broker
+from tidegate.ingest.explain import explain
+from tidegate.ingest.plan import plan
 from tidegate.pipelines.spec import Ingest, parse
-from tidegate.runs.explain import explain
-from tidegate.runs.plan import plan
 from tidegate.runs.run import Run
+from tidegate_local.kafka import Broker
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 HOURS = [(DAY + timedelta(hours=h), DAY + timedelta(hours=h + 1)) for h in range(6)]
@@ -47,7 +47,7 @@ def scattered(broker: Broker, topic: str, *, partitions: int = 2, count: int = 6
     rng = random.Random(3)
     for p in range(partitions):
         start = int(DAY.timestamp() * 1000)
-        records.stamped(
+        topic_records.stamped(
             broker.bootstrap, topic, p, [start + rng.randrange(6 * 3_600_000) for _ in range(count)]
         )
 
@@ -81,7 +81,7 @@ def test_intervals_tile(
             done.append(ranges(run))
             assert told["plan_id"] == plan(run).plan.id
             assert told["lane"] == "backfill"
-            records.stamped(broker.bootstrap, name, 0, [int(DAY.timestamp() * 1000)] * 3)
+            topic_records.stamped(broker.bootstrap, name, 0, [int(DAY.timestamp() * 1000)] * 3)
     for p in (0, 1):
         tiles = sorted(each[p] for each in done if p in each)
         assert tiles[0][0] == 0
@@ -144,9 +144,9 @@ def test_before_the_log_start_it_goes_by_policy(
     name = topic(partitions=1, config={"retention.ms": "-1"})
     start = int(DAY.timestamp() * 1000)
     stamps = [start + number * 60_000 for number in range(360)]  # one a minute
-    records.stamped(broker.bootstrap, name, 0, stamps)
+    topic_records.stamped(broker.bootstrap, name, 0, stamps)
     plan(run_of(name, Dates(HOURS[0]), "first", on_expired=on_expired))
-    records.delete_records(broker.bootstrap, name, {0: 75})
+    topic_records.delete_records(broker.bootstrap, name, {0: 75})
     run = run_of(name, Dates(HOURS[1]), "second", on_expired=on_expired)
     assert ranges(run) == {0: (75, 120)}
     store = run.store()

@@ -22,16 +22,16 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tidegate.errors import ConfigurationError
-from tidegate.local import flights
-from tidegate.local.flights import NotTheFlights
-from tidegate.local.kafka import Broker
+from tidegate_local import flights
+from tidegate_local.flights import NotTheFlights
+from tidegate_local.kafka import Broker
 
 WINTER = range(1, 4)
 FOR_EVER = {"retention.ms": "-1"}
 TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
 LOADER = """
 import sys
-from tidegate.local import flights
+from tidegate_local import flights
 flights.load(*sys.argv[1:], months=range(1, 4), progress=lambda sent: print(sent, flush=True))
 """
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-import judge
-import records
-from terminal import Terminal
-from tidegate.local.kafka import Broker
+from support import oracle_client, topic_records
+from support.cli_user import Terminal
+from tidegate_local.kafka import Broker
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def recreate(broker: Broker, topic: str, count: int) -> None:
     admin.delete_topics([topic])[topic].result(30)
     while topic in admin.list_topics(timeout=10).topics:
         pass
-    records.numbers(broker.bootstrap, topic, count)
+    topic_records.numbers(broker.bootstrap, topic, count)
 
 
 @pytest.mark.parametrize("count", [400, 40_000])
@@ -34,7 +33,7 @@ def test_a_recreated_topic_is_never_read_with_old_offsets(
     would read the latter): nothing is committed, by the retry or by a new run (fault K6, K7, K10).
     """
     name = topic()
-    records.numbers(broker.bootstrap, name, 4_000)
+    topic_records.numbers(broker.bootstrap, name, 4_000)
     terminal.pipeline("again", [name])
     terminal.run("run", "again", "--run-id", "r", code=86, TIDEGATE_FAULT="plan.frozen:exit")
     recreate(broker, name, count)
@@ -55,10 +54,10 @@ def test_what_expires_between_plan_and_stage(
     req 1.17, 6.7).
     """
     name = topic(partitions=2)
-    records.numbers(broker.bootstrap, name, 2_000, partitions=2)
+    topic_records.numbers(broker.bootstrap, name, 2_000, partitions=2)
     terminal.pipeline("late", [name])
     terminal.run("run", "late", "--run-id", "r", code=86, TIDEGATE_FAULT="plan.frozen:exit")
-    records.delete_records(broker.bootstrap, name, {0: 300})
+    topic_records.delete_records(broker.bootstrap, name, {0: 300})
     error = terminal.json("run", "late", "--run-id", "r", code=3)["error"]
     assert error["numbers"]["left_out"] == [
         {"topic": name, "partition": 0, "reason": "expired", "start": 0, "end": 300}
@@ -69,7 +68,7 @@ def test_what_expires_between_plan_and_stage(
     (gap,) = terminal.json("status", "late")["gaps"]
     assert (gap["partition"], gap["start"], gap["end"]) == (0, 0, 300)
     assert (gap["reason"], gap["by"]) == ("expired", "s")
-    judge.agree(broker.bootstrap, terminal.lake, "late", [name])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "late", [name])
 
 
 @pytest.mark.slow
@@ -78,16 +77,16 @@ def test_a_partition_added_after_the_plan(
 ) -> None:
     """The running plan is not touched; the next one takes the partition from 0 (fault K9)."""
     name = topic(partitions=1)
-    records.numbers(broker.bootstrap, name, 100, partitions=1)
+    topic_records.numbers(broker.bootstrap, name, 100, partitions=1)
     terminal.pipeline("grown", [name], start="latest")
     terminal.json("run", "grown")
-    records.numbers(broker.bootstrap, name, 100, partitions=1)
+    topic_records.numbers(broker.bootstrap, name, 100, partitions=1)
     terminal.run("run", "grown", "--run-id", "r", code=86, TIDEGATE_FAULT="plan.frozen:exit")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
     while len(admin.list_topics(name, timeout=10).topics[name].partitions) < 2:
         pass
-    records.numbers(broker.bootstrap, name, 50)
+    topic_records.numbers(broker.bootstrap, name, 50)
     assert terminal.json("run", "grown", "--run-id", "r")["rows"] == 100
     assert terminal.json("run", "grown", "--run-id", "s")["rows"] == 50
     partitions = terminal.json("status", "grown")["topics"][name]["partitions"]
@@ -99,10 +98,10 @@ def test_publish_needs_no_broker(
 ) -> None:
     """What is sealed is committed although the broker is gone and retention has passed it."""
     name = topic(partitions=1)
-    records.numbers(broker.bootstrap, name, 500, partitions=1)
+    topic_records.numbers(broker.bootstrap, name, 500, partitions=1)
     terminal.pipeline("sealed", [name])
     terminal.run("run", "sealed", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
-    records.delete_records(broker.bootstrap, name, {0: 500})
+    topic_records.delete_records(broker.bootstrap, name, {0: 500})
     reachable, terminal.bootstrap = terminal.bootstrap, "127.0.0.1:1"
     assert terminal.json("run", "sealed", "--run-id", "r")["rows"] == 500
     terminal.bootstrap = reachable
@@ -116,7 +115,7 @@ def test_verify_finds_what_was_changed(
 ) -> None:
     """One byte of a page, one missing file, one stranger: each is named, exit code 3."""
     name = topic(partitions=3)
-    records.numbers(broker.bootstrap, name, 900, partitions=3)
+    topic_records.numbers(broker.bootstrap, name, 900, partitions=3)
     terminal.pipeline("checked", [name])
     terminal.json("run", "checked")
     assert terminal.json("verify", "checked")["differences"] == 0

@@ -14,22 +14,21 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-import brokers
-import staging
-from brokers import Brokers
+from support import kafka_cluster, staged_attempts
+from support.kafka_cluster import Brokers
 from tidegate.broker.cluster import survey
-from tidegate.broker.records import reading
+from tidegate.broker.consumer import reading
 from tidegate.broker.settings import KafkaSettings
-from tidegate.core.windows import Replay
+from tidegate.core.requests import Replay
 from tidegate.errors import PartitionsLeftOut, Transient
+from tidegate.ingest.plan import plan
+from tidegate.ingest.publish import Published
+from tidegate.ingest.run import ingest
 from tidegate.lake import plans
+from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.spec import parse
-from tidegate.runs.ingest import ingest
-from tidegate.runs.plan import plan
-from tidegate.runs.publish import Published
 from tidegate.runs.run import Run
-from tidegate.runs.submission import Submission
-from tidegate.spark.job import Job
+from tidegate.spark.ingest_job import Job
 
 pytestmark = pytest.mark.slow
 _runs = itertools.count(1)
@@ -119,7 +118,7 @@ class Cluster:
                 }
             planned = plans.load(store, plan_id)
             assert planned.id == job.plan_id
-            staging.stage(store, planned, name, chunk=number, files=files)
+            staged_attempts.stage(store, planned, name, chunk=number, files=files)
 
 
 def _place(directory: str) -> tuple[Any, str, int, str]:
@@ -133,7 +132,7 @@ def _place(directory: str) -> tuple[Any, str, int, str]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     home = tmp_path_factory.mktemp("brokers")
-    with brokers.running(home) as running:
+    with kafka_cluster.running(home) as running:
         yield Cluster(running, home)
 
 

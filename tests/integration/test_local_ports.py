@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tidegate.local import kafka
+from tidegate_local import kafka
 
 
 def test_a_controller_port_that_is_taken(tmp_path: Path) -> None:

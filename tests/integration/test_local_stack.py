@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tidegate.local import processes, stack
-from tidegate.local.airflow_api import AirflowApi
-from tidegate.local.health import DagsBroken
+from tidegate_local import processes, stack
+from tidegate_local.airflow_api import AirflowApi
+from tidegate_local.health import DagsBroken
 
 DAG = "tidegate__probe"
 SLEEP = ["sleep", f"7777.{os.getpid()}"]  # another run of these tests must not see ours
@@ -120,7 +120,7 @@ def test_a_named_port_that_is_taken_is_refused_before_anything_starts(
 def test_two_ups_at_once_make_one_stack(home: Path, dags: Path) -> None:
     """From nothing: a second `up` waits for the first, then finds its work done."""
     script = (
-        "import sys; from pathlib import Path; from tidegate.local import stack;"
+        "import sys; from pathlib import Path; from tidegate_local import stack;"
         f"stack.up(Path(sys.argv[1]), say=print, dags=Path(sys.argv[2]), expected=[{DAG!r}])"
     )
     argv = [sys.executable, "-c", script, str(home), str(dags)]

@@ -13,14 +13,14 @@ from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.accounting import StagedFile
+from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account
-from tidegate.core.planning import Watermarks
+from tidegate.ingest import plan
 from tidegate.lake import attempts, checkpoints, publishing
 from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs import plan
 from tidegate.runs.run import Run
 
 TOPICS, PARTITIONS, RECORDS = 100, 100, 1_000
@@ -48,9 +48,11 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     identities = {t: TopicIdentity(f"id-{t}", dict.fromkeys(marks, 0)) for t in names}
     seen = Survey("cluster", identities, dict.fromkeys(names, marks))
     with (
-        mock.patch("tidegate.runs.drafting.survey", autospec=True, return_value=seen),
-        mock.patch("tidegate.runs.drafting.expiries", autospec=True, return_value={}),
-        mock.patch("tidegate.runs.file_size.largest_mean_size", autospec=True, return_value=100.0),
+        mock.patch("tidegate.ingest.drafting.survey", autospec=True, return_value=seen),
+        mock.patch("tidegate.ingest.drafting.expiries", autospec=True, return_value={}),
+        mock.patch(
+            "tidegate.ingest.file_size.largest_mean_size", autospec=True, return_value=100.0
+        ),
         timed("plan and freeze", 20),
     ):
         planned = plan.plan(run).plan

@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka import Producer
 from rich.console import Console
 
-import records
+from support import topic_records
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.settings import KafkaSettings
-from tidegate.cli import telling
-from tidegate.core.planning import Watermarks
-from tidegate.local.kafka import Broker
+from tidegate.cli import render
+from tidegate.core.cursor import Watermarks
+from tidegate.doctor import pipeline
+from tidegate.ingest.status import status
 from tidegate.pipelines.spec import Ingest, parse
-from tidegate.runs import pipeline_checks
-from tidegate.runs.status import status
+from tidegate_local.kafka import Broker
 
 BEGAN = datetime(2026, 1, 1, 8, 30, tzinfo=UTC)
 
@@ -32,14 +32,14 @@ def hidden(broker: Broker, topic: Callable[..., str]) -> Iterator[str]:
     """
     name = topic(partitions=2, config={"retention.ms": "-1"})
     for p in (0, 1):
-        records.stamped(broker.bootstrap, name, p, [ms(BEGAN) - 1_000] * 10)
+        topic_records.stamped(broker.bootstrap, name, p, [ms(BEGAN) - 1_000] * 10)
     opener = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
     opener.init_transactions(30)
     opener.begin_transaction()
     for n in range(3):
         opener.produce(name, b"open", partition=0, timestamp=ms(BEGAN) + n)
     opener.flush(30)
-    records.stamped(broker.bootstrap, name, 0, [ms(BEGAN) + 5_000] * 5)
+    topic_records.stamped(broker.bootstrap, name, 0, [ms(BEGAN) + 5_000] * 5)
     yield name
     opener.abort_transaction(30)
 
@@ -66,13 +66,13 @@ def test_an_open_transaction(
     assert zero["open_since"] == "2026-01-01T08:30:00+00:00"
     assert (one["end"], one["high"], one["lag"], one["open_since"]) == (10, 10, 10, None)
     said = Console(record=True, width=200)
-    monkeypatch.setattr(telling, "err", said)
-    telling.tell_status(state)
+    monkeypatch.setattr(render, "err", said)
+    render.tell_status(state)
     assert said.export_text() == (
         f"{hidden}-0: 8 offsets are behind a transaction that is open since "
         "2026-01-01T08:30:00+00:00\n"
     )
-    lines = pipeline_checks.broker(of(hidden, tmp_path), kafka)
+    lines = pipeline.broker(of(hidden, tmp_path), kafka)
     (line,) = [each for each in lines if each.check == "transactions"]
     assert line.state == "warning"
     assert "8 offsets of partitions [0]" in line.says

@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-import judge
-import records
-from tidegate.local.kafka import Broker
+from support import oracle_client, topic_records
+from tidegate_local.kafka import Broker
 
 TOPIC = "oracle-nasty"
 KINDS = ("missing", "extra", "doubled", "changed")
@@ -109,19 +108,19 @@ def write(lake: Path, rows: Rows, *, topic: str = TOPIC) -> Path:
 
 
 @pytest.fixture(scope="module")
-def filled(broker: Broker) -> Iterator[records.Filled]:
+def filled(broker: Broker) -> Iterator[topic_records.Filled]:
     config = {"compression.type": "uncompressed"}
-    with records.fill(broker.bootstrap, TOPIC, config=config) as filled:
+    with topic_records.fill(broker.bootstrap, TOPIC, config=config) as filled:
         yield filled
 
 
 @pytest.fixture(scope="module")
-def committed(filled: records.Filled) -> Rows:
+def committed(filled: topic_records.Filled) -> Rows:
     return consume(filled.bootstrap, TOPIC, "read_committed")
 
 
 @pytest.fixture(scope="module")
-def uncommitted(filled: records.Filled) -> Rows:
+def uncommitted(filled: topic_records.Filled) -> Rows:
     return consume(filled.bootstrap, TOPIC, "read_uncommitted")
 
 
@@ -130,7 +129,9 @@ def position(rows: Rows, wanted: Callable[[Row], bool]) -> int:
     return next(at for at, row in enumerate(rows) if at > 6000 and wanted(row))
 
 
-def test_a_faithful_lake_is_equal(filled: records.Filled, committed: Rows, tmp_path: Path) -> None:
+def test_a_faithful_lake_is_equal(
+    filled: topic_records.Filled, committed: Rows, tmp_path: Path
+) -> None:
     """Every nasty kind of record is there, and both ways of reading the lake agree on all rows."""
     keys = [row["key"] for row in committed]
     values = [row["value"] for row in committed]
@@ -145,25 +146,25 @@ def test_a_faithful_lake_is_equal(filled: records.Filled, committed: Rows, tmp_p
     assert {-1000, 0, 1000, 253_402_300_800_000_000} <= timestamps
     total = filled.visible.total()
     assert total >= 20_000
-    assert filled.visible[records.SKEWED] >= 0.9 * total
-    assert filled.aborted[records.ABORTED] > 0
+    assert filled.visible[topic_records.SKEWED] >= 0.9 * total
+    assert filled.aborted[topic_records.ABORTED] > 0
     assert min(filled.open.total(), filled.hidden.total()) > 0
 
     files = write(tmp_path, committed)
     for given in (None, files):
-        report = judge.agree(filled.bootstrap, tmp_path, "p", [TOPIC], files=given)
+        report = oracle_client.agree(filled.bootstrap, tmp_path, "p", [TOPIC], files=given)
         assert (report["kafka"], report["lake"], report["outside"]) == (total, total, 0)
         counts = {int(at): found["lake"] for at, found in report["partitions"][TOPIC].items()}
-        assert counts == {at: filled.visible[at] for at in range(records.PARTITIONS)}
+        assert counts == {at: filled.visible[at] for at in range(topic_records.PARTITIONS)}
 
 
 def test_the_isolation_decides_what_is_true(
-    filled: records.Filled, committed: Rows, uncommitted: Rows, tmp_path: Path
+    filled: topic_records.Filled, committed: Rows, uncommitted: Rows, tmp_path: Path
 ) -> None:
     """Aborted, open and hidden records: all of the truth, or none of it."""
     write(tmp_path, uncommitted)
-    judge.agree(filled.bootstrap, tmp_path, "p", [TOPIC], isolation="read_uncommitted")
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    oracle_client.agree(filled.bootstrap, tmp_path, "p", [TOPIC], isolation="read_uncommitted")
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     invisible = filled.aborted.total() + filled.open.total() + filled.hidden.total()
     assert len(uncommitted) - len(committed) == invisible
     assert [report[kind] for kind in KINDS] == [0, invisible, 0, 0]
@@ -217,14 +218,14 @@ def find_one(report: dict[str, Any], kind: str, row: Row) -> dict[str, Any]:
 
 @pytest.mark.parametrize("changed", CHANGED)
 def test_a_changed_row_is_found_and_named(
-    changed: str, filled: records.Filled, committed: Rows, tmp_path: Path
+    changed: str, filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """One row of 20,000 differs in one thing: it is shown, with what differs and nothing else."""
     wanted, change = CHANGED[changed]
     at = position(committed, wanted)
     differing = change(committed[at])
     write(tmp_path, [*committed[:at], committed[at] | differing, *committed[at + 1 :]])
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     shown = find_one(report, "changed", committed[at])
     assert [name.split(" from ")[0] for name in shown["differs"]] == list(differing)
     if changed == MEGABYTE:
@@ -233,30 +234,30 @@ def test_a_changed_row_is_found_and_named(
 
 @pytest.mark.parametrize("tombstone", [False, True])
 def test_a_deleted_row_is_found_and_named(
-    tombstone: bool, filled: records.Filled, committed: Rows, tmp_path: Path
+    tombstone: bool, filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """So is a tombstone, whose value says nothing anyway."""
     at = position(committed, lambda row: (row["value"] is None) == tombstone)
     write(tmp_path, committed[:at] + committed[at + 1 :])
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     shown = find_one(report, "missing", committed[at])
     assert (shown["kafka"]["value"] is None) == tombstone
 
 
 def test_a_doubled_row_is_found_and_named(
-    filled: records.Filled, committed: Rows, tmp_path: Path
+    filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """The message of the failed assertion names it too."""
     write(tmp_path, [*committed[:7000], committed[6999], *committed[7000:]])
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     shown = find_one(report, "doubled", committed[6999])
     assert len(shown["files"]) == 2
     with pytest.raises(AssertionError, match=f'"offset": {committed[6999]["offset"]},'):
-        judge.agree(filled.bootstrap, tmp_path, "p", [TOPIC])
+        oracle_client.agree(filled.bootstrap, tmp_path, "p", [TOPIC])
 
 
 def test_rows_that_the_topic_never_showed_are_extra(
-    filled: records.Filled, committed: Rows, uncommitted: Rows, tmp_path: Path
+    filled: topic_records.Filled, committed: Rows, uncommitted: Rows, tmp_path: Path
 ) -> None:
     """A record of the open transaction, an aborted one, a partition that is not there."""
     places = {(row["partition"], row["offset"]) for row in committed}
@@ -264,14 +265,14 @@ def test_rows_that_the_topic_never_showed_are_extra(
     aborted, opened = unseen[0], next(row for row in reversed(unseen) if row["partition"] == 1)
     nowhere = {**committed[0], "partition": 77}
     write(tmp_path, [*committed, aborted, opened, nowhere])
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     assert [report[kind] for kind in KINDS] == [0, 3, 0, 0]
     found = {(row["partition"], row["offset"]) for row in report["examples"]["extra"]}
     assert found == {(row["partition"], row["offset"]) for row in (aborted, opened, nowhere)}
 
 
 def test_two_rows_with_their_offsets_exchanged_are_changed(
-    filled: records.Filled, committed: Rows, tmp_path: Path
+    filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """The same contents at other offsets: a multiset of values alone would not see it."""
     rows = list(committed)
@@ -280,48 +281,50 @@ def test_two_rows_with_their_offsets_exchanged_are_changed(
         place = {name: committed[at][name] for name in ("partition", "offset")}
         rows[at] = other | place
     write(tmp_path, rows)
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     assert [report[kind] for kind in KINDS] == [0, 0, 0, 2]
 
 
 def test_examples_are_few_and_counts_are_whole(
-    filled: records.Filled, committed: Rows, tmp_path: Path
+    filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """A lost file of 5,000 rows is 5,000 missing rows, five of them shown with their content."""
     write(tmp_path, committed[5000:])
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     assert [report[kind] for kind in KINDS] == [5000, 0, 0, 0]
     shown = report["examples"]["missing"]
     assert [row["offset"] for row in shown] == [row["offset"] for row in committed[:5]]
     assert all(row["kafka"]["timestampType"] == 0 for row in shown)
 
 
-def test_a_files_list_must_be_true(filled: records.Filled, committed: Rows, tmp_path: Path) -> None:
+def test_a_files_list_must_be_true(
+    filled: topic_records.Filled, committed: Rows, tmp_path: Path
+) -> None:
     """A file listed twice doubles its rows; wrong numbers and a file that is gone are named."""
     files = write(tmp_path, committed)
     entries = json.loads(files.read_text())
     other = tmp_path / "other.json"
 
     other.write_text(json.dumps([*entries, entries[-1]]))
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC], files=other)
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC], files=other)
     assert report["doubled"] == entries[-1]["rows"]
     assert len(report["examples"]["doubled"][0]["files"]) == 2
 
     other.write_text(json.dumps([*entries[:-1], entries[-1] | {"rows": 1, "partition": 9}]))
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC], files=other)
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC], files=other)
     assert [report[kind] for kind in KINDS] == [0, 0, 0, 0]
     assert not report["equal"]
     assert len(report["malformed"]) == 2
     assert "listed with rows 1, has" in report["malformed"][1]
 
     other.write_text(json.dumps([*entries, entries[-1] | {"uri": entries[-1]["uri"] + "x"}]))
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC], files=other)
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC], files=other)
     assert "FileNotFoundError" in report["malformed"][0]
 
 
 @pytest.mark.parametrize("broken", ["truncated", "without headers", "key as text"])
 def test_a_malformed_file_is_named(
-    broken: str, filled: records.Filled, committed: Rows, tmp_path: Path
+    broken: str, filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     write(tmp_path, committed)
     file = max(tmp_path.rglob("*.parquet"))
@@ -335,7 +338,7 @@ def test_a_malformed_file_is_named(
             else table.set_column(0, "key", pa.array(["text"] * len(table)))
         )
         pq.write_table(table, file)
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     assert not report["equal"]
     assert report["missing"] > 0
     [malformed] = report["malformed"]
@@ -343,41 +346,45 @@ def test_a_malformed_file_is_named(
 
 
 def test_ranges_say_what_is_compared(
-    filled: records.Filled, committed: Rows, tmp_path: Path
+    filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """Outside the ranges nothing is compared; inside everything is; both ends are half-open."""
     first, last = committed[100]["offset"], committed[200]["offset"]
     write(tmp_path, [*committed[50:250], committed[-1]])
-    report = judge.agree(
+    report = oracle_client.agree(
         filled.bootstrap, tmp_path, "p", [TOPIC], ranges={TOPIC: {"0": (first, last)}}
     )
     assert (report["kafka"], report["lake"], report["outside"]) == (100, 100, 101)
     wider = {TOPIC: {"0": (first, committed[250]["offset"] + 1)}}
-    report = judge.ask(filled.bootstrap, tmp_path, "p", [TOPIC], ranges=wider)
+    report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC], ranges=wider)
     assert [report[kind] for kind in KINDS] == [1, 0, 0, 0]
 
 
-def test_a_range_may_end_in_a_hole(filled: records.Filled, committed: Rows, tmp_path: Path) -> None:
+def test_a_range_may_end_in_a_hole(
+    filled: topic_records.Filled, committed: Rows, tmp_path: Path
+) -> None:
     """The first visible record after the hole is at the range's end, and not in it."""
     after = next(
         at for at in range(1, 9999) if committed[at]["offset"] > committed[at - 1]["offset"] + 1
     )
     write(tmp_path, committed[:after])
     ranges = {TOPIC: {"0": (0, committed[after]["offset"])}}
-    report = judge.agree(filled.bootstrap, tmp_path, "p", [TOPIC], ranges=ranges)
+    report = oracle_client.agree(filled.bootstrap, tmp_path, "p", [TOPIC], ranges=ranges)
     assert report["kafka"] == after
 
 
 def test_it_counts_every_record_of_every_codec(broker: Broker, tmp_path: Path) -> None:
     """An empty lake misses all that is visible, before and after the open transaction ends."""
     topic = "oracle-codecs"
-    with records.fill(broker.bootstrap, topic, records=3000) as filled:
+    with topic_records.fill(broker.bootstrap, topic, records=3000) as filled:
         for _ in range(2):
-            report = judge.ask(broker.bootstrap, tmp_path, "p", [topic])
+            report = oracle_client.ask(broker.bootstrap, tmp_path, "p", [topic])
             missing = {int(at): n["missing"] for at, n in report["partitions"][topic].items()}
-            assert missing == {at: filled.visible[at] for at in range(records.PARTITIONS)}
+            assert missing == {at: filled.visible[at] for at in range(topic_records.PARTITIONS)}
             filled.close()
-    report = judge.ask(broker.bootstrap, tmp_path, "p", [topic], isolation="read_uncommitted")
+    report = oracle_client.ask(
+        broker.bootstrap, tmp_path, "p", [topic], isolation="read_uncommitted"
+    )
     assert report["missing"] == filled.visible.total() + filled.aborted.total()
 
 
@@ -385,24 +392,26 @@ def test_the_brokers_own_timestamps(broker: Broker, tmp_path: Path) -> None:
     """LogAppendTime is timestampType 1."""
     topic = "oracle-append-time"
     config = {"compression.type": "uncompressed", "message.timestamp.type": "LogAppendTime"}
-    with records.fill(broker.bootstrap, topic, records=500, config=config):
+    with topic_records.fill(broker.bootstrap, topic, records=500, config=config):
         rows = consume(broker.bootstrap, topic, "read_committed")
         write(tmp_path, rows, topic=topic)
         assert {row["timestampType"] for row in rows} == {1}
-        judge.agree(broker.bootstrap, tmp_path, "p", [topic])
+        oracle_client.agree(broker.bootstrap, tmp_path, "p", [topic])
 
 
 def test_expired_records_are_not_compared(broker: Broker, tmp_path: Path) -> None:
     """The lake outlives the topic; a range that the topic no longer holds cannot be judged."""
     topic = "oracle-expired"
-    records.numbers(broker.bootstrap, topic, 1000, partitions=2)
+    topic_records.numbers(broker.bootstrap, topic, 1000, partitions=2)
     write(tmp_path, consume(broker.bootstrap, topic, "read_committed"), topic=topic)
-    records.delete_records(broker.bootstrap, topic, {0: 120, 1: 500})
-    report = judge.agree(broker.bootstrap, tmp_path, "p", [topic])
+    topic_records.delete_records(broker.bootstrap, topic, {0: 120, 1: 500})
+    report = oracle_client.agree(broker.bootstrap, tmp_path, "p", [topic])
     assert (report["lake"], report["outside"]) == (380, 620)
     assert report["partitions"][topic]["1"]["range"] == [500, 500]
     with pytest.raises(RuntimeError, match="partition 0"):
-        judge.ask(broker.bootstrap, tmp_path, "p", [topic], ranges={topic: {"0": (119, 200)}})
+        oracle_client.ask(
+            broker.bootstrap, tmp_path, "p", [topic], ranges={topic: {"0": (119, 200)}}
+        )
 
 
 @pytest.mark.parametrize(
@@ -419,7 +428,14 @@ def test_what_cannot_be_judged_is_neither_equal_nor_different(
     given: list[str], tmp_path: Path
 ) -> None:
     """Wrong use, or nobody at port 1: exit code 2 and nothing on stdout."""
-    command = [sys.executable, "-I", str(judge.ORACLE), "--bootstrap", "127.0.0.1:1", *given]
+    command = [
+        sys.executable,
+        "-I",
+        str(oracle_client.ORACLE),
+        "--bootstrap",
+        "127.0.0.1:1",
+        *given,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout) == (2, "")
 
@@ -429,7 +445,7 @@ def test_it_cannot_import_tidegate(tmp_path: Path) -> None:
     package = tmp_path / "tidegate"
     package.mkdir()
     (package / "__init__.py").touch()
-    paths = [str(tmp_path), str(judge.ORACLE.parent)]
+    paths = [str(tmp_path), str(oracle_client.ORACLE.parent)]
     program = f"import sys; sys.path[:0] = {paths}; import oracle; import tidegate"
     command = [sys.executable, "-I", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

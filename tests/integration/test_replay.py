@@ -10,13 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-import judge
-import records
-from terminal import Terminal
+from support import oracle_client, topic_records
+from support.cli_user import Terminal
 from tidegate.lake import publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
-from tidegate.local.kafka import Broker
+from tidegate_local.kafka import Broker
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def test_a_re_ingest_under_a_reader_by_the_ledger(
     (req 3.12).
     """
     name = topic(partitions=2)
-    records.numbers(broker.bootstrap, name, 4_000, partitions=2)
+    topic_records.numbers(broker.bootstrap, name, 4_000, partitions=2)
     terminal.pipeline("again", [name], max_records=1_000)
     assert len(terminal.json("run", "again")["commits"]) == 4
     ask = ("replay", "again", "--start", "500", "--end", "1500", "--replay-id", "x")
@@ -80,7 +79,7 @@ def test_a_re_ingest_under_a_reader_by_the_ledger(
     assert reader.wrong == []
     assert len(reader.passes) == 3  # before, between and after the two entries
     assert (report["plan_id"], report["rows"]) == (told["plan_id"], 2_000)
-    judge.agree(broker.bootstrap, terminal.lake, "again", [name])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "again", [name])
     lanes = terminal.json("coverage", "again")["topics"][name]["partitions"]["0"]["intervals"]
     assert [(i["lane"], i["start"], i["end"]) for i in lanes] == [
         ("live", 0, 500), ("replay", 500, 1_500), ("live", 1_500, 2_000),
@@ -103,10 +102,10 @@ def test_what_cannot_be_replayed(
     complaint at once, and nothing moved. X, Y and X again are three commits (req 2.3, fault E7).
     """
     name = topic(partitions=2)
-    records.numbers(broker.bootstrap, name, 2_000, partitions=2)
+    topic_records.numbers(broker.bootstrap, name, 2_000, partitions=2)
     terminal.pipeline("strict", [name], max_records=1_000)
     terminal.json("run", "strict")
-    records.numbers(broker.bootstrap, name, 200, partitions=2)
+    topic_records.numbers(broker.bootstrap, name, 200, partitions=2)
     before = terminal.tree()
 
     def refused(*args: str) -> list[str]:
@@ -144,7 +143,7 @@ def test_what_cannot_be_replayed(
         "replay", "strict", "--start", "500", "--end", "1000", "--replay-id", "x", code=3
     )["error"]
     assert other["name"] == "ReplayRefused"
-    records.delete_records(broker.bootstrap, name, {0: 10})
+    topic_records.delete_records(broker.bootstrap, name, {0: 10})
     before = terminal.tree()
     (expired,) = refused("--replay-id", "z", "--start", "0", "--end", "500")
     assert "partition 0: [0, 10) is before the log start 10" in expired
@@ -168,7 +167,7 @@ def test_a_replay_that_was_killed_goes_on(
 ) -> None:
     """Repeated with its id, or by the next plan, it ends as if nothing had happened."""
     name = topic(partitions=1)
-    records.numbers(broker.bootstrap, name, 900, partitions=1)
+    topic_records.numbers(broker.bootstrap, name, 900, partitions=1)
     terminal.pipeline("again", [name])
     terminal.json("run", "again")
     ask = ("replay", "again", "--start", "0", "--end", "900", "--replay-id", "x")
@@ -177,5 +176,5 @@ def test_a_replay_that_was_killed_goes_on(
         assert terminal.json("run", "again")["commits"] == []
     else:
         assert terminal.json(*ask)["rows"] == 900
-    judge.agree(broker.bootstrap, terminal.lake, "again", [name])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "again", [name])
     assert {f["commit"] for f in terminal.json("files", "again")} == {3}

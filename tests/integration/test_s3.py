@@ -23,18 +23,15 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-import judge
-import race
-import records
-import sent
-from bystander import CommandLines
-from terminal import Terminal
+from support import oracle_client, publisher_race, topic_reader, topic_records
+from support.cli_user import Terminal
+from support.process_list import CommandLines
 from tidegate.errors import LakeDamaged, LakeUnavailable
-from tidegate.lake import large_copies, uploads
+from tidegate.lake import large_copies, multipart_uploads
 from tidegate.lake.store import open_store
-from tidegate.local import s3 as s3_server
-from tidegate.local.kafka import Broker
-from tidegate.local.s3 import Server
+from tidegate_local import s3 as s3_server
+from tidegate_local.kafka import Broker
+from tidegate_local.s3 import Server
 
 BUCKET = "lakes"
 README = Path(__file__).parents[2] / "README.md"
@@ -101,19 +98,24 @@ def test_everything_a_topic_can_hold(
         "spark.eventLog.dir": events.as_uri(),
     }
     said = ""
-    with records.fill(broker.bootstrap, "bucket", records=8_000) as filled, CommandLines() as seen:
+    with (
+        topic_records.fill(broker.bootstrap, "bucket", records=8_000) as filled,
+        CommandLines() as seen,
+    ):
         terminal.pipeline("bucket", ["bucket"], max_records=5_000, spark={"conf": conf})
         done = terminal.run("run", "bucket", "--run-id", "first", "--json")
         said += done.stdout + done.stderr
         report = json.loads(done.stdout)
         assert report["rows"] == filled.visible.total()
         assert len(report["commits"]) > 1
-        judge.agree(broker.bootstrap, lake, "bucket", ["bucket"], environ=s3.environment)
+        oracle_client.agree(broker.bootstrap, lake, "bucket", ["bucket"], environ=s3.environment)
     done = terminal.run("run", "bucket", "--run-id", "second")
     said += done.stdout + done.stderr
     listed = tmp_path / "files.json"
     listed.write_text(json.dumps(terminal.json("files", "bucket")))
-    judge.agree(broker.bootstrap, lake, "bucket", ["bucket"], files=listed, environ=s3.environment)
+    oracle_client.agree(
+        broker.bootstrap, lake, "bucket", ["bucket"], files=listed, environ=s3.environment
+    )
     found = terminal.json("verify", "bucket", "--against-kafka")
     assert found["differences"] == 0
     assert found["against_kafka"]["rows"] == filled.visible.total()
@@ -140,10 +142,10 @@ def test_what_a_window_costs(terminal: Terminal, broker: Broker, s3: Server) -> 
     """The requests of a run that adds one window of four files, counted by the server: as
     docs/operations.md says, and not more; nothing new costs a few reads.
     """
-    records.create(broker.bootstrap, "costs", partitions=4)
+    topic_records.create(broker.bootstrap, "costs", partitions=4)
     terminal.pipeline("costs", ["costs"])
     terminal.run("run", "costs", "--run-id", "first")  # the origin
-    records.numbers(broker.bootstrap, "costs", 4_000)
+    topic_records.numbers(broker.bootstrap, "costs", 4_000)
     before, began = requests(s3), time.monotonic()
     terminal.run("run", "costs", "--run-id", "window")
     window, seconds = requests(s3) - before, int(time.monotonic() - began)
@@ -184,12 +186,12 @@ def test_killed_half_way_and_what_it_leaves_is_ended(
     same plan, and the open uploads are found and ended, but not those of the young, the sealed or
     the living (fault F1, F23).
     """
-    records.numbers(broker.bootstrap, "killed", 300_000)
+    topic_records.numbers(broker.bootstrap, "killed", 300_000)
     terminal.pipeline("killed", ["killed"], max_records=100_000)
     store = open_store(lake, "killed")
     process = terminal.start("run", "killed", "--run-id", "r")
     until = time.monotonic() + 100
-    while not (keys(s3, lake, "_done.json$") and uploads.left_open(store)):
+    while not (keys(s3, lake, "_done.json$") and multipart_uploads.left_open(store)):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
     os.kill(jvm_of(process.pid), signal.SIGKILL)
@@ -200,25 +202,25 @@ def test_killed_half_way_and_what_it_leaves_is_ended(
     assert not keys(s3, lake, "/data/")
     (frozen,) = keys(s3, lake, r"/runs/.*1\.json$")
 
-    left = uploads.left_open(store)
+    left = multipart_uploads.left_open(store)
     assert left
     (attempt,) = {each.attempt for each in left}
     assert attempt in left[0].path
     now = datetime.now(UTC)
-    assert uploads.end(store, before=now - timedelta(hours=1)) == []
-    assert uploads.end(store, before=now + timedelta(hours=1), living=[attempt]) == []
-    assert uploads.left_open(store) == left
+    assert multipart_uploads.end(store, before=now - timedelta(hours=1)) == []
+    assert multipart_uploads.end(store, before=now + timedelta(hours=1), living=[attempt]) == []
+    assert multipart_uploads.left_open(store) == left
     # An upload of an attempt that is sealed is none of ours.
     sealed = seals[0].removeprefix("killed/").replace("_seal.json", "topic=killed/part-x.parquet")
     key = f"{lake.removeprefix(f's3://{BUCKET}/')}/killed/{sealed}"
     s3.client().create_multipart_upload(Bucket=BUCKET, Key=key)
-    assert uploads.end(store, before=now + timedelta(hours=1)) == left
-    assert [each.path for each in uploads.left_open(store)] == [sealed]
+    assert multipart_uploads.end(store, before=now + timedelta(hours=1)) == left
+    assert [each.path for each in multipart_uploads.left_open(store)] == [sealed]
 
     report = terminal.json("run", "killed", "--run-id", "r")
     assert report["plan_id"] == json.loads(content(s3, lake, frozen))["plan_id"]
     assert report["rows"] == 300_000
-    judge.agree(broker.bootstrap, lake, "killed", ["killed"], environ=s3.environment)
+    oracle_client.agree(broker.bootstrap, lake, "killed", ["killed"], environ=s3.environment)
 
 
 @pytest.mark.faults
@@ -226,16 +228,16 @@ def test_publishers_race(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, tmp_path: Path
 ) -> None:
     """Whoever publishes beside it, a chunk has one commit, and no entry is written over."""
-    records.numbers(broker.bootstrap, "race-s3", 3_000)
+    topic_records.numbers(broker.bootstrap, "race-s3", 3_000)
     terminal.pipeline("race", ["race-s3"], max_records=1_000)
     terminal.run("run", "race", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
     assert len(keys(s3, lake, "_seal.json$")) == 3
-    race.of_publishers(
+    publisher_race.of_publishers(
         terminal, tmp_path, lambda: {k: content(s3, lake, k) for k in keys(s3, lake, "/log/")},
         rounds=3,
     )  # fmt: skip
     assert terminal.json("run", "race", "--run-id", "r")["rows"] == 3_000
-    judge.agree(broker.bootstrap, lake, "race", ["race-s3"], environ=s3.environment)
+    oracle_client.agree(broker.bootstrap, lake, "race", ["race-s3"], environ=s3.environment)
 
 
 def test_one_creator_wins(lake: str, in_environment: None) -> None:
@@ -267,19 +269,19 @@ def test_a_large_object_is_copied_in_parts(
     store.create(source, data)
     store.place(source, target, len(data))
     assert store.get(target) == data
-    assert uploads.left_open(store) == []
+    assert multipart_uploads.left_open(store) == []
     store.place(source, target, len(data))
     with pytest.raises(LakeDamaged, match="staging/nothing"):
         store.place("_tidegate/staging/nothing", "data/z", len(data))
     with pytest.raises((LakeDamaged, LakeUnavailable)):
         store.place(source, "data/z", 2 * len(data))  # the source is shorter than it was
     assert store.size("data/z") is None
-    assert uploads.left_open(store) == []
+    assert multipart_uploads.left_open(store) == []
     key = f"{lake.removeprefix(f's3://{BUCKET}/')}/p/data/killed"
     s3.client().create_multipart_upload(Bucket=BUCKET, Key=key)
-    assert [each.path for each in uploads.left_open(store)] == ["data/killed"]
-    assert len(uploads.end(store, before=datetime.now(UTC) + timedelta(hours=1))) == 1
-    assert uploads.left_open(store) == []
+    assert [each.path for each in multipart_uploads.left_open(store)] == ["data/killed"]
+    assert len(multipart_uploads.end(store, before=datetime.now(UTC) + timedelta(hours=1))) == 1
+    assert multipart_uploads.left_open(store) == []
 
 
 @pytest.mark.parametrize(
@@ -370,7 +372,7 @@ def test_files_and_a_lake_go_back_into_topics(
     terminal.run("run", "files")
     assert sorted(consumed(broker.bootstrap, "files-from-s3")) == [(b"k1", b"v1"), (b"k2", b"v2")]
 
-    records.numbers(broker.bootstrap, "there", 100, partitions=1)
+    topic_records.numbers(broker.bootstrap, "there", 100, partitions=1)
     terminal.pipeline("there", ["there"])
     terminal.run("run", "there")
     egress(terminal, "back", {"lake": "there"}, "back-from-s3")
@@ -398,7 +400,7 @@ def test_what_a_bucket_holds_is_refused_before_anything_is_sent(
     """A cut object is left out by name, two with other columns refuse each other; without Spark,
     and with no record sent, no claim made.
     """
-    records.create(broker.bootstrap, "refused-from-s3", partitions=1)
+    topic_records.create(broker.bootstrap, "refused-from-s3", partitions=1)
     put(s3, f"{lake}/cut", a=parquet(k=["1"], v=["2"])[:-3])
     put(s3, f"{lake}/mixed", a=parquet(k=["1"], v=["2"]), b=parquet(k=["1"], v=[2]))
     for name, error, told in (
@@ -411,7 +413,7 @@ def test_what_a_bucket_holds_is_refused_before_anything_is_sent(
         assert found["name"] == error
         assert told in found["message"]
         assert keys(s3, lake, f"^{name}/_tidegate/log/") == []
-    assert sent.ends(broker.bootstrap, "refused-from-s3") == {0: 0}
+    assert topic_reader.ends(broker.bootstrap, "refused-from-s3") == {0: 0}
 
 
 @pytest.mark.slow
@@ -419,17 +421,17 @@ def test_a_poisoned_object_is_named_and_the_others_go(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
     """By file and row; the claim is released, the next run leaves it out and sends the rest."""
-    records.create(broker.bootstrap, "poisoned-from-s3", partitions=1)
+    topic_records.create(broker.bootstrap, "poisoned-from-s3", partitions=1)
     good = b'{"k":"k","v":"v"}\n'
     put(s3, f"{lake}/in", a=good * 3, b=good + b"poison\n")
     egress(terminal, "out", {"path": f"{lake}/in", "format": "json"}, "poisoned-from-s3")
     error = terminal.json("run", "out", code=3)["error"]
     assert error["name"] == "RowsRefused"
     assert "b, row 1: cannot be read" in error["message"]
-    assert sent.ends(broker.bootstrap, "poisoned-from-s3") == {0: 0}
+    assert topic_reader.ends(broker.bootstrap, "poisoned-from-s3") == {0: 0}
     assert terminal.json("status", "out")["open_claims"] == []
     assert terminal.json("run", "out", code=3)["error"]["name"] == "PartitionsLeftOut"
-    assert [each.row for each in sent.read(broker.bootstrap, "poisoned-from-s3")] == [
+    assert [each.row for each in topic_reader.read(broker.bootstrap, "poisoned-from-s3")] == [
         ("a", 0), ("a", 1), ("a", 2),
     ]  # fmt: skip
 
@@ -442,7 +444,7 @@ def test_an_egress_from_a_bucket_is_killed_half_way(
     (fault E1).
     """
     topic, rows = "killed-from-s3", 40_000
-    records.create(broker.bootstrap, topic, partitions=1)
+    topic_records.create(broker.bootstrap, topic, partitions=1)
     expected = {(name, n): f"{name}-{n}".encode() for name in "ab" for n in range(rows // 2)}
     lines = {
         name: "".join(f'{{"k":"{n}","v":"{name}-{n}"}}\n' for n in range(rows // 2)).encode()
@@ -452,15 +454,15 @@ def test_an_egress_from_a_bucket_is_killed_half_way(
     slow = {"batch.size": 2_000, "linger.ms": 0, "max.in.flight.requests.per.connection": 1}
     egress(terminal, "out", {"path": f"{lake}/in", "format": "json"}, topic, **slow)
     process = terminal.start("run", "out", "--run-id", "r")
-    while sent.ends(broker.bootstrap, topic)[0] < rows // 3:
+    while topic_reader.ends(broker.bootstrap, topic)[0] < rows // 3:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     os.kill(jvm_of(process.pid), signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode == 4
-    assert sent.ends(broker.bootstrap, topic)[0] < rows
+    assert topic_reader.ends(broker.bootstrap, topic)[0] < rows
     report = terminal.json("run", "out", "--run-id", "r")
-    found = sent.read(broker.bootstrap, topic)
+    found = topic_reader.read(broker.bootstrap, topic)
     assert {each.row: each.value for each in found} == expected
     assert (report["rows"], report["duplicates"]) == (rows, len(found) - rows)
     assert terminal.json("verify", "out", "--against-kafka")["differences"] == 0

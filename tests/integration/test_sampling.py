@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from tidegate.broker.sampling import largest_mean_size
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
-from tidegate.local.kafka import Broker
+from tidegate_local.kafka import Broker
 
 
 def test_the_largest_records_count(broker: Broker, topic: Callable[..., str]) -> None:

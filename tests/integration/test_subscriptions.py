@@ -8,10 +8,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-import judge
-import records
-from terminal import Terminal
-from tidegate.local.kafka import Broker
+from support import oracle_client, topic_records
+from support.cli_user import Terminal
+from tidegate_local.kafka import Broker
 
 
 @pytest.fixture
@@ -38,14 +37,14 @@ def test_topics_come_and_go(terminal: Terminal, broker: Broker) -> None:
     by name until it is excluded, and never stops the others (req 1.4, 1.12, 1.13; fault K9).
     """
     for name in ("tides.north", "tides.south", "tides.test", "other.north"):
-        records.numbers(broker.bootstrap, name, 200, partitions=2)
+        topic_records.numbers(broker.bootstrap, name, 200, partitions=2)
     form: dict[str, Any] = {"pattern": r"tides\..*", "exclude": r".*\.test"}
     terminal.pipeline("tides", [], **form)
     assert terminal.json("run", "tides")["rows"] == 400
-    records.numbers(broker.bootstrap, "tides.east", 300, partitions=3)
+    topic_records.numbers(broker.bootstrap, "tides.east", 300, partitions=3)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_partitions([NewPartitions("tides.north", 3)])["tides.north"].result(30)
-    records.numbers(broker.bootstrap, "tides.north", 90, first=200)
+    topic_records.numbers(broker.bootstrap, "tides.north", 90, first=200)
     report = terminal.json("run", "tides", "--run-id", "grown")
     assert report["rows"] == 390
     topics = report["commits"][0]["topics"]
@@ -58,11 +57,11 @@ def test_topics_come_and_go(terminal: Terminal, broker: Broker) -> None:
     status = terminal.json("status", "tides")["topics"]
     assert set(status) == {"tides.east", "tides.north", "tides.south"}
     seen = ["tides.east", "tides.north", "tides.south"]
-    judge.agree(broker.bootstrap, terminal.lake, "tides", seen)
+    oracle_client.agree(broker.bootstrap, terminal.lake, "tides", seen)
 
     gone = status["tides.south"]["topic_id"]
     admin.delete_topics(["tides.south"])["tides.south"].result(30)
-    records.numbers(broker.bootstrap, "tides.east", 30, first=300)
+    topic_records.numbers(broker.bootstrap, "tides.east", 30, first=300)
     refused = terminal.json("run", "tides", code=3)["error"]
     assert refused["numbers"]["left_out"] == [
         {"topic": "tides.south", "partition": None, "reason": "no such topic", "was": gone}
@@ -93,7 +92,7 @@ def test_cursors_for_lag_tools(
     run, and `reconcile`, without Airflow, mends what somebody has reset.
     """
     name = topic(partitions=2)
-    records.numbers(broker.bootstrap, name, 100, partitions=2)
+    topic_records.numbers(broker.bootstrap, name, 100, partitions=2)
     terminal.pipeline("lag", [name], progress_group="watch-lag")
     terminal.run("run", "lag")
     ends = {(name, 0): 50, (name, 1): 50}
@@ -111,7 +110,7 @@ def test_cursors_for_lag_tools(
         member.subscribe([name])
         while not member.assignment():
             member.poll(0.1)
-        records.numbers(broker.bootstrap, name, 20, first=100)
+        topic_records.numbers(broker.bootstrap, name, 20, first=100)
         done = terminal.run("run", "lag", "--json")
     finally:
         member.close()
@@ -126,7 +125,7 @@ def test_starting_where_a_group_stopped(
     start (req 4.3).
     """
     name = topic(partitions=3)
-    records.numbers(broker.bootstrap, name, 300, partitions=3)
+    topic_records.numbers(broker.bootstrap, name, 300, partitions=3)
     set_group(broker, "legacy", {(name, 0): 40, (name, 1): 100})
     terminal.pipeline("takes-over", [name], start={"group": "legacy"})
     assert terminal.json("run", "takes-over")["rows"] == 60 + 0 + 100

@@ -4,18 +4,18 @@ import uuid
 
 import pytest
 
-import records
+from support import topic_records
 from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import survey_target
 from tidegate.errors import UnknownTopic
-from tidegate.local.kafka import Broker
+from tidegate_local.kafka import Broker
 
 
 def test_topics_that_are_to_be_made(broker: Broker) -> None:
     """Told as they would be made, beside one that is there and alone, and not made; then made."""
     kafka = KafkaSettings("k", {"bootstrap.servers": broker.bootstrap})
     there, later = (f"target-{uuid.uuid4().hex[:8]}" for _ in range(2))
-    records.numbers(broker.bootstrap, there, 4, partitions=2)
+    topic_records.numbers(broker.bootstrap, there, 4, partitions=2)
     seen = survey_target(kafka, [there, later], create_with=3, make=False)
     assert seen.topics[there].topic_id
     assert (seen.topics[there].ends, seen.topics[later].ends) == ({0: 2, 1: 2}, {0: 0, 1: 0, 2: 0})

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import judge
-import race
-import records
-from terminal import Terminal
-from tidegate.local.kafka import Broker
+from support import oracle_client, publisher_race, topic_records
+from support.cli_user import Terminal
+from tidegate_local.kafka import Broker
 
 
 @pytest.fixture
@@ -61,7 +59,7 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
     partition: the lake equals what an independent consumer reads, by glob and by the ledger, and
     what an open transaction hides comes with a later run (req 0.5, 1.3, 1.14; fault K12, K16).
     """
-    with records.fill(broker.bootstrap, "everything") as filled:
+    with topic_records.fill(broker.bootstrap, "everything") as filled:
         terminal.pipeline("everything", ["everything"], max_records=9_000)
         report = terminal.json("run", "everything", "--run-id", "first")
         assert report["rows"] == filled.visible.total()
@@ -71,13 +69,13 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
         for commit in report["commits"]:
             for account in commit["topics"]["everything"].values():
                 assert account["end"] - account["start"] == account["rows"] + account["invisible"]
-        judge.agree(broker.bootstrap, terminal.lake, "everything", ["everything"])
+        oracle_client.agree(broker.bootstrap, terminal.lake, "everything", ["everything"])
     report = terminal.json("run", "everything", "--run-id", "second")
     assert report["rows"] == hidden
     listed = tmp_path / "files.json"
     listed.write_text(json.dumps(terminal.json("files", "everything")))
-    judge.agree(broker.bootstrap, terminal.lake, "everything", ["everything"])
-    judge.agree(broker.bootstrap, terminal.lake, "everything", ["everything"], files=listed)
+    oracle_client.agree(broker.bootstrap, terminal.lake, "everything", ["everything"])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "everything", ["everything"], files=listed)
     found = terminal.json("verify", "everything", "--against-kafka")
     assert found["differences"] == 0
     assert found["against_kafka"]["rows"] == filled.visible.total()
@@ -87,7 +85,7 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
 
 def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None:
     """The empty plan is frozen, the run succeeds in seconds, the lake is as it was (req 1.10)."""
-    records.create(broker.bootstrap, "quiet", partitions=2)
+    topic_records.create(broker.bootstrap, "quiet", partitions=2)
     terminal.pipeline("quiet", ["quiet"], start="latest")
     started = time.monotonic()
     first = terminal.json("run", "quiet", "--run-id", "a")
@@ -96,25 +94,25 @@ def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None
     assert terminal.json("run", "quiet", "--run-id", "a")["plan_id"] == first["plan_id"]
     assert not list(terminal.lake.rglob("*.parquet"))
     # `latest` was fixed by the first sight of the quiet topic: what comes later is taken.
-    records.numbers(broker.bootstrap, "quiet", 100)
+    topic_records.numbers(broker.bootstrap, "quiet", 100)
     assert terminal.json("run", "quiet", "--run-id", "b")["rows"] == 100
-    judge.agree(broker.bootstrap, terminal.lake, "quiet", ["quiet"])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "quiet", ["quiet"])
 
 
 def test_the_same_run_again_changes_nothing(terminal: Terminal, broker: Broker) -> None:
     """A finished run that is cleared and run again is a no-op by its plan (req 4.24; fault F13)."""
-    records.numbers(broker.bootstrap, "again", 1_000)
+    topic_records.numbers(broker.bootstrap, "again", 1_000)
     terminal.pipeline("again", ["again"])
     first = terminal.json("run", "again", "--run-id", "one")
     before = terminal.tree()
-    records.numbers(broker.bootstrap, "again", 1_000, first=1_000)
+    topic_records.numbers(broker.bootstrap, "again", 1_000, first=1_000)
     assert terminal.json("run", "again", "--run-id", "one") == first
     assert terminal.tree() == before
 
 
 def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None:
     """A plan of 6 chunks killed after its third seal: the retry stages the other three."""
-    records.numbers(broker.bootstrap, "six", 6_000)
+    topic_records.numbers(broker.bootstrap, "six", 6_000)
     terminal.pipeline("six", ["six"], max_records=1_000)
     terminal.run("run", "six", "--run-id", "r", code=86, TIDEGATE_FAULT="seal.written@3:exit")
     seals = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
@@ -127,7 +125,7 @@ def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None
     assert len(after) == 6
     assert seals.items() <= after.items()
     assert report["rows"] == 6_000
-    judge.agree(broker.bootstrap, terminal.lake, "six", ["six"])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "six", ["six"])
 
 
 @pytest.mark.parametrize("victim", ["jvm", "tidegate"])
@@ -137,7 +135,7 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
     (fault F1, F2).
     """
     topic = f"killed-{victim}"
-    records.numbers(broker.bootstrap, topic, 60_000)
+    topic_records.numbers(broker.bootstrap, topic, 60_000)
     terminal.pipeline(topic, [topic], max_records=2_000)
     process = terminal.start("run", topic, "--run-id", "r")
     while not 0 < staged_rows(terminal.lake) < 60_000:
@@ -160,24 +158,24 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
     report = terminal.json("run", topic, "--run-id", "r")
     assert report["plan_id"] == json.loads(frozen.read_text())["plan_id"]
     assert report["rows"] == 60_000
-    judge.agree(broker.bootstrap, terminal.lake, topic, [topic])
+    oracle_client.agree(broker.bootstrap, terminal.lake, topic, [topic])
 
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path, rounds: int) -> None:
     """Whoever publishes beside it, a chunk has one commit, and no entry is written over."""
     topic, rows = f"race-{rounds}", rounds * 1_000
-    records.numbers(broker.bootstrap, topic, rows)
+    topic_records.numbers(broker.bootstrap, topic, rows)
     terminal.pipeline("race", [topic], max_records=1_000)
     terminal.run("run", "race", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
     assert len(list(terminal.lake.rglob("_seal.json"))) == rounds
     log = terminal.lake / "race/_tidegate/log"
-    race.of_publishers(
+    publisher_race.of_publishers(
         terminal, tmp_path, lambda: {e.name: e.read_bytes() for e in log.glob("*.json")},
         rounds=rounds,
     )  # fmt: skip
     assert terminal.json("run", "race", "--run-id", "r")["rows"] == rows
-    judge.agree(broker.bootstrap, terminal.lake, "race", [topic])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "race", [topic])
 
 
 def test_a_commit_that_crashed_is_placed_by_the_next_plan(
@@ -186,7 +184,7 @@ def test_a_commit_that_crashed_is_placed_by_the_next_plan(
     """Killed between commit and finalise: readers by the ledger have the rows at once, and a later
     run, though there is nothing new, places the files (fault F4).
     """
-    records.numbers(broker.bootstrap, "crashed", 1_000)
+    topic_records.numbers(broker.bootstrap, "crashed", 1_000)
     terminal.pipeline("crashed", ["crashed"])
     terminal.run(
         "run", "crashed", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.committed:exit"
@@ -194,17 +192,17 @@ def test_a_commit_that_crashed_is_placed_by_the_next_plan(
     listed = terminal.home / "files.json"
     listed.write_text(json.dumps(terminal.json("files", "crashed")))
     assert not list((terminal.lake / "crashed/data").rglob("*.parquet"))
-    judge.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"], files=listed)
+    oracle_client.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"], files=listed)
     assert terminal.json("run", "crashed", "--run-id", "next")["commits"] == []
-    judge.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"])
+    oracle_client.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"])
 
 
 @pytest.mark.slow
 def test_two_pipelines_of_one_topic_are_apart(terminal: Terminal, broker: Broker) -> None:
     """Each pipeline has its own ledger: the same topic goes into each lake once."""
-    records.numbers(broker.bootstrap, "shared", 500)
+    topic_records.numbers(broker.bootstrap, "shared", 500)
     terminal.pipeline("left", ["shared"])
     terminal.pipeline("right", ["shared"])
     for name in ("left", "right"):
         assert terminal.json("run", name)["rows"] == 500
-        judge.agree(broker.bootstrap, terminal.lake, name, ["shared"])
+        oracle_client.agree(broker.bootstrap, terminal.lake, name, ["shared"])

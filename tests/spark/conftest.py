@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import outlet as outlets
-import records
-from tidegate import jars
-from tidegate.local.kafka import Broker
-from tidegate.runs.egress import planning, release
-from tidegate.spark.options import CACHES
+from support import egress_pipeline as outlets
+from support import topic_records
+from tidegate.egress import plan, release
+from tidegate.launch import jars
+from tidegate.spark.kafka_source import CACHES
 from tidegate.spark.session import configure
+from tidegate_local.kafka import Broker
 
 
 @pytest.fixture(scope="session")
@@ -76,10 +76,10 @@ def outlet(
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     session.conf.set("spark.sql.shuffle.partitions", "2")
-    for module in (planning, outlets.SEND):
+    for module in (plan, outlets.SEND):
         monkeypatch.setattr(module, "is_dead", lambda *_, **__: True)
     monkeypatch.setattr(release, "is_alive", lambda *_: False)
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
     (tmp_path / "in").mkdir()
-    records.create(broker.bootstrap, topic, partitions=3)
+    topic_records.create(broker.bootstrap, topic, partitions=3)
     return outlets.Outlet(tmp_path, broker.bootstrap, session, topic)

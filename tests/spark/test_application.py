@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bystander import CommandLines
-from records import numbers
-from tidegate import jars
+from support.process_list import CommandLines
+from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import StageFailed
-from tidegate.local.kafka import Broker
-from tidegate.runs.submission import ensure_archive, for_places, submission, submit
-from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.launch import jars
+from tidegate.launch.spark_submit import ensure_archive, for_places, submission, submit
+from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate_local.kafka import Broker
 
 CANARY = "hunter2-never-to-be-seen"
 JAAS = (

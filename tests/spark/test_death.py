@@ -12,16 +12,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from records import numbers
+from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
-from tidegate.local.kafka import Broker
-from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate_local.kafka import Broker
 
 RECORDS = 200_000
 _PARENT = """
 import sys
 from pathlib import Path
-from tidegate.runs.submission import submission, submit
+from tidegate.launch.spark_submit import submission, submit
 
 submit(
     submission(Path(sys.argv[1]), {}, 1, name="death"),

@@ -17,13 +17,12 @@ from confluent_kafka import Producer
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-import records
-import sent
-from outlet import Outlet
-from tidegate.broker import records as reading
+from support import topic_reader, topic_records
+from support.egress_pipeline import Outlet
+from tidegate.broker import consumer as reading
+from tidegate.egress.verify import verify
 from tidegate.errors import RowsRefused, SendFailed
-from tidegate.runs.egress.verify import verify
-from tidegate.spark import sink
+from tidegate.spark import kafka_sink
 from tidegate.spark.preflight import Refused, preflight
 
 
@@ -38,7 +37,7 @@ def lines(*ids: int) -> str:
     return "".join(f'{{"id":{i},"name":"n{i}"}}\n' for i in ids)
 
 
-def ids(found: list[sent.Sent]) -> Counter[int]:
+def ids(found: list[topic_reader.Sent]) -> Counter[int]:
     return Counter(json.loads(each.value or b"{}")["id"] for each in found)
 
 
@@ -48,7 +47,7 @@ def test_local_files_are_found_whatever_the_default_file_system_is(
 ) -> None:
     """Where `fs.defaultFS` is HDFS, a path is still one of this machine, bad rows' too."""
     if format_ == "lake":
-        records.numbers(outlet.bootstrap, f"{outlet.topic}-in", 6, partitions=1)
+        topic_records.numbers(outlet.bootstrap, f"{outlet.topic}-in", 6, partitions=1)
         outlet.fill(f"{outlet.topic}-in", "i")
         outlet.settings["source"] = {"lake": "lake"}
     elif format_ == "parquet":
@@ -107,7 +106,7 @@ def test_the_same_row_has_the_same_number_anywhere(outlet: Outlet, topic: str) -
         for name, value in conf.items():
             outlet.spark.conf.set(name, value)
         again = f"{topic}-{number}"
-        records.create(outlet.bootstrap, again, partitions=2)
+        topic_records.create(outlet.bootstrap, again, partitions=2)
         outlet.settings |= {"name": f"out{number}", "target": {"topic": again}}
         outlet.go("again")
         assert {(each.row, each.value) for each in outlet.sent(again)} == first
@@ -167,7 +166,7 @@ def test_many_topics_by_a_column(outlet: Outlet, topic: str) -> None:
     """
     topics = [f"{topic}-{n}" for n in range(3)]
     for name in topics:
-        records.create(outlet.bootstrap, name, partitions=2)
+        topic_records.create(outlet.bootstrap, name, partitions=2)
     outlet.put("a.json", lines(*range(60)))
     outlet.file_of("json")
     chosen = f"concat('{topic}-', id % 3)"
@@ -270,7 +269,7 @@ def test_the_sink_is_v1_with_one_producer(outlet: Outlet) -> None:
 def test_a_topic_is_read_changed_and_sent_to_another(outlet: Outlet, topic: str) -> None:
     """By way of the lake, with SQL over its columns; JSON is UTF-8 (req 2.21, 4.14)."""
     producer = Producer({"bootstrap.servers": outlet.bootstrap})
-    records.create(outlet.bootstrap, f"{topic}-in", partitions=1)
+    topic_records.create(outlet.bootstrap, f"{topic}-in", partitions=1)
     for number, name in enumerate(("Łódź", "zürich", "東京")):
         producer.produce(f"{topic}-in", key=name.encode(), value=b"x" * number)
     producer.flush()
@@ -299,7 +298,7 @@ def test_a_record_that_the_broker_refuses_fails_the_attempt(
     error of one record is never a success; the retry sends what is missing (req 0.15, 2.5, 2.7).
     """
     small = f"{topic}-small"
-    records.create(outlet.bootstrap, small, partitions=1)
+    topic_records.create(outlet.bootstrap, small, partitions=1)
     patience = {"delivery.timeout.ms": 6_000, "request.timeout.ms": 5_000}
     outlet.settings["target"] = {"topic": small, "producer": patience}
     outlet.file_of("text")
@@ -307,7 +306,7 @@ def test_a_record_that_the_broker_refuses_fails_the_attempt(
 
     def lower(point: str) -> None:
         if point == "send.before":
-            records.configure(outlet.bootstrap, small, **{"max.message.bytes": "3000"})
+            topic_records.configure(outlet.bootstrap, small, **{"max.message.bytes": "3000"})
 
     with monkeypatch.context() as patched:
         patched.setattr("tidegate.spark.egress.faults.point", lower)
@@ -315,7 +314,7 @@ def test_a_record_that_the_broker_refuses_fails_the_attempt(
             outlet.go()
     assert outlet.fold().claims
     assert len(outlet.sent(small)) < 1_000
-    records.configure(outlet.bootstrap, small, **{"max.message.bytes": "1000000"})
+    topic_records.configure(outlet.bootstrap, small, **{"max.message.bytes": "1000000"})
     report = outlet.go()
     assert (report["rows"], report["duplicates"]) == (1_000, 0)
     assert len(outlet.sent(small)) == 1_000
@@ -326,7 +325,9 @@ def test_small_limits_of_a_topic(outlet: Outlet, topic: str) -> None:
     and one byte more is refused.
     """
     small = f"{topic}-small"
-    records.create(outlet.bootstrap, small, partitions=1, config={"max.message.bytes": "3000"})
+    topic_records.create(
+        outlet.bootstrap, small, partitions=1, config={"max.message.bytes": "3000"}
+    )
     outlet.settings["target"] = {"topic": small, "producer": {"compression.type": "none"}}
     outlet.file_of("text")
     outlet.put("a.txt", "".join("x" * 500 + "\n" for _ in range(100)))
@@ -344,7 +345,9 @@ def test_records_that_come_after_the_sink_has_ended(outlet: Outlet, topic: str) 
     batch, and its pieces are sent when Spark thinks that all is: the read-back waits (req 2.6).
     """
     small = f"{topic}-small"
-    records.create(outlet.bootstrap, small, partitions=1, config={"max.message.bytes": "3000"})
+    topic_records.create(
+        outlet.bootstrap, small, partitions=1, config={"max.message.bytes": "3000"}
+    )
     outlet.settings["target"] = {"topic": small, "producer": {"compression.type": "gzip"}}
     outlet.file_of("text")
     noise = (random.Random(n).randbytes(250).hex() for n in range(25))
@@ -362,7 +365,7 @@ def test_what_does_not_compress_is_seen_before(
     """
     small = f"{topic}-small"
     config = {"max.message.bytes": "1000000", "compression.type": topics}
-    records.create(outlet.bootstrap, small, partitions=1, config=config)
+    topic_records.create(outlet.bootstrap, small, partitions=1, config=config)
     patience = {"delivery.timeout.ms": 6_000, "request.timeout.ms": 5_000}
     chosen = {"compression.type": producer, **patience}
     outlet.settings |= {
@@ -475,10 +478,10 @@ def test_the_producer_takes_what_is_allowed(spark: SparkSession) -> None:
             return True
         return False
 
-    for name, (least, most) in sink._NUMBERS.items():
+    for name, (least, most) in kafka_sink._NUMBERS.items():
         assert starts(name, least), name
         assert starts(name, most), name
-        assert sink.complaints({name: str(least - 1)}), name
+        assert kafka_sink.complaints({name: str(least - 1)}), name
         assert starts(name, least - 1) is (name in idle), name
         assert not starts(name, most + 1), name
 
@@ -498,7 +501,7 @@ def test_verify_counts_what_is_there(outlet: Outlet, monkeypatch: pytest.MonkeyP
     outlet.settings["target"] = {"topic": "another"}
     found = verify(outlet.spec, outlet.run("v").kafka, print)
     assert (found["differences"], found["against_kafka"]["rows"]) == (0, 70)
-    records.delete_records(outlet.bootstrap, outlet.topic, outlet.ends())
+    topic_records.delete_records(outlet.bootstrap, outlet.topic, outlet.ends())
     found = verify(outlet.spec, outlet.run("v").kafka, print)
     assert (found["differences"], found["against_kafka"]["expired"]) == (0, 70)
 

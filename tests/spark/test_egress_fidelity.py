@@ -9,30 +9,29 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-import records
-import sent
-from outlet import Outlet
+from support import topic_reader, topic_records
+from support.egress_pipeline import Outlet
 from tidegate.core.offsets import spark_offsets
-from tidegate.core.windows import Backfill, Replay
+from tidegate.core.requests import Backfill, Replay
+from tidegate.egress import lake_source
+from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
-from tidegate.runs.egress import lake_source
-from tidegate.runs.egress.verify import verify
-from tidegate.runs.submission import Submission
-from tidegate.spark.send_job import SENDING, SendJob
+from tidegate.launch.spark_submit import Submission
+from tidegate.spark.egress_job import SENDING, SendJob
 
-Lake = dict[int, list[sent.Sent]]
+Lake = dict[int, list[topic_reader.Sent]]
 START, END = attrgetter("start"), attrgetter("end")
 
 
-def by_partition(found: list[sent.Sent]) -> Lake:
+def by_partition(found: list[topic_reader.Sent]) -> Lake:
     parts: Lake = defaultdict(list)
     for each in found:
         parts[each.partition].append(each)
     return parts
 
 
-def assert_equal(source: list[sent.Sent], target: list[sent.Sent]) -> None:
+def assert_equal(source: list[topic_reader.Sent], target: list[topic_reader.Sent]) -> None:
     """Every partition holds the same contents in the same order, and says where each was."""
     ours, theirs = by_partition(source), by_partition(target)
     assert ours.keys() == theirs.keys()
@@ -49,7 +48,7 @@ def back(outlet: Outlet, topic: str) -> str:
     """Return the topic that the outlet sends the lake of `source` back to."""
     name = f"{topic}-back"
     config = {"max.message.bytes": "2100000"}
-    records.create(outlet.bootstrap, name, partitions=records.PARTITIONS, config=config)
+    topic_records.create(outlet.bootstrap, name, partitions=topic_records.PARTITIONS, config=config)
     outlet.settings |= {"source": {"lake": "lake"}, "target": {"topic": name}}
     return name
 
@@ -59,7 +58,7 @@ def test_everything_that_a_topic_can_hold_comes_back(outlet: Outlet, topic: str,
     windows and commits, of which one is not placed yet.
     """
     source = f"{topic}-source"
-    with records.fill(outlet.bootstrap, source, records=2_500) as filled:
+    with topic_records.fill(outlet.bootstrap, source, records=2_500) as filled:
         outlet.fill(source, "one", max_records=1_500)
         first = outlet.go("one")
         assert 0 < first["rows"] == filled.visible.total()
@@ -68,7 +67,7 @@ def test_everything_that_a_topic_can_hold_comes_back(outlet: Outlet, topic: str,
         with pytest.raises(FaultInjected):
             outlet.fill(source, "two")
     second = outlet.go("two")
-    there = sent.read(outlet.bootstrap, source, isolation="read_committed")
+    there = topic_reader.read(outlet.bootstrap, source, isolation="read_committed")
     assert first["rows"] + second["rows"] == len(there)
     assert_equal(there, outlet.sent(back))
     assert outlet.go("three")["commit"] is None
@@ -81,9 +80,9 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
 ) -> None:
     """A prefix of each partition was sent; then the lake grew; the claim is finished first."""
     source = f"{topic}-source"
-    records.numbers(outlet.bootstrap, source, 600, partitions=records.PARTITIONS)
+    topic_records.numbers(outlet.bootstrap, source, 600, partitions=topic_records.PARTITIONS)
     outlet.fill(source, "one")
-    there = sent.read(outlet.bootstrap, source)
+    there = topic_reader.read(outlet.bootstrap, source)
 
     def dies(given: Submission) -> None:
         path = Path(given.args[0])
@@ -106,13 +105,13 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
 
     with pytest.raises(SendFailed):
         outlet.go("one", submit=dies)
-    records.numbers(outlet.bootstrap, source, 60, first=600)
+    topic_records.numbers(outlet.bootstrap, source, 60, first=600)
     outlet.fill(source, "two")
     report = outlet.go("one")
     assert (report["duplicates"], report["broken_order"], report["rows"]) == (0, [], 600)
     assert_equal(there, outlet.sent(back))
     outlet.go("two")
-    assert_equal(sent.read(outlet.bootstrap, source), outlet.sent(back))
+    assert_equal(topic_reader.read(outlet.bootstrap, source), outlet.sent(back))
 
 
 def test_a_range_that_was_filled_in_later_breaks_the_order_and_is_reported(
@@ -122,16 +121,16 @@ def test_a_range_that_was_filled_in_later_breaks_the_order_and_is_reported(
     the partition that got them is named; the others are not.
     """
     source = f"{topic}-source"
-    records.numbers(outlet.bootstrap, source, 40, partitions=records.PARTITIONS)
-    settings = {"start": {"offsets": {source: dict.fromkeys(range(records.PARTITIONS), 5)}}}
+    topic_records.numbers(outlet.bootstrap, source, 40, partitions=topic_records.PARTITIONS)
+    settings = {"start": {"offsets": {source: dict.fromkeys(range(topic_records.PARTITIONS), 5)}}}
     outlet.fill(source, "one", **settings)
     assert outlet.go("one")["broken_order"] == []
     outlet.fill(source, "two", asked=Backfill(source, (1,), "0", "5"), **settings)
-    records.numbers(outlet.bootstrap, source, 20, first=40)
+    topic_records.numbers(outlet.bootstrap, source, 20, first=40)
     outlet.fill(source, "three", **settings)
     report = outlet.go("two")
     assert (report["broken_order"], report["duplicates"]) == ([f"{back}-1"], 0)
-    there = by_partition(sent.read(outlet.bootstrap, source))
+    there = by_partition(topic_reader.read(outlet.bootstrap, source))
     here = by_partition(outlet.sent(back))
     assert [each.row[1] for each in here[1]][-5:] == [0, 1, 2, 3, 4]
     assert [each.row[1] for each in here[0]] == list(range(5, len(there[0])))
@@ -141,14 +140,14 @@ def test_a_range_that_was_filled_in_later_breaks_the_order_and_is_reported(
 def test_headers_of_an_earlier_journey_are_kept(outlet: Outlet, topic: str, back: str) -> None:
     """What was sent by an egress before has such headers already: only the last are ours."""
     source = f"{topic}-source"
-    records.create(outlet.bootstrap, source, partitions=1)
+    topic_records.create(outlet.bootstrap, source, partitions=1)
     producer = Producer({"bootstrap.servers": outlet.bootstrap})
     earlier = [("tidegate-plan", "x"), ("a", b""), ("tidegate-row", "7"), ("tidegate-plan", None)]
     producer.produce(source, b"v", headers=earlier)
     producer.flush()
     outlet.fill(source, "one")
     report = outlet.go()
-    (there,) = sent.read(outlet.bootstrap, source)
+    (there,) = topic_reader.read(outlet.bootstrap, source)
     (here,) = outlet.sent(back)
     assert here.content == (None, b"v", there.headers)
     assert here.last("tidegate-plan") == report["plan_id"]
@@ -171,7 +170,7 @@ def test_a_lake_that_has_lost_rows_is_refused(
     aborted ones are.
     """
     source = f"{topic}-source"
-    with records.fill(outlet.bootstrap, source, records=300):
+    with topic_records.fill(outlet.bootstrap, source, records=300):
         outlet.fill(source, "one")
     loses_a_row(outlet, 1)
     before = outlet.ends(back)
@@ -204,12 +203,12 @@ def test_windows_that_cut_a_file(
 ) -> None:
     """Rows of a part of a file are counted too; a changed file is refused before the claim."""
     source = f"{topic}-source"
-    records.numbers(outlet.bootstrap, source, 120, partitions=records.PARTITIONS)
+    topic_records.numbers(outlet.bootstrap, source, 120, partitions=topic_records.PARTITIONS)
     outlet.fill(source, "one")
     outlet.settings["max_records"] = 70
     assert outlet.go("one")["rows"] == 70
     assert sum(outlet.jobs[0].rows.counts.values()) == 70
-    for p in range(records.PARTITIONS):
+    for p in range(topic_records.PARTITIONS):
         loses_a_row(outlet, p)
     entries = outlet.entries()
     sizes_pass(monkeypatch)
@@ -223,7 +222,7 @@ def test_rows_that_a_lake_keeps_back_are_no_invisible_ones(
 ) -> None:
     """`end - start = rows + invisible`, where rows were sent or are in quarantine."""
     source = f"{topic}-source"
-    records.numbers(outlet.bootstrap, source, 12, partitions=1)
+    topic_records.numbers(outlet.bootstrap, source, 12, partitions=1)
     outlet.fill(source, "one")
     outlet.settings |= {
         "on_bad_row": "quarantine", "columns": {"partition": "if(offset = 5, 99, 0)"},

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import records
-from outlet import Outlet
+from support import topic_records
+from support.egress_pipeline import Outlet
 from tidegate.errors import (
     ConfigurationError,
     PartitionsLeftOut,
@@ -22,7 +22,7 @@ from tidegate.errors import (
     TidegateError,
     UnknownTopic,
 )
-from tidegate.local.kafka import Broker
+from tidegate_local.kafka import Broker
 
 
 @dataclass(frozen=True)
@@ -253,9 +253,9 @@ REFUSALS = (
 def target(broker: Broker) -> str:
     """Return a topic for all refusals, for none sends anything; and there is `-compacted`."""
     name = f"t-{uuid.uuid4().hex[:12]}"
-    records.create(broker.bootstrap, name, partitions=3)
-    records.numbers(broker.bootstrap, name, 7)
-    records.create(
+    topic_records.create(broker.bootstrap, name, partitions=3)
+    topic_records.numbers(broker.bootstrap, name, 7)
+    topic_records.create(
         broker.bootstrap, f"{name}-compacted", partitions=3, config={"cleanup.policy": "compact"}
     )
     return name

@@ -13,16 +13,15 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-import records
-import sent
-from outlet import Outlet
+from support import topic_reader, topic_records
+from support.egress_pipeline import Outlet
+from tidegate.egress.release import release
+from tidegate.egress.verify import verify
 from tidegate.errors import RowsRefused, SendFailed, StageFailed
-from tidegate.runs.egress.release import release
-from tidegate.runs.egress.verify import verify
-from tidegate.runs.submission import Submission
+from tidegate.launch.spark_submit import Submission
 from tidegate.spark import readback
 from tidegate.spark import records as shaping
-from tidegate.spark.send_job import SENDING, SendJob
+from tidegate.spark.egress_job import SENDING, SendJob
 
 ROWS = 90  # over two files, three partitions and five keys
 
@@ -87,14 +86,14 @@ def dies(outlet: Outlet, numbers: Sequence[int] = (), run_id: str = "r", **how: 
     return claim.plan_id
 
 
-def numbers(found: Iterable[sent.Sent], partition: int) -> list[int]:
+def numbers(found: Iterable[topic_reader.Sent], partition: int) -> list[int]:
     return [int((each.value or b"n-1")[1:]) for each in found if each.partition == partition]
 
 
 def agrees(outlet: Outlet, report: dict[str, Any]) -> None:
     """Assert that report, ledger and `verify` say what another client finds in the topic."""
     found = [each for each in outlet.sent() if each.last("tidegate-plan") == report["plan_id"]]
-    counted = sent.rows(found)
+    counted = topic_reader.rows(found)
     assert set(counted) == set(ALL)
     assert report["rows"] == len(counted) == ROWS
     assert report["duplicates"] == len(found) - len(counted)
@@ -127,7 +126,7 @@ def test_of_any_part_the_missing_rows_are_sent(outlet: Outlet) -> None:
     dies(outlet, some)
     report = outlet.go()
     assert (report["duplicates"], len(outlet.sent()), report["broken_order"]) == (0, ROWS, [])
-    assert sent.rows(outlet.sent()) == ALL
+    assert topic_reader.rows(outlet.sent()) == ALL
 
 
 def test_a_broken_order_is_reported(outlet: Outlet) -> None:
@@ -195,14 +194,16 @@ def test_strict_order_sends_nothing_behind(outlet: Outlet) -> None:
     assert outlet.fold().claims
     release(outlet.spec, None, "resend", "looked", run="me")
     assert outlet.go()["duplicates"] == 0
-    assert sent.rows(outlet.sent())[identity(5)] == 2  # what was released is nobody's any more
+    assert (
+        topic_reader.rows(outlet.sent())[identity(5)] == 2
+    )  # what was released is nobody's any more
 
 
 def test_a_log_that_has_lost_what_was_sent_is_refused(outlet: Outlet) -> None:
     """Retention has passed the claim: what was sent cannot be told, nothing more is sent."""
-    records.numbers(outlet.bootstrap, outlet.topic, 30)
+    topic_records.numbers(outlet.bootstrap, outlet.topic, 30)
     dies(outlet, range(50))
-    records.delete_records(outlet.bootstrap, outlet.topic, {0: 15})
+    topic_records.delete_records(outlet.bootstrap, outlet.topic, {0: 15})
     before = outlet.ends()
     with pytest.raises(
         RowsRefused, match=r"log starts at 15 .* claimed at 10: .*`tidegate release"
@@ -230,7 +231,7 @@ def test_an_open_transaction_of_others_hides_nothing(outlet: Outlet) -> None:
     until = time.monotonic() + 10
     while len(outlet.sent(isolation="read_committed")) < ROWS and time.monotonic() < until:
         time.sleep(0.1)  # the markers are on their way
-    assert sent.rows(outlet.sent(isolation="read_committed")) == ALL
+    assert topic_reader.rows(outlet.sent(isolation="read_committed")) == ALL
     assert report["duplicates"] == 0
 
 
@@ -238,9 +239,9 @@ def test_only_records_of_the_plan_count(outlet: Outlet) -> None:
     """Another pipeline's, another plan's, and those of nobody, of the same names and numbers."""
     dies(outlet, range(10))
     produce(outlet, "0123456789abcdef", range(ROWS))
-    records.numbers(outlet.bootstrap, outlet.topic, 20)
+    topic_records.numbers(outlet.bootstrap, outlet.topic, 20)
     report = outlet.go()
-    assert sent.rows(outlet.sent(), report["plan_id"]) == ALL
+    assert topic_reader.rows(outlet.sent(), report["plan_id"]) == ALL
     agrees(outlet, report)
 
 
@@ -269,7 +270,7 @@ def test_another_run_finishes_what_was_begun(outlet: Outlet) -> None:
 
 def test_many_attempts_die(outlet: Outlet) -> None:
     """Each leaves a part; the claim's first offsets hold for all of them."""
-    records.numbers(outlet.bootstrap, outlet.topic, 9)
+    topic_records.numbers(outlet.bootstrap, outlet.topic, 9)
     for some in (range(10), range(10, 40), (), range(40, ROWS)):
         dies(outlet, list(some))
     report = outlet.go()
@@ -403,7 +404,7 @@ def loses(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
 def compacted(outlet: Outlet, topic: str, **config: str) -> None:
     outlet.topic = f"{topic}-compacted"
     given = {name.replace("_", "."): value for name, value in config.items()}
-    records.create(
+    topic_records.create(
         outlet.bootstrap, outlet.topic, partitions=3, config={"cleanup.policy": "compact", **given}
     )
 
@@ -432,7 +433,7 @@ def test_of_a_compacted_topic_what_is_gone_has_left_a_hole(
     holes(outlet, 0)
     report = outlet.go()
     assert report["rows"] == ROWS
-    assert identity(0) not in sent.rows(outlet.sent())
+    assert identity(0) not in topic_reader.rows(outlet.sent())
     verified = verify(outlet.spec, outlet.run("v").kafka, print)
     assert (verified["differences"], verified["against_kafka"]["expired"]) == (0, 1), verified
 
@@ -459,7 +460,7 @@ def test_compaction_between_sending_and_reading_back(
 
     def later(*args: Any, **named: Any) -> dict[str, Any]:
         until = time.monotonic() + 60
-        while len(sent.rows(outlet.sent(), outlet.jobs[0].plan_id)) == ROWS:
+        while len(topic_reader.rows(outlet.sent(), outlet.jobs[0].plan_id)) == ROWS:
             assert time.monotonic() < until
             for p in range(3):
                 holes(outlet, p)  # a new segment: the one before it is cleaned
@@ -468,7 +469,7 @@ def test_compaction_between_sending_and_reading_back(
 
     monkeypatch.setattr(readback, "verified", later)
     report = outlet.go()
-    there = sent.rows(outlet.sent(), report["plan_id"])
+    there = topic_reader.rows(outlet.sent(), report["plan_id"])
     assert len(there) < ROWS
     assert {identity(n) for n in range(ROWS - 15, ROWS)} <= there.keys()
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)

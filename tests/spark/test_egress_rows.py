@@ -13,10 +13,11 @@ from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.spark import expressions, source
+from tidegate.spark import expressions
+from tidegate.spark import rows as source
+from tidegate.spark.egress_job import Rows
 from tidegate.spark.expressions import NotAllowed, NotRepeatable, is_allowed, refuse_others
 from tidegate.spark.json_lines import Odd
-from tidegate.spark.send_job import Rows
 
 
 @pytest.fixture

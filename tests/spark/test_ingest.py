@@ -12,14 +12,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from records import create, delete_records, fill, numbers
+from support.topic_records import create, delete_records, fill, numbers
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.lake.footers import read_staged
 from tidegate.lake.store import Listed, LocalStore
-from tidegate.local.kafka import Broker
 from tidegate.spark import ingest
-from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.spark.ingest_job import Bytes, Chunk, Job
 from tidegate.spark.session import configure
+from tidegate_local.kafka import Broker
 
 READ_COMMITTED = "read_committed"
 

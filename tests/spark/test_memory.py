@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from records import create
+from support.topic_records import create
 from tidegate.core.offsets import OffsetRange
-from tidegate.local.kafka import Broker
 from tidegate.spark import ingest
-from tidegate.spark.job import Bytes, Chunk, Job
+from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate_local.kafka import Broker
 
 
 class Held(NamedTuple):

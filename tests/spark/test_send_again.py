@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-import records
-from outlet import Outlet
-from tidegate.core.windows import Backfill, Replay
+from support import topic_records
+from support.egress_pipeline import Outlet
+from tidegate.core.requests import Backfill, Replay
+from tidegate.egress.explain import explain
+from tidegate.egress.verify import verify
 from tidegate.errors import (
     ReplayRefused,
     RowsRefused,
@@ -20,16 +22,14 @@ from tidegate.errors import (
     StageFailed,
     WindowRefused,
 )
+from tidegate.ingest.plan import plan
 from tidegate.lake.boundaries import neighbours
 from tidegate.lake.store import open_store
+from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.files import load_ingest
-from tidegate.runs.egress.explain import explain
-from tidegate.runs.egress.verify import verify
-from tidegate.runs.plan import plan
 from tidegate.runs.run import Run
-from tidegate.runs.submission import Submission
 from tidegate.spark import readback
-from tidegate.spark.send_job import SENDING, SendJob
+from tidegate.spark.egress_job import SENDING, SendJob
 
 ROWS = 300  # in each of two partitions; row n has key k<n % 3>, and as value its offset
 KEY = "cast(key as string) = 'k1'"
@@ -39,8 +39,8 @@ KEY = "cast(key as string) = 'k1'"
 def source(outlet: Outlet, topic: str) -> str:
     """Return a topic that is in the lake, in files of 100 offsets, and was sent once already."""
     name, back = f"{topic}-source", f"{topic}-back"
-    records.create(outlet.bootstrap, name, partitions=2)
-    records.create(outlet.bootstrap, back, partitions=2)
+    topic_records.create(outlet.bootstrap, name, partitions=2)
+    topic_records.create(outlet.bootstrap, back, partitions=2)
     fill(outlet, name, range(ROWS))
     outlet.settings |= {"source": {"lake": "lake"}, "target": {"topic": back}}
     outlet.fill(name, "one", max_records=200)
@@ -222,16 +222,16 @@ def test_a_window_by_time_of_what_kafka_has_no_more(outlet: Outlet, topic: str) 
     """
     name, back = f"{topic}-source", f"{topic}-back"
     for each in (name, back):
-        records.create(outlet.bootstrap, each, partitions=2)
+        topic_records.create(outlet.bootstrap, each, partitions=2)
     noon = datetime(2026, 3, 14, 12, tzinfo=UTC)
     ms = int(noon.timestamp() * 1000)
     # Offset 20 is the first at or after 12:00:20, for all that offsets 21 to 23 are before it.
     stamps = [*range(20), 20, 5, 6, 7, *range(24, 60)]
     for p in (0, 1):
-        records.stamped(outlet.bootstrap, name, p, [ms + 1000 * s for s in stamps])
+        topic_records.stamped(outlet.bootstrap, name, p, [ms + 1000 * s for s in stamps])
     outlet.settings |= {"source": {"lake": "lake"}, "target": {"topic": back}}
     outlet.fill(name, "one", max_records=30)
-    records.delete_records(outlet.bootstrap, name, {0: 40})
+    topic_records.delete_records(outlet.bootstrap, name, {0: 40})
 
     def at(seconds: int) -> str:
         return (noon + timedelta(seconds=seconds)).isoformat()
@@ -256,7 +256,7 @@ def test_a_window_by_time_of_what_kafka_has_no_more(outlet: Outlet, topic: str) 
     frozen = neighbours(store, topic_id, ms + 20_000).frozen
     assert frozen is not None
     assert frozen.offsets == {0: 20, 1: 20}
-    records.stamped(outlet.bootstrap, name, 1, [ms + 61_000])
+    topic_records.stamped(outlet.bootstrap, name, 1, [ms + 61_000])
     with pytest.raises(WindowRefused) as refused:
         outlet.go("r", **ask(50, 70, "late"))
     assert refused.value.numbers["complaints"] == ["partition 1: [60, 61) is not in the lake"]

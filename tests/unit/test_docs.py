@@ -79,7 +79,7 @@ def test_every_error_has_its_way_out(name: str) -> None:
 
 def test_every_error_of_the_local_stack_is_named() -> None:
     """Those that are defined beside the code that raises them."""
-    sources = (path.read_text() for path in (PROJECT / "include/tidegate").rglob("*.py"))
+    sources = (path.read_text() for path in (PROJECT / "include").rglob("*.py"))
     defined = re.compile(r"^class (\w+)\((?:TidegateError|Transient)\)", re.MULTILINE)
     found = {name for text in sources for name in defined.findall(text)}
     assert "PortTaken" in found
@@ -163,7 +163,7 @@ def test_the_readmes_pipelines_are_right(tmp_path: Path) -> None:
 
 def test_fault_points_are_listed() -> None:
     """All that the code passes, and no other."""
-    sources = [path.read_text() for path in (PROJECT / "include/tidegate").rglob("*.py")]
+    sources = [path.read_text() for path in (PROJECT / "include").rglob("*.py")]
     calls = [call for text in sources for call in re.findall(r"faults\.point\((.*)\)", text)]
     passed = {name for call in calls for name in re.findall(r'"([\w.]+)"', call)}
     chapter = OPERATIONS.partition("## Fault points")[2]

@@ -14,10 +14,10 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, KafkaAdminClient, OffsetSpec
 
-from tidegate.broker.failures import PATIENCE_MS, cause_of_failure, named
+from tidegate.broker.client_errors import PATIENCE_MS, cause_of_failure, named
 from tidegate.broker.settings import KafkaSettings
+from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.planning import Watermarks
 from tidegate.core.unreadable import LATEST_MS
 from tidegate.errors import BrokerError, BrokerTooOld, NotAuthorised
 

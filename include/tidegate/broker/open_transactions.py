@@ -9,8 +9,8 @@ from kafka import errors as kafka_errors
 
 from tidegate.broker.retention import first_timestamps
 from tidegate.broker.settings import KafkaSettings
+from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.planning import Watermarks
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from tidegate.broker.records import Reader, reading
+from tidegate.broker.consumer import Reader, reading
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange

@@ -17,12 +17,12 @@ def kafka(connection: str) -> KafkaSettings:
     """Return a Kafka connection; ConfigurationError if it is nowhere."""
     if not _asks_airflow(connection):
         return from_environment(connection)
-    from tidegate.orchestration import database
+    from tidegate.orchestration import metadata_database
 
-    with database.quiet_airflow():
+    with metadata_database.quiet_airflow():
         from tidegate.orchestration import connections
 
-        return connections.kafka(connection, database.connection)
+        return connections.kafka(connection, metadata_database.connection)
 
 
 def spark_master(spec: Spec) -> str:
@@ -47,13 +47,13 @@ def spark_master(spec: Spec) -> str:
 
 
 def _master_in_airflow(connection: str) -> str:
-    from tidegate.orchestration import database
+    from tidegate.orchestration import metadata_database
 
-    with database.quiet_airflow():
+    with metadata_database.quiet_airflow():
         from tidegate.orchestration import connections
 
         try:
-            return connections.spark_master(connection, database.connection)
+            return connections.spark_master(connection, metadata_database.connection)
         except ConfigurationError:
             if connection == DEFAULT:
                 return "local[*]"
@@ -61,7 +61,7 @@ def _master_in_airflow(connection: str) -> str:
 
 
 def _asks_airflow(connection: str) -> bool:
-    from tidegate.orchestration.database import NAMED_BY
+    from tidegate.orchestration.metadata_database import NAMED_BY
 
     in_environment = f"AIRFLOW_CONN_{connection.upper()}" in os.environ
     return not in_environment and any(os.environ.get(name) for name in NAMED_BY)

@@ -10,8 +10,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tidegate.local import airflow, stack
-
 app = typer.Typer(help="Kafka, Postgres and Airflow on this machine.", no_args_is_help=True)
 
 Json = Annotated[
@@ -22,6 +20,8 @@ Json = Annotated[
 @app.command()
 def up(*, as_json: Json = False) -> None:
     """Start what does not run yet, and wait until all of it is healthy."""
+    from tidegate_local import airflow, stack
+
     home = stack.default_home()
     stack.up(home, say=_say)
     state = stack.status(home)
@@ -36,6 +36,8 @@ def up(*, as_json: Json = False) -> None:
 @app.command()
 def down(*, as_json: Json = False) -> None:
     """End what `up` started, running tasks and their Spark included. The data stays."""
+    from tidegate_local import stack
+
     homes = stack.default_homes()
     ended = [home for home in homes if stack.down(home, say=_say)]
     if as_json:
@@ -52,6 +54,8 @@ def down(*, as_json: Json = False) -> None:
 @app.command()
 def status(*, as_json: Json = False) -> None:
     """Tell what runs, and where."""
+    from tidegate_local import stack
+
     state = stack.status(stack.default_home())
     if as_json:
         _print_json(state)

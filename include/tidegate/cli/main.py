@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import importlib.util
 import json
 import logging
 import os
@@ -13,13 +14,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tidegate.cli import keeper, local, telling, windows
+from tidegate.cli import local, maintenance, render, windows
 from tidegate.cli.connections import kafka
+from tidegate.cli.console import Json, Pipeline, answer, end_with, err, out, worst
 from tidegate.cli.runs import carry_out, new_run
-from tidegate.cli.terminal import Json, Pipeline, answer, end_with, err, out, worst
 from tidegate.cli.variables import whoever
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.local import proxies, stack
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
 
@@ -31,7 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(local.app, name="local")
 app.add_typer(windows.app)
-app.add_typer(keeper.app)
+app.add_typer(maintenance.app)
 
 
 class Release(enum.StrEnum):
@@ -68,6 +68,10 @@ def run() -> None:
 
 def _use_local_stack() -> None:
     """Let a terminal that names no lake and no connection use the local stack's, if any."""
+    if importlib.util.find_spec("tidegate_local") is None:
+        return  # a production installation
+    from tidegate_local import proxies, stack
+
     os.environ.update(proxies.without_loopback())
     known = stack.environment(stack.default_home())
     if "AWS_ENDPOINT_URL" in known and "TIDEGATE_LAKE" not in os.environ:
@@ -126,7 +130,8 @@ def demo(
     ),
 ) -> None:
     """Bring up Kafka and Airflow here, move a year of real flights into a lake, and prove it."""
-    from tidegate.local.demo import demo as show
+    from tidegate_local import stack
+    from tidegate_local.demo import demo as show
 
     home = stack.default_home(on_s3=on_s3)
     show(home, say=lambda line: out.print(line, markup=False, soft_wrap=True), on_s3=on_s3)
@@ -139,7 +144,7 @@ def status(
 ) -> None:
     """Show origin, cursor, end and lag of every partition."""
     if pipeline:
-        answer(_status_of(files.load_named(pipeline)), telling.tell_status, as_json=as_json)
+        answer(_status_of(files.load_named(pipeline)), render.tell_status, as_json=as_json)
         return
     states, bad = [], 0
     for name in files.names():
@@ -152,16 +157,16 @@ def status(
         print(json.dumps({"format": 1, "pipelines": states}))
     else:
         for state in states:
-            telling.tell_status(state)
+            render.tell_status(state)
     end_with(bad)
 
 
 @app.command("files")
 def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
     """List the lake's files: every row exactly once, placed or not."""
-    from tidegate.runs.status import files as files_of
+    from tidegate.ingest.status import files as files_of
 
-    answer(files_of(files.load_ingest(pipeline)), telling.tell_lake_files, as_json=as_json)
+    answer(files_of(files.load_ingest(pipeline)), render.tell_lake_files, as_json=as_json)
 
 
 @app.command()
@@ -173,8 +178,8 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Hold ledger, manifests, files and footers against each other; exit 3 if they differ."""
-    from tidegate.runs.egress.verify import verify as verify_egress
-    from tidegate.runs.verify import verify as verify_lake
+    from tidegate.egress.verify import verify as verify_egress
+    from tidegate.ingest.verify import verify as verify_lake
 
     def say(line: str) -> None:
         err.print(line, highlight=False)
@@ -185,7 +190,7 @@ def verify(
         findings = verify_egress(spec, broker, say)
     else:
         findings = verify_lake(spec, broker, say)
-    answer(findings, telling.tell_findings, as_json=as_json)
+    answer(findings, render.tell_findings, as_json=as_json)
     if findings["differences"]:
         raise typer.Exit(3)
 
@@ -204,8 +209,8 @@ def release(
     as_json: Json = False,
 ) -> None:
     """End an egress claim by hand: its sender cannot be proven dead, or its plan cannot go on."""
-    from tidegate.runs.egress.release import declare_late
-    from tidegate.runs.egress.release import release as end_claim
+    from tidegate.egress.release import declare_late
+    from tidegate.egress.release import release as end_claim
 
     spec = files.load_named(pipeline)
     if not isinstance(spec, Egress):
@@ -219,7 +224,7 @@ def release(
                 "the same, use `tidegate replay`"
             )
         ended = declare_late(spec, reason, by=whoever(), run=run_id)
-        answer(ended, telling.tell_late, as_json=as_json)
+        answer(ended, render.tell_late, as_json=as_json)
         return
     done = end_claim(spec, plan, told, reason, run=run_id)
     answer(
@@ -230,8 +235,8 @@ def release(
 
 
 def _status_of(spec: Spec) -> dict[str, Any]:
-    from tidegate.runs.egress.status import status as egress_status
-    from tidegate.runs.status import status as ingest_status
+    from tidegate.egress.status import status as egress_status
+    from tidegate.ingest.status import status as ingest_status
 
     if isinstance(spec, Egress):
         return egress_status(spec)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.cli.connections import kafka
-from tidegate.cli.terminal import Json, Pipeline, answer, out
+from tidegate.cli.console import Json, Pipeline, answer, out
 from tidegate.cli.variables import mirror, whoever
 from tidegate.pipelines import files
 
@@ -25,7 +25,7 @@ Reason = Annotated[str, typer.Option(help="Why; it is kept in the ledger for eve
 @app.command("show")
 def show_offsets(pipeline: Pipeline, as_json: Json = False) -> None:
     """Show the ledger's cursors in Spark's form, origins, gaps, and earlier topic ids."""
-    from tidegate.runs.offsets import show
+    from tidegate.maintenance.cursor import show
 
     answer(show(files.load_ingest(pipeline)), _tell_offsets, as_json=as_json)
 
@@ -56,7 +56,7 @@ def set_offset(
     as_json: Json = False,
 ) -> None:
     """Move a cursor forward: what lies between is a gap with a reason. Backward is a replay."""
-    from tidegate.runs.offsets import move
+    from tidegate.maintenance.cursor import move
 
     spec = files.load_ingest(pipeline)
     moved = move(
@@ -77,7 +77,7 @@ def set_offset(
 @app.command("adopt")
 def adopt_topic(pipeline: Pipeline, topic: Topic, reason: Reason, as_json: Json = False) -> None:
     """Take up a topic that was recreated, from its log start; what is in the lake stays."""
-    from tidegate.runs.offsets import adopt
+    from tidegate.maintenance.cursor import adopt
 
     spec = files.load_ingest(pipeline)
     adopted = adopt(spec, kafka(spec.kafka), mirror(), topic=topic, reason=reason, by=whoever())

@@ -8,14 +8,14 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli import telling
+from tidegate.cli import render
 from tidegate.cli.connections import kafka, spark_master
-from tidegate.cli.terminal import answer, err
+from tidegate.cli.console import answer, err
 from tidegate.pipelines.spec import Egress, Spec
 
 if TYPE_CHECKING:
+    from tidegate.launch.spark_submit import Submission
     from tidegate.runs.run import EgressRun, Run
-    from tidegate.runs.submission import Submission
 
 
 def new_run(
@@ -39,8 +39,8 @@ def carry_out(
     run: Run | EgressRun, *, replan: bool = False, dry_run: bool = False, as_json: bool
 ) -> None:
     """Take a run through all its steps; a dry one only tells what it would do."""
-    from tidegate.runs.egress import egress
-    from tidegate.runs.ingest import ingest
+    from tidegate.egress.run import egress
+    from tidegate.ingest.run import ingest
     from tidegate.runs.run import EgressRun
 
     if dry_run:
@@ -50,9 +50,9 @@ def carry_out(
     master = spark_master(run.spec)
 
     def submit(given: Submission) -> None:
-        from tidegate.runs import submission
+        from tidegate.launch import spark_submit
 
-        submission.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
+        spark_submit.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
 
     if isinstance(run, EgressRun):
         report = egress(
@@ -60,16 +60,16 @@ def carry_out(
             submit,
             lambda _: False,  # only Airflow knows of its tasks
             replan=replan,
-            on_planned=lambda planned: telling.tell_files(planned.plan, known=planned.known),
-            on_published=lambda sent: None if as_json else telling.tell_sent(sent.report),
+            on_planned=lambda planned: render.tell_files(planned.plan, known=planned.known),
+            on_published=lambda sent: None if as_json else render.tell_sent(sent.report),
         ).report
     else:
         report = ingest(
             run,
             submit,
             replan=replan,
-            on_planned=lambda planned: telling.tell_plan(planned.plan, known=planned.known),
-            on_published=lambda done: None if as_json else telling.tell_published(done.report),
+            on_planned=lambda planned: render.tell_plan(planned.plan, known=planned.known),
+            on_published=lambda done: None if as_json else render.tell_published(done.report),
         ).report
     if as_json:
         print(json.dumps(report))
@@ -77,12 +77,12 @@ def carry_out(
 
 def explain(run: Run | EgressRun, *, as_json: bool) -> None:
     """Tell what a run would do; nothing is done, nothing is written."""
-    from tidegate.runs.egress.explain import explain as explain_egress
-    from tidegate.runs.explain import explain as explain_ingest
+    from tidegate.egress.explain import explain as explain_egress
+    from tidegate.ingest.explain import explain as explain_ingest
     from tidegate.runs.run import EgressRun
 
     if isinstance(run, EgressRun):
-        answer(explain_egress(run), telling.tell_sending, as_json=as_json)
+        answer(explain_egress(run), render.tell_sending, as_json=as_json)
     else:
         told = explain_ingest(run, master=spark_master(run.spec))
-        answer(told, telling.tell_reading, as_json=as_json)
+        answer(told, render.tell_reading, as_json=as_json)

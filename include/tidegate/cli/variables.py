@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import getpass
+import importlib.util
 import os
 
 from tidegate.errors import NeedsAirflow
-from tidegate.local import airflow, postgres, stack
 from tidegate.runs.run import NO_MIRROR, Mirror
 
 
 def variables() -> Mirror:
     """Return the Variables of the environment's Airflow, else the local stack's; NeedsAirflow."""
-    from tidegate.orchestration.database import NAMED_BY, StoredVariables
+    from tidegate.orchestration.metadata_database import NAMED_BY, StoredVariables
 
     if not any(os.environ.get(name) for name in NAMED_BY):
         os.environ.update(_of_the_local_stack())
@@ -33,6 +33,10 @@ def whoever() -> str:
 
 
 def _of_the_local_stack() -> dict[str, str]:
+    if importlib.util.find_spec("tidegate_local") is None:
+        return {}
+    from tidegate_local import airflow, postgres, stack
+
     home = stack.default_home()
     known, database = stack.read(home), postgres.running(home)
     if known is None or database is None:

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.connections import kafka
+from tidegate.cli.console import Json, Pipeline, answer, err, out
 from tidegate.cli.runs import carry_out, explain, new_run
-from tidegate.cli.terminal import Json, Pipeline, answer, err, out
 from tidegate.core.coverage import Interval, drawn
-from tidegate.core.windows import Backfill, Replay
+from tidegate.core.requests import Backfill, Replay
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest
@@ -108,11 +108,11 @@ def replay_window(
     as_json: Json = False,
 ) -> None:
     """Read a window of the lake again and replace its files; of an egress, send it again."""
-    from tidegate.runs.egress import again
+    from tidegate.egress import replay
 
     spec = files.load_named(pipeline)
     asked = Replay(
-        topic=again.topic_named(spec, topic)
+        topic=replay.topic_named(spec, topic)
         if isinstance(spec, Egress)
         else spec.topic_named(topic),
         id=replay_id,
@@ -123,7 +123,7 @@ def replay_window(
     )
     more = {}
     if isinstance(spec, Egress):
-        more["source_kafka"] = kafka(files.load_ingest(again.lake_name(spec)).kafka)
+        more["source_kafka"] = kafka(files.load_ingest(replay.lake_name(spec)).kafka)
     run = new_run(spec, run_id, dag_id="tidegate_replay", asked=asked, **more)
     carry_out(run, dry_run=dry_run, as_json=as_json)
 
@@ -140,7 +140,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 @app.command("coverage")
 def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
     """Draw what became of every offset: covered by lane, skipped, expired, still to come."""
-    from tidegate.runs.coverage import coverage
+    from tidegate.ingest.coverage import coverage
 
     spec = files.load_ingest(pipeline)
     answer(coverage(spec, kafka(spec.kafka)), _tell_coverage, as_json=as_json)

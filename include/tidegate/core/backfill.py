@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import Draft
 from tidegate.core.entries import Gap
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
-from tidegate.core.planning import Watermarks
 
 
 def out_of_reach(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
+from tidegate.core.cursor import Watermarks
 from tidegate.core.intervals import Intervals
-from tidegate.core.planning import Watermarks
 
 State = Literal["before", "covered", "skipped", "expired", "unseen"]
 

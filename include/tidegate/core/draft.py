@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.core.boundaries import Boundary
+from tidegate.core.cursor import Progress
 from tidegate.core.entries import Gap, Origin
 from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import LeftOut
-from tidegate.core.planning import Progress
-from tidegate.core.windows import Boundary
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import SourceFile
-from tidegate.core.replays import Replaced, replaces_from_json, replaces_to_json
+from tidegate.core.replacement import Replaced, replaces_from_json, replaces_to_json
 
 FORMAT = 1
 

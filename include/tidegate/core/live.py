@@ -1,15 +1,17 @@
-"""What a live run would take, from the ledger and what the broker has: decided, not done."""
+"""Live runs: what one would read of each partition, by the ledger and the broker's watermarks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tidegate.core.cursor import Progress, Watermarks
 from tidegate.core.draft import Draft
 from tidegate.core.entries import Gap, Origin
 from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
-from tidegate.core.planning import Progress, Watermarks, decide_live, new_origins
 
 NO_LEADER = "no leader"
 NONE: Mapping[str, Sequence[int]] = {}
@@ -83,3 +85,65 @@ def draft_live(
                         Gap(topic, topic_id, partition, gap.start, gap.end, "expired", by)
                     )
     return draft
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A partition's share of a run: at most one range, one gap to record, one reason to stop."""
+
+    range: OffsetRange | None = None
+    gap: OffsetRange | None = None
+    left_out: LeftOut | None = None
+
+
+def decide_live(
+    topic: str,
+    partition: int,
+    progress: Progress,
+    marks: Watermarks,
+    *,
+    on_expired: str,
+    cut: int | None = None,
+) -> Decision:
+    """Take `[cursor, min(end, next covered start))`; expired offsets go by policy.
+
+    Expired means: the broker's log starts after the cursor. `fail` leaves the partition out;
+    `skip` records the gap, which the ledger cuts to what is unseen, and goes on at the log start.
+    `cut` is where the log was cut off below the cursor, whatever was written there since.
+    """
+    cursor = progress.cursor
+    if cut is not None and cut < cursor <= marks.high:
+        numbers = {"cursor": cursor, "end": marks.high, "cut": cut}
+        return Decision(left_out=LeftOut(topic, partition, "truncated", numbers))
+    if marks.high < cursor:
+        return Decision(
+            left_out=LeftOut(topic, partition, "truncated", {"cursor": cursor, "end": marks.high})
+        )
+    gap = None
+    if marks.start > cursor:
+        if on_expired == "fail":
+            return Decision(
+                left_out=LeftOut(topic, partition, "expired", {"start": cursor, "end": marks.start})
+            )
+        gap = OffsetRange(topic, partition, cursor, marks.start)
+        skipped = progress.skipped.add(gap.start, gap.end)
+        cursor = replace(progress, skipped=skipped).cursor
+    next_covered = progress.covered.next_start(cursor)
+    end = marks.end if next_covered is None else min(marks.end, next_covered)
+    if cursor >= end:
+        return Decision(gap=gap)
+    return Decision(range=OffsetRange(topic, partition, cursor, end), gap=gap)
+
+
+def new_origins(
+    partitions: Iterable[int], known: Mapping[int, int] | None, first_sight: Mapping[int, int]
+) -> dict[int, int]:
+    """Return the origins to record for partitions that have none.
+
+    The first sight of a topic (`known` is None) follows the pipeline's `start`, given as
+    `first_sight`; a partition that appears later begins at 0, wherever its log starts, so that
+    what expired unseen goes by policy and is never silently missed.
+    """
+    if known is None:
+        return {p: first_sight[p] for p in partitions}
+    return {p: 0 for p in partitions if p not in known}

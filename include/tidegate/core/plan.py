@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegate.core import canonical
 from tidegate.core.offsets import Window, window_from_json, window_to_json
-from tidegate.core.replays import Replaced, replaces_from_json
+from tidegate.core.replacement import Replaced, replaces_from_json
 
 FORMAT = 1
 

@@ -1,144 +1,20 @@
-"""What a run is asked for: what arrived since the cursor, or any window again.
+"""Windows: the edges that a user gives, and the offset ranges that they mean.
 
-A window's edges are offsets or moments. Moments become offsets once, as *boundaries*: frozen, so
+Edges are offsets or moments. Moments become offsets once, as *boundaries*: frozen, so
 that adjacent windows tile whatever the timestamps do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from datetime import datetime
 
-from tidegate.core import canonical
+from tidegate.core.boundaries import Boundary
 from tidegate.core.offsets import OffsetRange, parse_spark_offsets
 
 Edge = int | Mapping[int, int] | datetime
 """One offset for all partitions, one for each, or a moment."""
-
-Order = Literal["oldest", "soonest-expiring"]
-ORDERS: tuple[Order, ...] = ("oldest", "soonest-expiring")
-
-
-Interval = tuple[datetime, datetime]
-
-
-@dataclass(frozen=True)
-class Live:
-    """Everything since the cursor, whatever the run's interval."""
-
-    lane: ClassVar[str] = "live"
-    work: ClassVar[str] = ""
-    interval: Interval | None = None
-
-
-@dataclass(frozen=True)
-class Dates:
-    """What was written in the run's interval, of all topics: one run of a backfill over dates.
-
-    It is the same work as the scheduled run of that interval: whichever is planned first counts.
-    """
-
-    lane: ClassVar[str] = "backfill"
-    work: ClassVar[str] = ""
-    interval: Interval
-
-
-@dataclass(frozen=True)
-class Backfill:
-    """A window of one topic, as it was asked for: nothing of it has been judged yet.
-
-    `partitions` None: all. Either `start` and `end`, as texts, or `fill_gaps`.
-    """
-
-    lane: ClassVar[str] = "backfill"
-    topic: str
-    partitions: tuple[int, ...] | None = None
-    start: str | None = None
-    end: str | None = None
-    fill_gaps: bool = False
-    chunk_size: int | None = None
-    order: str = "oldest"
-
-    @property
-    def work(self) -> str:
-        """What tells this window from another of the same run."""
-        return canonical.encode({"backfill": asdict(self)}).decode()
-
-
-@dataclass(frozen=True)
-class Replay:
-    """A window that is in the lake, once more: an ingest reads it again, an egress sends it again.
-
-    `id` names it: the same id again is the same work, whatever the run. `where` is an SQL
-    expression: of what is sent again, only the rows of which it is true.
-    """
-
-    lane: ClassVar[str] = "replay"
-    work: ClassVar[str] = ""
-    topic: str
-    id: str
-    partitions: tuple[int, ...] | None = None
-    start: str | None = None
-    end: str | None = None
-    where: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        partitions = None if self.partitions is None else list(self.partitions)
-        return {
-            "topic": self.topic,
-            "partitions": partitions,
-            "start": self.start,
-            "end": self.end,
-            **({} if self.where is None else {"where": self.where}),
-        }
-
-
-Asked = Live | Dates | Backfill | Replay
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """Where a moment (ms since the epoch) cuts a topic. A partition that is not named: at 0."""
-
-    topic: str
-    topic_id: str
-    moment: int
-    offsets: Mapping[int, int]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "topic_id": self.topic_id,
-            "timestamp": self.moment,
-            "partitions": {str(p): offset for p, offset in self.offsets.items()},
-        }
-
-    @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> Boundary:
-        offsets = {int(p): int(offset) for p, offset in form["partitions"].items()}
-        return cls(form["topic"], form["topic_id"], form["timestamp"], offsets)
-
-
-def clamped(
-    found: Mapping[int, int], below: Boundary | None, above: Boundary | None
-) -> dict[int, int]:
-    """Return the offsets of a new boundary: none before an earlier one's, or after a later one's.
-
-    Without it late records, or a log that was cut meanwhile, would make boundaries cross.
-    """
-    low = below.offsets if below else {}
-    high = above.offsets if above else None
-    return {
-        p: max(low.get(p, 0), offset if high is None else min(offset, high.get(p, 0)))
-        for p, offset in {**low, **found}.items()
-    }
-
-
-def milliseconds(moment: datetime) -> int:
-    """Return a moment as Kafka counts it, rounded down."""
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged
-from tidegate.lake import documents
+from tidegate.lake import json_documents
 from tidegate.lake.footers import read_offsets, read_staged
 from tidegate.lake.store import Store
 
@@ -114,7 +114,7 @@ def sealed(store: Store, plan: Plan, fold: Fold) -> dict[int, Seal]:
     sizes = {each.path: each.size for each in listed}
     for path in sizes:
         if posixpath.basename(path) != SEAL or not (
-            seal := documents.read(store, path, Seal.from_json)
+            seal := json_documents.read(store, path, Seal.from_json)
         ):
             continue
         attempt = seal.attempt
@@ -154,7 +154,7 @@ def sealed_epochs(store: Store, attempt: Attempt) -> dict[tuple[str, int], int]:
     None of a seal that is missing or damaged: `verify` reports it, and it must not stop a run.
     """
     try:
-        return documents.read(store, attempt.directory + SEAL, _epochs) or {}
+        return json_documents.read(store, attempt.directory + SEAL, _epochs) or {}
     except LakeDamaged as error:
         logger.warning("the leader epochs of a commit are not known: %s", error)
         return {}
@@ -170,7 +170,7 @@ def _epochs(form: Mapping[str, Any]) -> dict[tuple[str, int], int]:
 
 def staged(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
     """Return the job's own record of a finished attempt; None while it is not finished."""
-    return documents.read(store, attempt.directory + DONE, dict)
+    return json_documents.read(store, attempt.directory + DONE, dict)
 
 
 Prober = Callable[[Sequence[OffsetRange]], Mapping[OffsetRange, str]]

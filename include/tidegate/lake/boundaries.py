@@ -6,8 +6,8 @@ import posixpath
 from dataclasses import dataclass
 
 from tidegate.core import canonical, layout
-from tidegate.core.windows import Boundary
-from tidegate.lake import documents
+from tidegate.core.boundaries import Boundary
+from tidegate.lake import json_documents
 from tidegate.lake.store import Store
 
 FORMAT = 1
@@ -52,6 +52,6 @@ def _moments(store: Store, topic_id: str) -> list[int]:
 
 
 def _read(store: Store, topic_id: str, moment: int) -> Boundary:
-    found = documents.read(store, layout.boundary(topic_id, moment), Boundary.from_json)
+    found = json_documents.read(store, layout.boundary(topic_id, moment), Boundary.from_json)
     assert found is not None  # it was listed, and nothing deletes it
     return found

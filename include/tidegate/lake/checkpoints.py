@@ -15,7 +15,7 @@ from tidegate.core import canonical, checkpoint, layout
 from tidegate.core.entries import Commit
 from tidegate.core.ledger import Fold
 from tidegate.errors import LakeDamaged
-from tidegate.lake import documents
+from tidegate.lake import json_documents
 from tidegate.lake.store import Store
 
 KEPT = 3
@@ -65,7 +65,7 @@ def latest(store: Store, pipeline: str) -> Fold | None:
     for n in reversed(numbers(store)):
         path = layout.checkpoint(n)
         try:
-            fold = documents.read(store, path, lambda form: _fold(store, pipeline, form))
+            fold = json_documents.read(store, path, lambda form: _fold(store, pipeline, form))
         except LakeDamaged as error:
             logger.warning("%s; the ledger is read without it", error)
             continue
@@ -89,7 +89,9 @@ def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set
     where = store.uri(path)
     everything = set(range(1, fold.n + 1))
     try:
-        form = documents.read(store, path, lambda form: dict(form) | {"fold": dict(form["fold"])})
+        form = json_documents.read(
+            store, path, lambda form: dict(form) | {"fold": dict(form["fold"])}
+        )
         if form is None:
             return [], everything  # removed meanwhile, as the oldest
         kept, expected = form["fold"], checkpoint.head(fold)
@@ -112,7 +114,7 @@ def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set
         return found, checkpoint.FORMS["waiting"].read(kept["waiting"])
     except LakeDamaged as error:
         return [str(error)], everything
-    except documents.UNREADABLE as error:
+    except json_documents.UNREADABLE as error:
         return [f"the checkpoint {where} cannot be read: {error!r}"], everything
 
 
@@ -136,6 +138,6 @@ def _lines(store: Store, kept: Mapping[str, str], numbers: Iterable[int]) -> byt
 
 def _commit(store: Store, n: int) -> Commit:
     path = layout.entry(n)
-    if found := documents.read(store, path, Commit.from_json):
+    if found := json_documents.read(store, path, Commit.from_json):
         return found
     raise LakeDamaged(f"{store.uri(path)} was there, and is gone; restore it")

@@ -13,8 +13,8 @@ from typing import Any
 
 import botocore.exceptions
 
-from tidegate.lake import s3
-from tidegate.lake.refusals import as_lake_errors_of_s3
+from tidegate.lake import s3_settings
+from tidegate.lake.store_errors import as_lake_errors_of_s3
 
 PART = 64 * 1024 * 1024
 """Objects above this are copied in parts of this size: each takes seconds, at any store."""
@@ -27,10 +27,10 @@ def copy(url: str, source: str, target: str, size: int) -> None:
 
     FileNotFoundError where there is no such object. A copy that is killed leaves an open upload.
     """
-    bucket, prefix = s3.bucket_and_prefix(url)
+    bucket, prefix = s3_settings.bucket_and_prefix(url)
     where = {"Bucket": bucket, "Key": prefix + target}
     origin = {"Bucket": bucket, "Key": prefix + source}
-    client = s3.client()
+    client = s3_settings.client()
     with as_lake_errors_of_s3(url), _missing(source):
         # A source that is replaced meanwhile must not be mixed with what it was.
         etag = client.head_object(**origin)["ETag"]

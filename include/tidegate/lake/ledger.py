@@ -15,10 +15,11 @@ from typing import Any
 from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import FORMAT, KINDS, Commit, Entry, Gap
-from tidegate.core.ledger import Accepted, CutTo, Fold, Verdict, judge
+from tidegate.core.judge import Accepted, CutTo, Verdict, judge
+from tidegate.core.ledger import Fold
 from tidegate.errors import LakeUnsafe, LedgerCorrupt
-from tidegate.lake import checkpoints, documents
-from tidegate.lake.documents import UNREADABLE
+from tidegate.lake import checkpoints, json_documents
+from tidegate.lake.json_documents import UNREADABLE
 from tidegate.lake.store import Store
 
 _AT_ONCE = 16  # requests
@@ -130,7 +131,7 @@ class Ledger:
         """Return a commit by its number, also one that is not live any more."""
         if n in self.fold.live:
             return self.fold.live[n]
-        found = documents.read(self._store, layout.entry(n), Commit.from_json)
+        found = json_documents.read(self._store, layout.entry(n), Commit.from_json)
         if found is None:
             raise self._corrupt(f"entry {n} was there, and is gone")
         return found
@@ -142,7 +143,7 @@ class Ledger:
         """
         ends: list[str] = []
         for n in range(self.fold.n, 0, -1):
-            form = documents.read(self._store, layout.entry(n), dict)
+            form = json_documents.read(self._store, layout.entry(n), dict)
             if form and form["kind"] == "release" and form["plan"] == plan_id:
                 ends.append(form["how"])
         return bool(ends) and plan_id not in self.fold.claims and set(ends) == {"nothing sent"}

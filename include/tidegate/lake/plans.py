@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.core import canonical, layout
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
-from tidegate.lake import documents
+from tidegate.lake import json_documents
 from tidegate.lake.store import Store
 
 
@@ -24,7 +24,7 @@ class Frozen:
 def load(store: Store, plan_id: str) -> Plan:
     """Return a frozen plan; LakeDamaged if it is missing or is not what its name says."""
     where = store.uri(layout.plan(plan_id))
-    plan = documents.read(store, layout.plan(plan_id), Plan.from_json)
+    plan = json_documents.read(store, layout.plan(plan_id), Plan.from_json)
     if plan is None:
         raise LakeDamaged(f"plan {plan_id} is missing ({where})")
     if plan.id != plan_id:
@@ -34,7 +34,7 @@ def load(store: Store, plan_id: str) -> Plan:
 
 def note(store: Store, plan_id: str) -> Mapping[str, Any] | None:
     """Return what was seen when the plan was first frozen."""
-    return documents.read(store, layout.note(plan_id), dict)
+    return json_documents.read(store, layout.note(plan_id), dict)
 
 
 def epochs(store: Store, plan_id: str) -> dict[tuple[str, int], int]:
@@ -47,7 +47,7 @@ def latest(store: Store, run_key: str) -> Frozen | None:
     """Return the run's plan of the highest generation, if it has any."""
     found = None
     number = 1
-    while plan_id := documents.read(store, layout.generation(run_key, number), _plan_id):
+    while plan_id := json_documents.read(store, layout.generation(run_key, number), _plan_id):
         found = Frozen(load(store, plan_id), number)
         number += 1
     return found

@@ -10,15 +10,8 @@ from typing import Any
 from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import Commit, Reference
-from tidegate.core.ledger import (
-    Accepted,
-    Adopt,
-    Fold,
-    NotLive,
-    Refused,
-    Verdict,
-    judge,
-)
+from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
+from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, TidegateError

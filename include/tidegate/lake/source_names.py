@@ -24,8 +24,8 @@ from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.core.printable import printable_name
 from tidegate.core.source_root import Root
 from tidegate.errors import SourceUnavailable
-from tidegate.lake import s3
-from tidegate.lake.refusals import told
+from tidegate.lake import s3_settings
+from tidegate.lake.store_errors import told
 
 _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _OF_FILE_SYSTEMS = {"lost+found"}
@@ -165,7 +165,9 @@ def _in_s3(root: Root) -> Iterator[Found]:
     bucket, _, prefix = root.url.removeprefix("s3://").partition("/")
     prefix = unquote(prefix).strip("/")
     prefix = f"{prefix}/" if prefix else ""
-    pages = s3.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    pages = (
+        s3_settings.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    )
     for page in pages:
         for each in page.get("Contents", ()):
             name, size = each["Key"].removeprefix(prefix), each["Size"]

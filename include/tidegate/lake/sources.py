@@ -17,8 +17,8 @@ from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
 from tidegate.errors import SourceRefused, SourceUnavailable
 from tidegate.lake import source_names
-from tidegate.lake.refusals import told
 from tidegate.lake.store import opened, reader
+from tidegate.lake.store_errors import told
 
 __all__ = ["Listing", "Root", "changed", "listing", "looked_into"]
 

@@ -26,10 +26,10 @@ from obstore.store import from_url
 
 from tidegate.core import layout
 from tidegate.errors import ConfigurationError
-from tidegate.lake import large_copies, s3
-from tidegate.lake.directory import LocalStore
-from tidegate.lake.objects import Listed, Store
-from tidegate.lake.refusals import as_damage, as_lake_errors, refuse_another_size, told
+from tidegate.lake import large_copies, s3_settings
+from tidegate.lake.local_store import LocalStore
+from tidegate.lake.store_errors import as_damage, as_lake_errors, refuse_another_size, told
+from tidegate.lake.store_protocol import Listed, Store
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
@@ -194,7 +194,7 @@ def open_store(lake: str, pipeline: str) -> Store:
 def opened(url: str) -> Obstore:
     """Open a URL with obstore; ConfigurationError for what is wrong with the environment of S3."""
     if urlsplit(url).scheme == "s3":
-        s3.place()
+        s3_settings.place()
         return from_url(url, retry_config=_PATIENCE)
     return from_url(url)
 

@@ -10,7 +10,7 @@ from airflow.sdk import BaseHook, Variable
 
 from tidegate.broker.settings import KafkaSettings
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration.database import DESCRIPTION
+from tidegate.orchestration.metadata_database import DESCRIPTION
 
 LookUp = Callable[[str], Any]
 """From an id to the connection; AirflowNotFoundException. A terminal has another than a task."""

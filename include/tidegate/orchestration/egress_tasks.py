@@ -67,8 +67,8 @@ def run_by(spec: Egress, context: Context, params: Collection[str], **others: An
 
 def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan; False, which skips the rest, when there is nothing to send."""
-    from tidegate.runs.egress import planning
-    from tidegate.runs.egress.explain import explain
+    from tidegate.egress import plan as planning
+    from tidegate.egress.explain import explain
 
     with airflow_errors():
         run = run_of(context)
@@ -91,7 +91,7 @@ class SendOperator(SparkTask):
     """Sends and verifies the run's plan, by one spark-submit."""
 
     def work(self, run: EgressRun, context: Context) -> None:
-        from tidegate.runs.egress.send import send
+        from tidegate.egress.send import send
 
         sent = send(run, lambda s: self.submit(s, context), _is_over(context))
         if sent.sending:
@@ -100,7 +100,7 @@ class SendOperator(SparkTask):
 
 def publish(run_of: RunOf, context: Context) -> None:
     """Commit what is sealed; put the target's ends into XCom, Variables and asset events."""
-    from tidegate.runs.egress.publish import publish as record
+    from tidegate.egress.publish import publish as record
 
     with airflow_errors():
         run = run_of(context)
@@ -111,7 +111,7 @@ def publish(run_of: RunOf, context: Context) -> None:
 
 def verdict(run_of: RunOf, context: Context) -> None:
     """Fail the run if files had to be left out, naming them."""
-    from tidegate.runs.egress.publish import verdict as judge
+    from tidegate.egress.publish import verdict as judge
 
     if context["params"].get("dry_run"):
         raise AirflowSkipException("dry run")

@@ -104,8 +104,8 @@ def move_cursor(context: Context) -> None:
     given = {name: params[name] for name in _CURSOR if params[name] is not None}
     if not given:
         raise AirflowSkipException("no cursor to move")
+    from tidegate.maintenance.cursor import move
     from tidegate.orchestration import connections
-    from tidegate.runs.offsets import move
 
     with airflow_errors():
         missing = [name for name in ("pipeline", *_CURSOR) if params[name] is None]
@@ -147,8 +147,8 @@ def keep_all(what: str, context: Context) -> None:
 
 
 def _keepers() -> Mapping[str, Callable[[Any, str], dict[str, Any]]]:
-    from tidegate.runs import repair
-    from tidegate.runs.checkpoint import checkpoint
+    from tidegate.maintenance import repair
+    from tidegate.maintenance.checkpoint import checkpoint
 
     return {
         "repair": lambda spec, _: repair.repair(spec),
@@ -159,7 +159,7 @@ def _keepers() -> Mapping[str, Callable[[Any, str], dict[str, Any]]]:
 
 
 def _swept(spec: Spec, run: str) -> dict[str, Any]:
-    from tidegate.runs import sweep
+    from tidegate.maintenance import sweep
 
     found = sweep.sweep(spec, run=run)
     if left := found["left"]:
@@ -169,8 +169,8 @@ def _swept(spec: Spec, run: str) -> dict[str, Any]:
 
 
 def _reconciled(spec: Spec) -> dict[str, Any]:
+    from tidegate.maintenance import reconcile
     from tidegate.orchestration import connections
-    from tidegate.runs import reconcile
 
     kafka = None
     if isinstance(spec, Ingest) and spec.progress_group:

@@ -13,20 +13,20 @@ from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias
 
-from tidegate.core.windows import Dates, Live
+from tidegate.core.requests import Dates, Live
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
 from tidegate.pipelines.files import load_ingest
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidegate.core.windows import Interval
+    from tidegate.core.requests import Interval
+    from tidegate.egress.publish import Published as PublishedEgress
+    from tidegate.ingest.publish import Published
     from tidegate.lake.plans import Frozen
+    from tidegate.launch.spark_submit import Submission
     from tidegate.pipelines.spec import Ingest
-    from tidegate.runs.egress.publish import Published as PublishedEgress
-    from tidegate.runs.publish import Published
     from tidegate.runs.run import AnyRun, Run
-    from tidegate.runs.submission import Submission
 
 PARAMS = ("max_records", "max_chunks", "dry_run", "replan")
 
@@ -107,9 +107,9 @@ def of_run(context: Context, params: Collection[str]) -> dict[str, Any]:
 def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan; False, which skips the rest, when there is nothing to stage."""
     from tidegate.core.offsets import bounds, spark_offsets
+    from tidegate.ingest import plan as use_case
+    from tidegate.ingest.explain import explain
     from tidegate.orchestration import connections
-    from tidegate.runs import plan as use_case
-    from tidegate.runs.explain import explain
 
     with airflow_errors():
         run = run_of(context)
@@ -147,7 +147,7 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         self._run_of = run_of
 
     def execute(self, context: Context) -> None:
-        from tidegate.spark.parent import end_with_parent
+        from tidegate.spark.parent_death import end_with_parent
 
         # A supervisor that is killed would leave this task, and Spark below it, running.
         end_with_parent()
@@ -162,8 +162,8 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
 
     def submit(self, submission: Submission, context: Context) -> None:
         """Run an application by the provider, to its end."""
+        from tidegate.launch.spark_submit import for_master
         from tidegate.orchestration import connections
-        from tidegate.runs.submission import for_master
 
         submission = for_master(submission, connections.spark_master(self._conn_id))
         self.application = str(submission.application)
@@ -185,7 +185,7 @@ class StageOperator(SparkTask):
     """Stages and seals the open chunks of the run's plan, by one spark-submit."""
 
     def work(self, run: Run, context: Context) -> None:
-        from tidegate.runs.stage import stage
+        from tidegate.ingest.stage import stage
 
         staged = stage(run, lambda s: self.submit(s, context))
         logger.info("plan %s: staged and sealed chunks %s", staged.plan.id, list(staged.chunks))
@@ -193,7 +193,7 @@ class StageOperator(SparkTask):
 
 def publish(run_of: RunOf, context: Context) -> None:
     """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events."""
-    from tidegate.runs import publish as use_case
+    from tidegate.ingest import publish as use_case
 
     with airflow_errors():
         run = run_of(context)
@@ -226,7 +226,7 @@ def show_published(
 
 def verdict(run_of: RunOf, context: Context) -> None:
     """Fail the run if chunks are missing or partitions had to be left out, naming them."""
-    from tidegate.runs import publish as use_case
+    from tidegate.ingest import publish as use_case
 
     if context["params"].get("dry_run"):
         raise AirflowSkipException("dry run")

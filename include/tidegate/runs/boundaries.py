@@ -6,22 +6,22 @@ the log. A boundary behind rows of the lake would hide them from every window by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.broker.cluster import Cluster
+from tidegate.broker.cluster import Cluster, Survey
 from tidegate.broker.settings import KafkaSettings
-from tidegate.core import windows
+from tidegate.core.boundaries import Boundary, clamped, milliseconds
+from tidegate.core.cursor import Watermarks
 from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
-from tidegate.core.planning import Watermarks
-from tidegate.core.windows import Boundary, clamped
+from tidegate.errors import BrokerError
 from tidegate.lake.boundaries import Neighbours, neighbours
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.moments import first_since
 from tidegate.lake.pending import pending
 from tidegate.lake.store import Store
+from tidegate.lake.timestamps import first_since
 
 _EVERYTHING = (1 << 63) - 1  # the highest end that a log can have
 
@@ -54,7 +54,7 @@ def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[
     fold = Ledger(topic.store, topic.pipeline).fold
     near = {t: _near(topic, t) for t in times}
     spans = {
-        windows.milliseconds(t): {
+        milliseconds(t): {
             p: (near[t].start(p), _EVERYTHING if first is None else first)
             for p, first in _all_partitions(topic, fold, in_log[t]).items()
         }
@@ -64,7 +64,7 @@ def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[
     complaints += _unknown(topic, fold, spans)
     in_lake = first_since(topic.store, fold, topic.id, spans)
     for t in times:
-        ms = windows.milliseconds(t)
+        ms = milliseconds(t)
         at = near[t].frozen
         if at is None:
             offsets = {
@@ -78,7 +78,7 @@ def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[
 
 
 def _near(topic: Topic, time: datetime) -> Neighbours:
-    return neighbours(topic.store, topic.id, windows.milliseconds(time))
+    return neighbours(topic.store, topic.id, milliseconds(time))
 
 
 def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[int, int | None]]:
@@ -87,9 +87,7 @@ def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[in
     with Cluster(topic.kafka) as cluster:
         for t in times:
             asked = {topic.name: topic.marks}
-            first: Mapping[int, int | None] = cluster.offsets_at(asked, windows.milliseconds(t))[
-                topic.name
-            ]
+            first: Mapping[int, int | None] = cluster.offsets_at(asked, milliseconds(t))[topic.name]
             found[t] = {
                 p: o if (o := first[p]) is not None and o < m.end else None
                 for p, m in topic.marks.items()
@@ -135,3 +133,17 @@ def _unknown(
                     "is sealed), or give offsets"
                 )
     return complaints
+
+
+def refuse_leaderless(seen: Survey, topic: str, partitions: Iterable[int] | None = None) -> None:
+    """Raise BrokerError if partitions of a topic have no leader: those named, or any.
+
+    A boundary is of all partitions, and is frozen: one that is not in it would be cut at 0.
+    """
+    without = set(seen.leaderless.get(topic, ()))
+    if missing := sorted(without if partitions is None else without & set(partitions)):
+        raise BrokerError(
+            f"topic {topic}: partitions {missing} have no leader now; nothing was done. Try again "
+            "when they have one",
+            partitions=missing,
+        )

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
-from tidegate.core.windows import Asked, Backfill, Dates, Live, Replay
+from tidegate.core.requests import Asked, Backfill, Dates, Live, Replay
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text

@@ -17,11 +17,21 @@ from pyspark.sql import functions as F
 
 from tidegate import faults
 from tidegate.errors import ConfigurationError
-from tidegate.spark import ingest, options, readback, records, session, sink, source
-from tidegate.spark.job import refuse
+from tidegate.spark import (
+    ingest,
+    kafka_sink,
+    kafka_source,
+    readback,
+    records,
+    session,
+)
+from tidegate.spark import (
+    rows as source,
+)
+from tidegate.spark.egress_job import DONE, REFUSED, SENDING, SendJob
+from tidegate.spark.ingest_job import refuse
 from tidegate.spark.preflight import Refused, preflight
 from tidegate.spark.readback import LogLost, OrderBroken
-from tidegate.spark.send_job import DONE, REFUSED, SENDING, SendJob
 
 log = logging.getLogger(__name__)
 
@@ -48,13 +58,13 @@ def attempt(spark: SparkSession, job: SendJob, directory: Path) -> int:
         source.configure(spark)
         _answer(directory / DONE, send(spark, job, directory))
     except Refused as refusal:
-        told = options.redact(str(refusal), job.reader)
+        told = kafka_source.redact(str(refusal), job.reader)
         answer = {"message": told, "files": refusal.files, "rows": refusal.rows}
         _answer(directory / REFUSED, {**answer, "sent": _may_be_sent(spark, job)})
         log.error("tidegate: plan %s: %s", job.plan_id, told)
         return 1
     except Exception as error:
-        told = options.redact(ingest.explain(error), job.reader)
+        told = kafka_source.redact(ingest.explain(error), job.reader)
         log.error("tidegate: plan %s: %s", job.plan_id, told)
         if isinstance(error, ConfigurationError):
             refuse(directory, told)
@@ -108,7 +118,7 @@ def _may_be_sent(spark: SparkSession, job: SendJob) -> bool:
         return before is not None and not before.isEmpty()
     except Exception as error:
         log.warning("the target cannot be looked at: %s",
-                    options.redact(ingest.explain(error), job.reader))  # fmt: skip
+                    kafka_source.redact(ingest.explain(error), job.reader))  # fmt: skip
         return True
 
 
@@ -119,7 +129,7 @@ def _write(job: SendJob, rows: DataFrame, *, sign: Path, largest: int) -> None:
         partitions = sum(each.partitions for each in job.target.values())
         rows = rows.repartition(min(partitions, 4 * cores), *records.group(job))
         rows = rows.sortWithinPartitions("topic", "partition", *by)
-    written = sink.render(
+    written = kafka_sink.render(
         job.reader,
         job.producer,
         client_id=job.client_id,

@@ -20,9 +20,9 @@ from pyspark.sql.types import (
 )
 
 from tidegate.spark import json_lines
+from tidegate.spark.egress_job import Rows
 from tidegate.spark.json_lines import INEXACT, UNREADABLE
 from tidegate.spark.locations import located
-from tidegate.spark.send_job import Rows
 
 CORRUPT = "_corrupt_record"
 """Where Spark's readers of JSON and CSV put a row that they cannot read."""

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 import tidegate
 from tidegate import faults
 from tidegate.errors import ConfigurationError
-from tidegate.spark import options, session
-from tidegate.spark.job import Bytes, Chunk, Job, refuse
+from tidegate.spark import kafka_source, session
+from tidegate.spark.ingest_job import Bytes, Chunk, Job, refuse
 from tidegate.spark.locations import located
-from tidegate.spark.tasks import records_per_task
+from tidegate.spark.task_size import records_per_task
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
 DONE = "_done.json"
@@ -57,7 +57,7 @@ def main(job_file: str) -> int:
             stage(spark, job, chunk)
             faults.point("stage.half" if i < len(job.chunks) else "stage.done")
     except Exception as error:
-        told = f"{doing}: {options.redact(explain(error), job.options)}"
+        told = f"{doing}: {kafka_source.redact(explain(error), job.options)}"
         log.error("tidegate: %s", told)
         if isinstance(error, ConfigurationError):
             refuse(Path(job_file).parent, told)
@@ -89,7 +89,7 @@ def read(spark: SparkSession, job: Job, chunk: Chunk) -> DataFrame:
     )
     # One group for all chunks: Spark never forgets a group's partitions, and nothing joins it.
     given = {"kafka.group.id": f"tidegate-{job.plan_id}", **job.options}
-    source = options.render(chunk.window, given, max_records_per_task=limit)
+    source = kafka_source.render(chunk.window, given, max_records_per_task=limit)
     return spark.read.format("kafka").options(**source).load().select("topic", *COLUMNS)
 
 

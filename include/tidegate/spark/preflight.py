@@ -13,12 +13,13 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.spark import content, ingest, readback, records, source
+from tidegate.spark import content, ingest, readback, records
+from tidegate.spark import rows as source
+from tidegate.spark.egress_job import SendJob
 from tidegate.spark.expressions import NotAllowed, NotRepeatable
 from tidegate.spark.json_lines import Odd
 from tidegate.spark.locations import located
 from tidegate.spark.records import IDENTITY, RECORD, DoesNotFit
-from tidegate.spark.send_job import SendJob
 
 _NAMED = 20  # bad rows that a refusal names
 

@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tidegate.core.offsets import OffsetRange
-from tidegate.spark import content, options, records
+from tidegate.spark import content, kafka_source, records
+from tidegate.spark.egress_job import SendJob
 from tidegate.spark.records import IDENTITY
-from tidegate.spark.send_job import SendJob
-from tidegate.spark.tasks import records_per_task
+from tidegate.spark.task_size import records_per_task
 
 # The producer may still be sending when Spark takes it for done: the pieces of a batch that the
 # broker found too large. Looked again while records come, so many times, so many seconds apart.
@@ -106,7 +106,7 @@ def _records(spark: SparkSession, job: SendJob, until: Ends) -> DataFrame | None
     # Foreign transactions may be open: ours are seen all the same.
     given = {**job.reader, "kafka.isolation.level": "read_uncommitted"}
     limit = records_per_task(window, spark.sparkContext.defaultParallelism)
-    reader = options.render(window, given, max_records_per_task=limit)
+    reader = kafka_source.render(window, given, max_records_per_task=limit)
     return spark.read.format("kafka").options(**reader).load()
 
 

@@ -22,8 +22,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tidegate.spark import sink, source
-from tidegate.spark.send_job import SendJob
+from tidegate.spark import kafka_sink
+from tidegate.spark import rows as source
+from tidegate.spark.egress_job import SendJob
 
 IDENTITY = ("file", "row")
 RECORD = ("topic", "key", "value", "headers", "partition")
@@ -181,7 +182,10 @@ def _bytes() -> Column:
 
 def _compressed(job: SendJob, size: Column) -> Column:
     """Return what a record takes at most as the producer sends it, or as a broker rewrites it."""
-    codecs = {sink.compression(job.producer), *(each.compression for each in job.target.values())}
+    codecs = {
+        kafka_sink.compression(job.producer),
+        *(each.compression for each in job.target.values()),
+    }
     known = [_INCOMPRESSIBLE[codec] for codec in codecs if codec in _INCOMPRESSIBLE]
     return size + F.floor(size / min(known)).cast("int") + 32 if known else size
 

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import ingest, preflight, records, session
-from tidegate.spark.job import Bytes, Chunk, Job
-from tidegate.spark.send_job import Rows, SendJob, Topic
+from tidegate.spark.egress_job import Rows, SendJob, Topic
+from tidegate.spark.ingest_job import Bytes, Chunk, Job
 
 _NOBODY = {
     "kafka.bootstrap.servers": "127.0.0.1:9",  # the discard port

@@ -19,14 +19,14 @@ from fastapi import Path as Path_
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tidegate.core.coverage import drawn
+from tidegate.egress.status import status as egress_status
 from tidegate.errors import TidegateError, Transient
+from tidegate.ingest.coverage import Tiles, tiles
+from tidegate.ingest.status import look, status
 from tidegate.orchestration import connections
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
-from tidegate.runs import reports
-from tidegate.runs.coverage import Tiles, tiles
-from tidegate.runs.egress.status import status as egress_status
-from tidegate.runs.status import look, status
+from tidegate.runs import report_store
 
 FORMAT = 1
 BAR = 200  # cells
@@ -104,7 +104,7 @@ def report(
     """Return the report of a run, as a page."""
     try:
         spec = files.load_named(pipeline) if pipeline in pipelines else None
-        found = reports.read(spec, run_key, generation) if spec else None
+        found = report_store.read(spec, run_key, generation) if spec else None
     except TidegateError as error:
         raise HTTPException(503, f"{type(error).__name__}: {error}") from None
     if spec is None or found is None:

@@ -1,0 +1,81 @@
+"""What the doctor asks of an egress pipeline: its claims, its source, its target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.target import TargetState, survey_target
+from tidegate.core.ledger import Fold
+from tidegate.doctor.checks import Line, failure, ok, warning
+from tidegate.egress.backlog import waiting
+from tidegate.egress.loops import refuse_loop
+from tidegate.egress.sender import is_alive, is_dead
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import open_store
+from tidegate.pipelines.spec import Egress
+
+
+def claims(spec: Egress) -> Iterator[Line]:
+    """Is anything claimed, and by whom?"""
+    fold = _fold(spec)
+    for claim in fold.claims.values():
+        where = f"process {claim.sender['pid']} on {claim.sender['host']}"
+        says = f"plan {claim.plan_id} is claimed by {where}"
+        if is_alive(claim.sender, claim.attempt):
+            yield ok("claim", f"{says}, which is alive: it is being sent")
+        elif is_dead(claim.sender, claim.attempt, lambda _: False, patience=0):
+            fix = f"`tidegate run {spec.name}`, or the next run: it finishes what was begun"
+            yield warning("claim", f"{says}, which is dead", fix)
+        else:
+            fix = (
+                "wait for that run. If it has surely ended, and Airflow cannot tell, `tidegate "
+                f"release {spec.name}`; until then no other run sends"
+            )
+            yield warning("claim", f"{says}, which cannot be seen from here", fix)
+    if not fold.claims:
+        yield ok("claim", "none is open")
+
+
+def source(spec: Egress) -> Iterator[Line]:
+    """Can the source be looked at, and is anything of it excluded? No file is looked into."""
+    found = waiting(spec, _fold(spec), None)
+    offsets = sum(map(len, found.ranges))
+    says = f"{len(found.files):,} files, {offsets:,} offsets wait"
+    yield ok("source", says + (f"; {found.ahead:,} behind an unseen one" if found.ahead else ""))
+    for each in found.left_out:
+        fix = f"see `tidegate status {spec.name}`; each run fails until it is decided"
+        yield warning("source", str(each), fix)
+
+
+def target(spec: Egress, kafka: KafkaSettings) -> Iterator[Line]:
+    """Topics, rights, identity, compaction; no topic is made."""
+    seen = survey_target(kafka, spec.target.names, create_with=spec.target.partitions, make=False)
+    fold = _fold(spec)
+    if fold.cluster_id not in (None, seen.cluster_id):
+        says = f"it is cluster {seen.cluster_id}, what was sent is in {fold.cluster_id}"
+        fix = f"point connection {kafka.connection!r} back, or make another pipeline"
+        yield failure("target", says, fix)
+        return
+    refuse_loop(spec, seen.cluster_id)
+    was = {r.topic: r.topic_id for n in sorted(fold.live) for r in fold.live[n].receipts}
+    for topic, state in seen.topics.items():
+        yield _topic(spec, topic, state, was.get(topic))
+
+
+def _topic(spec: Egress, topic: str, state: TargetState, was: str | None) -> Line:
+    if not state.topic_id:
+        return ok("target", f"{topic}: the first run makes it, with {state.partitions} partitions")
+    if was not in (None, state.topic_id):
+        says = f"{topic}: recreated, it was {was}, it is {state.topic_id}: it lacks what was sent"
+        fix = "what comes later is sent to it; to send again what it lacks, `tidegate replay`"
+        return warning("target", says, fix)
+    if state.compacted and not (spec.order_by or spec.source.lake):
+        says = f"{topic}: compacted, and rows of files have no order: runs refuse it"
+        return failure("target", says, "give order_by")
+    kind = ", compacted" if state.compacted else ""
+    return ok("target", f"{topic}: {state.partitions} partitions{kind}, may be written and read")
+
+
+def _fold(spec: Egress) -> Fold:
+    return Ledger(open_store(spec.lake, spec.name), spec.name).fold

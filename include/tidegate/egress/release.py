@@ -1,0 +1,95 @@
+"""Release a claim by hand: somebody has looked, and says what is to become of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from tidegate.core.entries import Gap, Release
+from tidegate.core.judge import Lost
+from tidegate.egress import lake_source
+from tidegate.egress.sender import is_alive
+from tidegate.errors import NotClaimed, SenderAlive
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import open_store
+from tidegate.pipelines.spec import Egress
+
+FORMAT = 1
+
+
+def release(
+    spec: Egress,
+    plan_id: str | None,
+    how: Literal["resend", "declare sent"],
+    reason: str,
+    *,
+    run: str,
+) -> dict[str, Any]:
+    """End an open claim; without `plan_id` the only one there is.
+
+    `resend` gives its files back, to be sent as if they never had been; `declare sent` counts them
+    as sent. NotClaimed where there is no such claim, or more than one to choose from; SenderAlive
+    where its sender can be seen from here.
+    """
+    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    claims = ledger.fold.claims
+    if plan_id is None and len(claims) == 1:
+        (plan_id,) = claims
+    if plan_id not in claims:
+        raise NotClaimed(
+            f"pipeline {spec.name!r} has no open claim"
+            + (f" of plan {plan_id}" if plan_id else " to choose")
+            + f"; open: {', '.join(claims) or 'none'}",
+            open=list(claims),
+        )
+    claim = claims[plan_id]
+    if is_alive(claim.sender, claim.attempt):
+        raise SenderAlive(
+            f"plan {plan_id}: its sender, process {claim.sender['pid']} of this machine, or its "
+            "Spark driver, is alive: what it sends from now on would be sent again, or never be "
+            "committed. Wait until it has ended, or end it first; then release",
+            sender=dict(claim.sender),
+            plan_id=plan_id,
+        )
+    outcome = ledger.append(Release(plan_id, claim.attempt, how, reason), run=run)
+    if isinstance(outcome, Lost):
+        raise NotClaimed(f"plan {plan_id}: somebody else has just ended its claim")
+    return {
+        "format": FORMAT,
+        "pipeline": spec.name,
+        "plan_id": plan_id,
+        "how": how,
+        "files": [file.name for file in claim.files],
+        "late": [],
+    }
+
+
+def declare_late(spec: Egress, reason: str, *, by: str, run: str) -> dict[str, Any]:
+    """Count as sent what a lake got below offsets that were sent before: no run sends it any more.
+
+    Each range becomes a gap of the egress's own ledger. NotClaimed where there is none.
+    """
+    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    late = (
+        lake_source.unsent(spec, spec.source.lake, ledger.fold, in_order=True).late
+        if spec.source.lake
+        else ()
+    )
+    if not late:
+        raise NotClaimed(
+            f"pipeline {spec.name!r}: nothing in its source lies below what was sent", open=[]
+        )
+    gaps = [Gap(r.topic, each, r.partition, r.start, r.end, reason, by) for each, r in late]
+    for gap in gaps:
+        if not isinstance(outcome := ledger.append(gap, run=run), Appended):
+            raise NotClaimed(f"{gap.topic}-{gap.partition}: others decide about it now: {outcome}")
+    return {
+        "format": FORMAT,
+        "pipeline": spec.name,
+        "plan_id": None,
+        "how": "declare sent",
+        "files": [],
+        "late": [
+            {name: value for name, value in gap.to_json().items() if name not in ("reason", "by")}
+            for gap in gaps
+        ],
+    }

@@ -1,0 +1,58 @@
+"""The report of an egress run: what was sent, the receipts, and what waits, in the lake."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from tidegate.core.entries import Commit
+from tidegate.core.ledger import Fold
+from tidegate.core.plan import Plan
+from tidegate.egress.status import standing
+from tidegate.lake.deliveries import Sending
+from tidegate.lake.plans import Frozen
+from tidegate.runs.run import EgressRun
+
+FORMAT = 1
+
+
+def short(
+    run: EgressRun, frozen: Frozen, n: int | None, commit: Commit | None, sending: Sending | None
+) -> dict[str, Any]:
+    """Return what a run did (contract: the XCom `report`, and `run --json`, of an egress)."""
+    plan = frozen.plan
+    receipts = commit.receipts if commit else ()
+    return {
+        "format": FORMAT,
+        "pipeline": run.spec.name,
+        "kind": run.spec.kind,
+        "run": run.run_id,
+        "run_key": run.key,
+        "generation": frozen.generation,
+        "plan_id": plan.id,
+        "lane": plan.lane,
+        "rows": sum(r.sent for r in receipts),
+        "duplicates": sum(r.duplicates for r in receipts),
+        "quarantined": sum(file.bad for file in sending.files) if sending else 0,
+        "files": [file.name for file in plan.files],
+        "commit": n,
+        "receipts": [r._asdict() for r in receipts],
+        "broken_order": list(sending.broken_order) if sending else [],
+        "left_out": [each.to_json() for each in plan.left_out],
+    }
+
+
+def details(run: EgressRun, plan: Plan, sending: Sending | None, fold: Fold) -> dict[str, Any]:
+    """Return what makes a report whole: rows of each file, and what the source has now."""
+    replay = plan.replay or {}
+    now = standing(run.spec, fold)
+    return {
+        "replay": {"id": replay["id"], "where": plan.where} if "asked" in replay else None,
+        "target": {topic: asdict(each) for topic, each in (plan.target or {}).items()},
+        "attempt": sending.attempt if sending else None,
+        "versions": dict(sending.versions) if sending else {},
+        "sent": [vars(file) for file in sending.files] if sending else [],
+        "source": now["source"],
+        "source_problem": now["source_problem"],
+        "waiting": now["waiting"],
+    }

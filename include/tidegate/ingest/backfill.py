@@ -1,0 +1,141 @@
+"""Backfill: any window of a topic again, told as offsets or as moments, without a doubled row."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tidegate.broker.cluster import Survey
+from tidegate.core import windows
+from tidegate.core.backfill import draft_window, out_of_reach, retained_gaps
+from tidegate.core.boundaries import Boundary
+from tidegate.core.draft import Draft
+from tidegate.core.ledger import Fold
+from tidegate.core.live import NO_LEADER
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import LeftOut
+from tidegate.core.requests import ORDERS, Backfill, Interval
+from tidegate.core.windows import Edges
+from tidegate.errors import WindowRefused
+from tidegate.lake.store import Store
+from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
+from tidegate.runs.run import Run
+
+
+def draft(
+    run: Run, asked: Backfill, store: Store, fold: Fold, seen: Survey, *, again: bool
+) -> Draft:
+    """Draft a backfill; WindowRefused with every complaint about what was asked for.
+
+    `again`: it was well when it was planned first; what has expired since goes by policy.
+    """
+    topic = asked.topic
+    found, complaints = _judged(run, asked)
+    marks = seen.watermarks.get(topic)
+    was, topic_id = fold.topic_ids.get(topic), seen.topic_ids.get(topic)
+    if marks is None or topic_id is None:
+        raise refusal(run, topic, [*complaints, f"there is no topic {topic}"])
+    if was not in (None, topic_id):
+        across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
+        raise refusal(run, topic, [*complaints, across])
+    refuse_leaderless(seen, topic, asked.partitions)
+    partitions = windows.chosen(asked.partitions, found, marks, complaints)
+    if asked.fill_gaps:
+        window, cuts = retained_gaps(fold, topic, topic_id, partitions, marks), {}
+    else:
+        cuts = times_of(run, store, seen, topic, found.moments, complaints)
+        window = windows.ranges(topic, partitions, found, cuts, complaints)
+    if not again:
+        complaints += out_of_reach(fold, topic_id, window, marks)
+    if complaints:
+        raise refusal(run, topic, complaints)
+    made = draft_window(
+        fold, topic_id, window, marks, on_expired=run.spec.on_expired, by=run.run_id
+    )
+    made.boundaries = list(cuts.values())
+    return made
+
+
+def draft_dates(
+    run: Run, interval: Interval, store: Store, fold: Fold, seen: Survey, live: Draft
+) -> Draft:
+    """Draft what was written in an interval, below the cursor: the rest is the live lane's.
+
+    `live` is what a live run would do now: its origins, and the topics that are not well, hold
+    here too.
+    """
+    made = Draft(origins=live.origins)
+    made.left_out = [each for each in live.left_out if each.partition is None]
+    start, end = interval
+    if end > datetime.now(UTC):
+        raise WindowRefused(
+            f"pipeline {run.spec.name!r}: the interval ends at {end.isoformat()}, in the future; "
+            "it has no offsets yet"
+        )
+    ill = {each.topic for each in made.left_out}
+    for topic in (t for t in run.topics if t not in ill):
+        if headless := seen.leaderless.get(topic):
+            # A boundary is of all partitions.
+            made.left_out.append(LeftOut(topic, None, NO_LEADER, {"partitions": headless}))
+            continue
+        topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
+        complaints: list[str] = []
+        cuts = times_of(run, store, seen, topic, [start, end], complaints)
+        if complaints:
+            raise refusal(run, topic, complaints)
+        window = windows.ranges(topic, sorted(marks), Edges(start, end), cuts, [])
+        below = []
+        for r in window:
+            progress = live.progress(fold, topic_id, r.partition)
+            cursor = progress.cursor if progress else 0
+            cut = min(max(cursor, r.start), r.end)
+            below.append(OffsetRange(topic, r.partition, r.start, cut))
+            if cut < r.end:
+                made.ahead.append(OffsetRange(topic, r.partition, cut, r.end))
+        part = draft_window(
+            fold, topic_id, below, marks, on_expired=run.spec.on_expired, by=run.run_id
+        )
+        made.boundaries += cuts.values()
+        made.ranges += part.ranges
+        made.covered += part.covered
+        made.left_out += part.left_out
+        made.gaps += part.gaps
+    return made
+
+
+def times_of(
+    run: Run, store: Store, seen: Survey, topic: str, times: list[datetime], complaints: list[str]
+) -> dict[datetime, Boundary]:
+    """Return where times cut a topic of the run, as `boundaries.resolve` does."""
+    if times:
+        refuse_leaderless(seen, topic)
+    of = Topic(
+        topic, seen.topic_ids[topic], seen.watermarks[topic], run.kafka, store, run.spec.name
+    )
+    return resolve(of, times, complaints)
+
+
+def _judged(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
+    """Return the edges, and every complaint that needs no broker."""
+    complaints = []
+    if asked.topic not in run.spec.topics:
+        complaints.append(f"{asked.topic} is not among its topics {list(run.spec.topics)}")
+    if asked.chunk_size is not None and asked.chunk_size < 1:
+        complaints.append(f"chunk size {asked.chunk_size}: at least 1")
+    if asked.order not in ORDERS:
+        complaints.append(f"order {asked.order!r}: it is one of {list(ORDERS)}")
+    if asked.fill_gaps:
+        if asked.start or asked.end:
+            complaints.append("give start and end, or have the gaps filled: not both")
+        return Edges(), complaints
+    found = windows.edges(asked.topic, asked.start, asked.end, datetime.now(UTC))
+    return found, complaints + found.complaints
+
+
+def refusal(run: Run, topic: str, complaints: list[str]) -> WindowRefused:
+    """Return the error that lists what is wrong with a window."""
+    listed = "".join(f"\n  - {each}" for each in complaints)
+    return WindowRefused(
+        f"pipeline {run.spec.name!r}, {run.asked.lane} of {topic}: nothing was done:{listed}\n"
+        f"`tidegate coverage {run.spec.name}` shows what there is",
+        complaints=complaints,
+    )

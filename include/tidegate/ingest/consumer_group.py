@@ -1,0 +1,57 @@
+"""Offsets for lag tools: the ledger's cursors as a consumer group's, after every commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.broker import consumer_groups
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import Offsets
+from tidegate.errors import TidegateError
+from tidegate.pipelines.spec import Ingest
+from tidegate.runs.topics import known
+
+logger = logging.getLogger(__name__)
+
+
+def show(spec: Ingest, kafka: KafkaSettings, offsets: Offsets) -> None:
+    """Commit cursors to the pipeline's group, if it has one. A failure is a warning, no more."""
+    if spec.progress_group is None or not offsets:
+        return
+    try:
+        consumer_groups.commit(kafka, spec.progress_group, offsets)
+    except TidegateError as error:
+        logger.warning("%s: group %s: %s", spec.name, spec.progress_group, error)
+
+
+def reconcile(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> dict[str, Any]:
+    """Name each partition of which the group shows something else; commit the cursors anew.
+
+    `error` says why, if the broker or the group refused.
+    """
+    assert spec.progress_group is not None
+    topics = [t for t in known(spec, fold).topics if t in fold.topic_ids]
+    cursors = {topic: fold.cursors(topic) for topic in topics}
+    found: list[Mapping[str, Any]] = []
+    error = None
+    try:
+        shown = consumer_groups.committed(kafka, spec.progress_group)
+        found = [
+            {
+                "topic": topic,
+                "partition": p,
+                "shown": shown.get(topic, {}).get(p),
+                "ledger": cursor,
+            }
+            for topic, partitions in cursors.items()
+            for p, cursor in partitions.items()
+            if shown.get(topic, {}).get(p) != cursor
+        ]
+        if found:
+            consumer_groups.commit(kafka, spec.progress_group, cursors)
+    except TidegateError as refused:
+        error = str(refused)
+    return {"name": spec.progress_group, "drifts": found, "error": error}

@@ -1,0 +1,171 @@
+"""Drafting: what a run would do now. `plan` records and freezes it, `explain` only tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.broker import consumer_groups
+from tidegate.broker.cluster import Cluster, Survey, survey
+from tidegate.broker.retention import expiries
+from tidegate.broker.unreadable import find
+from tidegate.core import unreadable
+from tidegate.core.boundaries import milliseconds
+from tidegate.core.chunking import chunked
+from tidegate.core.draft import Draft
+from tidegate.core.ledger import Fold
+from tidegate.core.live import draft_live
+from tidegate.core.plan import Plan
+from tidegate.core.requests import Backfill, Dates, Replay
+from tidegate.errors import ConfigurationError, UnknownTopic
+from tidegate.ingest import backfill, file_size, replay, truncation
+from tidegate.lake.store import Store
+from tidegate.pipelines.spec import Ingest, StartAt
+from tidegate.runs.cluster_identity import refuse_another_cluster
+from tidegate.runs.run import Run
+
+_HOUR_MS = 3_600_000
+
+
+def surveyed(run: Run) -> Survey:
+    """Ask the broker for what the run is about."""
+    return survey(run.kafka, run.topics, run.spec.isolation)
+
+
+def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = False) -> Draft:
+    """Decide what the run would take; IdentityChanged or UnknownTopic where it may not begin.
+
+    `again` says that it was planned before, and that this plan cannot be carried out any more.
+    """
+    spec = run.spec
+    refuse_another_cluster(spec, run.kafka, fold, seen.cluster_id)
+    if isinstance(run.asked, Replay):
+        return replay.draft(run, run.asked, store, fold, seen)  # Spark has read all of it before
+    made = _draft(run, store, fold, seen, again=again)
+    first_only = spec.on_unreadable == "fail"
+    unreadable.exclude(
+        made,
+        find(run.kafka, made.ranges, spec.isolation, seen.too_late, first_only=first_only),
+        fold,
+        seen.topic_ids,
+        policy=spec.on_unreadable,
+        by=run.run_id,
+    )
+    return made
+
+
+def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool) -> Draft:
+    spec = run.spec
+    made = None
+    if isinstance(run.asked, Backfill):  # its complaints come first
+        made = backfill.draft(run, run.asked, store, fold, seen, again=again)
+    unseen = [t for t in run.topics if t not in seen.identities and t not in fold.topic_ids]
+    if unseen:
+        raise UnknownTopic(
+            f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
+            f"{', '.join(unseen)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, or "
+            "correct `topics`",
+            topics=unseen,
+        )
+    live = draft_live(
+        fold,
+        run.topics,
+        seen.topic_ids,
+        seen.watermarks,
+        _first_sight(run, fold, seen),
+        on_expired=spec.on_expired,
+        by=run.run_id,
+        leaderless=seen.leaderless,
+        cuts=truncation.below_cursors(run.kafka, store, fold, seen, run.topics),
+    )
+    if isinstance(run.asked, Dates):
+        return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
+    if made is None:
+        if sum(map(len, live.ranges)) > run.chunk_size:  # else it is taken at once
+            live.expires = expiries(run.kafka, live.ranges, spec.isolation)
+        return live
+    # Whoever sees a topic first says where it begins: a window never moves the live cursor.
+    made.origins = live.origins
+    if isinstance(run.asked, Backfill) and run.asked.order == "soonest-expiring":
+        made.expires = expiries(run.kafka, made.ranges, spec.isolation)
+    return made
+
+
+def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
+    """Return where topics that the ledger does not know yet begin, by the pipeline's `start`."""
+    new = {
+        t: seen.watermarks[t]
+        for t in run.topics
+        if t not in fold.topic_ids and t not in seen.leaderless
+    }
+    start = run.spec.start
+    if start == "earliest":
+        return {t: {p: m.start for p, m in marks.items()} for t, marks in new.items()}
+    if start == "latest" or not new:
+        return {t: {p: m.end for p, m in marks.items()} for t, marks in new.items()}
+    assert isinstance(start, StartAt)
+    if start.group is not None:
+        stopped = consumer_groups.committed(run.kafka, start.group)
+        return {
+            t: {p: stopped.get(t, {}).get(p, m.start) for p, m in marks.items()}
+            for t, marks in new.items()
+        }
+    if start.offsets is not None:
+        return _given_offsets(run.spec, start.offsets, new)
+    assert start.timestamp is not None
+    with Cluster(run.kafka) as cluster:
+        at = cluster.offsets_at(new, milliseconds(start.timestamp))
+    return {
+        t: {p: m.end if (offset := at[t][p]) is None else offset for p, m in marks.items()}
+        for t, marks in new.items()
+    }
+
+
+def _given_offsets(
+    spec: Ingest, given: Mapping[str, Mapping[int, int]], new: Mapping[str, Mapping[int, Any]]
+) -> dict[str, dict[int, int]]:
+    complaints = []
+    for topic, marks in new.items():
+        offsets = given.get(topic, {})
+        for partition in sorted(marks.keys() ^ offsets.keys()):
+            state = "has no start" if partition in marks else "does not exist"
+            complaints.append(f"{topic}-{partition} {state}")
+        for partition in sorted(marks.keys() & offsets.keys()):
+            m = marks[partition]
+            if not m.start <= offsets[partition] <= m.end:
+                complaints.append(
+                    f"{topic}-{partition}: {offsets[partition]} is not in [{m.start}, {m.end}]"
+                )
+    if complaints:
+        raise ConfigurationError(f"pipeline {spec.name!r}: start.offsets: {'; '.join(complaints)}")
+    return {topic: dict(given[topic]) for topic in new}
+
+
+def plan_of(
+    run: Run, store: Store, fold: Fold, seen: Survey, draft: Draft, window_date: str
+) -> Plan:
+    """Return the plan of a draft."""
+    # Those that expire within the same hour are equally urgent, and share.
+    urgency = {key: moment // _HOUR_MS for key, moment in draft.expires.items()}
+    chunks = draft.chunks or chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
+    topics = sorted({r.topic for window in chunks for r in window})
+    return Plan(
+        pipeline=run.spec.name,
+        kind=run.spec.kind,
+        lane=run.asked.lane,
+        window_date=window_date,
+        cluster_id=seen.cluster_id,
+        isolation=run.spec.isolation,
+        topics={topic: seen.topic_ids[topic] for topic in topics},
+        chunks=chunks,
+        destination=store.url,
+        byte_settings={
+            "compression": "zstd",
+            "level": 1,
+            "max_records_per_file": file_size.records_per_file(
+                store, fold, run.kafka, chunks, run.spec.isolation
+            ),
+        },
+        left_out=tuple(draft.left_out),
+        replay=draft.replay,
+    )

@@ -1,0 +1,119 @@
+"""Explain: what a run would do now. It drafts as `plan` does, and neither writes nor does it."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from typing import Any
+
+from tidegate.broker.cluster import Survey
+from tidegate.broker.retention import expiries, iso
+from tidegate.core.cursor import Progress
+from tidegate.core.draft import Draft
+from tidegate.core.intervals import Intervals
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import Window
+from tidegate.core.plan import Plan
+from tidegate.ingest import drafting, file_size
+from tidegate.runs import topics as subscription
+from tidegate.runs.run import Run
+from tidegate.spark.task_size import splits
+
+FORMAT = 1
+
+
+def explain(run: Run, *, master: str | None = None) -> dict[str, Any]:
+    """Return what the run would do (contract: `explain --json`).
+
+    `master` is Spark's, for tasks and files; they are null for one whose cores are not known.
+    """
+    store = run.store()
+    fold = run.ledger(store).fold
+    run = subscription.of_run(run, fold)
+    seen = drafting.surveyed(run)
+    draft = drafting.draft(run, store, fold, seen)
+    plan = drafting.plan_of(run, store, fold, seen, draft, run.window_date.isoformat())
+    density = file_size.density(store, fold)
+    size = plan.records * density.size // density.rows if density and density.rows else None
+    cores = _cores(master)
+    chunks = [_chunk(window, plan, cores) for window in plan.chunks]
+    return {
+        "format": FORMAT,
+        "pipeline": plan.pipeline,
+        "lane": plan.lane,
+        "plan_id": plan.id,
+        "window_date": plan.window_date,
+        "records": plan.records,
+        "bytes": size,
+        "splits": sum(each["splits"] for each in chunks) if cores else None,
+        "files": sum(each["files"] for each in chunks) if cores else None,
+        "chunks": chunks,
+        "later": sum(map(len, draft.ranges)) - plan.records,
+        "topics": _topics(run, fold, seen, draft, plan),
+        "gaps": [gap.to_json() for gap in draft.gaps],
+        "left_out": [each.to_json() for each in plan.left_out],
+    }
+
+
+def _chunk(window: Window, plan: Plan, cores: int | None) -> dict[str, Any]:
+    tasks = splits(window, cores) if cores else None
+    most = plan.byte_settings["max_records_per_file"]
+    return {
+        "records": sum(map(len, window)),
+        "splits": tasks and len(tasks),
+        "files": tasks and sum(math.ceil(records / most) for records in tasks),
+    }
+
+
+def _cores(master: str | None) -> int | None:
+    """Return how many tasks run at once, where the master's name tells."""
+    if master == "local":
+        return 1
+    named = re.fullmatch(r"local\[(\*|\d+).*\]", master or "")
+    return named and (os.cpu_count() if named[1] == "*" else int(named[1]))
+
+
+def _topics(
+    run: Run, fold: Fold, seen: Survey, draft: Draft, plan: Plan
+) -> dict[str, dict[str, Any]]:
+    planned: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for r in (r for window in plan.chunks for r in window):
+        planned.setdefault((r.topic, r.partition), []).append((r.start, r.end))
+    expire = draft.expires or expiries(run.kafka, draft.ranges, plan.isolation)
+    topics: dict[str, dict[str, Any]] = {}
+    for topic, marks in seen.watermarks.items():
+        topic_id = seen.topic_ids[topic]
+        partitions = {}
+        for p, m in sorted(marks.items()):
+            ranges = Intervals.of(planned.get((topic, p), ()))
+            before = draft.progress(fold, topic_id, p)
+            after = before and _after(before, ranges, draft, topic_id, p)
+            partitions[str(p)] = {
+                "ranges": [list(span) for span in ranges],
+                "records": len(ranges),
+                "covered": [
+                    [r.start, r.end] for r in draft.covered if (r.topic, r.partition) == (topic, p)
+                ],
+                "origin": before and before.origin,
+                "cursor": before and before.cursor,
+                "cursor_after": after and after.cursor,
+                "log_start": m.start,
+                "end": m.end,
+                "expires_at": iso(expire.get((topic, p))),
+            }
+        topics[topic] = {"topic_id": topic_id, "partitions": partitions}
+    return topics
+
+
+def _after(
+    before: Progress, ranges: Intervals, draft: Draft, topic_id: str, partition: int
+) -> Progress:
+    """Return where it will stand when the plan is carried out."""
+    covered, skipped = before.covered, before.skipped
+    for start, end in ranges:
+        covered = covered.add(start, end)
+    for gap in draft.gaps:
+        if (gap.topic_id, gap.partition) == (topic_id, partition):
+            skipped = skipped.add(gap.start, gap.end)
+    return Progress(before.origin, covered, skipped)

@@ -1,0 +1,251 @@
+"""Plan: repair what crashed, look at ledger and broker, freeze what this run will do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate import faults
+from tidegate.broker.cluster import Survey
+from tidegate.broker.unreadable import find
+from tidegate.core.draft import Draft
+from tidegate.core.judge import Lost, not_live
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan
+from tidegate.core.requests import Replay
+from tidegate.errors import BrokerError, ReplayRefused
+from tidegate.ingest import drafting, sealing
+from tidegate.ingest.sealing import Unproven
+from tidegate.lake import attempts, boundaries, plans, publishing
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import Store
+from tidegate.lake.unfinished_plans import publish_unfinished
+from tidegate.runs import topics, variables
+from tidegate.runs.replay_id import refuse_another
+from tidegate.runs.run import Run
+from tidegate.runs.steps import Planned
+
+_MOST_TOLD = 20
+
+logger = logging.getLogger(__name__)
+
+
+def plan(run: Run, *, replan: bool = False) -> Planned:
+    """Return the run's plan, freezing one if it has none that can still be carried out.
+
+    First it finalises what crashed publishers left, seals what Spark has finished and no process
+    has sealed, commits what other runs have sealed and not published, and puts the mirror right.
+    What cannot be sealed now is kept; BrokerError if a gap would be recorded over it. `replan`
+    makes the next generation although the current one is well.
+    """
+    store = run.store()
+    ledger = run.ledger(store)
+    variables.restore(run.mirror, run.spec, ledger)
+    publishing.roll_forward(store, ledger)
+    current = plans.latest(store, run.key)
+    mine = current.plan.id if current else None
+    kept = dict.fromkeys([*([mine] if mine else []), *plans.unfinished(store)])
+    sealed, unproven = sealing.seal_kept(run, store, ledger, kept)
+    if publish_unfinished(store, ledger, run=run.run_id, other_than=mine):
+        variables.show(run.mirror, run.spec, ledger.fold)
+    run = topics.of_run(run, ledger.fold)
+    variables.refuse_ahead(run.mirror, run.spec, ledger)
+    if current:
+        if isinstance(run.asked, Replay):
+            refuse_another(run, run.asked, current.plan)
+        if current.plan.lane != run.asked.lane:
+            logger.warning(
+                "%s: this run was planned in the lane %s, as plan %s, and stays what it is; "
+                "use `tidegate replay` to read offsets again",
+                run.spec.name, current.plan.lane, current.plan.id,
+            )  # fmt: skip
+            run = run.in_lane(current.plan.lane)
+        waiting = {each.chunk: each.error for each in unproven if each.plan.id == mine}
+        cause = _cause_of_death(run, store, ledger.fold, current.plan, waiting)
+        if cause is None and not (replan and current.plan.replay is None):
+            own = tuple(sorted(chunk for plan_id, chunk in sealed if plan_id == mine))
+            return Planned(current, known=True, sealed=own, unproven=waiting)
+        if cause:
+            logger.warning("plan %s: %s; planning again", current.plan.id, cause)
+        # What is sealed is proven and may be all that is left of it.
+        publishing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
+        if current.plan.replay is not None:
+            raise ReplayRefused(
+                f"pipeline {run.spec.name!r}: replay {current.plan.replay['id']!r}, plan "
+                f"{current.plan.id}, cannot be carried out any more: {cause}. If the window is "
+                "still to be read again, start a replay with a new id",
+                plan_id=current.plan.id,
+            )
+    surveyed_at = datetime.now(UTC)
+    seen = drafting.surveyed(run)
+    drafted = _recorded_draft(run, store, ledger, seen, unproven, again=current is not None)
+    _tell_covered(run, ledger.fold, drafted, seen)
+    day = current.plan.window_date if current else run.window_date.isoformat()
+    made = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
+    if current and made.id == current.plan.id:
+        return Planned(current, known=True)  # there is nothing else to do
+    frozen = plans.freeze(
+        store,
+        run.key,
+        made,
+        generation=current.generation + 1 if current else 1,
+        note=_note(run, seen, drafted, surveyed_at),
+    )
+    logger.info(
+        "%s: plan %s, generation %d: %d offsets in %d chunks",
+        run.spec.name, frozen.plan.id, frozen.generation, made.records, len(made.chunks),
+    )  # fmt: skip
+    faults.point("plan.frozen")
+    return Planned(frozen, known=False)
+
+
+def settled(fold: Fold, plan: Plan, number: int) -> bool:
+    """Say whether a chunk is committed, or needs not be: others have covered all of it.
+
+    What a replay replaces is covered, by definition.
+    """
+    committed = (plan.id, number) in fold.committed
+    return committed or (plan.replay is None and fold.covers(plan.chunks[number], plan.topics))
+
+
+def open_chunks(store: Store, fold: Fold, plan: Plan) -> list[int]:
+    """Return the chunks that nobody has sealed, committed or covered: they must be staged."""
+    seals = attempts.sealed(store, plan, fold)
+    return [
+        number
+        for number in range(len(plan.chunks))
+        if number not in seals and not settled(fold, plan, number)
+    ]
+
+
+def _cause_of_death(
+    run: Run, store: Store, fold: Fold, plan: Plan, kept: Collection[int]
+) -> str | None:
+    """Say why a plan can never be carried out, if so. Asks the broker only if it has work left.
+
+    Of `kept` chunks a finished attempt waits for its seal: their records are not read again.
+    """
+    for number, window in enumerate(plan.chunks):
+        if settled(fold, plan, number):
+            continue
+        if plan.replay is not None:
+            if gone := not_live(fold, plan.topics, window, plan.replaces(number)):
+                return f"others have replaced {gone[0]}"
+        elif taken := fold.covered_part(window, plan.topics):
+            return f"others have committed {taken[0]} of its chunk {number}"
+    todo = [number for number in open_chunks(store, fold, plan) if number not in kept]
+    if not todo:
+        return None
+    seen = drafting.surveyed(run)
+    if seen.cluster_id != plan.cluster_id:
+        return f"the cluster is {seen.cluster_id}, not {plan.cluster_id}"
+    for r in (r for number in todo for r in plan.chunks[number]):
+        if seen.topic_ids.get(r.topic) != plan.topics[r.topic]:
+            return f"topic {r.topic} is not the one that was planned"
+        marks = seen.watermarks[r.topic].get(r.partition)
+        if r.partition in seen.leaderless.get(r.topic, ()):
+            return _no_leader(plan, r)
+        if marks is None or marks.start > r.start or marks.high < r.end:
+            return f"{r} is not all in the log any more"
+    return _unreadable(run, plan, todo, seen)
+
+
+def _no_leader(plan: Plan, r: OffsetRange) -> str:
+    """Return why a plan is dead; of a replay, which has no next generation, raise BrokerError."""
+    says = f"{r.topic}-{r.partition} has no leader now"
+    if plan.replay is not None:
+        raise BrokerError(f"plan {plan.id}: {says}; try again when it has one")
+    return says
+
+
+def _unreadable(run: Run, plan: Plan, todo: Sequence[int], seen: Survey) -> str | None:
+    """Say which record of an open chunk Spark cannot read: of a plan made before plans looked.
+
+    Ranges behind the log's first such record were examined when they were planned.
+    """
+    if plan.replay is not None:
+        return None
+    ranges = [
+        r
+        for number in todo
+        for r in plan.chunks[number]
+        if r.start <= seen.too_late.get(r.topic, {}).get(r.partition, -1)
+    ]
+    scans = find(run.kafka, ranges, plan.isolation, seen.too_late, first_only=True)
+    for r, scan in scans.items():
+        if scan.first:
+            offset, timestamp = scan.first
+            return f"Spark cannot read {r.topic}-{r.partition} offset {offset}, of time {timestamp}"
+    return None
+
+
+def _recorded_draft(
+    run: Run,
+    store: Store,
+    ledger: Ledger,
+    seen: Survey,
+    unproven: Sequence[Unproven],
+    *,
+    again: bool,
+) -> Draft:
+    """Draft, and record its boundaries, origins and gaps; who loses a race drafts again."""
+    while True:
+        draft = drafting.draft(run, store, ledger.fold, seen, again=again)
+        sealing.refuse_gaps(unproven, draft.gaps)
+        if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
+            isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
+        ):
+            break
+    for origin in draft.origins:
+        logger.info(
+            "%s: %s taken up, partitions %s", run.spec.name, origin.topic, sorted(origin.partitions)
+        )
+    for gap in draft.gaps:
+        ledger.skip(gap, run=run.run_id)
+    return draft
+
+
+def _tell_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
+    """Say what was asked for and is in the lake already, and what to do if it is all of it."""
+    if draft.ahead:
+        parts = ", ".join(map(str, draft.ahead[:_MOST_TOLD]))
+        logger.warning("%s: left to the live lane, not below its cursor: %s", run.spec.name, parts)
+    if not draft.covered:
+        return
+    told = draft.covered[:_MOST_TOLD]
+    commits = sorted({n for r in told for n in fold.commits_over((r,), seen.topic_ids)})
+    named = ", ".join(f"#{n}" for n in commits[:_MOST_TOLD])
+    more = " and others" if len(draft.covered) > len(told) or len(commits) > _MOST_TOLD else ""
+    if draft.ranges:
+        parts = ", ".join(map(str, told))
+        logger.info("%s: in the lake already, as %s%s: %s", run.spec.name, named, more, parts)
+    else:
+        logger.warning(
+            "%s: all of it is already committed as %s%s; use `tidegate replay` to read it again",
+            run.spec.name, named, more,
+        )  # fmt: skip
+
+
+def _note(run: Run, seen: Survey, draft: Draft, surveyed_at: datetime) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "run": run.run_id,
+        "dag": run.dag_id,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        # Of what came after this, the watermarks say nothing.
+        "surveyed_at": surveyed_at.isoformat(timespec="milliseconds"),
+        "topic_ids": seen.topic_ids,
+        "watermarks": {
+            topic: {str(p): asdict(m) for p, m in marks.items()}
+            for topic, marks in seen.watermarks.items()
+        },
+        "epochs": {
+            topic: {str(p): epoch for p, epoch in each.epochs.items()}
+            for topic, each in seen.identities.items()
+        },
+        "taken_up": {origin.topic: sorted(origin.partitions) for origin in draft.origins},
+    }

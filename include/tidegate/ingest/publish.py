@@ -1,0 +1,188 @@
+"""Publish and verdict: commit what is sealed, finalise it, tell what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate import faults
+from tidegate.core.completeness import is_complete
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import Offsets, Window, bounds
+from tidegate.core.plan import Plan
+from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDead
+from tidegate.ingest import consumer_group
+from tidegate.ingest import report as reports
+from tidegate.ingest.plan import settled
+from tidegate.lake import plans, publishing
+from tidegate.runs import report_store, variables
+from tidegate.runs.run import Run
+from tidegate.runs.steps import frozen_plan
+
+_MOST_NAMED = 20  # partitions
+_WAYS_OUT = {
+    "expired": "set `on_expired: skip` to record the gap and go on",
+    "truncated": "the broker lost records that the lake has; see `truncated` in docs/operations.md",
+    "unreadable": "a producer writes timestamps that are no milliseconds; set `on_unreadable: gap` "
+    "to give up these offsets and go on behind them",
+    "no such topic": "create it again, or, if it is gone for good, take it out of `topics` or add "
+    "it to `exclude`; its rows stay in the lake",
+    "no leader": "see the brokers' log; it is read again once it has one, or `on_expired` decides",
+    "the partition vanished": "look at the broker: partitions are never removed by design",
+    "the topic was recreated": "`tidegate offsets adopt {pipeline} TOPIC --reason …`, or give the "
+    "topic a new pipeline",
+}
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a run did: `commits` by chunk, `offsets` the ledger's cursors afterwards.
+
+    `complete_through` has, for each topic of which all is committed or in a gap that could be read
+    when the plan was made, the time just before the broker was asked. `missing` chunks were never
+    sealed.
+    """
+
+    plan: Plan
+    commits: Mapping[int, int]
+    offsets: Offsets
+    report: Mapping[str, Any]
+    complete_through: Mapping[str, str]
+    missing: tuple[int, ...] = ()
+
+    def asset_event(self, topic: str) -> dict[str, Any]:
+        """Return what is told to those who wait for a topic (contract: event extra)."""
+        starts, ends = bounds(self._windows())
+        return {
+            "ranges": {
+                str(p): [starts[topic][p], end] for p, end in sorted(ends.get(topic, {}).items())
+            },
+            "rows": sum(
+                account["rows"]
+                for commit in self.report["commits"]
+                for account in commit["topics"].get(topic, {}).values()
+            ),
+            "commit": max(self.commits.values(), default=None),
+            "complete_through": self.complete_through.get(topic),
+        }
+
+    def _windows(self) -> list[Window]:
+        """Return what is in the lake: of each partition no more than up to a missing chunk."""
+        cut = set()
+        windows = []
+        for number, window in enumerate(self.plan.chunks):
+            if number in self.missing:
+                cut |= {(r.topic, r.partition) for r in window}
+            windows.append(tuple(r for r in window if (r.topic, r.partition) not in cut))
+        return windows
+
+
+def publish(run: Run) -> Published:
+    """Commit and finalise every sealed chunk of the run's plan. Needs no broker; may be repeated.
+
+    Chunks that were never proven complete are `missing`, and `verdict` fails for them; NotSealed
+    when there is nothing else. PlanDead when others have committed a part of a chunk.
+    """
+    frozen = frozen_plan(run)
+    plan = frozen.plan
+    store = run.store()
+    ledger = run.ledger(store)
+    commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id)
+    ledger.refresh()  # another publisher of this run may have been quicker
+    missing = unsettled(ledger.fold, plan)
+    for number in missing:
+        window = plan.chunks[number]
+        taken = ledger.fold.covered_part(window, plan.topics)
+        if taken and plan.replay is None:
+            raise PlanDead(
+                f"plan {plan.id}, chunk {number}: others have committed {taken[0]} of it. Clear "
+                "the stage task: it stages what is left",
+                chunk=number,
+            )
+    if missing and len(missing) == len(plan.chunks):
+        raise NotSealed(
+            f"plan {plan.id}: no attempt of any of its {len(missing)} chunks is sealed, so nothing "
+            "proves that one is complete; nothing was committed. Clear the stage task; its log "
+            "says what failed",
+            chunks=missing,
+        )
+    if not missing:
+        plans.finish(store, plan.id)
+    entries = {number: (n, ledger.commit(n)) for number, n in commits.items()}
+    offsets = variables.show(run.mirror, run.spec, ledger.fold)
+    faults.point("caches.half")
+    consumer_group.show(run.spec, run.kafka, offsets)
+    report = reports.short(run, frozen, entries, missing, ledger.fold)
+    note = plans.note(store, plan.id) or {}
+    if not missing:  # the first report that is kept stays
+        report_store.keep(
+            run, store, report, plan, note,
+            lambda: reports.details(run, store, report, entries, plan, ledger.fold, note),
+        )  # fmt: skip
+    through = _complete_through(plan, note, ledger.fold)
+    return Published(plan, commits, offsets, report, through, tuple(missing))
+
+
+def unsettled(fold: Fold, plan: Plan) -> list[int]:
+    """Return the chunks of a plan that are not in the lake."""
+    return [n for n in range(len(plan.chunks)) if not settled(fold, plan, n)]
+
+
+def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
+    """Return the time of the survey for each topic that is complete; older notes do not have it."""
+    if "surveyed_at" not in note:
+        return {}
+    return {
+        topic: note["surveyed_at"]
+        for topic, marks in note["watermarks"].items()
+        if is_complete(
+            fold, plan, topic, note["topic_ids"].get(topic),
+            {int(p): each["end"] for p, each in marks.items()},
+        )
+    }  # fmt: skip
+
+
+def verdict(run: Run, missing: Sequence[int] | None = None) -> None:
+    """Raise ChunksMissing when a chunk of the run's plan is not in the lake.
+
+    PartitionsLeftOut when the plan could not take every partition. `missing` are these chunks where
+    the caller has just published; else the ledger is read for them.
+    """
+    plan = frozen_plan(run).plan
+    if missing is None:
+        missing = unsettled(run.ledger(run.store()).fold, plan) if plan.chunks else []
+    if missing:
+        raise chunks_missing(run, plan, missing)
+    if plan.left_out:
+        listed = "; ".join(map(str, plan.left_out))
+        reasons = {each.reason: None for each in plan.left_out}
+        ways_out = " ".join(
+            f"{reason[0].upper()}{reason[1:]}: {_WAYS_OUT[reason].format(pipeline=run.spec.name)}."
+            for reason in reasons
+            if reason in _WAYS_OUT
+        )
+        raise PartitionsLeftOut(
+            f"pipeline {run.spec.name!r}: the healthy partitions are published, these are not: "
+            f"{listed}. {ways_out} Then start a new run: this one's plan is frozen",
+            left_out=[each.to_json() for each in plan.left_out],
+        )
+
+
+def chunks_missing(run: Run, plan: Plan, missing: Sequence[int]) -> ChunksMissing:
+    """Return the error that names the offsets of a plan that are not in the lake."""
+    starts, ends = bounds([plan.chunks[number] for number in missing])
+    parts = [
+        f"{topic}-{p} [{start}, {ends[topic][p]})"
+        for topic in sorted(starts)
+        for p, start in sorted(starts[topic].items())
+    ]
+    listed = ", ".join(parts[:_MOST_NAMED])
+    more = f" and {len(parts) - _MOST_NAMED} more partitions" if parts[_MOST_NAMED:] else ""
+    excluded = "".join(f" Excluded: {each}." for each in plan.left_out)
+    return ChunksMissing(
+        f"pipeline {run.spec.name!r}, plan {plan.id}: {len(missing)} of {len(plan.chunks)} chunks "
+        f"are not in the lake: {listed}{more}. What is sealed is published. The log of the stage "
+        f"task says what failed; clear it, or let the next run read these offsets.{excluded}",
+        chunks=list(missing),
+    )

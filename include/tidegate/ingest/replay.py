@@ -1,0 +1,103 @@
+"""Replay by re-ingest: a window that is in the lake is read again, and its files are replaced.
+
+To send such a window to a topic again is an egress: `tidegate.egress.replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate.broker.cluster import Survey
+from tidegate.core import replacement, windows
+from tidegate.core.cursor import Watermarks
+from tidegate.core.draft import Draft
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.replacement import Replaced, Tile, replaces_to_json
+from tidegate.core.requests import Replay
+from tidegate.ingest.backfill import refusal, times_of
+from tidegate.lake import publishing
+from tidegate.lake.store import Store
+from tidegate.runs.boundaries import refuse_leaderless
+from tidegate.runs.replay_id import id_complaints
+from tidegate.runs.run import Run
+
+
+def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Draft:
+    """Draft a re-ingest; WindowRefused with every complaint about what was asked for."""
+    topic = asked.topic
+    found = windows.edges(topic, asked.start, asked.end, datetime.now(UTC))
+    complaints = list(found.complaints)
+    if asked.where is not None:
+        complaints.insert(0, "where: a re-ingest replaces whole files, it takes no filter")
+    complaints[:0] = id_complaints(asked)
+    if topic not in run.spec.topics:
+        complaints.insert(0, f"{topic} is not among its topics {list(run.spec.topics)}")
+    marks, topic_id = seen.watermarks.get(topic), seen.topic_ids.get(topic)
+    if marks is None or topic_id is None:
+        raise refusal(run, topic, [*complaints, f"there is no topic {topic}"])
+    was = fold.topic_ids.get(topic, topic_id)
+    if was != topic_id:
+        across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
+        raise refusal(run, topic, [*complaints, across])
+    refuse_leaderless(seen, topic, asked.partitions)
+    partitions = windows.chosen(asked.partitions, found, marks, complaints)
+    cuts = times_of(run, store, seen, topic, found.moments, complaints)
+    window = windows.ranges(topic, partitions, found, cuts, complaints)
+    complaints += _expired(window, marks)
+    held = _held(store, fold, window, topic_id)
+    chosen = replacement.whole(window, held, complaints)
+    if not complaints and not chosen:
+        complaints.append("the window is empty")
+    if complaints:
+        raise refusal(run, topic, complaints)
+    packed = replacement.packed(chosen, run.chunk_size)
+    return Draft(
+        boundaries=list(cuts.values()),
+        ranges=[tile.range for tile in chosen],
+        chunks=tuple(replacement.merged(tile.range for tile in chunk) for chunk in packed),
+        replay={
+            "id": asked.id,
+            "asked": asked.to_json(),
+            "replaces": [_replaces(chunk) for chunk in packed],
+        },
+    )
+
+
+def _expired(window: list[OffsetRange], marks: Mapping[int, Watermarks]) -> list[str]:
+    return [
+        f"partition {r.partition}: [{r.start}, {min(r.end, start)}) is before the log start "
+        f"{start}: it cannot be read again"
+        for r in window
+        if len(r) and r.start < (start := marks[r.partition].start)
+    ]
+
+
+def _held(store: Store, fold: Fold, window: list[OffsetRange], topic_id: str) -> list[Tile]:
+    """Return the live tiles of all commits that hold any of the window."""
+    held = []
+    for n in fold.commits_over(tuple(window), {r.topic: topic_id for r in window}):
+        commit = fold.live[n]
+        ranges = [r for each_id, r in commit.ranges if each_id == topic_id]
+        files = [(f.staged, f.final) for f in publishing.read_manifest(store, commit)]
+        held += [
+            tile
+            for tile in replacement.tiles(n, ranges, files)
+            if fold.holds(n, topic_id, tile.range.partition, tile.range.start)
+        ]
+    return held
+
+
+def _replaces(chunk: list[Tile]) -> list[dict[str, Any]]:
+    """Return what a chunk replaces, commit by commit: the ranges, and the names of the files."""
+    by_commit: dict[int, list[Tile]] = {}
+    for tile in chunk:
+        by_commit.setdefault(tile.n, []).append(tile)
+    forms = []
+    for n, mine in sorted(by_commit.items()):
+        ranges: Window = replacement.merged(tile.range for tile in mine)
+        (form,) = replaces_to_json(Replaced(n, r) for r in ranges)
+        forms.append(form | {"files": sorted(tile.file for tile in mine if tile.file)})
+    return forms

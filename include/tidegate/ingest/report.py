@@ -1,0 +1,164 @@
+"""The report of a run: plan, accounts, files, lag, expiry, and what was left out, in the lake."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidegate.broker.cluster import survey
+from tidegate.broker.open_transactions import open_since
+from tidegate.broker.retention import expiries, iso
+from tidegate.core.entries import Commit
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan
+from tidegate.errors import TidegateError
+from tidegate.lake import attempts, json_documents, publishing
+from tidegate.lake.attempts import Attempt, Seal
+from tidegate.lake.plans import Frozen
+from tidegate.lake.store import Store
+from tidegate.runs.run import Run
+
+FORMAT = 1
+
+logger = logging.getLogger(__name__)
+
+
+Entries = Mapping[int, tuple[int, Commit]]
+"""What a run committed: chunk → number and entry."""
+
+
+def short(
+    run: Run, frozen: Frozen, commits: Entries, missing: Sequence[int], fold: Fold
+) -> dict[str, Any]:
+    """Return what a run did (contract: the XCom `report`, and `run --json`).
+
+    `missing` are the chunks that are not in the lake.
+    """
+    plan = frozen.plan
+    return {
+        "format": FORMAT,
+        "pipeline": run.spec.name,
+        "run": run.run_id,
+        "run_key": run.key,
+        "generation": frozen.generation,
+        "plan_id": plan.id,
+        "lane": plan.lane,
+        "rows": sum(commit.rows for _, commit in commits.values()),
+        "commits": [
+            {
+                "chunk": number,
+                "commit": n,
+                "rows": commit.rows,
+                "topics": _accounts(commit),
+            }
+            for number, (n, commit) in commits.items()
+        ],
+        "covered_by": {
+            str(number): list(fold.commits_over(window, plan.topics))
+            for number, window in enumerate(plan.chunks)
+            if number not in commits and number not in missing
+        },
+        "missing": list(missing),
+        "left_out": [each.to_json() for each in plan.left_out],
+    }
+
+
+def details(
+    run: Run,
+    store: Store,
+    told: Mapping[str, Any],
+    commits: Entries,
+    plan: Plan,
+    fold: Fold,
+    note: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what makes a report whole: files, proofs, gaps, and where the topics stand now.
+
+    Lag and expiry are asked for now; a broker that does not answer leaves them null.
+    """
+    standing, problem = _standing(run, fold)
+    return {
+        "records": plan.records,
+        "commits": [
+            _whole_commit(store, commits[each["chunk"]][1], each) for each in told["commits"]
+        ],
+        "gaps": [gap.to_json() for gap in fold.gaps if gap.by == run.run_id],
+        "taken_up": note.get("taken_up", {}),
+        "topics": standing,
+        "broker": problem,
+    }
+
+
+def _accounts(commit: Commit) -> dict[str, dict[str, dict[str, int]]]:
+    return {
+        topic: {str(p): account._asdict() for p, account in partitions.items()}
+        for topic, partitions in commit.accounts.items()
+    }
+
+
+def _whole_commit(store: Store, commit: Commit, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what was proven, with what, and the files."""
+    attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
+    seal = json_documents.read(store, attempt.directory + attempts.SEAL, Seal.from_json)
+    files = publishing.read_manifest(store, commit)
+    return {
+        **told,
+        "attempt": commit.attempt,
+        "bytes": sum(file.staged.size for file in files),
+        "versions": dict(seal.versions) if seal else {},
+        "proofs": {
+            topic: {str(p): vars(proof) for p, proof in partitions.items() if proof.holes}
+            for topic, partitions in (seal.proofs if seal else {}).items()
+        },
+        "files": [
+            {
+                "uri": store.uri(file.final),
+                "topic": file.staged.topic,
+                "partition": file.staged.partition,
+                "first": file.staged.first,
+                "last": file.staged.last,
+                "rows": file.staged.rows,
+                "bytes": file.staged.size,
+            }
+            for file in files
+        ],
+    }
+
+
+def _standing(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
+    """Return where each partition of the run's topics stands now, and what the broker refused."""
+    topics = [t for t in run.topics if t in fold.topic_ids]
+    cursors = {topic: fold.cursors(topic) for topic in topics}
+    try:
+        seen = survey(run.kafka, topics, run.spec.isolation) if topics else None
+        marks = seen.watermarks if seen else {}
+        waiting = [
+            OffsetRange(topic, p, cursor, marks[topic][p].end)
+            for topic, partitions in cursors.items()
+            for p, cursor in partitions.items()
+            if p in marks.get(topic, {}) and cursor < marks[topic][p].end
+        ]
+        expire = expiries(run.kafka, waiting, run.spec.isolation) if waiting else {}
+        since = open_since(run.kafka, marks)
+        problem = None
+    except TidegateError as error:
+        marks, expire, since, problem = {}, {}, {}, str(error)
+    return {
+        topic: {
+            "topic_id": fold.topic_ids[topic],
+            "partitions": {
+                str(p): {
+                    "cursor": cursor,
+                    "end": (m := marks.get(topic, {}).get(p)) and m.end,
+                    "high": m and m.high,
+                    "lag": m and max(0, m.high - cursor),
+                    "open_since": iso(since.get((topic, p))),
+                    "expires_at": iso(expire.get((topic, p))),
+                }
+                for p, cursor in partitions.items()
+            },
+        }
+        for topic, partitions in cursors.items()
+    }, problem

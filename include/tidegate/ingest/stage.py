@@ -1,0 +1,180 @@
+"""Stage and seal: one Spark application for all open chunks, then the proof of each."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+
+from tidegate.broker.cluster import survey
+from tidegate.core.plan import Plan
+from tidegate.errors import ConfigurationError, IdentityChanged, StageFailed, TidegateError
+from tidegate.ingest import sealing, truncation
+from tidegate.ingest.plan import open_chunks, plan
+from tidegate.lake import attempts, plans
+from tidegate.lake.attempts import Attempt
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import Store
+from tidegate.launch.spark_submit import for_places, submission, terminal_if_refused
+from tidegate.runs.run import Run
+from tidegate.runs.steps import Submit
+from tidegate.spark.ingest_job import Bytes, Chunk, Job
+
+_LOOK_AGAIN = 1.0  # seconds
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The chunks that this call staged and sealed; the others had been, or were covered."""
+
+    plan: Plan
+    chunks: tuple[int, ...]
+
+
+def stage(run: Run, submit: Submit) -> Staged:
+    """Stage and seal every open chunk of the run's living plan.
+
+    Each chunk is sealed as soon as Spark has finished it, while it goes on with the next: whatever
+    ends this process then, a retry does only the rest. What Spark has finished and could not be
+    looked at, because the broker did not answer, is kept: the retry seals it. Raises StageFailed,
+    AttemptWrong, RowsMissing, IdentityChanged, or what the broker said; nothing of that is visible.
+    """
+    current = plan(run)
+    planned = current.plan
+    store = run.store()
+    ledger = run.ledger(store)
+    sealed = list(current.sealed)
+    failures = list(current.unproven.values())
+    waiting = {*sealed, *current.unproven}
+    todo = [n for n in open_chunks(store, ledger.fold, planned) if n not in waiting]
+    mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in todo]
+    if mine:
+        failures = [*_stage(run, store, ledger, planned, mine, submit, sealed), *failures]
+    if failures:
+        for other in failures[1:]:
+            logger.error("plan %s: %s", planned.id, other)
+        raise failures[0]
+    if any(attempt.chunk not in sealed for attempt in mine):
+        missing = [a.chunk for a in mine if a.chunk not in sealed]
+        raise StageFailed(
+            f"plan {planned.id}: Spark ended well but left chunks {missing} unfinished; "
+            "the retry stages them again",
+            chunks=missing,
+        )
+    return Staged(planned, tuple(sealed))
+
+
+def _stage(
+    run: Run,
+    store: Store,
+    ledger: Ledger,
+    plan: Plan,
+    mine: Sequence[Attempt],
+    submit: Submit,
+    sealed: list[int],
+) -> list[TidegateError]:
+    """Start Spark, seal what it finishes, and return what went wrong.
+
+    What is wrong, or was not finished, is deleted in the end.
+    """
+    failures: list[TidegateError] = []
+    unproven: dict[Attempt, TidegateError] = {}
+    before = survey(run.kafka, sorted(plan.topics), plan.isolation)
+    sealing.refuse_another_cluster(plan, before)
+    sealing.refuse_changed(plan, mine, before)
+    # A partition that has no leader now is compared with what the plan knew of it.
+    epochs = plans.epochs(store, plan.id) | truncation.of_survey(before)
+    try:
+        try:
+            with _job_file(run, store, plan, mine) as job_file:
+                records = sum(len(r) for a in mine for r in plan.chunks[a.chunk])
+                application = submission(job_file, run.spark_conf, records, name=_name(run))
+                with (
+                    terminal_if_refused(job_file.parent),
+                    _sealing(run, store, plan, mine, epochs, sealed, unproven),
+                ):
+                    submit(for_places(application, store.native("")))
+        except (StageFailed, ConfigurationError) as error:
+            failures.append(error)
+        rest = [a for a in mine if a.chunk not in sealed and a not in unproven]
+        try:
+            unproven |= sealing.seal_finished(run, store, plan, rest, epochs, sealed)
+        except IdentityChanged as error:  # Spark may have read from the other cluster
+            unproven |= dict.fromkeys(rest, error)
+    finally:
+        for attempt in mine:
+            if attempt.chunk not in sealed:
+                sealing.discard(run, store, ledger, attempt, unproven.get(attempt))
+    return failures + list(unproven.values())
+
+
+def _name(run: Run) -> str:
+    return f"tidegate {run.spec.name} {run.run_id}"
+
+
+@contextmanager
+def _job_file(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) -> Iterator[Path]:
+    """Write the job's only input, secrets included, for its owner alone; remove it afterwards."""
+    job = Job(
+        plan_id=plan.id,
+        app_name=_name(run),
+        options={
+            **run.kafka.for_spark(),
+            "kafka.isolation.level": plan.isolation,
+            "kafka.client.id": f"tidegate-{plan.pipeline}-{plan.id}",
+        },
+        chunks=tuple(Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in mine),
+        bytes=Bytes(**plan.byte_settings),
+    )
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as directory:
+        path = Path(directory, "job.json")
+        job.write(path)
+        yield path
+
+
+@contextmanager
+def _sealing(
+    run: Run,
+    store: Store,
+    plan: Plan,
+    mine: Sequence[Attempt],
+    epochs: Mapping[tuple[str, int], int],
+    sealed: list[int],
+    wrong: dict[Attempt, TidegateError],
+) -> Iterator[None]:
+    """Seal chunk after chunk, in their order, while Spark is at work; add what is wrong to `wrong`.
+
+    A broker that does not answer is asked again, and once more in the end.
+    """
+    ended = threading.Event()
+
+    def seal() -> None:
+        waiting = list(mine)
+        while waiting and not ended.wait(_LOOK_AGAIN):
+            try:
+                finished = list(takewhile(lambda a: attempts.staged(store, a) is not None, waiting))
+                found = sealing.seal_finished(run, store, plan, finished, epochs, sealed)
+                wrong.update((a, e) for a, e in found.items() if isinstance(e, sealing.WRONG))
+                again = {a: e for a, e in found.items() if a not in wrong}
+                waiting = [a for a in waiting if a in again or a not in finished]
+                for text in dict.fromkeys(map(str, again.values())):
+                    logger.warning("plan %s: %s; looking again", plan.id, text)
+            except TidegateError as error:
+                logger.warning("plan %s: %s; looking again", plan.id, error)
+
+    thread = threading.Thread(target=seal, name="tidegate-seals", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,235 @@
+"""Verify: is the lake what the ledger says, and does Kafka say the same?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet as pq
+
+from tidegate.broker.cluster import Survey, survey
+from tidegate.broker.consumer import Reader, Record, reading
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core import layout
+from tidegate.core.entries import Account, Commit
+from tidegate.core.intervals import Intervals
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
+from tidegate.lake import audit, plans, publishing
+from tidegate.lake.footers import read_footer
+from tidegate.lake.publishing import LakeFile
+from tidegate.lake.store import Listed, Store, open_store
+from tidegate.pipelines.spec import Ingest
+from tidegate.runs.findings import Findings
+
+Say = Callable[[str], None]
+
+
+def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
+    """Hold ledger, plans, seals, manifests, footers and pages against each other.
+
+    Reading the ledger checks its chain of digests, reading the pages their checksums. Every entry
+    is held against its plan and its seal, every checkpoint against the entries. With `kafka`,
+    every row against the topic. Returns the findings; changes nothing. BrokerError if nothing
+    differs and a partition has no leader now: its rows were not compared.
+    """
+    store = open_store(spec.lake, spec.name)
+    # Listed first: what is committed after that is no stranger.
+    listed = [each.path for each in store.objects(layout.DATA)]
+    findings = Findings()
+    fold, commits = audit.read_ledger(store, spec.name, findings.add)
+    audit.check_commits(store, fold, commits, findings.add)
+    _check_ranges(fold, findings)
+    seen = None
+    if kafka and fold.live:
+        topics = sorted({topic for commit in fold.live.values() for topic in commit.topic_ids})
+        seen = survey(kafka, topics, spec.isolation)
+    known: set[str] = set()
+    waiting = set(publishing.unplaced(store, fold))
+    with ExitStack() as stack:
+        read = stack.enter_context(reading(kafka)) if kafka else None
+        for n, commit in fold.live.items():
+            say(f"commit #{n}: {commit.rows:,} rows")
+            findings.commits += 1
+            try:
+                files = publishing.files_of(store, fold, n)
+            except LakeDamaged as error:
+                findings.add(str(error), commit=n)
+                continue
+            known.update(file.final for file in files)
+            accounts = _whole_accounts(fold, n, commit)
+            _check_files(store, n, commit, accounts, files, findings, placed=n not in waiting)
+            if read and seen:
+                _compare_commit(store, read, seen, n, fold, files, findings)
+    for path in listed:
+        if path not in known:
+            findings.add("a file that no live commit lists", uri=store.uri(path))
+    _refuse_leaderless(findings, say)
+    return findings.to_json(spec.name, against_kafka=kafka is not None)
+
+
+def _refuse_leaderless(findings: Findings, say: Say) -> None:
+    """Raise BrokerError for rows that were not compared; if something differs, only name them."""
+    if not findings.leaderless:
+        return
+    partitions = [f"{topic}-{p}" for topic, p in sorted(findings.leaderless)]
+    without = f"{', '.join(partitions)} have no leader now: their rows were not compared"
+    if not findings.found:
+        raise BrokerError(
+            f"{without}; nothing else differs. Try again when they have one",
+            partitions=partitions,
+        )
+    say(without)
+
+
+def _check_ranges(fold: Fold, findings: Findings) -> None:
+    """Live committed ranges never overlap: their lengths add up to the length of their union."""
+    spans: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
+    for n in fold.live:
+        for topic_id, r in fold.live_ranges(n):
+            spans.setdefault((topic_id, r.topic, r.partition), []).append((r.start, r.end))
+    for (_, topic, partition), each in spans.items():
+        if sum(end - start for start, end in each) != len(Intervals.of(each)):
+            findings.add("committed ranges overlap", topic=topic, partition=partition)
+
+
+def _check_files(
+    store: Store,
+    n: int,
+    commit: Commit,
+    accounts: Mapping[tuple[str, int], Account],
+    files: list[LakeFile],
+    findings: Findings,
+    *,
+    placed: bool,
+) -> None:
+    rows: dict[tuple[str, int], int] = {}
+    ranges = {(r.topic, r.partition): r for _, r in commit.ranges}
+    for file in files:
+        path = file.final if placed else file.staged.path
+        findings.files += 1
+        size = store.size(path)
+        if size is None:
+            findings.add("a file of the lake is missing", commit=n, uri=store.uri(path))
+            continue
+        try:
+            footer = read_footer(store, file.staged.topic, Listed(path, size))
+            _read_pages(store, path)
+        except (AttemptWrong, OSError, pyarrow.ArrowException) as error:
+            findings.add(str(error), commit=n, uri=store.uri(path))
+            continue
+        if (size, footer.digest) != (file.staged.size, file.staged.digest):
+            findings.add("not the file that was committed", commit=n, uri=store.uri(path))
+        findings.rows += footer.rows
+        key = footer.topic, footer.partition
+        held = ranges.get(key)
+        if held is None or not (held.start <= footer.first and footer.last < held.end):
+            findings.add(
+                f"offsets {footer.first} to {footer.last} of {footer.topic}-{footer.partition}, "
+                "outside of the commit's ranges",
+                commit=n, uri=store.uri(path),
+            )  # fmt: skip
+        rows[key] = rows.get(key, 0) + footer.rows
+    for (topic, partition), account in accounts.items():
+        if rows.get((topic, partition), 0) != account.rows:
+            findings.add(
+                f"{rows.get((topic, partition), 0)} rows, the commit says {account.rows}",
+                commit=n, topic=topic, partition=partition,
+            )  # fmt: skip
+
+
+def _whole_accounts(fold: Fold, n: int, commit: Commit) -> dict[tuple[str, int], Account]:
+    """Return the accounts of partitions of which nothing was replaced: only they can be counted."""
+    replaced = fold.replaced.get(n, {})
+    return {
+        (topic, p): account
+        for topic, partitions in commit.accounts.items()
+        for p, account in partitions.items()
+        if (commit.topic_ids[topic], p) not in replaced
+    }
+
+
+def _read_pages(store: Store, path: str) -> None:
+    """Read a file to its end; OSError for a page that is not what its checksum says."""
+    with (
+        store.open(path) as opened,
+        pq.ParquetFile(opened, page_checksum_verification=True) as parquet,
+    ):
+        for _ in parquet.iter_batches():
+            pass
+
+
+def _compare_commit(
+    store: Store,
+    read: Reader,
+    seen: Survey,
+    n: int,
+    fold: Fold,
+    files: list[LakeFile],
+    findings: Findings,
+) -> None:
+    try:
+        isolation = plans.load(store, fold.live[n].plan_id).isolation
+    except LakeDamaged as error:
+        findings.add(str(error), commit=n)
+        return
+    for topic_id, r in fold.live_ranges(n):
+        if seen.topic_ids.get(r.topic) != topic_id:
+            findings.expired += len(r)  # deleted or recreated: nothing to compare with
+            continue
+        if r.partition in seen.leaderless.get(r.topic, ()):
+            findings.leaderless.add((r.topic, r.partition))
+            continue
+        marks = seen.watermarks[r.topic].get(r.partition)
+        log_start = marks.start if marks else r.end  # a partition that vanished
+        start = min(max(r.start, log_start), r.end)
+        findings.expired += start - r.start
+        left = OffsetRange(r.topic, r.partition, start, r.end)
+        mine = [f for f in files if (f.staged.topic, f.staged.partition) == (r.topic, r.partition)]
+        records = read(left, isolation)
+        for offset, what in _differences(_rows(store, mine, left), records, findings):
+            findings.add(what, commit=n, topic=r.topic, partition=r.partition, offset=offset)
+
+
+def _differences(
+    lake: Iterator[Record], kafka: Iterator[Record], findings: Findings
+) -> Iterator[tuple[int, str]]:
+    """Merge two streams in offset order; yield what stands in one only, or is not the same."""
+    ours, theirs = next(lake, None), next(kafka, None)
+    while ours or theirs:
+        findings.compared += 1
+        if theirs is None or (ours and ours.offset < theirs.offset):
+            assert ours
+            yield ours.offset, "a row that Kafka does not show (doubled, or compacted since)"
+            ours = next(lake, None)
+        elif ours is None or theirs.offset < ours.offset:
+            yield theirs.offset, "a record that is not in the lake"
+            theirs = next(kafka, None)
+        else:
+            if ours != theirs:
+                yield ours.offset, "the row is not the record"
+            ours, theirs = next(lake, None), next(kafka, None)
+
+
+def _rows(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[Record]:
+    """Yield the rows of one partition's files as records, in the order in which they stand."""
+    for file in sorted(files, key=lambda f: f.staged.first):
+        path = file.final if store.size(file.final) is not None else file.staged.path
+        with store.open(path) as opened:
+            for batch in pq.ParquetFile(opened).iter_batches(batch_size=20_000):
+                # As numbers: a timestamp may lie in a year that no Python datetime holds.
+                microseconds = batch.column("timestamp").cast("int64").to_pylist()
+                columns = batch.drop_columns(["timestamp"]).to_pydict()
+                for i, offset in enumerate(columns["offset"]):
+                    if r.start <= offset < r.end:
+                        yield Record(
+                            offset,
+                            columns["key"][i],
+                            columns["value"][i],
+                            microseconds[i] // 1000,
+                            columns["timestampType"][i],
+                            tuple((h["key"], h["value"]) for h in columns["headers"][i] or ()),
+                        )

@@ -1,0 +1,138 @@
+"""What an egress attempt has sent and verified: its seal, and the commit that it becomes."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate import faults
+from tidegate.core import canonical, layout
+from tidegate.core.entries import Account, Commit, Receipt, Reference
+from tidegate.core.judge import Verdict
+from tidegate.core.ledger import Fold
+from tidegate.core.plan import Plan
+from tidegate.errors import LakeDamaged
+from tidegate.lake import json_documents
+from tidegate.lake.attempts import SEAL
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import Store
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SentFile:
+    """A file of the source, or of a lake `<topic id>/<partition>`: rows sent, rows kept back.
+
+    `digest` is that of all rows sent, by their content; None where an earlier release has sent.
+    """
+
+    file: str
+    rows: int
+    bad: int
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Sending:
+    """The record that all rows of a plan are in the target, as it was read back.
+
+    `broken_order` names the target partitions, or topics, that got rows of an earlier place later.
+    """
+
+    plan_id: str
+    attempt: str
+    files: tuple[SentFile, ...]
+    receipts: tuple[Receipt, ...]
+    broken_order: tuple[str, ...]
+    versions: Mapping[str, str]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "plan_id": self.plan_id,
+            "chunk": 0,
+            "attempt": self.attempt,
+            "files": [vars(file) for file in self.files],
+            "receipts": [receipt._asdict() for receipt in self.receipts],
+            "broken_order": list(self.broken_order),
+            "versions": dict(self.versions),
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> Sending:
+        return cls(
+            plan_id=form["plan_id"],
+            attempt=form["attempt"],
+            files=tuple(SentFile(**each) for each in form["files"]),
+            receipts=tuple(Receipt(**each) for each in form["receipts"]),
+            broken_order=tuple(form["broken_order"]),
+            versions=form["versions"],
+        )
+
+
+def sealed(store: Store, plan: Plan, fold: Fold) -> Sending | None:
+    """Return the seal of an attempt of this plan that nobody has given up."""
+    for path, _ in store.objects(f"{layout.STAGING}{plan.id}/"):
+        if posixpath.basename(path) == SEAL:
+            sending = json_documents.read(store, path, Sending.from_json)
+            if sending and (plan.id, 0, sending.attempt) not in fold.abandoned:
+                return sending
+    return None
+
+
+def seal(store: Store, sending: Sending) -> None:
+    """Make an attempt count."""
+    path = layout.attempt(sending.plan_id, 0, sending.attempt) + SEAL
+    if not store.create(path, canonical.encode(sending.to_json())):
+        raise LakeDamaged(f"attempt {sending.attempt} is sealed already, and not by us")
+
+
+def commit(
+    store: Store, ledger: Ledger, plan: Plan, sending: Sending, *, run: str
+) -> Appended | Verdict:
+    """Record that a plan's rows are in the target; from here on nobody sends them again."""
+    data = manifest_of(plan, sending)
+    path = layout.manifest(plan.id, 0, sending.attempt)
+    if not store.create(path, data):
+        raise LakeDamaged(f"{store.uri(path)} is not what its seal says; restore it")
+    faults.point("publish.before")
+    rows = {each.file: each.rows + each.bad for each in sending.files}
+    accounts: dict[str, dict[int, Account]] = {}
+    for r in (r for window in plan.chunks for r in window):
+        n = rows.get(f"{plan.topics[r.topic]}/{r.partition}", 0)
+        accounts.setdefault(r.topic, {})[r.partition] = Account(r.start, r.end, n, len(r) - n)
+    outcome = ledger.append(
+        Commit(
+            lane=plan.lane,
+            plan_id=plan.id,
+            plan_sha256=plan.sha256,
+            chunk=0,
+            attempt=sending.attempt,
+            cluster_id=plan.cluster_id,
+            topic_ids=plan.topics,
+            accounts=accounts,
+            manifest=Reference(path, canonical.digest(data)),
+            receipts=sending.receipts,
+            broken_order=sending.broken_order,
+        ),
+        run=run,
+    )
+    faults.point("publish.committed")
+    return outcome
+
+
+def manifest_of(plan: Plan, sending: Sending) -> bytes:
+    """Return the canonical bytes of the list of what was sent, and as what it was known."""
+    known = {file.name: {"size": file.size, "etag": file.etag} for file in plan.files}
+    files = [
+        {**vars(each), **known.get(each.file, {})}
+        for each in sorted(sending.files, key=lambda each: each.file)
+    ]
+    return canonical.encode({"format": FORMAT, "files": files})

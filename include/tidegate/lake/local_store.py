@@ -1,0 +1,217 @@
+"""A lake in a directory of this machine, which survives a power loss.
+
+obstore's local writes do no fsync: this is an implementation of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+from tidegate.core import layout
+from tidegate.lake.store_errors import as_damage, as_lake_errors, refuse_another_size
+from tidegate.lake.store_protocol import Listed
+
+_NO_LINK = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+"""Why a hard link may be refused where a copy is possible."""
+
+
+class LocalStore:
+    """A directory. Creating is: temporary file, fsync, link, fsync of the directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.url = _file_uri(self.root)
+
+    def create(self, path: str, data: bytes) -> bool:
+        target = self._at(path)
+        with as_lake_errors(self.url):
+            self._make_directory(target.parent)
+            temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}"
+            try:
+                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                target.hardlink_to(temporary)
+                created = True
+            except FileExistsError:
+                created = target.read_bytes() == data
+            finally:
+                temporary.unlink(missing_ok=True)
+            _fsync_directory(target.parent)  # the loser too: it may act on what it has read
+        return created
+
+    def get(self, path: str) -> bytes | None:
+        with as_lake_errors(self.url):
+            try:
+                return self._at(path).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def open(self, path: str) -> IO[bytes]:
+        with as_lake_errors(self.url):
+            return self._at(path).open("rb")
+
+    def objects(self, prefix: str) -> list[Listed]:
+        with as_lake_errors(self.url):
+            found = []
+            for directory, _, names in os.walk(self._at(prefix), onerror=_raise_unless_absent):
+                for name in names:
+                    file = Path(directory, name)
+                    with contextlib.suppress(FileNotFoundError):
+                        path = file.relative_to(self.root).as_posix()
+                        found.append(Listed(path, file.lstat().st_size))
+            return sorted(found)
+
+    def names(self, directory: str, *, after: str = "") -> list[str]:
+        with (
+            as_lake_errors(self.url),
+            contextlib.suppress(FileNotFoundError),
+            os.scandir(self._at(directory)) as found,
+        ):
+            return sorted(each.name for each in found if each.name > after)
+        return []
+
+    def size(self, path: str) -> int | None:
+        with as_lake_errors(self.url):
+            try:
+                return self._at(path).stat().st_size
+            except FileNotFoundError:
+                return None
+
+    def modified(self, path: str) -> float | None:
+        with as_lake_errors(self.url):
+            try:
+                return self._at(path).stat().st_mtime
+            except FileNotFoundError:
+                return None
+
+    def place(self, source: str, target: str, size: int) -> None:
+        final = self._at(target)
+        with as_lake_errors(self.url):
+            self._make_directory(final.parent)
+            if not final.exists():
+                with as_damage(self.uri(source)):
+                    refuse_another_size(self.uri(source), self._at(source).stat().st_size, size)
+                    with contextlib.suppress(FileExistsError):
+                        self._link_or_copy(self._at(source), final)
+            _fsync_directory(final.parent)
+        if (there := self.size(target)) is not None:  # else it was replaced meanwhile
+            refuse_another_size(self.uri(target), there, size)
+
+    def check_placing(self, files: Sequence[tuple[str, str, int]]) -> None:
+        with as_lake_errors(self.url):
+            for directory in {self._at(target).parent for _, target, _ in files}:
+                self._make_directory(directory)
+                if not os.access(directory, os.W_OK | os.X_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+            for source, _, _ in files[:1]:
+                probe = self._at(f"{layout.PLACING}{secrets.token_hex(8)}")
+                self._make_directory(probe.parent)
+                try:
+                    probe.hardlink_to(self._at(source))
+                except OSError as error:
+                    if error.errno not in _NO_LINK:
+                        raise
+                    with self._at(source).open("rb"):  # then it is copied
+                        pass
+                finally:
+                    probe.unlink(missing_ok=True)
+
+    def _link_or_copy(self, source: Path, final: Path) -> None:
+        """Give a file a second name; where the system refuses that, copy it: whole, or not at all.
+
+        `fs.protected_hardlinks` lets nobody link to files of others that he may not write.
+        """
+        try:
+            final.hardlink_to(source)
+            return
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+        # Not beside the final name: nothing under data/ is ever half a file.
+        temporary = self._at(f"{layout.PLACING}{secrets.token_hex(8)}")
+        self._make_directory(temporary.parent)
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+            with source.open("rb") as original, os.fdopen(descriptor, "wb") as copy:
+                shutil.copyfileobj(original, copy, 1024 * 1024)
+                copy.flush()
+                os.fsync(copy.fileno())
+            final.hardlink_to(temporary)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def settle(self, paths: list[str]) -> None:
+        with as_lake_errors(self.url):
+            directories: set[Path] = set()
+            for path in paths:
+                with self._at(path).open("rb") as file:
+                    os.fsync(file.fileno())
+                directories.update((self.root / path).parents)
+            for directory in directories:
+                if directory.is_relative_to(self.root):
+                    _fsync_directory(directory)
+
+    def delete(self, *paths: str) -> None:
+        with as_lake_errors(self.url):
+            directories = set()
+            for path in paths:
+                with contextlib.suppress(FileNotFoundError):
+                    self._at(path).unlink()
+                    directories.add(self._at(path).parent)
+            for directory in directories:
+                with contextlib.suppress(FileNotFoundError):  # pruned meanwhile
+                    _fsync_directory(directory)
+
+    def prune(self, prefix: str) -> None:
+        for directory, _, _ in os.walk(self._at(prefix), topdown=False):
+            with contextlib.suppress(OSError):  # not empty, or gone
+                Path(directory).rmdir()
+
+    def uri(self, path: str) -> str:
+        return _file_uri(self.root / path)
+
+    def native(self, path: str) -> str:
+        return str(self.root / path)
+
+    def _at(self, path: str) -> Path:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"not a path in the lake: {path!r}")
+        return self.root / path
+
+    def _make_directory(self, directory: Path) -> None:
+        """Create a directory and make its name durable, as deep as needed."""
+        if directory.is_dir():
+            return
+        self._make_directory(directory.parent)
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir(mode=0o750)
+        _fsync_directory(directory.parent)
+
+
+def _file_uri(path: Path) -> str:
+    # Not Path.as_uri: it escapes "=", and readers of hive partitions look for that.
+    return "file://" + quote(str(path), safe="/=~")
+
+
+def _fsync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _raise_unless_absent(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -1,0 +1,77 @@
+"""Multipart uploads that killed attempts left open: no listing shows them, and they cost money.
+
+Spark's committer leaves an attempt's files as open uploads until its job commits; a large file is
+copied as an upload, too. Aborting one is always safe: a process that still uses it fails and is
+retried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegate.core import layout
+from tidegate.lake import s3_settings
+from tidegate.lake.attempts import SEAL
+from tidegate.lake.store import Store
+from tidegate.lake.store_errors import as_lake_errors_of_s3
+
+# Spark writes in the first two; large files are copied into all but the first.
+_WRITTEN = (layout.STAGING, layout.QUARANTINE, layout.REPLACED, layout.PLACING, layout.DATA)
+_ATTEMPT = re.compile(r"(_tidegate/(?:staging/[^/]+/\d+|quarantine/[^/]+)/[^/]+/)")
+
+
+@dataclass(frozen=True, order=True)
+class Upload:
+    """An open upload; `path` is what it would become."""
+
+    begun: datetime
+    path: str
+    id: str
+
+    @property
+    def attempt(self) -> str:
+        """The directory of the attempt that began it; empty for a copy."""
+        found = _ATTEMPT.match(self.path)
+        return found[1] if found else ""
+
+
+def left_open(store: Store) -> list[Upload]:
+    """Return the uploads of all attempts of a pipeline, oldest first; only S3 has any."""
+    if not store.url.startswith("s3://"):
+        return []
+    bucket, prefix = s3_settings.bucket_and_prefix(store.url)
+    found = []
+    with as_lake_errors_of_s3(store.url):
+        pages = s3_settings.client().get_paginator("list_multipart_uploads")
+        for below in _WRITTEN:
+            for page in pages.paginate(Bucket=bucket, Prefix=prefix + below):
+                found += [
+                    Upload(each["Initiated"], each["Key"].removeprefix(prefix), each["UploadId"])
+                    for each in page.get("Uploads", ())
+                ]
+    return sorted(found)
+
+
+def end(store: Store, *, before: datetime, living: Collection[str] = ()) -> list[Upload]:
+    """End the uploads that were begun before a moment; return them.
+
+    Not those of sealed attempts, nor of the directories in `living`: somebody works there.
+    """
+    due = [upload for upload in left_open(store) if upload.begun < before]
+    attempts = {upload.attempt for upload in due} - set(living)
+    given_up = {each for each in attempts if store.size(each + SEAL) is None}
+    due = [upload for upload in due if upload.attempt in given_up]
+    if due:
+        bucket, prefix = s3_settings.bucket_and_prefix(store.url)
+        with as_lake_errors_of_s3(store.url):
+            client = s3_settings.client()
+            for each in due:
+                with suppress(client.exceptions.NoSuchUpload):
+                    client.abort_multipart_upload(
+                        Bucket=bucket, Key=prefix + each.path, UploadId=each.id
+                    )
+    return due

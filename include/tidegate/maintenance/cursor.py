@@ -1,0 +1,176 @@
+"""The cursor by hand: look at it, move it forward, take up a topic that was recreated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.broker.cluster import Survey, survey
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.entries import Adoption, Gap, Origin
+from tidegate.core.ledger import Fold
+from tidegate.errors import (
+    BeyondEnd,
+    ConfigurationError,
+    CursorBackward,
+    IdentityChanged,
+    UnknownTopic,
+)
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import open_store
+from tidegate.pipelines.spec import Ingest
+from tidegate.runs import variables
+from tidegate.runs.boundaries import refuse_leaderless
+from tidegate.runs.cluster_identity import refuse_another_cluster
+from tidegate.runs.run import Mirror
+
+FORMAT = 1
+
+
+def show(spec: Ingest) -> dict[str, Any]:
+    """Return the ledger's cursors in Spark's form, and where each partition began."""
+    fold = Ledger(open_store(spec.lake, spec.name), spec.name).fold
+    return {
+        "format": FORMAT,
+        "pipeline": spec.name,
+        "entry": fold.n,
+        "offsets": {topic: _numbered(fold.cursors(topic)) for topic in sorted(fold.topic_ids)},
+        "topics": {
+            topic: {
+                "topic_id": topic_id,
+                "origins": _numbered(fold.origins[topic_id]),
+                "earlier": list(fold.earlier_ids.get(topic, ())),
+            }
+            for topic, topic_id in sorted(fold.topic_ids.items())
+        },
+        "gaps": [gap.to_json() for gap in fold.gaps],
+    }
+
+
+def move(
+    spec: Ingest,
+    kafka: KafkaSettings,
+    mirror: Mirror,
+    *,
+    topic: str,
+    partition: int,
+    offset: int,
+    reason: str,
+    by: str,
+    run: str | None = None,
+) -> dict[str, Any]:
+    """Move a cursor forward: what lies between is a gap with a reason. Nothing is read.
+
+    CursorBackward, which names the replay, and BeyondEnd are the refusals. What is committed
+    between the two offsets stays committed.
+    """
+    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    topic_id = _known(spec, ledger.fold, topic)
+    if partition not in ledger.fold.origins[topic_id]:
+        raise ConfigurationError(
+            f"pipeline {spec.name!r}: partition {partition} of {topic!r} has no origin yet; there "
+            f"are {sorted(ledger.fold.origins[topic_id])}. The next run gives a new one its origin"
+        )
+    cursor = ledger.fold.progress(topic_id, partition).cursor
+    if offset < cursor:
+        raise CursorBackward(
+            f"pipeline {spec.name!r}: the cursor of {topic}-{partition} is {cursor}; {offset} is "
+            "behind it, and what lies between is in the lake or skipped. To read it again is a "
+            f"replay: `tidegate replay {spec.name}`, or the DAG tidegate_replay",
+            cursor=cursor,
+            offset=offset,
+        )
+    seen = _surveyed(spec, kafka, ledger.fold, topic)
+    if seen.topic_ids[topic] != topic_id:
+        raise IdentityChanged(
+            f"pipeline {spec.name!r}: topic {topic!r} was recreated: it was {topic_id}, it is "
+            f"{seen.topic_ids[topic]}. Take it up first: `tidegate offsets adopt {spec.name} "
+            f"{topic} --reason …`",
+            was=topic_id,
+            now=seen.topic_ids[topic],
+        )
+    refuse_leaderless(seen, topic, [partition])
+    marks = seen.watermarks[topic].get(partition)
+    end = marks.end if marks else cursor
+    if offset > end:
+        raise BeyondEnd(
+            f"pipeline {spec.name!r}: {topic}-{partition} ends at {end}; {offset} is beyond it. "
+            "Only offsets that exist can be skipped: give at most the end",
+            end=end,
+            offset=offset,
+        )
+    entries = []
+    if offset > cursor:
+        gap = Gap(topic, topic_id, partition, cursor, offset, reason, by)
+        entries = ledger.skip(gap, run=run or by)
+    variables.settle(mirror, spec, ledger.fold, topic, partition)
+    return {
+        "format": FORMAT,
+        "pipeline": spec.name,
+        "topic": topic,
+        "partition": partition,
+        "was": cursor,
+        "cursor": ledger.fold.progress(topic_id, partition).cursor,
+        "entries": entries,
+    }
+
+
+def adopt(
+    spec: Ingest, kafka: KafkaSettings, mirror: Mirror, *, topic: str, reason: str, by: str
+) -> dict[str, Any]:
+    """Take up a topic that was recreated: from now on the ledger follows the new topic id.
+
+    What was committed stays, under the old id. The new topic begins at its log start. Adopting
+    what is adopted already changes nothing: `entry` is then null.
+    """
+    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    was = _known(spec, ledger.fold, topic)
+    seen = _surveyed(spec, kafka, ledger.fold, topic)
+    refuse_leaderless(seen, topic)
+    topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
+    entry = None
+    if topic_id != was:
+        starts = {p: each.start for p, each in marks.items()}
+        origin = Origin(topic, topic_id, starts, Adoption(was, reason, by))
+        match ledger.append(origin, run=by):
+            case Appended(n):
+                entry = n
+            case _:  # somebody else was quicker, perhaps with a topic that is newer still
+                return adopt(spec, kafka, mirror, topic=topic, reason=reason, by=by)
+    variables.settle(mirror, spec, ledger.fold, topic)
+    return {
+        "format": FORMAT,
+        "pipeline": spec.name,
+        "topic": topic,
+        "was": was,
+        "topic_id": topic_id,
+        "origins": _numbered(ledger.fold.origins[topic_id]),
+        "entry": entry,
+    }
+
+
+def _known(spec: Ingest, fold: Fold, topic: str) -> str:
+    """Return the topic id that the ledger follows."""
+    if topic not in fold.topic_ids:
+        known = ", ".join(sorted(fold.topic_ids)) or "none"
+        raise ConfigurationError(
+            f"pipeline {spec.name!r} has not read any topic {topic!r} yet; its ledger knows: "
+            f"{known}. Where a topic begins is said by `start` in the pipeline file"
+        )
+    return fold.topic_ids[topic]
+
+
+def _surveyed(spec: Ingest, kafka: KafkaSettings, fold: Fold, topic: str) -> Survey:
+    seen = survey(kafka, [topic], spec.isolation)
+    refuse_another_cluster(spec, kafka, fold, seen.cluster_id)
+    if topic not in seen.topic_ids:
+        raise UnknownTopic(
+            f"pipeline {spec.name!r}: Kafka at {kafka.bootstrap_servers} has no topic {topic!r}, "
+            "or this user may not DESCRIBE it",
+            topics=[topic],
+        )
+    return seen
+
+
+def _numbered(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(p): offsets[p] for p in sorted(offsets)}

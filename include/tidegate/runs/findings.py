@@ -1,0 +1,41 @@
+"""Findings: what `verify` has looked at, and what differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+FORMAT = 1
+_MOST_NAMED = 20
+
+
+@dataclass
+class Findings:
+    """What was looked at, and what is wrong; `expired` rows could not be compared any more.
+
+    Partitions that are `leaderless` could not be compared now.
+    """
+
+    commits: int = 0
+    files: int = 0
+    rows: int = 0
+    compared: int = 0
+    expired: int = 0
+    leaderless: set[tuple[str, int]] = field(default_factory=set)
+    found: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, what: str, **where: Any) -> None:
+        self.found.append({"what": what, **where})
+
+    def to_json(self, pipeline: str, *, against_kafka: bool) -> dict[str, Any]:
+        kafka = {"rows": self.compared, "expired": self.expired} if against_kafka else None
+        return {
+            "format": FORMAT,
+            "pipeline": pipeline,
+            "commits": self.commits,
+            "files": self.files,
+            "rows": self.rows,
+            "against_kafka": kafka,
+            "differences": len(self.found),
+            "first": self.found[:_MOST_NAMED],
+        }

@@ -1,0 +1,31 @@
+"""Replay ids: an id stands for one request."""
+
+from __future__ import annotations
+
+import re
+
+from tidegate.core.plan import Plan
+from tidegate.core.requests import Replay
+from tidegate.errors import ReplayRefused
+from tidegate.runs.run import AnyRun
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
+
+
+def id_complaints(asked: Replay) -> list[str]:
+    """Return what is wrong with a replay's id, if anything."""
+    if _ID.fullmatch(asked.id):
+        return []
+    return [f"replay id {asked.id!r}: letters, digits and _.:+-, 128 at most"]
+
+
+def refuse_another(run: AnyRun, asked: Replay, plan: Plan) -> None:
+    """Raise ReplayRefused if the id stands for another window already."""
+    if plan.replay is None or plan.replay["asked"] != asked.to_json():
+        known = None if plan.replay is None else plan.replay["asked"]
+        raise ReplayRefused(
+            f"pipeline {run.spec.name!r}: replay id {asked.id!r} stands for {known}, as plan "
+            f"{plan.id}; nothing was done. Another window needs another id",
+            replay_id=asked.id,
+            plan_id=plan.id,
+        )

@@ -1,0 +1,57 @@
+"""Reports of runs in the lake: written once, read by the page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate.core import canonical, layout
+from tidegate.core.plan import Plan
+from tidegate.errors import TidegateError
+from tidegate.lake import json_documents
+from tidegate.lake.store import Store, open_store
+from tidegate.pipelines.spec import Spec
+from tidegate.runs.run import AnyRun
+
+logger = logging.getLogger(__name__)
+
+
+def keep(
+    run: AnyRun,
+    store: Store,
+    told: Mapping[str, Any],
+    plan: Plan,
+    note: Mapping[str, Any],
+    details: Callable[[], Mapping[str, Any]],
+) -> None:
+    """Write the whole report of a run that had work; the first one stays. No failure fails the run.
+
+    `note` is the one beside the plan; `details` are those of a kind of pipeline.
+    """
+    path = layout.report(run.key, told["generation"])
+    if not plan.has_work and not plan.left_out:
+        return
+    try:
+        if store.size(path) is not None:
+            return
+        whole = {
+            **told,
+            "dag": run.dag_id,
+            "window_date": plan.window_date,
+            "planned_at": note.get("at"),
+            "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            **details(),
+        }
+        store.create(path, canonical.encode(whole))
+    except TidegateError as error:
+        logger.warning("plan %s: its report was not written: %s", plan.id, error)
+    except Exception:  # what was committed is committed
+        logger.exception("plan %s: its report was not written", plan.id)
+
+
+def read(spec: Spec, run_key: str, generation: int) -> Mapping[str, Any] | None:
+    """Return a run's report, if there is one."""
+    store = open_store(spec.lake, spec.name)
+    return json_documents.read(store, layout.report(run_key, generation), dict)

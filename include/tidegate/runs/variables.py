@@ -1,0 +1,192 @@
+"""Offsets in Variables: rewritten when missing, unreadable or behind; refused when ahead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import parse_spark_offsets, spark_offsets
+from tidegate.errors import CursorAhead
+from tidegate.lake.ledger import Ledger
+from tidegate.pipelines.spec import Egress, Ingest, Spec
+from tidegate.runs.run import Mirror
+from tidegate.runs.topics import known
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A Variable that does not show the ledger's cursors; of an egress, its target's ends.
+
+    `state` is `missing`, `unreadable`, `behind` or `ahead`; `shown` is None where it shows nothing.
+    """
+
+    name: str
+    topic: str
+    state: str
+    shown: Mapping[int, int] | None
+    cursors: Mapping[int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        shown = self.shown or {}
+        return {
+            "name": self.name,
+            "topic": self.topic,
+            "state": self.state,
+            "partitions": {
+                str(p): {"shown": shown.get(p), "ledger": self.cursors.get(p)}
+                for p in sorted(shown.keys() | self.cursors.keys())
+                if shown.get(p) != self.cursors.get(p)
+            },
+        }
+
+    def mend(self, mirror: Mirror) -> None:
+        """Write the ledger's cursors."""
+        mirror.write(self.name, spark_offsets({self.topic: self.cursors}))
+
+
+def name_of(pipeline: str, topic: str) -> str:
+    """Return the Variable's name (contract).
+
+    A topic may begin with an underscore, and a pipeline's name end with one. Such a pipeline gets a
+    dot behind it, which no pipeline's name has: no two pairs share a Variable.
+    """
+    return f"tidegate__{pipeline}{'.' if pipeline.endswith('_') else ''}__{topic}"
+
+
+def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = ()) -> list[Drift]:
+    """Hold what is shown of every topic against the ledger, which is read after the Variables.
+
+    `unknown` are topics of a pattern that the ledger does not know.
+
+    The other way round a race would look like an edit. A cursor of the topic before it was
+    recreated is not ahead: it is what was shown then. An egress shows its target's ends.
+    """
+    topics = (*_topics(spec, ledger.fold), *unknown)
+    shown = {topic: mirror.read(name_of(spec.name, topic)) for topic in topics}
+    fold = ledger.refresh()
+    found = []
+    for topic, text in shown.items():
+        cursors = _cursors(spec, fold, topic)
+        offsets = None if text is None else _parsed(text, topic)
+        if offsets is None:
+            state = "missing" if text is None else "unreadable"
+        elif _any_beyond(offsets, cursors) and _any_beyond(offsets, _highest(spec, fold, topic)):
+            state = "ahead"
+        else:
+            state = "behind"
+        if (cursors and offsets != cursors) or state == "ahead":
+            found.append(Drift(name_of(spec.name, topic), topic, state, offsets, cursors))
+    return found
+
+
+def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
+    """Rewrite what is missing, unreadable or behind the ledger; CursorAhead for what is ahead."""
+    found = drifts(mirror, spec, ledger)
+    for drift in found:
+        if drift.state == "ahead":
+            raise cursor_ahead(spec, drift)
+    for drift in found:
+        if drift.state != "missing":
+            logger.warning("%s: %s rewritten from the ledger", spec.name, drift.name)
+        drift.mend(mirror)
+
+
+def refuse_ahead(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
+    """Raise CursorAhead for topics that a pattern matches now and the ledger does not know.
+
+    A ledger that is empty, because its lake is not mounted, knows no topic of a pattern.
+    """
+    new = [topic for topic in spec.topics if topic not in ledger.fold.topic_ids]
+    if spec.pattern is None or not new:
+        return
+    for drift in drifts(mirror, spec, ledger, new):
+        if drift.state == "ahead":
+            raise cursor_ahead(spec, drift)
+
+
+def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
+    """Return the refusal for a Variable that is ahead, with both ways out."""
+    differing = drift.to_json()["partitions"]
+    if isinstance(spec, Egress):
+        out = "delete it to go on: what this ledger does not know as sent will be sent"
+    else:
+        out = (
+            "delete it to go on from the ledger, or skip to it with `tidegate offsets set` or the "
+            "form of tidegate_maintenance"
+        )
+    return CursorAhead(
+        f"Variable {drift.name} is ahead of the ledger of {spec.name!r}: "
+        + ", ".join(f"partition {p}: {n['shown']}, ledger {n['ledger']}"
+                    for p, n in differing.items())
+        + f". Either the lake at {spec.lake} is not the one it was (mount or restore it), or "
+        f"someone edited the Variable: {out}",
+        variable=drift.name,
+        partitions=differing,
+    )  # fmt: skip
+
+
+def show(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
+    """Write the ledger's cursors where people look; return them by topic."""
+    cursors = {topic: _cursors(spec, fold, topic) for topic in _topics(spec, fold)}
+    shown = {topic: dict(offsets) for topic, offsets in cursors.items() if offsets}
+    for topic, offsets in shown.items():
+        mirror.write(name_of(spec.name, topic), spark_offsets({topic: offsets}))
+    return shown
+
+
+def settle(
+    mirror: Mirror, spec: Ingest, fold: Fold, topic: str, partition: int | None = None
+) -> None:
+    """Write a topic's cursors after a decision by hand: about one partition, or about all.
+
+    What another partition, or topic, shows ahead of the ledger stays: of that nobody has decided.
+    """
+    name = name_of(spec.name, topic)
+    shown = _parsed(mirror.read(name) or "{}", topic) or {}
+    highest = fold.highest_cursors(topic)
+    undecided = {
+        p: offset
+        for p, offset in shown.items()
+        if partition not in (None, p) and offset > highest.get(p, 0)
+    }
+    mirror.write(name, spark_offsets({topic: {**fold.cursors(topic), **undecided}}))
+
+
+def _topics(spec: Spec, fold: Fold) -> tuple[str, ...]:
+    return spec.target.names if isinstance(spec, Egress) else known(spec, fold).topics
+
+
+def _cursors(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
+    if isinstance(spec, Egress):
+        return fold.target_ends.get(topic, {})
+    return fold.cursors(topic) if topic in fold.topic_ids else {}
+
+
+def _highest(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
+    """Return the highest that was ever shown of a topic, under any id that it has had."""
+    if isinstance(spec, Egress):
+        ends: dict[int, int] = {}
+        for commit in fold.live.values():
+            for r in commit.receipts:
+                if r.topic == topic:
+                    ends[r.partition] = max(r.after, ends.get(r.partition, 0))
+        return ends
+    return fold.highest_cursors(topic) if topic in fold.topic_ids else {}
+
+
+def _any_beyond(offsets: Mapping[int, int], limits: Mapping[int, int]) -> bool:
+    return any(offset > limits.get(p, 0) for p, offset in offsets.items())
+
+
+def _parsed(text: str, topic: str) -> dict[int, int] | None:
+    try:
+        offsets = parse_spark_offsets(text)
+    except (ValueError, TypeError):
+        logger.warning("the Variable of %s is not offsets: %.80r", topic, text)
+        return None
+    return offsets.get(topic, {})

@@ -1,0 +1,400 @@
+"""Set Tidegate up on this machine: check what it needs, then fill `.venv` and the jar cache.
+
+Runs with whatever `python3` there is, before anything is installed: the standard library only,
+and nothing newer than Python 3.8 outside of what runs in `.venv`. Repeating it is free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator, Mapping, NamedTuple, Sequence  # noqa: UP035
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHONS = ((3, 12), (3, 11))
+JAVAS = (17, 21)
+DISK = 4 * 10**9
+"""Bytes; an installation takes 1.6 GB, and pip unpacks beside it."""
+
+# The build backend of those packages that come as source: they are built without isolation.
+_BACKEND = ("setuptools", "wheel", "packaging")
+_NO_NETWORK = re.compile(
+    "NewConnectionError|NameResolutionError|ConnectTimeoutError|ProxyError|Network is unreachable"
+)
+
+
+class SetupError(Exception):
+    """What is missing and what to do about it, in one line."""
+
+
+class Python(NamedTuple):
+    path: str
+    version: tuple[int, int]
+    can_make_venv: bool
+
+
+def main() -> int:
+    try:
+        set_up(ROOT)
+    except SetupError as error:
+        print(f"tidegate: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"tidegate: setup failed: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("tidegate: setup interrupted: run it again to go on", file=sys.stderr)
+        return 130
+    return 0
+
+
+def set_up(root: Path) -> None:
+    """Make `.venv` and the jar cache what the lock files say; does nothing when they are."""
+    check_system()
+    venv = Venv(root)
+    if venv.is_current() and venv.has_jars():
+        return
+    with _locked(root):
+        python = None if venv.has_packages() else find_python(os.environ)
+        check_java(os.environ)
+        if python:
+            venv.install_packages(python)
+        if not venv.is_current():
+            venv.install_project()
+        if not venv.has_jars():
+            venv.fetch_jars()
+        venv.archive_classes()
+
+
+def check_system() -> None:
+    if not sys.platform.startswith("linux"):
+        raise SetupError(f"this system is {sys.platform}: Linux is needed, a container will do")
+
+
+def check_java(env: Mapping[str, str]) -> None:
+    """Check the Java that Spark will find: that of JAVA_HOME, else the first on the PATH."""
+    home = env.get("JAVA_HOME")
+    where = "in JAVA_HOME, " + home if home else "on the PATH"
+    java = shutil.which("java", path=home + "/bin" if home else env.get("PATH"))
+    advice = "install Java 17 or 21, or set JAVA_HOME to one"
+    if java is None:
+        raise SetupError(f"no java {where}: {advice}")
+    found = re.search(r'version "(?:1\.)?(\d+)', _output([java, "-version"]) or "")
+    if found is None:
+        raise SetupError(f"{java} does not run: {advice}")
+    if int(found.group(1)) not in JAVAS:
+        raise SetupError(f"{java} is Java {found.group(1)}: {advice}")
+
+
+def find_python(env: Mapping[str, str]) -> Python:
+    """Find a Python that fits: the running one, else any on the PATH that really runs."""
+    names = [f"python{major}.{minor}" for major, minor in PYTHONS]
+    directories = env.get("PATH", "").split(os.pathsep)
+    # Not only the first of a name: version managers put shims on the PATH that just complain.
+    candidates = [
+        path
+        for name in names
+        for path in (str(Path(directory, name)) for directory in directories)
+        if os.access(path, os.X_OK)
+    ]
+    unfit = None
+    for path in [sys.executable, *candidates]:
+        python = _probe(path)
+        if python is None or python.version not in PYTHONS:
+            continue
+        if python.can_make_venv:
+            return python
+        unfit = unfit or python
+    if unfit:
+        name = "python{}.{}".format(*unfit.version)
+        raise SetupError(f"{unfit.path} lacks venv or ensurepip: install {name}-venv")
+    running = "{}.{}".format(*sys.version_info[:2])
+    raise SetupError(
+        f"this is Python {running}, and no {' or '.join(names)} on the PATH runs:"
+        " install Python 3.11 or 3.12"
+    )
+
+
+def check_disk(directory: Path) -> None:
+    free = shutil.disk_usage(directory).free
+    if free < DISK:
+        raise SetupError(
+            f"{free / 1e9:.1f} GB are free in {directory}, {DISK / 1e9:.0f} GB are needed:"
+            " make room, or check out Tidegate on a bigger disk"
+        )
+
+
+class Venv:
+    """The project's `.venv`.
+
+    The stamp says for which locked packages and for which pyproject.toml it is complete; it is
+    written last. `installing` is there while packages are put in: found at the start of a run it
+    means that one was killed, and a half-installed package looks like a whole one to pip.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = root / ".venv"
+        self.python = self.home / "bin" / "python"
+        self.log = self.home / "setup.log"
+        self._lock = root / "requirements.lock"
+        self._stamp = self.home / "tidegate-setup.json"
+        self._installing = self.home / "installing"
+
+    def is_current(self) -> bool:
+        return self._stamped() == {"packages": self._packages(), "project": self._project()}
+
+    def has_packages(self) -> bool:
+        return self._stamped().get("packages") == self._packages() and bool(
+            _probe(str(self.python))
+        )
+
+    def has_jars(self) -> bool:
+        """Say whether all jars are there; they were checked when they were fetched."""
+        try:
+            return self._run_jars("paths").returncode == 0
+        except OSError:  # the Python that .venv was made with is gone: it is made again
+            return False
+
+    def install_packages(self, python: Python) -> None:
+        if not self._can_be_completed():
+            self._refuse_under_running_processes()
+            check_disk(self.root)
+            self._clear()
+        self.home.mkdir(exist_ok=True)
+        self._installing.touch()
+        self._stamp.unlink(missing_ok=True)
+        if not self.python.exists():
+            with _step("environment with Python {}.{}".format(*python.version)):
+                self._run([python.path, "-m", "venv", str(self.home)], "could not make .venv")
+        lines = self._lock.read_text(encoding="utf-8")
+        count = len(re.findall(r"^[\w.-]+==", lines, re.M))
+        with _step(f"{count} locked packages, a minute or two"):
+            backend = self.home / "backend.lock"
+            backend.write_text(_only(_BACKEND, lines), encoding="utf-8")
+            locked = ["--require-hashes", "--no-deps", "--no-build-isolation"]
+            self._pip(*locked, "-r", str(backend))
+            self._pip(*locked, "-r", str(self._lock))
+        self._check_pyspark()
+        self._write_stamp(packages=self._packages(), project="")
+        self._installing.unlink()
+
+    def install_project(self) -> None:
+        with _step("Tidegate itself"):
+            self._pip("--no-deps", "--no-build-isolation", "-e", str(self.root))
+        self._write_stamp(packages=self._packages(), project=self._project())
+
+    def fetch_jars(self) -> None:
+        with _step("jars"):
+            run = self._run_jars("ensure")
+            if run.returncode != 0:
+                raise SetupError(_last_line(run.stderr) or "the jars could not be fetched")
+
+    def archive_classes(self) -> None:
+        """Make Spark start in half the time; without the archive it starts all the same."""
+        code = "from tidegate.launch.spark_submit import ensure_archive; ensure_archive(print)"
+        with _step("an archive of Spark's classes"):
+            self._run([str(self.python), "-c", code], "no archive")
+
+    def _refuse_under_running_processes(self) -> None:
+        """Raise where something runs from the packages that would be exchanged below it."""
+        ours = os.fsencode(str(self.home / "bin") + os.sep)
+        running = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                argv = (process / "cmdline").read_bytes().split(b"\0")[:2]
+            except OSError:  # it has ended meanwhile
+                continue
+            if int(process.name) != os.getpid() and any(word.startswith(ours) for word in argv):
+                running.append(process.name)
+        if running:
+            raise SetupError(
+                "the packages are to be exchanged, and processes run from {} (pid {}): stop them"
+                " first, a local stack by `.venv/bin/tidegate local down`".format(
+                    self.home, ", ".join(sorted(running, key=int)[:10])
+                )
+            )
+
+    def _can_be_completed(self) -> bool:
+        """Say whether pip may go on here: not after a kill, nor over other locked versions.
+
+        (PySpark and its client share files, which an upgrade in place would delete.)
+        """
+        if self._installing.exists() or self._stamp.exists():
+            return False
+        found = _probe(str(self.python))
+        return found is not None and found.version in PYTHONS
+
+    def _clear(self) -> None:
+        for path in self.home.iterdir() if self.home.exists() else ():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path != self._installing:  # goes last: this run may be killed as well
+                path.unlink()
+
+    def _check_pyspark(self) -> None:
+        code = (
+            "from importlib.metadata import version as v; print(v('pyspark'), v('pyspark-client'))"
+        )
+        versions = (_output([str(self.python), "-c", code]) or "").split()
+        if len(set(versions)) != 1:
+            raise SetupError(
+                f"pyspark and pyspark-client differ ({' and '.join(versions) or 'missing'}), and"
+                " share their files: give both one version in requirements.txt, then `make lock`"
+            )
+
+    def _pip(self, *arguments: str) -> None:
+        self._run(
+            [str(self.python), "-m", "pip", "install", "--no-input", "--retries", "2", *arguments],
+            "pip failed",
+        )
+
+    def _run(self, command: Sequence[str], what: str) -> None:
+        """Run a command into the log; reduce its failure to one line."""
+        with self.log.open("ab") as log:
+            start = log.tell()
+            code = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_clean_env()
+            ).returncode
+        if code == 0:
+            return
+        with self.log.open("rb") as log:
+            log.seek(start)
+            output = log.read().decode(errors="replace")
+        if _NO_NETWORK.search(output):
+            raise SetupError(
+                "no network: packages cannot be fetched (or pip needs a proxy or index)"
+            )
+        if "No space left on device" in output:
+            raise SetupError(f"the disk is full ({self.home}, or pip's TMPDIR): make room")
+        errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
+        reason = errors[0][len("ERROR:") :].strip() if errors else _last_line(output)
+        raise SetupError(f"{what}: {reason} (all of it is in {self.log})")
+
+    def _run_jars(self, function: str) -> subprocess.CompletedProcess[str]:
+        code = (
+            "import sys; from tidegate import errors, jars\n"
+            "try: [jars.{}(name) for name in jars.names()]\n"
+            "except errors.TidegateError as error: sys.exit(str(error))"
+        )
+        return subprocess.run(
+            [str(self.python), "-c", code.format(function)],
+            capture_output=True,
+            text=True,
+            env=_clean_env(),
+        )
+
+    def _stamped(self) -> dict[str, str]:
+        try:
+            stamp = json.loads(self._stamp.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return {}
+        return dict(stamp)
+
+    def _write_stamp(self, **stamp: str) -> None:
+        temporary = self._stamp.with_suffix(".new")
+        temporary.write_text(json.dumps(stamp), encoding="utf-8")
+        temporary.replace(self._stamp)
+
+    def _packages(self) -> str:
+        """Hash what the installed packages depend on: the lock, the Python, and the place."""
+        try:
+            python = (self.home / "pyvenv.cfg").read_bytes()
+        except FileNotFoundError:
+            python = b""
+        return _sha256(self._lock.read_bytes(), python, os.fsencode(self.root))
+
+    def _project(self) -> str:
+        return _sha256((self.root / "pyproject.toml").read_bytes())
+
+
+def _probe(path: str) -> Python | None:
+    """Ask a Python for its real path and version; None if it does not run."""
+    code = (
+        "import sys, importlib.util as u;"
+        "print(getattr(sys, '_base_executable', sys.executable), sys.version_info[0],"
+        "sys.version_info[1], all(map(u.find_spec, ['venv', 'ensurepip'])), sep='\\n')"
+    )
+    try:
+        real, major, minor, venv = (_output([path, "-c", code]) or "").splitlines()[-4:]
+        return Python(real, (int(major), int(minor)), venv == "True")
+    except ValueError:
+        return None
+
+
+def _output(command: Sequence[str]) -> str | None:
+    """Return what a command prints, on either stream; None if it fails."""
+    try:
+        run = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=30,
+            env=_clean_env(),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return run.stdout if run.returncode == 0 else None
+
+
+def _clean_env() -> dict[str, str]:
+    """Return this environment without what would lead a Python to other packages."""
+    misleading = {"PYTHONHOME", "PYTHONPATH", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
+    return {name: value for name, value in os.environ.items() if name not in misleading}
+
+
+def _only(names: Sequence[str], lock: str) -> str:
+    """Keep the entries of a lock that are about the given packages."""
+    entries = re.split(r"^(?=\S)", lock, flags=re.M)
+    return "".join(entry for entry in entries if entry.partition("==")[0] in names)
+
+
+def _sha256(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2]
+
+
+@contextlib.contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Let one setup run at a time; the kernel lets go when this process ends."""
+    import fcntl  # not everywhere, and a wrong system should hear so in words
+
+    handle = os.open(str(root), os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("tidegate: waiting for another setup to end", flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _step(what: str) -> Iterator[None]:
+    print(f"tidegate: {what} … ", end="", flush=True)
+    began = time.monotonic()
+    try:
+        yield
+    except BaseException:
+        print(flush=True)
+        raise
+    print(f"{time.monotonic() - began:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""Show the whole of it on one machine: a year of flights, in two tides, into the lake, and back.
+
+Every step looks first at what is there already, so a demo that was killed is simply run again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tidegate.errors import ConfigurationError, Difference, TidegateError
+from tidegate_local import airflow, flights, s3, stack, way_back
+from tidegate_local.airflow_api import AirflowApi
+from tidegate_local.stack import Say, Stack
+
+DAG = "tidegate__flights"
+TOPIC = "flights"
+VARIABLE = f"{DAG}__{TOPIC}"
+BACK, BACK_TOPIC = "tidegate__flights_back", "flights-back"
+FLIGHTS = 336_776
+_PATIENCE = 300.0
+_TIDES = (("demo-1", "January to November", range(1, 12)), ("demo-2", "December", range(12, 13)))
+
+
+class RunFailed(TidegateError):
+    """A run of the demo's DAG failed; the task, its last words and its log are in the message."""
+
+
+@dataclass
+class Demo:
+    """A demo under way: `steps` are what was done, with the seconds that each took."""
+
+    home: Path
+    stack: Stack
+    api: AirflowApi
+    say: Say
+    steps: list[tuple[str, float]] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.steps.append((what, time.monotonic() - began))
+        self.say(f"{what} ({self.steps[-1][1]:.1f} s)")
+
+
+def demo(home: Path, say: Say, *, on_s3: bool = False) -> None:
+    """Run the demo and print what it proves; Difference if the lake is not the whole year."""
+    home = home.resolve()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # What is in the topic is counted, then the rest is sent: two at once would send it twice.
+    with stack.locked(home / "demo.lock", say, "another demo"):
+        _show(home, say, on_s3=on_s3)
+
+
+def _show(home: Path, say: Say, *, on_s3: bool) -> None:
+    began = time.monotonic()
+    up = stack.up(home, say=say, on_s3=on_s3)
+    if "://" in up.lake and not up.s3:
+        raise ConfigurationError(
+            f"the demo counts files on this machine: unset TIDEGATE_LAKE={up.lake}"
+        )
+    this = Demo(home, up, up.api(home), say)
+    this.steps.append(("the stack", time.monotonic() - began))
+    seen = all(_state(this, DAG, run_id) == "success" for run_id, _, _ in _TIDES)
+    for run_id, what, months in _TIDES:
+        with this.step(f"{what} in topic {TOPIC!r}"):
+            sent = flights.load(up.kafka, TOPIC, months=months, partitions=4)
+            say(f"  {sent:,} flights sent" if sent else "  all there already")
+        _see_through(this, DAG, run_id)
+    if seen:
+        _see_through(this, DAG, another := _next_run(this))
+        if not _found(this.api, another):
+            say(f"nothing new: run {another} found every offset in the lake already")
+    with this.step("the lake, counted by DuckDB"):
+        rows, distinct, carriers = _count(this)
+    _see_through(this, BACK, "demo-1")
+    with this.step(f"topics {TOPIC!r} and {BACK_TOPIC!r}, compared by another client"):
+        there, back = (way_back.content(up.kafka, topic) for topic in (TOPIC, BACK_TOPIC))
+    for line in _result(this, rows, distinct, carriers, seconds=time.monotonic() - began):
+        say(line)
+    say(f"Way back {back.records:,} records in topic {BACK_TOPIC!r}, "
+        + ("equal to" if back == there else "NOT equal to") + f" those in {TOPIC!r}")  # fmt: skip
+    if back != there:
+        raise Difference(
+            f"topics {TOPIC!r} ({there.records:,} records) and {BACK_TOPIC!r} ({back.records:,}) "
+            "differ: did something else write to one of them?",
+            there=there.records,
+            back=back.records,
+        )
+    if (rows, distinct) != (FLIGHTS, FLIGHTS):
+        raise Difference(
+            f"{up.lake} holds {rows:,} rows, {distinct:,} distinct (partition, offset), and not"
+            f" the {FLIGHTS:,} flights: is TIDEGATE_LAKE another lake than before?",
+            rows=rows,
+            distinct=distinct,
+        )
+
+
+def _state(this: Demo, dag: str, run_id: str) -> str | None:
+    run = this.api.run(dag, run_id)
+    return str(run["state"]) if run else None
+
+
+def _next_run(this: Demo) -> str:
+    """Return the first run id that is free, or whose run a killed demo left unfinished."""
+    number = len(_TIDES) + 1
+    while _state(this, DAG, f"demo-{number}") == "success":
+        number += 1
+    return f"demo-{number}"
+
+
+def _see_through(this: Demo, dag: str, run_id: str) -> None:
+    """Trigger a run, unless it exists, and wait for it; what had failed before is tried again."""
+    if _state(this, dag, run_id) == "success":
+        this.say(f"run {run_id} of {dag} was successful before")
+        return
+    with this.step(f"run {run_id} of {dag}"):
+        # Triggered while the DAG is still paused and due an hour ago, so that it goes before the
+        # scheduled run that unpausing makes.
+        due = datetime.now(UTC) - timedelta(hours=1)
+        if not this.api.trigger(dag, run_id, due=due) and _state(this, dag, run_id) == "failed":
+            this.say(f"run {run_id} had failed: its failed tasks run again")
+            this.api.clear(dag, run_id)
+        this.api.unpause(dag)
+        run = this.api.wait(
+            dag,
+            run_id,
+            timeout=_PATIENCE,
+            on_change=lambda tasks: _tell_progress(this, run_id, tasks),
+        )
+    if run["state"] != "success":
+        raise RunFailed(_obituary(this, dag, run_id), run_id=run_id)
+
+
+def _tell_progress(this: Demo, run_id: str, tasks: dict[str, str]) -> None:
+    quiet = ("none", "scheduled", "queued", "success")
+    if busy := [f"{task} {state}" for task, state in tasks.items() if state not in quiet]:
+        this.say(f"  {run_id}: {', '.join(busy)}")
+
+
+def _obituary(this: Demo, dag: str, run_id: str) -> str:
+    lines = [f"run {run_id} of {dag} failed; see {this.api.url}/dags/{dag}/runs/{run_id}"]
+    for task in this.api.tasks(dag, run_id):
+        if task["state"] != "failed":
+            continue
+        name, number = task["task_id"], task["try_number"]
+        log = (
+            *(airflow.logs(this.home), f"dag_id={dag}", f"run_id={run_id}", f"task_id={name}"),
+            f"attempt={number}.log",
+        )
+        lines.append(f"task {name}, try {number}, ended with:")
+        lines += [f"  {line}" for line in this.api.log(dag, run_id, name, number)[-10:]]
+        lines.append(f"  (all of it: {Path(*log)})")
+    return "\n".join([*lines, "run the demo again to try these tasks again"])
+
+
+def _count(this: Demo) -> tuple[int, int, list[tuple[str, int]]]:
+    """Return rows, distinct (partition, offset) and flights per carrier, most first."""
+    import duckdb
+
+    with duckdb.connect() as db:
+        if this.stack.s3:
+            source = "flights"
+            db.register(source, _in_bucket(this))
+        else:
+            files = f"{this.stack.lake}/flights/data/**/*.parquet".replace("'", "''")
+            source = f"read_parquet('{files}', hive_partitioning = true)"
+        counted = db.execute(
+            f'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM {source}'
+        ).fetchone()
+        carriers = db.execute(
+            "SELECT json_extract_string(decode(value), '$.carrier') AS carrier, count(*)"
+            f" FROM {source} GROUP BY carrier ORDER BY count(*) DESC, carrier"
+        ).fetchall()
+    assert counted is not None
+    return counted[0], counted[1], carriers
+
+
+def _in_bucket(this: Demo) -> Any:
+    """Return the lake as pyarrow's data set: DuckDB's own reader of S3 is a download."""
+    from pyarrow import dataset, fs
+
+    server = s3.find(this.home / "s3")
+    assert server is not None, "the stack is up"
+    bucket = fs.S3FileSystem(
+        access_key=server.access_key,
+        secret_key=server.secret_key,
+        endpoint_override=server.endpoint,
+        region=s3.REGION,
+    )
+    path = this.stack.lake.removeprefix("s3://")
+    return dataset.dataset(f"{path}/flights/data", filesystem=bucket, partitioning="hive")
+
+
+def _result(
+    this: Demo, rows: int, distinct: int, carriers: list[tuple[str, int]], *, seconds: float
+) -> Iterator[str]:
+    yield ""
+    yield "steps"
+    for what, took in this.steps:
+        yield f"  {took:6.1f} s  {what}"
+    yield f"  {seconds:6.1f} s  all of it"
+    yield ""
+    yield f"runs of {DAG}"
+    for run in this.api.runs(DAG):
+        yield from _told(this.api, run)
+    yield ""
+    yield (
+        f"{rows:,} rows = {distinct:,} distinct (partition, offset)"
+        if rows == distinct
+        else (f"{rows:,} rows, but {distinct:,} distinct (partition, offset)")
+    )
+    yield ""
+    yield "flights per carrier"
+    yield from _in_columns([f"{carrier} {count:>7,}" for carrier, count in carriers], columns=4)
+    yield ""
+    yield f"Variable {VARIABLE} = {this.api.variable(VARIABLE)}"
+    yield f"Airflow  {this.stack.airflow}  login {airflow.USER} / {airflow.password(this.home)}"
+    yield f"Lake     {this.stack.lake}"
+    if this.stack.s3:
+        yield f"S3       {this.stack.s3}  keys in {this.home / 's3' / 'keys.json'}"
+    yield f"Logs     {this.home / 'logs'}"
+    yield "Stop     .venv/bin/tidegate local down"
+
+
+def _told(api: AirflowApi, run: dict[str, Any]) -> Iterator[str]:
+    """Tell a run's rows, seconds and ranges, from its XCom."""
+    run_id = run["dag_run_id"]
+    if run["state"] != "success":
+        yield f"  {run_id}: {run['state']}"
+        return
+    found = _found(api, run_id)
+    report = api.xcom(DAG, run_id, "publish", "report") or {}
+    what = f"{report.get('rows', 0):,} rows" if found else "nothing new"
+    if report.get("covered_by"):
+        what += ", the rest was committed by another run meanwhile"
+    yield f"  {run_id}: {what}, {run['duration']:.1f} s"
+    for partition, (start, end) in found.items():
+        yield f"    partition {partition}: [{start:,}, {end:,})"
+
+
+def _found(api: AirflowApi, run_id: str) -> dict[str, tuple[int, int]]:
+    """Return what a run has planned of the topic, by partition; nothing where nothing was new."""
+    starts, ends = (
+        _offsets(api.xcom(DAG, run_id, "plan", key)) for key in ("startingOffsets", "endingOffsets")
+    )
+    return {
+        partition: (starts[partition], ends[partition])
+        for partition in sorted(ends, key=int)
+        if starts[partition] < ends[partition]
+    }
+
+
+def _offsets(pushed: Any) -> dict[str, int]:
+    """Read Spark's JSON form as an XCom holds it: the text, or what it says."""
+    by_topic = json.loads(pushed) if isinstance(pushed, str) else pushed
+    return dict((by_topic or {}).get(TOPIC, {}))
+
+
+def _in_columns(cells: list[str], *, columns: int) -> Iterator[str]:
+    for at in range(0, len(cells), columns):
+        yield "  " + "    ".join(cells[at : at + columns])

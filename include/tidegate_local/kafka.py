@@ -1,0 +1,238 @@
+"""Run a real Kafka broker, one KRaft node on the loopback address, from the pinned jars.
+
+Everything is in its home: the data, the settings, the log, and the two ports, which stay the
+same for as long as the home exists.
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tidegate.errors import TidegateError
+from tidegate.launch import jars
+from tidegate_local import processes
+from tidegate_local.ports import free_port, is_free
+
+_NAME = "kafka"
+_PATIENCE = 60.0
+_JVM = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
+
+_LOG4J = """\
+rootLogger.level=INFO
+rootLogger.appenderRef.out.ref=out
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d{ISO8601}{UTC} %p %c{1}: %m%n
+logger.config.name=org.apache.kafka.common.config
+logger.config.level=WARN
+"""
+
+
+class KafkaDidNotStart(TidegateError):
+    """The local broker ended, or did not answer in time; its log says why."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker."""
+
+    bootstrap: str
+    pid: int
+    home: Path
+
+
+@dataclass(frozen=True)
+class _Node:
+    """What a home keeps from its first start on."""
+
+    cluster_id: str
+    port: int
+    controller_port: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def start(
+    home: Path, *, port: int | None = None, settings: Mapping[str, str] | None = None
+) -> Broker:
+    """Start the broker of this home, or return the running one, once it answers.
+
+    `port` and `settings` (of server.properties) are kept in the home; a running broker does not
+    see new ones before its next start.
+    """
+    home = home.absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    with processes.locked(home / ".lock"):
+        if running := find(home):
+            _wait_until_ready(running)
+            return running
+        node = _remember(home, port, settings or {})
+        _format(home, node)
+        processes.start(
+            _NAME, _java(home, "kafka.Kafka", str(home / "server.properties")), home=home, cwd=home
+        )
+        broker = find(home)
+        if broker is None:
+            raise _did_not_start(home, "ended at once")
+        _wait_until_ready(broker)
+        return broker
+
+
+def find(home: Path) -> Broker | None:
+    """Return the broker of this home if it runs (or is paused)."""
+    process = processes.find(_NAME, home=home.absolute())
+    if process is None:
+        return None
+    return Broker(f"127.0.0.1:{_node(home).port}", process.pid, home.absolute())
+
+
+def stop(home: Path) -> bool:
+    """Shut the broker down in good order; False when it was not running."""
+    return processes.stop(_NAME, home=home.absolute(), timeout=20.0)
+
+
+def kill(home: Path) -> None:
+    """End the broker as a power cut would, with SIGKILL."""
+    _send(home, signal.SIGKILL)
+    while find(home):
+        time.sleep(0.01)
+
+
+def pause(home: Path) -> None:
+    """Freeze the broker with SIGSTOP: connections stay open and nothing answers."""
+    _send(home, signal.SIGSTOP)
+
+
+def resume(home: Path) -> None:
+    """Let a paused broker go on."""
+    _send(home, signal.SIGCONT)
+
+
+def _send(home: Path, number: signal.Signals) -> None:
+    process = processes.find(_NAME, home=home.absolute())
+    if process is None or not processes.send(process, number):
+        raise ProcessLookupError(f"no broker runs in {home}")
+
+
+def _node(home: Path) -> _Node:
+    return _Node(**json.loads((home / "node.json").read_text()))
+
+
+def _remember(home: Path, port: int | None, settings: Mapping[str, str]) -> _Node:
+    """Make or update node.json, and write server.properties from it."""
+    try:
+        node = _node(home)
+    except FileNotFoundError:
+        # No "-": the storage tool would take a leading one for an option.
+        random_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_")
+        node = _Node(random_id, port or free_port(), controller_port=free_port())
+    node = replace(node, port=port or node.port, settings={**node.settings, **settings})
+    if not is_free(node.controller_port):  # another process took it while this one was down
+        node = replace(node, controller_port=free_port())
+    temporary = home / "node.json.tmp"
+    temporary.write_text(json.dumps(asdict(node), indent=2))
+    temporary.replace(home / "node.json")
+    # JSON's escapes are also those of a properties file, which is Latin-1.
+    lines = (f"{key}={json.dumps(value)[1:-1]}\n" for key, value in _properties(home, node).items())
+    (home / "server.properties").write_text("".join(lines))
+    (home / "log4j2.properties").write_text(_LOG4J)
+    return node
+
+
+def _properties(home: Path, node: _Node) -> dict[str, str]:
+    plain, controller = f"127.0.0.1:{node.port}", f"127.0.0.1:{node.controller_port}"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": controller,
+        "listeners": f"PLAINTEXT://{plain},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{plain},CONTROLLER://{controller}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(home / "data"),
+        "auto.create.topics.enable": "false",
+        "delete.topic.enable": "true",
+        "group.initial.rebalance.delay.ms": "0",
+        # A killed node may only come back once its former self has timed out (default: 9 s).
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "2000",
+        # One node holds one replica of everything.
+        "default.replication.factor": "1",
+        "min.insync.replicas": "1",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        # The default buffer is a quarter of this heap; compaction should show within a second.
+        "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+        "log.cleaner.backoff.ms": "500",
+        **node.settings,
+    }
+
+
+def _format(home: Path, node: _Node) -> None:
+    """Make the data directory, once; one that was left half made is made again."""
+    formatted = home / "formatted"
+    if formatted.exists():
+        return
+    shutil.rmtree(home / "data", ignore_errors=True)
+    properties = str(home / "server.properties")
+    run = subprocess.run(
+        _java(
+            home, "kafka.tools.StorageTool",
+            "format", "--standalone", "--cluster-id", node.cluster_id, "--config", properties,
+        ),
+        cwd=home, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if run.returncode != 0:
+        last = (run.stdout + run.stderr).strip().rpartition("\n")[2]
+        raise KafkaDidNotStart(f"the storage of {home} could not be formatted: {last}")
+    formatted.touch()
+
+
+def _java(home: Path, main: str, *arguments: str) -> list[str]:
+    class_path = ":".join(map(str, jars.paths("kafka-broker")))
+    logging = f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}"
+    return [str(jars.java()), *_JVM, logging, "-cp", class_path, main, *arguments]
+
+
+def _wait_until_ready(broker: Broker) -> None:
+    """Return once the broker answers a metadata request and has let itself in."""
+    host, _, port = broker.bootstrap.partition(":")
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        if find(broker.home) != broker:
+            raise _did_not_start(broker.home, "ended")
+        try:
+            socket.create_connection((host, int(port)), timeout=1.0).close()
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+            if admin.list_topics(timeout=2.0).brokers:
+                return
+        except (OSError, KafkaException):
+            pass
+        time.sleep(0.05)
+    raise _did_not_start(broker.home, f"did not answer within {_PATIENCE:.0f} s")
+
+
+def _did_not_start(home: Path, what: str) -> KafkaDidNotStart:
+    said = processes.last_words(_NAME, home=home, is_error=re.compile(" (ERROR|FATAL) ").search)
+    return KafkaDidNotStart(f"the broker in {home} {what}: {said}")

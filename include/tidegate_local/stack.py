@@ -1,0 +1,347 @@
+"""Bring the local stack up and down: Kafka, Postgres and Airflow on the loopback address.
+
+A stack with its lake in a bucket has an S3 server too, and is another stack in another home.
+
+`up` makes true what it is asked for, whatever it finds: nothing, a healthy stack, or one of
+which something was killed. What it chose once (ports, keys, login) is kept in the stack's home.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.launch import jars
+from tidegate.pipelines import files
+from tidegate_local import airflow, health, kafka, postgres, processes, s3
+from tidegate_local.airflow_api import AirflowApi
+from tidegate_local.ports import free_port, is_free
+from tidegate_local.postgres import Postgres
+
+Say = Callable[[str], None]
+_SPACE = 1 << 30
+BUCKET = "tidegate"
+_UP_OR_DOWN = "another `tidegate local up` or `down`"
+
+
+class PortTaken(TidegateError):
+    """A port that was asked for by name is in use."""
+
+    exit_code = 2
+
+
+class NoSpace(TidegateError):
+    """The disk of the stack's home is nearly full."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Where everything is; written to `stack.json` in its home."""
+
+    kafka: str
+    airflow: str
+    lake: str
+    environment: str = ""
+    """Fingerprint of the settings with which Airflow's processes were started."""
+    s3: str = ""
+    """Where the S3 server is; none: the lake is a directory."""
+
+    def api(self, home: Path) -> AirflowApi:
+        return AirflowApi(self.airflow, user=airflow.USER, password=airflow.password(home))
+
+
+def default_home(*, on_s3: bool = False) -> Path:
+    named = os.environ.get("TIDEGATE_HOME")
+    return Path(named or airflow.PROJECT / (".tidegate-s3" if on_s3 else ".tidegate")).resolve()
+
+
+def default_homes() -> list[Path]:
+    """Return every home that a stack has when nobody names one."""
+    return list(dict.fromkeys((default_home(), default_home(on_s3=True))))
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return what a terminal needs to use the stack of this home; nothing where there is none."""
+    known = read(home)
+    if known is None:
+        return {}
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": known.kafka}}
+    server = s3.find(home / "s3") if known.s3 else None
+    return {
+        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(connection),
+        "TIDEGATE_LAKE": known.lake,
+        **(server.environment if server else {}),
+    }
+
+
+def up(
+    home: Path,
+    *,
+    say: Say,
+    dags: Path = airflow.PROJECT / "dags",
+    expected: Collection[str] | None = None,
+    on_s3: bool = False,
+) -> Stack:
+    """Return once the whole stack is healthy; start, or start again, only what is not.
+
+    `expected` names the DAGs to wait for, by default those of all pipeline files. `on_s3` puts the
+    lake into a bucket; a stack that began so stays so.
+    """
+    began = time.monotonic()
+    home = home.resolve()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with locked(home / "lock", say, _UP_OR_DOWN):
+        _refuse_in_vain(home)
+        kept = read(home)
+        if on_s3 and kept and not kept.s3:
+            raise ConfigurationError(
+                f"the stack in {home} has its lake in {kept.lake}, not in a bucket: unset"
+                " TIDEGATE_HOME, or name another directory"
+            )
+        server = _start_s3(home, say) if on_s3 or (kept and kept.s3) else None
+        stack = _choose(home, server)
+        with ThreadPoolExecutor() as pool:
+            broker = pool.submit(_start_kafka, home, stack, say)
+            stack, started, since = _start_airflow(home, stack, dags, server, say)
+            anything = broker.result() or bool(started)
+        if expected is None:
+            expected = [f"tidegate__{name}" for name in files.names()]
+        health.wait(stack.api(home), home, started=started, since=since, expected=expected)
+    seconds = f"{time.monotonic() - began:.1f} s"
+    say(
+        f"the stack is {'up' if anything else 'already up'} ({seconds}): Kafka {stack.kafka},"
+        f" Airflow {stack.airflow}, DAGs {', '.join(sorted(expected))}"
+    )
+    return stack
+
+
+def down(home: Path, *, say: Say = lambda _: None) -> bool:
+    """End what `up` started, running tasks and their Spark included; False if nothing ran."""
+    home = home.resolve()
+    if not home.is_dir():
+        return False
+    with locked(home / "lock", say, _UP_OR_DOWN), ThreadPoolExecutor() as pool:
+        servers = [pool.submit(kafka.stop, home / "kafka"), pool.submit(s3.stop, home / "s3")]
+        services = [pool.submit(airflow.stop, name, home) for name in airflow.SERVICES]
+        ended = [service.result() for service in services]
+        ended += [airflow.sweep("migrate", home), postgres.stop(home)]
+        ended += [server.result() for server in servers]
+    return any(ended)
+
+
+def status(home: Path) -> dict[str, Any]:
+    """Return what runs and where it is; needs no lock and changes nothing."""
+    home = home.resolve()
+    stack = read(home)
+    database, broker = postgres.running(home), kafka.find(home / "kafka")
+    found = {name: processes.find(name, home=home) for name in airflow.SERVICES}
+    pids: dict[str, int | None] = {
+        "kafka": broker.pid if broker else None,
+        "postgres": database.pid if database else None,
+        **{name: process.pid if process else None for name, process in found.items()},
+    }
+    if stack and stack.s3:
+        pids["s3"] = server.pid if (server := s3.find(home / "s3")) else None
+    healthy = dict.fromkeys(pids, False)
+    healthy["kafka"] = broker is not None and not is_free(_port_of(broker.bootstrap))
+    healthy["postgres"] = database is not None
+    if stack and stack.s3:
+        healthy["s3"] = pids["s3"] is not None and not is_free(_port_of(stack.s3))
+    dags: list[str] = []
+    if stack and pids["api-server"]:
+        with suppress(TidegateError):
+            api = stack.api(home)
+            beats = api.heartbeats()
+            healthy["api-server"] = True
+            healthy |= {name: name in beats and bool(pids[name]) for name in health.BEATING}
+            dags = sorted(api.dags())
+    return {
+        "format": 1,
+        "home": str(home),
+        "up": all(healthy.values()),
+        "services": {
+            name: {"pid": pid, "healthy": healthy[name], "log": str(_log(home, name))}
+            for name, pid in pids.items()
+        },
+        "kafka": stack and stack.kafka,
+        "airflow": stack and stack.airflow,
+        "user": airflow.USER,
+        "lake": stack and stack.lake,
+        "dags": dags,
+        "logs": str(home / "logs"),
+    }
+
+
+def _refuse_in_vain(home: Path) -> None:
+    """Raise before anything starts for what would fail later, in more words."""
+    for lock in jars.names():
+        jars.paths(lock)
+    if (free := shutil.disk_usage(home).free) < _SPACE:
+        raise NoSpace(f"{home}: {free >> 20} MB are free, {_SPACE >> 20} are needed", free=free)
+
+
+def _choose(home: Path, server: s3.Server | None) -> Stack:
+    """Decide on addresses: those that are named, else those that were kept, else free ones."""
+    kept = read(home)
+    broker = kafka.find(home / "kafka")
+    api_server = processes.find("api-server", home=home)
+    kafka_port = _port(
+        "TIDEGATE_KAFKA_PORT",
+        kept=_port_of(kept.kafka) if kept else None,
+        used=_port_of(broker.bootstrap) if broker else None,
+    )
+    airflow_port = _port(
+        "TIDEGATE_AIRFLOW_PORT",
+        kept=_port_of(kept.airflow) if kept else None,
+        used=_port_of(kept.airflow) if kept and api_server else None,
+    )
+    lake = os.environ.get("TIDEGATE_LAKE") or str(home / "lake")
+    if server:
+        lake = f"s3://{BUCKET}/lake"
+    stack = Stack(
+        kafka=f"127.0.0.1:{kafka_port}",
+        airflow=f"http://127.0.0.1:{airflow_port}",
+        lake=lake if "://" in lake else str(Path(lake).resolve()),
+        environment=kept.environment if kept else "",
+        s3=server.endpoint if server else "",
+    )
+    _write(home, stack)
+    return stack
+
+
+def _port(variable: str, *, kept: int | None, used: int | None) -> int:
+    """Choose a port; `used` is the one on which our own server listens now."""
+    if named := os.environ.get(variable):
+        if not named.isdigit() or not 0 < int(named) < 65536:
+            raise ConfigurationError(f"{variable}={named}: a port is a number from 1 to 65535")
+        if int(named) != used and not is_free(int(named)):
+            raise PortTaken(
+                f"{variable}={named}: something else listens on 127.0.0.1:{named};"
+                f" end it, or unset {variable} and a free port is found",
+                port=int(named),
+            )
+        return int(named)
+    if used is not None:
+        return used
+    return kept if kept is not None and is_free(kept) else free_port()
+
+
+def _start_s3(home: Path, say: Say) -> s3.Server:
+    running = s3.find(home / "s3")
+    with _step(say if not running else _silent, "S3"):
+        return s3.start(home / "s3", bucket=BUCKET)
+
+
+def _start_kafka(home: Path, stack: Stack, say: Say) -> bool:
+    running = kafka.find(home / "kafka")
+    if running and running.bootstrap != stack.kafka:
+        kafka.stop(home / "kafka")
+        running = None
+    with _step(say if not running else _silent, f"Kafka at {stack.kafka}"):
+        kafka.start(home / "kafka", port=_port_of(stack.kafka))
+    return running is None
+
+
+def _start_airflow(
+    home: Path, stack: Stack, dags: Path, server: s3.Server | None, say: Say
+) -> tuple[Stack, list[str], datetime]:
+    """Start Postgres and the processes of Airflow that do not run; say which, and since when."""
+    database = postgres.running(home)
+    if database is None:
+        for name in airflow.SERVICES:  # their connections are gone, and maybe their socket
+            airflow.stop(name, home)
+        with _step(say, "Postgres"):
+            database = postgres.start(home)
+    env = airflow.environment(
+        home,
+        database=database,
+        bootstrap=stack.kafka,
+        port=_port_of(stack.airflow),
+        lake=stack.lake,
+        s3=server.environment if server else {},
+        dags=dags,
+    )
+    _migrate(home, database, env, say)
+    stack_now = replace(stack, environment=airflow.fingerprint(env))
+    running = [name for name in airflow.SERVICES if processes.find(name, home=home)]
+    if running and stack_now != stack:
+        say("the settings have changed: Airflow is started again")
+        for name in running:
+            airflow.stop(name, home)
+        running = []
+    _write(home, stack_now)
+    airflow.password(home)
+    since = datetime.now(UTC)
+    started = [name for name in airflow.SERVICES if name not in running]
+    if started:
+        say(f"starting {', '.join(started)}")
+    for name in started:
+        airflow.start(name, home, database=database, env=env)
+    return stack_now, started, since
+
+
+def _migrate(home: Path, database: Postgres, env: dict[str, str], say: Say) -> None:
+    if airflow.migrated(database):
+        return
+    for name in airflow.SERVICES:
+        airflow.stop(name, home)
+    with _step(say, f"tables of Airflow {airflow.VERSION}"):
+        airflow.migrate(home, database=database, env=env)
+
+
+def _log(home: Path, name: str) -> Path:
+    return (home / name if name in ("kafka", "s3") else home) / "logs" / f"{name}.log"
+
+
+def _port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def read(home: Path) -> Stack | None:
+    try:
+        content = json.loads((home / "stack.json").read_text())
+    except FileNotFoundError:
+        return None
+    return Stack(**{key: value for key, value in content.items() if key != "format"})
+
+
+def _write(home: Path, stack: Stack) -> None:
+    new = home / "stack.json.new"
+    new.write_text(json.dumps({"format": 1, **asdict(stack)}, indent=2) + "\n")
+    new.replace(home / "stack.json")
+
+
+@contextmanager
+def locked(path: Path, say: Say, what: str) -> Iterator[None]:
+    """Hold a lock file for what only one process may do; the kernel lets go when it ends."""
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for {what} to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _step(say: Say, what: str) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    say(f"{what} ({time.monotonic() - began:.1f} s)")
+
+
+def _silent(_: str) -> None:
+    pass

@@ -1,0 +1,29 @@
+"""A pipeline with a lake, for the contracts of the commands."""
+
+import json
+
+import pytest
+
+from support import staged_attempts
+from tidegate.core.offsets import OffsetRange
+from tidegate.lake import publishing
+from tidegate.lake.store import LocalStore
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A pipeline p of topic t: [0, 10) of partition 0 is committed; no Airflow here."""
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}
+    (tmp_path / "p.yaml").write_text(json.dumps(form))
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "nowhere:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    for name in ("AIRFLOW_HOME", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    store = LocalStore(tmp_path / "p")
+    plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10),))
+    staged_attempts.seal(store, plan)
+    publishing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    return store

@@ -1,0 +1,22 @@
+"""A schedule, a backfill over dates, one over offsets and a replay, for half an hour."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support import concurrent_runs
+from tidegate_local import stack
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    stack.down(tmp_path)
+
+
+@pytest.mark.slow
+def test_all_lanes_at_once(home: Path) -> None:
+    """As in test_airflow.py, with 30 intervals and 20 chunks (fault F8, F11, F12)."""
+    concurrent_runs.pipeline(home)
+    concurrent_runs.all_at_once(home, intervals=30, chunks=20)

@@ -1,0 +1,198 @@
+"""The doctor before a real broker: healthy, and with rights, topics and passwords that lack."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from support import topic_records
+from support.cli_user import Terminal
+from tidegate_local import kafka
+from tidegate_local.kafka import Broker
+from tidegate_local.ports import free_port
+
+PASSWORD = "canary-55ab01"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
+    """A broker with ACLs that also listens with SASL/PLAIN for user `reader`, and that address.
+
+    Without a login one may do everything.
+    """
+    home = tmp_path_factory.mktemp("guarded")
+    plain, control, sasl = free_port(), free_port(), free_port()
+    listeners = (
+        f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{control},SECURED://127.0.0.1:{sasl}"
+    )
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    settings = {
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{control}",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT"
+        ),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.secured.plain.sasl.jaas.config": f'{login} user_reader="{PASSWORD}";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    try:
+        yield kafka.start(home, port=plain, settings=settings), f"127.0.0.1:{sasl}"
+    finally:
+        kafka.stop(home)
+
+
+def allow(broker: Broker, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    bindings = [
+        AclBinding(
+            kind, name, ResourcePatternType.LITERAL, "User:reader", "*", operation,
+            AclPermissionType.ALLOW,
+        )
+        for operation in operations
+    ]  # fmt: skip
+    for done in admin.create_acls(bindings).values():
+        done.result(30)
+
+
+def about(found: Any, check: str) -> list[tuple[str, str]]:
+    """Return state and text of a check's lines."""
+    return [
+        (line["state"], f"{line['says']} → {line['fix']}")
+        for line in found["checks"]
+        if line["check"] == check
+    ]
+
+
+def test_a_healthy_system(broker: Broker, guarded: tuple[Broker, str], tmp_path: Path) -> None:
+    """Nothing but ok, before the first run and after it; and the lake is as it was. Another broker
+    is another cluster.
+    """
+    terminal = Terminal(tmp_path, broker.bootstrap)
+    terminal.lake.mkdir()
+    topic_records.numbers(broker.bootstrap, "healthy", 200, partitions=2)
+    terminal.pipeline("healthy", ["healthy"], schedule="*/10 * * * *")
+    first = terminal.json("doctor")
+    assert {line["state"] for line in first["checks"]} == {"ok"}
+    (says,) = about(first, "kafka")
+    assert "brokers 4.3, kafka-python 3" in says[1]
+    terminal.run("run", "healthy")
+    before = terminal.tree()
+    again = terminal.json("doctor", "healthy")
+    assert {line["state"] for line in again["checks"]} == {"ok"}
+    assert ("ok", "2 entries, 1 live commits → None") in about(again, "ledger")
+    assert terminal.tree() == before
+    assert "0 failures, 0 warnings" in terminal.run("doctor").stdout
+    terminal.bootstrap = guarded[0].bootstrap
+    ((state, says),) = about(terminal.json("doctor", "healthy", code=3), "kafka")
+    assert (state, "the lake's rows are of" in says) == ("failure", True)
+    assert "point connection 'kafka_default' back" in says
+
+
+def test_records_that_are_lost(broker: Broker, tmp_path: Path) -> None:
+    """A topic that keeps its records for less than the time between two runs; one with a record
+    that is past half of its time; one whose records went before they were read; one that was
+    recreated; and a pattern that no topic has.
+    """
+    terminal = Terminal(tmp_path, broker.bootstrap)
+    terminal.lake.mkdir()
+    hour = 3_600_000
+    kept = {"hasty": hour, "late": 240 * hour, "gone": 240 * hour, "again": 240 * hour}
+    for name, ms in kept.items():
+        topic_records.create(broker.bootstrap, name, partitions=1, config={"retention.ms": str(ms)})
+    terminal.pipeline("loses", list(kept), schedule="@daily")
+    terminal.run("run", "loses")  # nothing to read: it records where the topics begin
+    topic_records.numbers(broker.bootstrap, "gone", 10)
+    topic_records.delete_records(broker.bootstrap, "gone", {0: 4})
+    topic_records.stamped(broker.bootstrap, "late", 0, [int(time.time() * 1000) - 200 * hour])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics(["again"])["again"].result(30)
+    while "again" in admin.list_topics(timeout=10).topics:
+        time.sleep(0.05)
+    topic_records.create(broker.bootstrap, "again", partitions=1)
+    terminal.pipeline("nobody", [], pattern="no-such-.*")
+    found = terminal.json("doctor", code=3)
+    told = {
+        name: [(state, says) for state, says in about(found, check) if says.startswith(name)]
+        for check, name in (
+            ("retention", "hasty"), ("retention", "late"), ("retention", "gone"),
+            ("topic", "again"),
+        )
+    }  # fmt: skip
+    ((state, says),) = told["hasty"]
+    assert (state, "they go before a run sees them" in says) == ("failure", True)
+    ((state, says),) = told["late"]
+    assert (state, "past half of it in partitions [0]" in says) == ("warning", True)
+    (state, says), _ = told["gone"]
+    assert (state, "records are gone that no run has read, in partitions [0]" in says) == (
+        "failure", True,
+    )  # fmt: skip
+    ((state, says),) = told["again"]
+    assert (state, "tidegate offsets adopt loses again" in says) == ("failure", True)
+    ((state, says),) = [line for line in about(found, "kafka") if "no-such-" in line[1]]
+    assert (state, "correct `pattern` or `exclude`" in says) == ("failure", True)
+    assert found["failures"] == 4
+
+
+def test_rights_that_lack(guarded: tuple[Broker, str], tmp_path: Path) -> None:
+    """DESCRIBE alone, then READ too, then DESCRIBE_CONFIGS; the password is never told."""
+    broker, address = guarded
+    topic_records.create(broker.bootstrap, "watched", partitions=1)
+    topic_records.create(broker.bootstrap, "hidden", partitions=1)
+    login = {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+        "sasl.username": "reader", "sasl.password": PASSWORD,
+    }  # fmt: skip
+    terminal = Terminal(tmp_path, address, login)
+    terminal.lake.mkdir()
+    terminal.pipeline("watched", ["watched", "hidden"], schedule="@daily")
+    allow(broker, ResourceType.TOPIC, "watched", AclOperation.DESCRIBE)
+    found = terminal.json("doctor", code=3)
+    missing, unread = about(found, "topic")[::-1]
+    assert (missing[0], "hidden: the broker has none" in missing[1]) == ("failure", True)
+    assert (unread[0], "watched: this user may not READ it" in unread[1]) == ("failure", True)
+    allow(broker, ResourceType.TOPIC, "watched", AclOperation.READ)
+    terminal.pipeline("watched", ["watched"], schedule="@daily")
+    found = terminal.json("doctor")
+    assert about(found, "topic") == [("ok", "watched: 1 partitions, may be read → None")]
+    ((state, says),) = about(found, "retention")
+    assert (state, "DESCRIBE_CONFIGS" in says) == ("warning", True)
+    allow(broker, ResourceType.TOPIC, "watched", AclOperation.DESCRIBE_CONFIGS)
+    found = terminal.json("doctor")
+    assert about(found, "retention") == [
+        ("ok", "watched: records are kept for 7 days, 0:00:00, runs come every 1 day, 0:00:00"
+               " → None")
+    ]  # fmt: skip
+    terminal.extra["sasl.password"] = f"{PASSWORD}-wrong"
+    refused = terminal.run("doctor", "--json", code=3)
+    ((state, says),) = about(json.loads(refused.stdout), "kafka")
+    assert (state, "the broker refused the credentials" in says) == ("failure", True)
+    assert PASSWORD not in refused.stdout + refused.stderr
+
+
+def test_all_is_wrong_at_once(tmp_path: Path) -> None:
+    """No broker, no lake, no such Spark connection, and a file that is wrong: all are told."""
+    terminal = Terminal(tmp_path, "127.0.0.1:1")
+    terminal.pipeline("lost", ["t"], spark={"connection": "spark_lost"})
+    (terminal.pipelines / "bad.yaml").write_text("name: bad\nkind: ingest\n")
+    found = terminal.json("doctor", code=3)
+    assert found["failures"] == 3
+    assert about(found, "kafka")[0][0] == "failure"
+    assert "no broker answered" in about(found, "kafka")[0][1]
+    assert "'spark_lost' is not defined" in about(found, "spark")[0][1]
+    assert "lake: missing" in about(found, "file")[0][1]
+    assert about(found, "lake")[0][0] == "warning"
+    assert not terminal.lake.exists()

@@ -1,0 +1,152 @@
+"""The job on a real Spark cluster: executors in other processes, killed or not; bare Pythons."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import tidegate
+from support import oracle_client, spark_cluster, topic_records
+from support.cli_user import Terminal
+from support.spark_cluster import Cluster
+from tidegate.core.offsets import OffsetRange
+from tidegate.launch import jars
+from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate_local.kafka import Broker
+
+PACKAGE = Path(tidegate.__file__).parent
+JOBS = PACKAGE.parents[1] / "spark_jobs"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with spark_cluster.running(tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture
+def terminal(broker: Broker, spark: Cluster, tmp_path: Path) -> Terminal:
+    return Terminal(tmp_path, broker.bootstrap, environ=on(spark))
+
+
+def on(spark: Cluster) -> dict[str, str]:
+    connection = {"conn_type": "spark", "host": spark.master}
+    return {
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
+        "SPARK_LOCAL_IP": "127.0.0.1",  # this machine's name need not resolve
+    }
+
+
+def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
+    """The executors are processes of the worker's, and the lake is what an independent consumer
+    reads (req 4.22).
+    """
+    with topic_records.fill(broker.bootstrap, "on-a-cluster", records=5_000):
+        pass
+    terminal.pipeline("on-a-cluster", ["on-a-cluster"], max_records=4_000)
+    process = terminal.start("run", "on-a-cluster", "--json")
+    seen: set[int] = set()
+    while process.poll() is None:
+        seen |= set(spark.executors())
+        time.sleep(0.05)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert seen
+    assert not seen & set(spark_cluster.below(process.pid))
+    report = json.loads(out)
+    assert len(report["commits"]) > 1
+    oracle_client.agree(broker.bootstrap, terminal.lake, "on-a-cluster", ["on-a-cluster"])
+    assert spark.executors() == []
+    checks = terminal.json("doctor", "on-a-cluster")["checks"]
+    (line,) = (each for each in checks if each["check"] == "spark")
+    assert line["says"] == f"master {spark.master.removeprefix('spark://')} answers"
+
+
+@pytest.mark.faults
+def test_an_executor_is_killed(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
+    """kill -9 with rows staged and the rest to come: Spark tries the tasks again on another, or
+    the retry does; no row is doubled or lost (fault F7).
+    """
+    topic_records.numbers(broker.bootstrap, "killed-executor", 60_000)
+    terminal.pipeline("killed-executor", ["killed-executor"], max_records=5_000)
+    process = terminal.start("run", "killed-executor", "--run-id", "r", "--json")
+    staging = terminal.lake / "killed-executor/_tidegate/staging"
+    while not list(staging.rglob("_done.json")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    (victim, *_) = spark.executors()
+    os.kill(victim, signal.SIGKILL)
+    _, err = process.communicate(timeout=180)
+    assert process.returncode in (0, 4), err
+    report = terminal.json("run", "killed-executor", "--run-id", "r")
+    assert report["rows"] == 60_000
+    oracle_client.agree(broker.bootstrap, terminal.lake, "killed-executor", ["killed-executor"])
+
+
+@pytest.mark.slow
+def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_path: Path) -> None:
+    """The driver on a Python without this package, and without PySpark but Spark's own: core,
+    errors, faults and spark in a zip stage a chunk.
+    """
+    python = spark_cluster.bare_python()
+    alone = subprocess.run([python, "-I", "-c", "import tidegate"], capture_output=True)
+    assert b"ModuleNotFoundError" in alone.stderr
+    zipped = tmp_path / "tidegate.zip"
+    with zipfile.ZipFile(zipped, "w") as archive:
+        sources = [PACKAGE / f"{name}.py" for name in ("__init__", "errors", "faults")]
+        for room in ("core", "spark"):
+            sources += (PACKAGE / room).glob("*.py")
+        for source in sources:
+            archive.write(source, source.relative_to(PACKAGE.parent))
+    topic_records.numbers(broker.bootstrap, "zipped", 300, partitions=2)
+    window = (OffsetRange("zipped", 0, 10, 150), OffsetRange("zipped", 1, 0, 150))
+    options = {
+        "kafka.bootstrap.servers": broker.bootstrap, "kafka.isolation.level": "read_committed",
+    }  # fmt: skip
+    job = Job("f00d", "zip", options, (Chunk(0, window, str(tmp_path / "out")),),
+              Bytes("zstd", 1, 1_000_000))  # fmt: skip
+    job.write(tmp_path / "job.json")
+    done = subprocess.run(
+        [
+            spark_cluster.spark_home() / "bin/spark-submit", "--master", spark.master,
+            "--jars", ",".join(map(str, jars.paths("spark-kafka"))),
+            "--py-files", zipped, JOBS / "ingest.py", tmp_path / "job.json",
+        ],
+        env={
+            **{k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYTHON"))},
+            "SPARK_HOME": str(spark_cluster.spark_home()),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": str(python),
+        },
+        capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "out/_done.json").read_text())
+    assert told["rows"] == 290
+    written = [pq.read_metadata(tmp_path / "out" / file).num_rows for file in told["files"]]
+    assert sum(written) == 290
+
+
+@pytest.mark.slow
+def test_200_topics_in_one_application(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
+    """By a pattern, on the cluster: one plan, one application, one commit; each topic whole."""
+    names = [f"many.{i:03d}" for i in range(200)]
+    for name in names:
+        topic_records.numbers(broker.bootstrap, name, 40, partitions=2)
+    terminal.pipeline("many", [], pattern=r"many\.\d{3}")
+    started = time.monotonic()
+    done = terminal.run("run", "many", "--json")
+    seconds = time.monotonic() - started
+    report = json.loads(done.stdout)
+    assert report["rows"] == 8_000
+    assert len(report["commits"]) == 1
+    assert sorted(report["commits"][0]["topics"]) == names
+    print(f"200 topics of 2 partitions, 8,000 rows: {seconds:.1f} s")
+    oracle_client.agree(broker.bootstrap, terminal.lake, "many", names)

@@ -1,0 +1,150 @@
+"""Records with a timestamp that Spark cannot convert: found, named, and given up one by one."""
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from support import oracle_client, topic_records
+from support.cli_user import Terminal
+from tidegate.broker import unreadable
+from tidegate.broker.cluster import survey
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.intervals import Intervals
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.unreadable import LATEST_MS, Scan, Unreadable
+from tidegate.ingest import drafting
+from tidegate.ingest.plan import plan
+from tidegate.pipelines.spec import parse
+from tidegate.runs.run import Run
+from tidegate_local.kafka import Broker
+
+ANY_TIME = {
+    "message.timestamp.after.max.ms": str(2**63 - 1),  # a broker's default up to 3.x
+    "retention.ms": "-1",  # the records' clocks are years behind
+}
+NOW = 1_700_000_000_000
+NANOSECONDS = 1_700_000_000_000_000_000
+MIXED = [NOW, NOW + 5, LATEST_MS, NANOSECONDS, NOW, NOW, LATEST_MS + 1, NANOSECONDS, NOW, NOW]
+"""Unreadable are the offsets 3, 6 and 7; the clock of offset 2 is far ahead, and readable."""
+
+
+@pytest.fixture
+def kafka(broker: Broker) -> KafkaSettings:
+    return KafkaSettings("kafka_default", {"bootstrap.servers": broker.bootstrap})
+
+
+def aborted(broker: Broker, topic: str, timestamp: int) -> None:
+    """Send a record and abort it: two offsets, and nothing to see."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"never", partition=0, timestamp=timestamp)
+    producer.flush()
+    producer.abort_transaction(30)
+
+
+def test_they_are_found_by_an_independent_consumer(
+    broker: Broker,
+    kafka: KafkaSettings,
+    topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each, whatever the order of the timestamps; not one that was aborted; not in clean logs."""
+    name = topic(partitions=2, config=ANY_TIME)
+    aborted(broker, name, NANOSECONDS)
+    topic_records.stamped(broker.bootstrap, name, 0, MIXED)
+    topic_records.stamped(broker.bootstrap, name, 1, [NOW, LATEST_MS, NOW])
+    dirty, clean = OffsetRange(name, 0, 0, 12), OffsetRange(name, 1, 0, 3)
+    read = "read_committed"
+
+    def find(*ranges: OffsetRange, isolation: str = read, first_only: bool = False) -> Any:
+        too_late = survey(kafka, [name], isolation).too_late
+        assert too_late == {name: {0: 0}}  # the aborted one: the index does not know
+        return unreadable.find(kafka, ranges, isolation, too_late, first_only=first_only)
+
+    found = find(dirty, clean)
+    assert found.keys() == {dirty}
+    assert found[dirty] == Scan(12, Intervals(((5, 6), (8, 10))), Unreadable(5, NANOSECONDS))
+    shown = find(dirty, isolation="read_uncommitted")[dirty]
+    assert shown.offsets == Intervals(((0, 1), (5, 6), (8, 10)))
+    assert find(dirty, first_only=True)[dirty].offsets == Intervals(((5, 6),))
+    behind = OffsetRange(name, 0, 6, 8)
+    assert find(behind)[behind] == Scan(8)
+    monkeypatch.setattr(unreadable, "MOST_GAPS", 1)
+    assert find(dirty)[dirty].end == 8
+    monkeypatch.setattr(unreadable, "MOST_OFFSETS", 7)
+    assert find(dirty)[dirty].end == 7
+
+
+def test_a_plan_that_holds_one_has_a_next_generation(
+    broker: Broker,
+    kafka: KafkaSettings,
+    topic: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a version froze it that did not look: its bytes stay, the next one holds none."""
+    name = topic(partitions=1, config=ANY_TIME)
+    topic_records.stamped(broker.bootstrap, name, 0, MIXED)
+    form = {"name": "old", "kind": "ingest", "topics": [name], "lake": str(tmp_path)}
+    run = Run(parse(form), kafka, "dag", "run", date(2024, 5, 1))
+    with monkeypatch.context() as before:
+        before.setattr(drafting, "find", lambda *_, **__: {})
+        old = plan(run).frozen
+    assert old.plan.chunks == ((OffsetRange(name, 0, 0, 10),),)
+    new = plan(run).frozen
+    assert (old.generation, new.generation) == (1, 2)
+    assert new.plan.chunks == ((OffsetRange(name, 0, 0, 3),),)
+    assert [each.to_json() for each in new.plan.left_out] == [
+        {"topic": name, "partition": 0, "reason": "unreadable", "offset": 3,
+         "timestamp": NANOSECONDS}
+    ]  # fmt: skip
+    assert plan(run).known
+
+
+def test_one_unreadable_record_stops_nothing_else(
+    broker: Broker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """`fail` publishes all but what is behind it, and names it; `gap` gives up these offsets alone,
+    in one run, also those that come later; they stay in the log, and no backfill plans them.
+    """
+    terminal = Terminal(tmp_path, broker.bootstrap)
+    name = topic(partitions=2, config=ANY_TIME)
+    topic_records.stamped(broker.bootstrap, name, 0, MIXED)
+    topic_records.stamped(broker.bootstrap, name, 1, [NOW] * 4)
+    terminal.pipeline("clocks", [name])
+    error = terminal.json("run", "clocks", code=3)["error"]
+    assert error["name"] == "PartitionsLeftOut"
+    assert error["numbers"]["left_out"] == [
+        {"topic": name, "partition": 0, "reason": "unreadable", "offset": 3,
+         "timestamp": NANOSECONDS}
+    ]  # fmt: skip
+    assert "on_unreadable: gap" in error["message"]
+    assert _rows(terminal) == 3 + 4
+
+    terminal.pipeline("clocks", [name], on_unreadable="gap")
+    assert terminal.json("run", "clocks", "--run-id", "g")["rows"] == 4
+    status = terminal.json("status", "clocks")
+    assert _gaps(status) == [(3, 4, "unreadable", "g"), (6, 8, "unreadable", "g")]
+    assert status["topics"][name]["partitions"]["0"]["lag"] == 0
+
+    topic_records.stamped(broker.bootstrap, name, 0, [NOW, NANOSECONDS, NOW])
+    assert terminal.json("run", "clocks", "--run-id", "h")["rows"] == 2
+    assert _gaps(terminal.json("status", "clocks"))[2:] == [(11, 12, "unreadable", "h")]
+    filled = terminal.json("backfill", "clocks", "--fill-gaps")
+    assert (filled["rows"], filled["left_out"]) == (0, [])
+    assert terminal.json("verify", "clocks", "--against-kafka")["differences"] == 0
+    ranges = {name: {"0": [8, 11], "1": [0, 4]}}
+    oracle_client.agree(broker.bootstrap, terminal.lake, "clocks", [name], ranges=ranges)
+
+
+def _rows(terminal: Terminal) -> int:
+    return sum(file["rows"] for file in terminal.json("files", "clocks"))
+
+
+def _gaps(status: Any) -> list[tuple[int, int, str, str]]:
+    return [(gap["start"], gap["end"], gap["reason"], gap["by"]) for gap in status["gaps"]]

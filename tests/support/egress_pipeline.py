@@ -1,0 +1,135 @@
+"""An egress pipeline of a test's own: source, target and ledger, run in one Spark session."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from support import topic_reader
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.ledger import Fold
+from tidegate.core.requests import Asked
+from tidegate.egress import plan as planning
+from tidegate.egress.run import egress
+from tidegate.egress.send import send
+from tidegate.errors import StageFailed
+from tidegate.ingest import run as ingest
+from tidegate.launch.spark_submit import Submission
+from tidegate.pipelines.spec import Egress, Ingest, parse
+from tidegate.runs.run import LIVE, EgressRun, Run
+from tidegate.spark import ingest as staging
+from tidegate.spark.egress import attempt
+from tidegate.spark.egress_job import SendJob
+from tidegate.spark.ingest_job import Job
+from tidegate.spark.session import configure
+
+SEND = sys.modules[send.__module__]  # the package's `send` is the function
+
+
+@dataclass
+class Outlet:
+    """`settings` are merged into the pipeline's file; `jobs` are those that Spark was given."""
+
+    home: Path
+    bootstrap: str
+    spark: SparkSession
+    topic: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    jobs: list[SendJob] = field(default_factory=list)
+
+    @property
+    def source(self) -> Path:
+        return self.home / "in"
+
+    def put(self, name: str, content: bytes | str) -> Path:
+        path = self.source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def file_of(self, format_: str, **source: Any) -> None:
+        """Make the source files of a format."""
+        self.settings["source"] = {"path": str(self.source), "format": format_, **source}
+
+    @property
+    def spec(self) -> Egress:
+        form = {
+            "name": "out", "kind": "egress", "lake": str(self.home / "ledger"), "settle": 0,
+            "target": {"topic": self.topic},
+        }  # fmt: skip
+        spec = parse({**form, **self.settings})
+        assert isinstance(spec, Egress)
+        return spec
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        return KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
+
+    def run(self, run_id: str, **others: Any) -> EgressRun:
+        return EgressRun(self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), **others)
+
+    def fill(self, topic: str, run_id: str, asked: Asked = LIVE, **settings: object) -> None:
+        """Run the ingest pipeline `lake` over a topic, or over the window that is asked for."""
+        form = {
+            "name": "lake", "kind": "ingest", "topics": [topic], "lake": str(self.home / "lake"),
+            **settings,
+        }  # fmt: skip
+        (self.home / "pipelines").mkdir(exist_ok=True)
+        (self.home / "pipelines/lake.yaml").write_text(json.dumps(form))
+        spec = parse(form)
+        assert isinstance(spec, Ingest)
+        session = configure(self.spark.newSession())
+
+        def submit(given: Submission) -> None:
+            job = Job.read(Path(given.args[0]))
+            for chunk in job.chunks:
+                staging.stage(session, job, chunk)
+
+        run = Run(spec, self.kafka, "dag", run_id, date(2026, 1, 1), asked=asked)
+        ingest.ingest(run, submit)
+
+    def submit(self, given: Submission) -> None:
+        path = Path(given.args[0])
+        job = SendJob.read(path)
+        self.jobs.append(job)
+        if attempt(self.spark, job, path.parent):
+            raise StageFailed("the application ended with 1", exit_code=1)
+
+    def go(
+        self,
+        run_id: str = "r",
+        *,
+        submit: Callable[[Submission], None] | None = None,
+        **others: Any,
+    ) -> dict[str, Any]:
+        """Run the pipeline; return the report."""
+        run = self.run(run_id, **others)
+        return dict(egress(run, submit or self.submit, lambda _: False).report)
+
+    def plan(self, run_id: str = "r") -> planning.Planned:
+        return planning.plan(self.run(run_id), lambda _: False)
+
+    def fold(self) -> Fold:
+        run = self.run("any")
+        return run.ledger(run.store()).fold
+
+    def topic_reader(self, topic: str | None = None, **how: Any) -> list[topic_reader.Sent]:
+        return topic_reader.read(self.bootstrap, topic or self.topic, **how)
+
+    def ends(self, topic: str | None = None) -> dict[int, int]:
+        return topic_reader.ends(self.bootstrap, topic or self.topic)
+
+    def sealed(self) -> list[dict[str, Any]]:
+        """Return what the manifests say of each file that was sent."""
+        manifests = sorted((self.home / "ledger/out/_tidegate/manifests").glob("*.json"))
+        return [file for path in manifests for file in json.loads(path.read_text())["files"]]
+
+    def entries(self) -> list[Mapping[str, Any]]:
+        """Return the ledger's entries as they stand there."""
+        log = self.home / "ledger/out/_tidegate/log"
+        return [json.loads(path.read_text()) for path in sorted(log.glob("*.json"))]

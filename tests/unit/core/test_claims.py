@@ -1,0 +1,143 @@
+"""Claims and releases: a file, or an offset, is one plan's at a time; a plan is one sender's."""
+
+from dataclasses import replace
+
+import pytest
+
+from tidegate.core.entries import Account, Claim, Commit, Gap, Receipt, Reference, Release
+from tidegate.core.judge import Accepted, Adopt, Lost, PartlyCovered, Refused, judge
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import SourceFile
+
+A, B = SourceFile("a.csv", 1, "e1"), SourceFile("b.csv", 2, "e2")
+
+
+def claim(plan: str = "p1", *files: SourceFile, attempt: str = "x", **others) -> Claim:
+    fields = {"lane": "live", "sender": {}, "topic_ids": {}, "window": (), "target": {"t": {0: 7}}}
+    return Claim(plan_id=plan, attempt=attempt, files=files, **{**fields, **others})
+
+
+def of_lake(plan: str, start: int, end: int, **others) -> Claim:
+    window = (OffsetRange("src", 0, start, end),)
+    return claim(plan, topic_ids={"src": "id"}, window=window, **others)
+
+
+def commit(plan: str = "p1", attempt: str = "x", lane: str = "live", **accounts) -> Commit:
+    return Commit(
+        lane=lane,
+        plan_id=plan,
+        plan_sha256="",
+        chunk=0,
+        attempt=attempt,
+        cluster_id="c",
+        topic_ids={"src": "id"} if accounts else {},
+        accounts=accounts,
+        manifest=Reference("m", ""),
+        receipts=(Receipt("t", "tid", 0, 7, 12, 5, 0),),
+    )
+
+
+def folded(*entries) -> Fold:
+    fold = Fold()
+    for entry in entries:
+        assert judge(fold, entry) == Accepted(), entry
+        fold.apply(entry, "")
+    return fold
+
+
+def test_a_file_is_one_plans():
+    """From the claim to the commit, and then for good."""
+    fold = folded(claim("p1", A))
+    assert isinstance(judge(fold, claim("p2", A, B)), Refused)
+    assert judge(fold, claim("p2", B)) == Accepted()
+    fold = folded(claim("p1", A), commit())
+    assert isinstance(judge(fold, claim("p2", A)), Refused)
+    assert (fold.sent, fold.claims, fold.target_ends) == ({"a.csv": "e1"}, {}, {"t": {0: 12}})
+    assert judge(fold, claim("p1", A)) == Adopt(2)
+
+
+def test_a_plan_is_one_senders():
+    """The next attempt must name the dead one; the ends of the first claim are kept (req 6.9)."""
+    fold = folded(claim("p1", A))
+    second = claim("p1", A, attempt="y", target={"t": {0: 99}})
+    assert isinstance(judge(fold, second), Refused)
+    fold.apply(replace(second, supersedes="x"), "")
+    assert fold.claims["p1"].attempt == "y"
+    assert fold.claims["p1"].target == {"t": {0: 7}}
+    assert isinstance(judge(fold, commit(attempt="x")), Refused)
+    assert judge(fold, commit(attempt="y")) == Accepted()
+    assert isinstance(judge(fold, replace(second, attempt="z", supersedes="x")), Refused)
+
+
+@pytest.mark.parametrize(
+    ("how", "sent"), [("nothing sent", {}), ("resend", {}), ("declare sent", {"a.csv": "e1"})]
+)
+def test_a_release_ends_the_claim(how, sent):
+    """Its sender, should it wake, commits nothing; another release has nothing to release."""
+    fold = folded(claim("p1", A), Release("p1", "x", how, "", refused=("a.csv",)))
+    assert (fold.claims, fold.sent, fold.refused) == ({}, sent, {"a.csv": "e1"})
+    assert isinstance(judge(fold, commit()), Refused)
+    assert judge(fold, Release("p1", "x", how, "")) == Lost()
+
+
+def test_a_zombie_releases_nothing_of_the_next_attempt():
+    """Its own claim was superseded: what it says of it does not count."""
+    fold = folded(claim("p1", A), claim("p1", A, attempt="y", supersedes="x"))
+    assert judge(fold, Release("p1", "x", "nothing sent", "")) == Lost()
+    assert judge(fold, Release("p1", "y", "nothing sent", "")) == Accepted()
+
+
+def test_offsets_of_a_lake_are_one_plans():
+    """A partition is one plan's while it is claimed, for two would mix its order; afterwards the
+    ranges are covered, and what was counted as sent by hand is, too.
+    """
+    fold = folded(of_lake("p1", 0, 10))
+    assert isinstance(judge(fold, of_lake("p2", 9, 20)), Refused)
+    assert isinstance(judge(fold, of_lake("p2", 10, 20)), Refused)
+    other = (OffsetRange("src", 1, 0, 10),)
+    assert judge(fold, claim("p2", topic_ids={"src": "id"}, window=other)) == Accepted()
+    declared = folded(Gap("src", "id", 0, 5, 10, "late", "me"))
+    assert isinstance(judge(declared, of_lake("p1", 9, 20)), PartlyCovered)
+    assert judge(declared, of_lake("p1", 10, 20)) == Accepted()
+    fold = folded(of_lake("p1", 0, 10), commit(src={0: Account(0, 10, 10, 0)}))
+    assert judge(fold, of_lake("p2", 9, 20)) == PartlyCovered((OffsetRange("src", 0, 9, 10),))
+    declared = folded(of_lake("p1", 0, 10), Release("p1", "x", "declare sent", ""))
+    assert declared.covered == fold.covered
+
+
+def test_a_replay_sends_again_and_covers_nothing():
+    """What was never sent live still will be."""
+    changed = replace(A, etag="e9")
+    assert isinstance(
+        judge(folded(claim("p1", A), commit()), claim("p2", A, lane="replay")), Refused
+    )
+    fold = folded(
+        claim("p1", A),
+        commit(),
+        claim("p2", changed, lane="replay"),
+        commit("p2", lane="replay"),
+        of_lake("p3", 0, 5, lane="replay"),
+        of_lake("p4", 0, 9),
+        commit("p3", lane="replay", src={0: Account(0, 5, 5, 0)}),
+    )
+    assert fold.covered == {}
+
+
+def test_a_replay_that_was_declared_sent():
+    """It covers nothing, for it was nobody's; a sleeper may not begin it again."""
+    replay = of_lake("p1", 5, 10, lane="replay")
+    fold = folded(replay, Release("p1", "x", "declare sent", "looked"))
+    assert (fold.covered, fold.claims, fold.is_sent("p1")) == ({}, {}, True)
+    assert isinstance(judge(fold, replay), PartlyCovered)
+    assert judge(fold, of_lake("p2", 5, 10)) == Accepted()
+    assert judge(fold, of_lake("p3", 5, 10, lane="replay")) == Accepted()
+
+
+def test_a_replay_is_no_reason_to_wait():
+    """Neither for others, nor others for it; but files that are sent again are theirs."""
+    replay, live = of_lake("p1", 5, 10, lane="replay"), of_lake("p2", 5, 10)
+    assert folded(replay).begun is None
+    fold = folded(replay, live)
+    assert fold.begun == fold.claims["p2"]
+    assert folded(claim("p3", A, lane="replay")).begun is not None

@@ -1,0 +1,246 @@
+"""Windows as they are asked for: every complaint at once, and moments that tile."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.core import windows
+from tidegate.core.backfill import draft_window, out_of_reach, retained_gaps
+from tidegate.core.boundaries import Boundary, clamped, milliseconds
+from tidegate.core.cursor import Watermarks
+from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import LeftOut
+from tidegate.core.windows import edges
+
+NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "edge"),
+    [
+        ("0", 0),
+        (" 120 ", 120),
+        ('{"t": {"0": 5, "3": 0}}', {0: 5, 3: 0}),
+        ("2026-03-14T10:00:00Z", datetime(2026, 3, 14, 10, tzinfo=UTC)),
+        ("2026-03-14 11:00+01:00", datetime(2026, 3, 14, 10, tzinfo=UTC)),
+    ],
+)
+def test_an_edge_is_offsets_or_a_moment(text, edge):
+    found = edges("t", text, text, NOW)
+    assert (found.start, found.end, found.complaints) == (edge, edge, [])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        (None, "", ["start: missing", "end: missing"]),
+        ("-1", "9", ["start '-1': an offset is not negative"]),
+        ("earliest", "9", ["neither an offset, nor offsets in Spark's form, nor a time"]),
+        ("2026-03-14T10:00:00", "9", ["a time without a zone"]),
+        ("0", "2026-03-14T10:00:00Z", ["give both as offsets, or both as timestamps"]),
+        ("2026-03-14T10:00Z", "2026-03-14T09:59Z", ["is after end"]),
+        ("2026-03-14T10:00Z", "2026-03-14T12:00:01Z", ["is in the future"]),
+        ('{"u": {"0": 1}}', "9", ['offsets are {"t": {"0": 123}}']),
+        ('{"t": {"0": -2}}', "{", ["not an offset: t-0: -2", "end '{'"]),
+        ("{}", '{"t": 5}', ["start '{}'", "end '{\"t\": 5}'"]),
+    ],
+)
+def test_edges_that_make_no_sense(start, end, said):
+    """Each is told by its name; the other one is judged all the same."""
+    complaints = edges("t", start, end, NOW).complaints
+    assert len(complaints) == len(said), complaints
+    for complaint, words in zip(complaints, said, strict=True):
+        assert words in complaint
+
+
+def window(start, end, *, partitions=None, there=(0, 1, 2)):
+    found = edges("t", start, end, NOW)
+    complaints = list(found.complaints)
+    chosen = windows.chosen(partitions, found, there, complaints)
+    return windows.ranges("t", chosen, found, {}, complaints), complaints
+
+
+def test_which_partitions_are_meant():
+    """Those asked for; else those that an edge names; else all."""
+    whole = [OffsetRange("t", p, 2, 5) for p in range(3)]
+    assert window("2", "5") == (whole, [])
+    assert window("2", "5", partitions=(1,)) == (whole[1:2], [])
+    assert window('{"t": {"1": 2, "2": 2}}', "5") == (whole[1:], [])
+
+
+def test_no_partitions_are_none():
+    """An empty list is neither all of them, nor a window in which there is nothing to do."""
+    found, complaints = window("2", "5", partitions=())
+    assert (found, complaints) == (
+        [], ["partitions: none is named; name some, or leave it out for all"],
+    )  # fmt: skip
+
+
+def test_every_complaint_about_a_window_at_once():
+    ranges, complaints = window('{"t": {"0": 9, "7": 0}}', '{"t": {"0": 4, "1": 4}}')
+    assert ranges == []
+    assert complaints == [
+        "no partitions [7]: there are 0 to 2",
+        "partition 0: start 9 is after end 4",
+        "partition 1: start says nothing of it",
+    ]
+    assert window("0", '{"t": {"1": 4}}', partitions=(0, 5))[1] == [
+        "no partitions [5]: there are 0 to 2",
+        "offsets for partitions [1], which are not asked for",
+        "partition 0: end says nothing of it",
+    ]
+
+
+def fold_of(*entries):
+    fold = Fold()
+    for entry in entries:
+        fold.apply(entry, "digest")
+    return fold
+
+
+def commit(start, end):
+    account = {"t": {0: Account(start, end, end - start, 0)}}
+    manifest = Reference("m", "sha")
+    return Commit("live", f"p{start}", "sha", 0, "a", "c", {"t": "id"}, account, manifest)
+
+
+KNOWN = fold_of(
+    Origin("t", "id", {0: 0}),
+    commit(10, 20),
+    commit(40, 50),
+    Gap("t", "id", 0, 0, 5, "expired", "r"),
+    Gap("t", "id", 0, 20, 30, "by hand", "r"),
+)
+
+
+def part(start, end):
+    return OffsetRange("t", 0, start, end)
+
+
+def test_a_backfill_takes_what_no_commit_holds():
+    """Skipped offsets too; what is covered is told, and not read."""
+    made = draft_window(
+        KNOWN, "id", [part(12, 60)], {0: Watermarks(2, 70, 70)}, on_expired="fail", by="r"
+    )
+    assert made.ranges == [part(20, 40), part(50, 60)]
+    assert made.covered == [part(12, 20), part(40, 50)]
+    assert (made.gaps, made.left_out) == ([], [])
+
+
+@pytest.mark.parametrize("on_expired", ["fail", "skip"])
+def test_what_expired_goes_by_policy(on_expired):
+    """Only what is new of it; the rest of the partition is taken all the same."""
+    marks = {0: Watermarks(25, 70, 70)}
+    made = draft_window(KNOWN, "id", [part(0, 60)], marks, on_expired=on_expired, by="me")
+    assert made.ranges == [part(25, 40), part(50, 60)]
+    gone = LeftOut("t", 0, "expired", {"start": 5, "end": 10})
+    gap = Gap("t", "id", 0, 5, 10, "expired", "me")
+    assert made.left_out == ([gone] if on_expired == "fail" else [])
+    assert made.gaps == ([gap] if on_expired == "skip" else [])
+
+
+def test_what_the_log_does_not_reach_is_excluded():
+    """Truncated since the window was planned first, or cut by a time at the end of the lake."""
+    marks = {0: Watermarks(0, 35, 35)}
+    made = draft_window(KNOWN, "id", [part(20, 60)], marks, on_expired="fail", by="me")
+    assert made.ranges == [part(20, 35)]
+    assert made.left_out == [LeftOut("t", 0, "truncated", {"cursor": 35, "end": 35})]
+
+
+def test_out_of_reach_is_refused():
+    """Beyond the end, and below the log start unless a commit holds it."""
+    marks = {0: Watermarks(20, 45, 60)}
+    assert out_of_reach(KNOWN, "id", [part(10, 45)], marks) == []
+    assert out_of_reach(KNOWN, "id", [part(4, 46)], marks) == [
+        "partition 0: end 46 is beyond the end 45",
+        "partition 0: [4, 10) is before the log start 20",
+    ]
+
+
+def test_gaps_that_can_be_filled():
+    assert retained_gaps(KNOWN, "t", "id", [0], {0: Watermarks(3, 28, 28)}) == [
+        part(3, 5),
+        part(20, 28),
+    ]
+
+
+# Boundaries: whatever the timestamps do, adjacent windows tile.
+
+
+@dataclass
+class Log:
+    """A partition as a broker has it: the timestamps of its records, and its log start."""
+
+    stamps: list[int] = field(default_factory=list)
+    start: int = 0
+
+    def at(self, moment):
+        """Return what Kafka answers: the first retained record at or after the moment, or None."""
+        later = (o for o in range(self.start, len(self.stamps)) if self.stamps[o] >= moment)
+        return next(later, None)
+
+
+def frozen(boundaries, moment, logs):
+    """Freeze a moment between its neighbours, as the lake does."""
+    found = {p: len(log.stamps) if (o := log.at(moment)) is None else o for p, log in logs.items()}
+    earlier = [b for m, b in boundaries.items() if m < moment]
+    later = [b for m, b in boundaries.items() if m > moment]
+    below = max(earlier, key=lambda b: b.moment, default=None)
+    above = min(later, key=lambda b: b.moment, default=None)
+    boundaries.setdefault(moment, Boundary("t", "id", moment, clamped(found, below, above)))
+
+
+stamps = st.lists(st.integers(-1, 30), max_size=8)
+steps = st.lists(
+    st.tuples(
+        st.lists(stamps, min_size=1, max_size=3),  # records for each partition that there is
+        st.integers(0, 4),  # how far the log starts move
+        st.lists(st.integers(0, 30), max_size=3),  # moments that are frozen then
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps)
+def test_adjacent_windows_tile(steps):
+    """Shuffled, equal, missing or append-time stamps; late records, expiry, new partitions, and
+    moments frozen in any order: no boundary is before an earlier one, so each offset between the
+    first and the last is in exactly one window (req 6.5, fault K19).
+    """
+    logs: dict[int, Log] = {}
+    boundaries: dict[int, Boundary] = {}
+    for records, expired, moments in steps:
+        for p, some in enumerate(records):
+            logs.setdefault(p, Log()).stamps += some
+        for log in logs.values():
+            log.start = min(len(log.stamps), log.start + expired)
+        for moment in moments:
+            frozen(boundaries, moment, logs)
+    for p, log in logs.items():
+        cuts = [boundaries[m].offsets.get(p, 0) for m in sorted(boundaries)]
+        assert cuts == sorted(cuts)
+        assert all(0 <= cut <= len(log.stamps) for cut in cuts)
+
+
+@settings(max_examples=100, deadline=None)
+@given(stamps, st.lists(st.integers(0, 30), max_size=5))
+def test_a_quiet_log_is_cut_where_kafka_says(stamps, moments):
+    """Neighbours change nothing then: the first record at or after the moment, else the end."""
+    logs = {0: Log(stamps)}
+    boundaries: dict[int, Boundary] = {}
+    for moment in moments:
+        frozen(boundaries, moment, logs)
+    for moment, boundary in boundaries.items():
+        first = [o for o, stamp in enumerate(stamps) if stamp >= moment]
+        assert boundary.offsets[0] == (first[0] if first else len(stamps))
+
+
+def test_a_moment_is_milliseconds_rounded_down():
+    assert milliseconds(datetime(1970, 1, 1, 0, 0, 1, 999, tzinfo=UTC)) == 1_000
+    assert milliseconds(datetime(2026, 3, 14, tzinfo=UTC)) == 1_773_446_400_000

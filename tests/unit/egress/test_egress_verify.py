@@ -1,0 +1,218 @@
+"""`verify` of an egress against a target that a test fills: rows, their content, and duplicates."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.consumer import Record
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core import content
+from tidegate.core.cursor import Watermarks
+from tidegate.core.entries import Receipt
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan, SourceFile, TargetTopic
+from tidegate.egress import verify as verifying
+from tidegate.errors import BrokerError
+from tidegate.lake import deliveries
+from tidegate.lake.deliveries import Sending, SentFile
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import open_store
+from tidegate.pipelines.spec import Egress, parse
+
+KAFKA = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
+OWN = (("h", b"1"), ("h", None))
+
+Log = dict[int, list[Record]]
+
+
+class Target:
+    """The log of topic t, and the ledger of a pipeline that has sent to it. The partitions in
+    `leaderless` have no leader now.
+    """
+
+    leaderless: frozenset[int] = frozenset()
+
+    def __init__(self, home: Path) -> None:
+        form = {
+            "name": "out", "kind": "egress", "lake": str(home), "target": {"topic": "t"},
+            "source": {"path": "/in", "format": "text"},
+        }  # fmt: skip
+        spec = parse(form)
+        assert isinstance(spec, Egress)
+        self.spec = spec
+        self.store = open_store(spec.lake, spec.name)
+        self.log: Log = {0: [], 1: []}
+
+    def put(self, plan: str, row: int, partition: int = 0, **others: Any) -> None:
+        """Append a row of file `a` as an attempt of the plan sends it; `after`: an agent's."""
+        after = others.pop("after", ())
+        form = {"key": b"k", "value": b"v%d" % row, "headers": OWN, **others}
+        ours = (
+            ("tidegate-plan", plan.encode()), ("tidegate-file", b"a"),
+            ("tidegate-row", b"%d" % row),
+        )  # fmt: skip
+        form["headers"] = (*form["headers"], *ours, *after)
+        log = self.log.setdefault(partition, [])
+        log.append(Record(offset=len(log), timestamp=0, timestamp_type=0, **form))
+
+    def plan(self, name: str) -> Plan:
+        return Plan(
+            pipeline="out", kind="egress", lane="live", window_date=name, cluster_id="c",
+            isolation="read_uncommitted", topics={}, chunks=(), destination="kafka",
+            byte_settings={}, files=(SourceFile("a", 1, name),),
+            target={"t": TargetTopic("id-t", 2)},
+        )  # fmt: skip
+
+    def sends(
+        self, name: str, rows: int, *, digest: bool = True, again: Sequence[dict[str, Any]] = ()
+    ) -> str:
+        """Send rows of one plan to partition 0, the first of them `again`, and commit them; return
+        the plan's id.
+        """
+        plan = self.plan(name)
+        before = {p: len(log) for p, log in self.log.items()}
+        for row in range(rows):
+            self.put(plan.id, row)
+        for others in again:
+            self.put(plan.id, 0, **others)
+        told = [content.digest("a", i, "t", b"k", b"v%d" % i, OWN) for i in range(rows)]
+        receipts = tuple(
+            Receipt(
+                "t", "id-t", p, before[p], len(log), *((rows, len(again)) if p == 0 else (0, 0))
+            )
+            for p, log in self.log.items()
+        )
+        sending = Sending(
+            plan.id, "x", (SentFile("a", rows, 0, content.of_file(told) if digest else None),),
+            receipts, (), {},
+        )  # fmt: skip
+        ledger = Ledger(self.store, "out")
+        outcome = deliveries.commit(self.store, ledger, plan, sending, run="r")
+        assert isinstance(outcome, Appended)
+        return plan.id
+
+    def verify(self) -> list[dict[str, Any]]:
+        found = verifying.verify(self.spec, KAFKA, lambda _: None)
+        assert found["differences"] == len(found["first"])
+        return [{k: v for k, v in each.items() if v is not None} for each in found["first"]]
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    target = Target(tmp_path)
+
+    def survey(*_: Any) -> Survey:
+        ends = {p: len(log) for p, log in target.log.items() if p not in target.leaderless}
+        marks = {p: Watermarks(0, end, end) for p, end in ends.items()}
+        topic = TopicIdentity("id-t", dict.fromkeys(ends, 0), target.leaderless)
+        return Survey("c", {"t": topic}, {"t": marks})
+
+    @contextmanager
+    def reading(_: Any) -> Iterator[Callable[..., Iterator[Record]]]:
+        def read(r: OffsetRange, isolation: str) -> Iterator[Record]:
+            assert isolation == "read_uncommitted"
+            yield from target.log[r.partition][r.start : r.end]
+
+        yield read
+
+    monkeypatch.setattr(verifying, "survey", survey)
+    monkeypatch.setattr(verifying, "reading", reading)
+    monkeypatch.setattr(verifying, "compacted", lambda *_: set())
+    return target
+
+
+def test_duplicates_that_come_later_are_found(target: Target) -> None:
+    """Of a sender that survived: behind its own receipt, within that of a later commit, and in a
+    partition that was added since. What others write is none of it.
+    """
+    first = target.sends("1", 3)
+    assert target.verify() == []
+    target.put(first, 0)
+    second = target.sends("2", 2)
+    target.put("another plan", 0)
+    target.put(first, 1)
+    target.put(second, 1, partition=2)
+    came = "duplicates came after the run had read it back: a sender that was taken for dead has"
+    assert target.verify() == [
+        {"what": f"2 {came} survived", "commit": 1, "topic": "t", "partition": 0},
+        {"what": f"1 {came} survived", "commit": 2, "topic": "t", "partition": 2},
+    ]
+
+
+@pytest.mark.parametrize("partition", [0, 1, 2])
+def test_a_partition_without_a_leader_is_not_passed(target: Target, partition: int) -> None:
+    """With rows, without any, or added since: an error that may pass and names the partition."""
+    target.sends("1", 3)
+    target.log[2] = []
+    target.leaderless = frozenset({partition})
+    with pytest.raises(BrokerError, match=rf"topic t: partitions \[{partition}\] have no leader"):
+        target.verify()
+    target.leaderless = frozenset()
+    assert target.verify() == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"value": b"another"},
+        {"value": None},
+        {"key": None},
+        {"key": b""},
+        {"headers": (("h", b"1"), ("h", b""))},
+        {"headers": (*OWN, ("tidegate-plan", b"x"))},
+        {"headers": ()},
+    ],
+)
+def test_content_is_compared(target: Target, other: dict[str, Any]) -> None:
+    """Key, value and each header: a row with other content is found by its file; a duplicate with
+    other content, too.
+    """
+    plan = target.sends("1", 3)
+    right = target.log[0][1]
+    target.put(plan, 1, partition=9, **other)
+    (wrong,) = target.log.pop(9)
+    target.log[0][1] = wrong._replace(offset=1)
+    (found,) = target.verify()
+    assert found == {
+        "what": "its rows in the target have other content than was sent", "commit": 1, "file": "a",
+    }  # fmt: skip
+    target.log[0][1] = right
+    assert target.verify() == []
+
+
+def test_a_duplicate_with_other_content_is_found(target: Target) -> None:
+    """Within the reach of the receipt, where duplicates are counted: it is not that row again."""
+    target.sends("1", 2, again=[{}])
+    assert target.verify() == []
+    target.sends("2", 2, again=[{}, {"value": b"another"}, {"headers": ()}])
+    assert target.verify() == [
+        {"what": "2 duplicates have other content than the first", "commit": 2, "file": "a"}
+    ]
+
+
+def test_what_is_no_content_is_left_out(target: Target) -> None:
+    """Headers that an agent puts behind all others; and the digest, where an earlier release that
+    knew none has sent.
+    """
+    target.sends("1", 1)
+    old = target.log[0][0]
+    target.log[0][0] = old._replace(headers=(*old.headers, ("traceparent", b"00-1")))
+    assert target.verify() == []
+    target.sends("2", 1, digest=False)
+    target.log[0][1] = target.log[0][1]._replace(value=b"another")
+    assert target.verify() == []
+
+
+def test_the_hash_is_xxh64() -> None:
+    """Its published vectors: of nothing, of less and more than a stripe of 32 bytes."""
+    for data, told in (
+        (b"", 0xEF46DB3751D8E999),
+        (b"a", 0xD24EC4F1A98C6E5B),
+        (b"abc", 0x44BC2CF5AD770999),
+        (b"Nobody inspects the spammish repetition", 0xFBCEA83C8A378BF1),
+    ):
+        assert content.xxh64(data, 0) == told

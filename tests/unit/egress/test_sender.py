@@ -1,0 +1,242 @@
+"""When a sender counts as dead: only by proof, and its Spark driver with it. Real processes."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from tidegate.egress import sender
+from tidegate.egress.sender import is_alive, is_dead, ourselves
+
+ATTEMPT = "0123456789abcdef-of-a-test"
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+def never(_: Mapping[str, Any]) -> bool:
+    raise AssertionError("Airflow is not asked")
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(SLEEP) as started:
+        yield started
+        started.kill()
+
+
+def sender_of(pid: int, **others: Any) -> dict[str, Any]:
+    return {**ourselves(None), "pid": pid, "started": sender._started(pid), **others}
+
+
+def test_we_live() -> None:
+    assert not is_dead(ourselves(None), ATTEMPT, never, patience=0)
+    assert ourselves({"try": 1})["task"] == {"try": 1}
+
+
+def test_another_lives_until_it_is_killed(process: subprocess.Popen[bytes]) -> None:
+    """Also while it is stopped; a zombie that nobody has waited for is dead."""
+    claimed = sender_of(process.pid)
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+    process.send_signal(signal.SIGSTOP)
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+    process.kill()
+    while sender._started(process.pid):
+        time.sleep(0.01)
+    assert is_dead(claimed, ATTEMPT, never, patience=0)
+    process.wait()
+    assert is_dead(claimed, ATTEMPT, never, patience=0)
+
+
+def test_a_pid_that_is_used_again_is_another_process(process: subprocess.Popen[bytes]) -> None:
+    claimed = sender_of(process.pid)
+    claimed["started"] -= 1
+    assert is_dead(claimed, ATTEMPT, never, patience=0)
+
+
+@pytest.mark.parametrize(
+    ("machine", "host", "others", "dead"),
+    [
+        ("m", None, {}, True),
+        ("m", "elsewhere", {}, False),
+        ("other", None, {}, False),
+        ("", None, {}, False),
+        ("m", None, {"processes": "pid:[4026532177]"}, False),
+    ],
+)
+def test_another_boot_of_the_same_machine_has_other_processes(
+    monkeypatch: pytest.MonkeyPatch, machine: str, host: str | None, others: Any, dead: bool
+) -> None:
+    """Even if a process has the number, and by chance the start time."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "worker-0")
+    monkeypatch.setattr(sender, "_is_outside_containers", lambda: True)
+    here = {**sender._here(), "machine": "m" if machine else ""}
+    monkeypatch.setattr(sender, "_here", lambda: here)
+    claimed = {**ourselves(None), "boot": "before", "machine": machine, **others}
+    claimed["host"] = host or claimed["host"]
+    assert is_dead(claimed, ATTEMPT, never, patience=0) is dead
+
+
+@pytest.mark.parametrize("over", [True, False])
+def test_a_container_that_was_moved_is_no_reboot(
+    monkeypatch: pytest.MonkeyPatch, over: bool
+) -> None:
+    """The same host name and machine id on another node: the old one may still send. Airflow is
+    asked, outside containers too; without a task, nothing is proven.
+    """
+    here = {**sender._here(), "machine": "of the image"}
+    monkeypatch.setattr(sender, "_here", lambda: here)
+    monkeypatch.setattr(socket, "gethostname", lambda: "worker-0")
+    for outside in (False, True):
+        monkeypatch.setattr(sender, "_is_outside_containers", lambda outside=outside: outside)
+        claimed = {**ourselves({"task": "send"}), "boot": "of the other node"}
+        airflow = mock.Mock(return_value=over)
+        assert is_dead(claimed, ATTEMPT, airflow, patience=0) is over
+        airflow.assert_called_once_with({"task": "send"})
+        claimed = {**ourselves(None), "boot": "of the other node"}
+        assert is_dead(claimed, ATTEMPT, never, patience=0) is outside
+    # Machines that were cloned may all have this name.
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost.localdomain")
+    claimed = {**ourselves(None), "boot": "of the other node"}
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+
+
+@pytest.mark.parametrize("namespace", ["--pid", "--uts"])
+def test_a_container_is_known_by_its_namespaces(namespace: str) -> None:
+    """One of its own, for processes or for the host name, is enough."""
+    script = "from tidegate.egress import sender; print(sender._is_outside_containers())"
+    told = subprocess.run(
+        ["unshare", "--fork", "--map-root-user", namespace, sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "Operation not permitted" in told.stderr:
+        pytest.skip("namespaces may not be made here")
+    assert told.stdout.strip() == "False", told.stderr
+
+
+def test_where_processes_are_hidden_nothing_is_proven_by_looking(
+    monkeypatch: pytest.MonkeyPatch, process: subprocess.Popen[bytes]
+) -> None:
+    """A /proc that hides other users' processes shows a living sender as gone."""
+    claimed = sender_of(process.pid)
+    monkeypatch.setattr(sender, "_started", lambda _: None)
+    assert is_dead(claimed, ATTEMPT, never, patience=0)
+    monkeypatch.setattr(sender, "_sees_all_processes", lambda: False)
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+    assert is_dead({**claimed, "task": {}}, ATTEMPT, lambda _: True, patience=0)
+
+
+def test_a_process_that_may_not_be_looked_at_proves_nothing(
+    monkeypatch: pytest.MonkeyPatch, process: subprocess.Popen[bytes]
+) -> None:
+    """With hidepid=1 a process of another user is listed, and cannot be read: it is neither seen
+    alive nor proven dead, and Airflow is asked. Nothing is raised.
+    """
+    claimed = sender_of(process.pid)
+    read = Path.read_text
+
+    def refuses(path: Path, *args: Any, **kwargs: Any) -> str:
+        if str(path) == f"/proc/{process.pid}/stat":
+            raise PermissionError(1, "Operation not permitted")
+        return read(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "read_text", refuses)
+    assert not is_alive(claimed, ATTEMPT)
+    assert not is_dead(claimed, ATTEMPT, never, patience=0)
+    for over in (True, False):
+        airflow = mock.Mock(return_value=over)
+        assert is_dead({**claimed, "task": {"try": 1}}, ATTEMPT, airflow, patience=0) is over
+        airflow.assert_called_once_with({"try": 1})
+
+
+@pytest.mark.parametrize("hides", [1, 2])
+@pytest.mark.parametrize("first", ["root", "nobody"])
+def test_a_proc_that_hides_processes(hides: int, first: str) -> None:
+    """A real /proc with hidepid, a sender of another user, and pid 1 of another user or our own:
+    the living sender is not taken for dead.
+    """
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if os.geteuid() != 0 or python is None:
+        pytest.skip("another user's processes can be made by root only")
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import sender as s\n"
+        "claimed = {**s.ourselves(None), 'pid': int(sys.argv[2]), 'started': int(sys.argv[3])}\n"
+        "print(s.is_alive(claimed, 'y' * 16), s.is_dead(claimed, 'y' * 16, print, patience=0))"
+    )
+    nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups"
+    look = f'{python} -c "$2" "$1" $sender $started'
+    shell = (
+        "mount -t proc proc /proc; sleep 60 & sender=$!; "
+        "started=$(cut -d' ' -f22 /proc/$sender/stat); "
+        f"mount -o remount,hidepid={hides} /proc; "
+        + (f"{nobody} {look}; kill $sender" if first == "root" else f"exec {nobody} {look}")
+    )
+    # A copy that any user may read.
+    with tempfile.TemporaryDirectory() as open_to_all:
+        Path(open_to_all).chmod(0o755)
+        shutil.copy(sender.__file__, open_to_all)
+        told = subprocess.run(
+            ["unshare", "--mount", "--pid", "--fork", "sh", "-c", shell, "sh", open_to_all, script],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if "not permitted" in told.stderr and "Traceback" not in told.stderr:
+        pytest.skip("namespaces may not be made here")
+    assert told.stdout == "False False\n", told.stderr
+
+
+def test_a_driver_outlives_its_parent_a_little() -> None:
+    """Whoever names the attempt in its command line may still send: it is waited for."""
+    gone = sender_of(1, started=-1)
+    with subprocess.Popen([*SLEEP, f"/tmp/{ATTEMPT}/job.json"]) as driver:
+        while str(ATTEMPT) not in open(f"/proc/{driver.pid}/cmdline").read():  # noqa: PTH123, SIM115
+            time.sleep(0.01)
+        assert not is_dead(gone, ATTEMPT, never, patience=0.3)
+        assert is_dead(gone, "another attempt", never, patience=0)
+        driver.kill()
+        assert is_dead(gone, ATTEMPT, never, patience=5)
+
+
+def test_alive_is_what_can_be_seen(process: subprocess.Popen[bytes]) -> None:
+    """The process of a claim, or the driver of its attempt, on this machine, since this boot and in
+    this container. What is elsewhere is neither proven alive nor dead.
+    """
+    claimed, gone = sender_of(process.pid), sender_of(1, started=-1)
+    assert is_alive(claimed, ATTEMPT)
+    assert not is_alive({**claimed, "started": claimed["started"] - 1}, ATTEMPT)
+    for elsewhere in ({"host": "h"}, {"boot": "b"}, {"machine": "m"}, {"processes": "pid:[7]"}):
+        assert not is_alive({**claimed, **elsewhere}, ATTEMPT)
+    assert not is_alive(gone, ATTEMPT)
+    with subprocess.Popen([*SLEEP, f"/tmp/{ATTEMPT}/job.json"]) as driver:
+        while not is_alive(gone, ATTEMPT):
+            time.sleep(0.01)
+        driver.kill()
+
+
+@pytest.mark.parametrize(
+    ("task", "answer", "dead"),
+    [
+        (None, True, False),
+        ({"task": "send", "try": 1}, True, True),
+        ({"task": "send", "try": 1}, False, False),
+    ],
+)
+def test_on_another_machine_or_in_a_container_only_airflow_can_tell(
+    task: Any, answer: bool, dead: bool
+) -> None:
+    """Without a task there is nobody to ask: a person must release the claim."""
+    for elsewhere in ({"boot": "other", "host": "h"}, {"processes": "pid:[7]"}):
+        claimed = {**ourselves(task), **elsewhere, "pid": os.getpid() + 1}
+        told = is_dead(claimed, ATTEMPT, lambda asked: asked == task and answer, patience=0)
+        assert told is dead

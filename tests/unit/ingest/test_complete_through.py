@@ -1,0 +1,191 @@
+"""`complete_through` of an asset event: all that could be read then is committed, or it is null."""
+
+import time
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from support import staged_attempts
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.boundaries import Boundary, milliseconds
+from tidegate.core.cursor import Watermarks
+from tidegate.core.entries import Adoption, Gap, Origin
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.requests import Dates
+from tidegate.ingest import backfill, drafting, plan, publish, report
+from tidegate.lake import plans, publishing
+from tidegate.pipelines.spec import parse
+from tidegate.runs.run import Run
+
+KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+PLAN = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10), OffsetRange("u", 0, 0, 2)))
+MILLISECOND = timedelta(milliseconds=1)
+SURVEYED = "2024-05-01T10:00:00+00:00"
+IDS = {"t": "id-t", "u": "id-u"}
+
+
+class Kafka:
+    """What the fake broker answers; `asked` is when it was asked first."""
+
+    def __init__(self):
+        self.marks = {"t": {0: Watermarks(0, 10, 12)}, "u": {0: Watermarks(0, 2, 2)}}
+        self.asked, self.slow = None, 0.0
+
+    def survey(self, *_):
+        self.asked = self.asked or datetime.now(UTC)
+        time.sleep(self.slow)
+        identities = {t: TopicIdentity(IDS[t], dict.fromkeys(m, 0)) for t, m in self.marks.items()}
+        return Survey("cluster", identities, self.marks)
+
+
+@pytest.fixture
+def kafka(monkeypatch):
+    kafka = Kafka()
+    for module in (drafting, report):
+        monkeypatch.setattr(module, "survey", kafka.survey)
+        monkeypatch.setattr(module, "expiries", lambda *_: {})
+    monkeypatch.setattr(report, "open_since", lambda *_: {})
+    return kafka
+
+
+def run_of(tmp_path, **settings):
+    form = {"name": "p", "kind": "ingest", "topics": ["t", "u"], "lake": str(tmp_path), **settings}
+    return Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1))
+
+
+def told(run):
+    """Plan, stage what is open, publish; return what each topic's event tells."""
+    planned = plan.plan(run).plan
+    store = run.store()
+    for chunk in plan.open_chunks(store, run.ledger(store).fold, planned):
+        staged_attempts.seal(store, planned, chunk=chunk)
+    published = publish.publish(run)
+    return {t: published.asset_event(t)["complete_through"] for t in run.topics}
+
+
+def test_what_could_be_read_before_the_survey(tmp_path, kafka):
+    """All that was below the ends is committed: the time is one before the broker was asked, so
+    nothing that came between the answer and the end of planning is promised.
+    """
+    before, kafka.slow = datetime.now(UTC), 1.1
+    for each in told(run_of(tmp_path)).values():
+        assert before - MILLISECOND <= datetime.fromisoformat(each) <= kafka.asked
+
+
+def test_a_run_of_fewer_chunks(tmp_path, kafka):
+    """`max_chunks` leaves a part of t to later runs: of t nothing can be said, of u it can."""
+    kafka.marks["t"] = {0: Watermarks(0, 1_000, 1_000)}
+    run = run_of(tmp_path, max_records=10)
+    first = told(Run(**{**vars(run), "max_chunks": 1}))
+    assert first["t"] is None
+    assert first["u"] is not None
+
+
+def test_a_backfill_over_dates(tmp_path, kafka, monkeypatch):
+    """It takes what lies below the cursor only, and looks at no partition's state: nothing is said,
+    also of a topic whose log has lost what was read.
+    """
+    told(run_of(tmp_path, start="latest"))
+    kafka.marks["t"] = {0: Watermarks(0, 15, 15)}
+    days = datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 2, tzinfo=UTC)
+
+    def cut(_, __, ___, topic, *____):
+        return {
+            day: Boundary(topic, IDS[topic], milliseconds(day), {0: offset})
+            for day, offset in zip(days, (0, 1), strict=True)
+        }
+
+    monkeypatch.setattr(backfill, "times_of", cut)
+    run = run_of(tmp_path, start="latest")
+    dates = Run(**{**vars(run), "run_id": "dates", "asked": Dates(days)})
+    kafka.marks["u"] = {0: Watermarks(0, 1, 1)}
+    assert told(dates) == {"t": None, "u": None}
+
+
+@pytest.mark.parametrize(
+    ("marks", "topic", "said"),
+    [
+        ({0: Watermarks(0, 10, 10), 1: Watermarks(5, 9, 9)}, "t", None),  # expired, not read
+        ({0: Watermarks(0, 10, 10), 1: Watermarks(5, 9, 9)}, "u", True),
+    ],
+)
+def test_an_excluded_partition(tmp_path, kafka, marks, topic, said):
+    """One partition that the plan leaves out makes its topic unknown, and no other."""
+    run = run_of(tmp_path)
+    run.ledger(run.store()).append(Origin("t", "id-t", {0: 0, 1: 0}), run="earlier")
+    kafka.marks["t"] = marks
+    assert (told(run)[topic] is not None) == bool(said)
+
+
+def test_a_truncated_partition(tmp_path, kafka):
+    """The cursor is beyond the end, and yet what the log has now is not what was read."""
+    told(run_of(tmp_path))
+    kafka.marks = {"t": {0: Watermarks(0, 4, 4)}, "u": {0: Watermarks(0, 5, 5)}}
+    again = told(Run(**{**vars(run_of(tmp_path)), "run_id": "again"}))
+    assert again["t"] is None
+    assert again["u"] is not None
+
+
+def sealed(tmp_path, note):
+    """Return a run whose frozen plan is sealed, with this note beside it."""
+    run = run_of(tmp_path)
+    staged_attempts.ledger_of(run.store())
+    staged_attempts.seal(run.store(), PLAN)
+    plans.freeze(run.store(), run.key, PLAN, 1, note=note)
+    return run
+
+
+NOTE = {
+    "format": 1, "at": "2024-05-01T10:00:07+00:00", "surveyed_at": SURVEYED, "topic_ids": IDS,
+    "watermarks": {t: {"0": {"start": 0, "end": end, "high": end}, "1": dict.fromkeys(
+        ("start", "end", "high"), 0)} for t, end in (("t", 10), ("u", 2))},
+}  # fmt: skip
+
+
+def through(run, topic="t"):
+    return publish.publish(run).asset_event(topic)["complete_through"]
+
+
+def test_an_older_plan(tmp_path, kafka):
+    """A note without the time of the survey, as they were written before, promises nothing."""
+    older = {k: v for k, v in NOTE.items() if k not in ("surveyed_at", "topic_ids")}
+    assert through(sealed(tmp_path / "new", NOTE)) == SURVEYED
+    assert through(sealed(tmp_path / "old", older)) is None
+
+
+def test_a_vanished_partition(tmp_path, kafka):
+    """The ledger knows a partition of which the survey says nothing."""
+    marks = {t: {"0": each["0"]} for t, each in NOTE["watermarks"].items()}
+    assert through(sealed(tmp_path, {**NOTE, "watermarks": marks})) is None
+
+
+def test_a_gap_is_an_outcome(tmp_path, kafka):
+    """Offsets that the ledger has skipped, with a reason, hold nothing up; unseen ones do."""
+    marks = {"t": {"0": {"start": 0, "end": 13, "high": 13}, "1": NOTE["watermarks"]["t"]["1"]}}
+    run = sealed(tmp_path, {**NOTE, "watermarks": marks})
+    assert through(run) is None
+    ledger = run.ledger(run.store())
+    ledger.append(Gap("t", "id-t", 0, 10, 13, "expired", "r"), run="r")
+    assert through(run) == SURVEYED
+
+
+def test_a_topic_that_was_recreated_since(tmp_path, kafka):
+    """The ledger follows another topic than the one that was surveyed."""
+    run = sealed(tmp_path, NOTE)
+    ledger = run.ledger(run.store())
+    assert through(run) == SURVEYED
+    ledger.append(
+        Origin("t", "id-t-2", {0: 10, 1: 0}, Adoption("id-t", "gone", "me")), run="by hand"
+    )
+    assert through(run) is None
+
+
+def test_commits_of_others_count(tmp_path, kafka):
+    """What another plan has committed is in the lake as well as if this one had."""
+    marks = {"t": {"0": {"start": 0, "end": 13, "high": 13}, "1": NOTE["watermarks"]["t"]["1"]}}
+    run = sealed(tmp_path, {**NOTE, "watermarks": marks})
+    other = staged_attempts.plan_of((OffsetRange("t", 0, 10, 13),))
+    staged_attempts.seal(run.store(), other)
+    publishing.publish_sealed(run.store(), run.ledger(run.store()), other, run="other")
+    assert through(run) == SURVEYED

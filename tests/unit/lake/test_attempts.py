@@ -1,0 +1,305 @@
+"""The seal: what no attempt may pass with, over real Parquet files in the job's layout."""
+
+import itertools
+import os
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support import staged_attempts
+from support.staged_attempts import check, plan_of, stage, write_file
+from tidegate.broker.cluster import Survey, TopicIdentity, Watermarks
+from tidegate.core.entries import Abandon, Account
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import AttemptWrong, LakeDamaged, LakeUnavailable, RowsMissing
+from tidegate.ingest import sealing
+from tidegate.lake import attempts
+from tidegate.lake.attempts import HoleProof
+from tidegate.lake.store import LocalStore
+
+HEADER = [("key", pa.string()), ("value", pa.binary())]
+PLAN = plan_of((OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 0, 5)))
+
+
+@pytest.fixture
+def store(tmp_path):
+    return LocalStore(tmp_path / "p")
+
+
+def all_empty(holes):
+    return dict.fromkeys(holes, "empty")
+
+
+def test_files_are_durable_before_they_are_sealed(store, monkeypatch):
+    """Each file and its directories are fsynced, then the seal gets its name: after a power loss
+    there is no seal without its rows.
+    """
+    proven = check(store, PLAN, stage(store, PLAN))
+    done, fsync, link = [], os.fsync, os.link
+
+    def name(descriptor):
+        return Path(f"/proc/self/fd/{descriptor}").readlink().name
+
+    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(name(fd)), fsync(fd))[1])
+    monkeypatch.setattr(
+        os, "link", lambda a, b, **how: (done.append(f"link {Path(b).name}"), link(a, b, **how))[1]
+    )
+    attempts.seal(store, proven)
+    before = done[: done.index("link _seal.json")]
+    files = {Path(f.path).name for f in proven.files}
+    assert files | {"topic=t", "attempt", "0", PLAN.id, "staging", "_tidegate", "p"} <= set(before)
+    assert done[-2:] == ["link _seal.json", "attempt"]
+
+
+def test_a_whole_attempt_gets_a_seal(store):
+    """Rows and offsets per partition; the seal is created once and reads back."""
+    attempt = stage(
+        store, PLAN, files={("t", 0): [range(10, 14), range(14, 20)], ("t", 1): [range(5)]}
+    )
+    proven = check(store, PLAN, attempt)
+    assert proven.accounts == {"t": {0: Account(10, 20, 10, 0), 1: Account(0, 5, 5, 0)}}
+    assert [(f.topic, f.partition, f.first, f.last, f.rows) for f in proven.files] == [
+        ("t", 0, 10, 13, 4),
+        ("t", 0, 14, 19, 6),
+        ("t", 1, 0, 4, 5),
+    ]
+    assert not attempts.sealed(store, PLAN, Fold())
+    attempts.seal(store, proven)
+    read_back = attempts.sealed(store, PLAN, Fold())[0]
+    assert (read_back.files, read_back.accounts) == (proven.files, proven.accounts)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        # What spark.sql.parquet.writeLegacyFormat makes of headers.
+        ({"headers": pa.list_(pa.field("array", pa.struct(HEADER)))}, "headers.list.array.key"),
+        ({"timestamp": pa.timestamp("ms", tz="UTC")}, "column timestamp is INT64"),
+        ({"timestamp": pa.timestamp("us")}, "isAdjustedToUTC=false"),
+        ({"value": pa.string()}, "column value is BYTE_ARRAY String"),
+        ({"topic": pa.string()}, "columns topic"),
+        ({"key": None}, "columns key"),
+    ],
+)
+def test_other_columns_than_the_contracts_are_refused(store, wrong, named):
+    """Whatever setting of Spark has changed them: a reader of the lake may not find two kinds."""
+    attempt = stage(store, PLAN)
+    file = min(Path(store.native(attempt.directory)).rglob("*.parquet"))
+    fields = {field.name: field.type for field in staged_attempts.SCHEMA} | wrong
+    schema = pa.schema([(name, kind) for name, kind in fields.items() if kind is not None])
+    rows = pq.read_table(file).to_pylist()
+    for row in rows:
+        row["value"] = "text" if "value" in wrong else row["value"]
+    table = pa.Table.from_pylist(rows, schema)
+    pq.write_table(
+        table, file, compression="zstd", use_compliant_nested_type="headers" not in wrong
+    )
+    with pytest.raises(AttemptWrong, match=re.escape(named)) as refused:
+        check(store, PLAN, attempt)
+    assert "spark.conf" in str(refused.value)
+
+
+def test_the_first_seal_stands(store):
+    """Created once: what comes later cannot say otherwise of the same files."""
+    attempt = stage(store, PLAN)
+    attempts.seal(store, check(store, PLAN, attempt))
+    attempts.seal(store, check(store, PLAN, attempt, versions={"tidegate": "another"}))
+    assert attempts.sealed(store, PLAN, Fold())[0].versions == {"tidegate": "test"}
+
+
+class Unsure(LocalStore):
+    """The put of a seal lands, and is told to have failed."""
+
+    def create(self, path, data):
+        created = super().create(path, data)
+        if created and path.endswith("_seal.json"):
+            raise LakeUnavailable("timed out")
+        return created
+
+
+def test_a_seal_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
+    """Log starts may have moved until the next look: its bytes differ, and its files stay."""
+    store = Unsure(tmp_path / "p")
+    attempt = stage(store, PLAN)
+    starts = itertools.count()
+
+    def seen(*_):
+        watermarks = {"t": {p: Watermarks(next(starts), 99, 99) for p in (0, 1)}}
+        return Survey("cluster", {"t": TopicIdentity("id-t", {})}, watermarks)
+
+    monkeypatch.setattr(sealing, "survey", seen)
+    sealed: list[int] = []
+    run = SimpleNamespace(kafka=None)
+    unproven = sealing.seal_finished(run, store, PLAN, [attempt], {}, sealed)
+    assert isinstance(unproven[attempt], LakeUnavailable)
+    sealing.discard(None, store, None, attempt, unproven[attempt])
+    assert list(attempts.sealed(store, PLAN, Fold())) == [0]
+    assert sealing.seal_finished(run, store, PLAN, [attempt], {}, sealed) == {}
+    assert sealed == [0]
+
+
+def test_what_is_not_finished_is_not_staged(store):
+    """Files without `_done.json`, as a killed driver leaves them, are no attempt."""
+    attempt = stage(store, PLAN)
+    store.delete(attempt.directory + "_done.json")
+    assert attempts.staged(store, attempt) is None
+
+
+@pytest.mark.parametrize("left", [0, 4, 11, 200])
+def test_a_truncated_file_is_no_file(store, left):
+    """Fault F21: at any length, cut in the footer or before."""
+    attempt = stage(store, PLAN)
+    path = next(Path(store.native(attempt.directory)).glob("topic=t/*-0.*"))
+    os.truncate(path, left)
+    with pytest.raises(AttemptWrong, match="not a whole Parquet file"):
+        check(store, PLAN, attempt)
+
+
+def test_a_missing_file_is_missed(store):
+    """Spark counted 15 rows: the 10 that are listed are not all."""
+    attempt = stage(store, PLAN)
+    next(Path(store.native(attempt.directory)).glob("topic=t/part-00001-*")).unlink()
+    with pytest.raises(AttemptWrong, match="Spark counted 15 rows, the files hold 10"):
+        check(store, PLAN, attempt, probe=all_empty)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({("t", 0): [range(10, 21)]}, r"offsets 10 to 20 are outside t-0 \[10, 20\)"),
+        ({("t", 0): [range(9, 20)]}, r"offsets 9 to 19 are outside t-0 \[10, 20\)"),
+        ({("t", 0): [range(10, 16), range(15, 20)]}, "offset 15 is also in another file"),
+        ({("t", 0): [[*range(10, 20), 12]]}, "11 rows for offsets 10 to 19"),
+        ({("t", 0): [[10, 11, 11, 15]]}, "offset 11 of t-0 stands twice"),
+        ({("t", 7): [range(3)]}, "t-7 is not in the plan"),
+        ({("u", 0): [range(10, 20)]}, "u-0 is not in the plan"),
+    ],
+)
+def test_rows_that_are_not_the_plans_are_refused(store, files, message):
+    """Outside the window, doubled within a file or between two, of a strange partition or topic."""
+    attempt = stage(store, PLAN, files=files)
+    with pytest.raises(AttemptWrong, match=message):
+        check(store, PLAN, attempt, probe=all_empty)
+
+
+def test_what_a_committer_left_is_no_data(store):
+    """A killed magic job leaves a tree of its own below the topic: neither rows nor broken."""
+    attempt = staged_attempts.stage(store, PLAN)
+    below = "topic=t/__magic_job-1/tasks/attempt_1/__base"
+    staged_attempts.write_file(
+        store, attempt.directory, f"{below}/part-00000-0.parquet", 0, range(10)
+    )
+    Path(store.native(attempt.directory), below, "part-00001-0.parquet").touch()
+    assert not any("__magic" in f.path for f in staged_attempts.check(store, PLAN, attempt).files)
+
+
+def test_a_file_of_two_partitions_is_refused(store):
+    """Its name and its account could tell of one only."""
+    attempt = stage(store, PLAN)
+    write_file(store, attempt.directory, "topic=t/part-x.parquet", [0, 1], [18, 19])
+    with pytest.raises(AttemptWrong, match="holds partitions 0 to 1"):
+        check(store, PLAN, attempt)
+
+
+def test_a_symbolic_link_in_staging_is_refused(store, tmp_path):
+    """Fault S6: what it points to is not what was staged here."""
+    attempt = stage(store, PLAN, rows=25)
+    secret = write_file(store, "elsewhere/", "secret.parquet", 0, range(10))
+    Path(store.native(attempt.directory), "topic=t/link.parquet").symlink_to(secret)
+    with pytest.raises(AttemptWrong, match=r"link\.parquet"):
+        check(store, PLAN, attempt)
+
+
+def test_holes_that_are_empty_are_invisible_records(store):
+    """Control records, aborted and compacted ones; a range of nothing else is right, too."""
+    attempt = stage(store, PLAN, files={("t", 0): [[11, 12, 15]]})
+    looked_at = []
+
+    def probe(holes):
+        looked_at.extend(holes)
+        return all_empty(holes)
+
+    proven = check(store, PLAN, attempt, probe=probe)
+    assert proven.accounts == {"t": {0: Account(10, 20, 3, 7), 1: Account(0, 5, 0, 5)}}
+    assert proven.proofs == {"t": {0: HoleProof(3, 3, 0), 1: HoleProof(1, 1, 0)}}
+    assert sorted(looked_at) == [
+        OffsetRange("t", 0, 10, 11),
+        OffsetRange("t", 0, 13, 15),
+        OffsetRange("t", 0, 16, 20),
+        OffsetRange("t", 1, 0, 5),
+    ]
+
+
+def test_a_visible_record_in_a_hole_fails_the_attempt(store):
+    """Spark lost a row, and its own count agrees with the files: the prober finds it."""
+
+    def probe(holes):
+        raise RowsMissing("a record at offset 12")
+
+    attempt = stage(store, PLAN, files={("t", 0): [[10, 11, *range(13, 20)]], ("t", 1): [range(5)]})
+    with pytest.raises(RowsMissing):
+        check(store, PLAN, attempt, probe=probe)
+    assert not attempts.sealed(store, PLAN, Fold())
+
+
+def test_holes_below_a_moved_log_start_are_unprovable(store):
+    """Neither probed nor called empty: a status of their own. So is what the prober cannot tell."""
+    attempt = stage(store, PLAN, files={("t", 0): [[10, 12, 14, 16, *range(17, 20)]]})
+
+    def probe(holes):
+        assert sorted(holes) == [OffsetRange("t", 0, 13, 14), OffsetRange("t", 0, 15, 16)]
+        return {holes[0]: "empty", holes[1]: "unprovable"}
+
+    log_starts = {"t": {0: 12, 1: 5}}
+    proven = check(store, PLAN, attempt, probe=probe, log_starts=log_starts)
+    assert proven.proofs == {"t": {0: HoleProof(3, 1, 2), 1: HoleProof(1, 0, 1)}}
+
+
+def test_very_many_holes_are_probed_within_the_bound(store):
+    """A transactional topic: 10,000 holes, 200 looked into, and the seal says so."""
+    plan = plan_of((OffsetRange("t", 0, 0, 100_000),))
+    offsets = [offset for offset in range(100_000) if offset % 10]
+    attempt = stage(store, plan, files={("t", 0): [offsets]})
+    asked = []
+
+    def probe(holes):
+        asked.extend(holes)
+        return all_empty(holes)
+
+    proven = check(store, plan, attempt, probe=probe)
+    assert len(set(asked)) == 200
+    assert proven.accounts == {"t": {0: Account(0, 100_000, 90_000, 10_000)}}
+    assert proven.proofs == {"t": {0: HoleProof(10_000, 200, 0)}}
+
+
+def test_an_abandoned_seal_does_not_count(store):
+    """The other attempt of the chunk does."""
+    staged_attempts.seal(store, PLAN, "a")
+    staged_attempts.seal(store, PLAN, "b")
+    fold = Fold()
+    assert attempts.sealed(store, PLAN, fold)[0].attempt.name == "a"
+    fold.apply(Abandon(PLAN.id, 0, "a"), "digest")
+    assert attempts.sealed(store, PLAN, fold)[0].attempt.name == "b"
+
+
+@pytest.mark.parametrize("how", [os.unlink, lambda path: os.truncate(path, 10)])
+def test_a_seal_whose_files_are_gone_does_not_count(store, how):
+    """Else its chunk would neither be staged again nor ever be published."""
+    sealed = staged_attempts.seal(store, PLAN, "a")
+    staged_attempts.seal(store, PLAN, "b")
+    how(store.native(sealed.files[0].path))
+    assert attempts.sealed(store, PLAN, Fold())[0].attempt.name == "b"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "files": 3}', "\0"])
+def test_a_seal_that_makes_no_sense_is_named(store, text):
+    """Not taken for none, and not for an internal error."""
+    attempt = stage(store, PLAN)
+    Path(store.native(attempt.directory), "_seal.json").write_text(text)
+    with pytest.raises(LakeDamaged, match=r"_seal\.json"):
+        attempts.sealed(store, PLAN, Fold())

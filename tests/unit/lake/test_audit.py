@@ -1,0 +1,255 @@
+"""Verify: what was edited in a ledger or a checkpoint is found, digests that are right or not."""
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support import ingest_world, staged_attempts
+from tidegate.core import canonical, layout, replacement
+from tidegate.core.cursor import Watermarks
+from tidegate.core.entries import Gap
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import BrokerError
+from tidegate.ingest import verify as module
+from tidegate.ingest.run import ingest
+from tidegate.ingest.verify import verify
+from tidegate.lake import plans, publishing
+from tidegate.lake.store import LocalStore
+from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.pipelines.spec import parse
+
+
+@pytest.fixture
+def spec(tmp_path):
+    return parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Two commits, a replay of the first one, a commit and a checkpoint: entries 1 to 6."""
+    store = LocalStore(tmp_path / "p")
+    first = publish(store, live(0, 10))
+    publish(store, live(10, 20))
+    form = replacement.replaces_to_json([replacement.Replaced(first, OffsetRange("t", 0, 0, 10))])
+    made = {"id": "again", "asked": {}, "replaces": [form]}
+    publish(store, replace(live(0, 10), lane="replay", replay=made))
+    publish(store, live(20, 30))
+    return store
+
+
+def live(start, end):
+    return staged_attempts.plan_of((OffsetRange("t", 0, start, end),))
+
+
+def publish(store, plan):
+    plans.freeze(store, plan.id, plan, 1, note={})
+    staged_attempts.seal(store, plan)
+    ledger = staged_attempts.ledger_of(store)
+    return publishing.publish_sealed(store, ledger, plan, run="run")[0]
+
+
+def findings(spec):
+    found = verify(spec, None, lambda _: None)
+    assert len(found["first"]) == min(found["differences"], 20)
+    return found["first"]
+
+
+def rewrite(store, path, change):
+    """Change a document, and write it as canonically as it was."""
+    file = Path(store.native(path))
+    form = json.loads(file.read_bytes())
+    change(form)
+    file.write_bytes(canonical.encode(form))
+
+
+def test_a_healthy_lake(spec, store):
+    """Also with a checkpoint, a gap at its end, and swept."""
+    assert findings(spec) == []
+    checkpoint(spec)
+    ledger = staged_attempts.ledger_of(store)
+    ledger.skip(Gap("t", "id-t", 0, 40, 50, "poison", "ann"), run="cli")
+    assert findings(spec) == []
+    publish(store, live(30, 40))
+    checkpoint(spec)
+    assert findings(spec) == []
+
+
+def account(form):
+    return form["topics"]["t"]["ranges"]["0"]
+
+
+EDITS = {
+    "a range widened by ten offsets": lambda f: account(f).__setitem__(1, 40),
+    "a range widened, with an account that adds up": lambda f: account(f).__setitem__(
+        slice(None), [20, 40, 10, 10]
+    ),
+    "more rows": lambda f: account(f).__setitem__(slice(None), [20, 30, 11, -1]),
+    "the digest of its plan": lambda f: f["plan"].update(sha256="0" * 64),
+    "the lane": lambda f: f.update(lane="backfill"),
+    "the cluster": lambda f: f.update(cluster_id="another"),
+    "the topic id": lambda f: f["topics"]["t"].update(topic_id="another"),
+    "the chunk": lambda f: f.update(chunk=1),
+    "the attempt": lambda f: f.update(attempt="another"),
+    "the manifest": lambda f: f["manifest"].update(sha256="0" * 64),
+    "what it replaces": lambda f: f.update(
+        replaces=[{"commit": 4, "ranges": {"t": {"0": [[20, 30]]}}}]
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_last_entry(spec, store, edit):
+    """No later entry has its digest: its plan, its seal and its manifest give it away."""
+    rewrite(store, layout.entry(6), EDITS[edit])
+    assert any(each.get("commit") == 6 or each.get("entry") == 6 for each in findings(spec))
+
+
+def test_an_account_is_that_of_the_seal(spec, store):
+    """A row counted as invisible: the files say otherwise, and so does the proof of the attempt."""
+    rewrite(store, layout.entry(6), lambda f: account(f).__setitem__(slice(None), [20, 30, 9, 1]))
+    said = [each["what"] for each in findings(spec)]
+    assert said == [
+        "the entry does not have the accounts of its seal",
+        "10 rows, the commit says 9",
+    ]
+
+
+def test_a_last_entry_that_could_not_have_been_made(spec, store):
+    """A gap that was moved over committed offsets: there is no plan of it, but the rules."""
+    staged_attempts.ledger_of(store).skip(Gap("t", "id-t", 0, 40, 50, "poison", "ann"), run="cli")
+    assert findings(spec) == []
+    rewrite(store, layout.entry(7), lambda form: form.update(start=25))
+    (found,) = findings(spec)
+    assert found["entry"] == 7
+    assert "may not follow" in found["what"]
+
+
+@pytest.mark.parametrize("lost", ["plan", "seal", "manifest"])
+def test_what_a_replaced_commit_was_made_of(spec, store, lost):
+    """It is the proof of what the lake once held, and replays read it: each commit is looked at."""
+    entry = json.loads(store.get(layout.entry(3)))
+    path = {
+        "plan": layout.plan(entry["plan"]["id"]),
+        "seal": layout.attempt(entry["plan"]["id"], 0, "attempt") + "_seal.json",
+        "manifest": entry["manifest"]["path"],
+    }[lost]
+    store.delete(path)
+    assert [each["commit"] for each in findings(spec)] == [3]
+
+
+FOLDS = {
+    "more is covered": lambda f: f["covered"]["id-t"].update({"0": [[0, 40]]}),
+    "less is covered": lambda f: f["covered"]["id-t"].update({"0": [[0, 20]]}),
+    "a live commit is missing": lambda f: f.update(live=[[4, 6]]),
+    "a replaced commit lives": lambda f: f.update(live=[[3, 7]]),
+    "a committed chunk is not known": lambda f: f["committed"].pop(),
+    "an origin": lambda f: f["origins"]["id-t"].update({"0": 5}),
+    "the digest of the last entry": lambda f: f.update(digest="0" * 64),
+    "another number": lambda f: f.update(n=5),
+    "a gap": lambda f: f["skipped"].update({"id-t": {"0": [[50, 60]]}}),
+    "a field is missing": lambda f: f.pop("abandoned"),
+}
+
+
+@pytest.mark.parametrize("edit", FOLDS)
+def test_a_checkpoint_with_a_wrong_fold_and_a_right_digest(spec, store, edit):
+    """Whoever opens the ledger believes it: it is held against the sum of the entries."""
+    checkpoint(spec)
+
+    def change(form):
+        FOLDS[edit](form["fold"])
+        form["sha256"] = canonical.digest(canonical.encode(form["fold"]))
+
+    rewrite(store, layout.checkpoint(6), change)
+    found = findings(spec)
+    assert {each["checkpoint"] for each in found} == {6}
+    assert "delete it" in found[0]["what"]
+
+
+def test_a_checkpoint_whose_commits_are_others(spec, store):
+    """Their digest in the head is right, and they are not those of the ledger."""
+    checkpoint(spec)
+    lines = Path(store.native(layout.checkpoint_commits(6)))
+    lines.write_bytes(lines.read_bytes().replace(b"[20,30,10,0]", b"[20,30,11,0]"))
+    rewrite(
+        store,
+        layout.checkpoint(6),
+        lambda form: form["commits"].update(sha256=canonical.digest(lines.read_bytes())),
+    )
+    assert {each["checkpoint"] for each in findings(spec)} == {6}
+
+
+def test_a_checkpoint_that_forgets_what_is_not_in_place(spec, store):
+    """The next plans would never place it: it looks as if all were."""
+    store.delete(layout.placed(6))
+    checkpoint(spec)
+    assert findings(spec) == []
+
+    def forget(form):
+        form["fold"]["waiting"] = []
+        form["sha256"] = canonical.digest(canonical.encode(form["fold"]))
+
+    rewrite(store, layout.checkpoint(6), forget)
+    (found,) = findings(spec)
+    assert "#6" in found["what"]
+
+
+def test_a_checkpoint_of_a_longer_ledger(spec, store):
+    """The ledger was rolled back."""
+    checkpoint(spec)
+    store.delete(layout.entry(6), layout.placed(6))
+    assert {"checkpoint": 6} in [
+        {k: v for k, v in each.items() if k == "checkpoint"} for each in findings(spec)
+    ]
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[]", b"no JSON", b""])
+def test_a_checkpoint_that_cannot_be_read(spec, store, text):
+    """It is passed over by whoever opens the ledger, and told here."""
+    checkpoint(spec)
+    Path(store.native(layout.checkpoint(6))).write_bytes(text)
+    assert [each["checkpoint"] for each in findings(spec)] == [6]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """One commit of t-0 and t-1, and a broker that shows no record to `verify`."""
+    world = ingest_world.make(
+        tmp_path, monkeypatch, {0: Watermarks(0, 10, 10), 1: Watermarks(0, 5, 5)}
+    )
+    ingest(world.run("one"), world.submit())
+    monkeypatch.setattr(module, "survey", world.survey)
+    monkeypatch.setattr(module, "reading", lambda _: nullcontext(lambda *_: iter(())))
+    return world
+
+
+def against_kafka(world, said):
+    run = world.run("any")
+    return verify(run.spec, run.kafka, said.append)
+
+
+def test_rows_without_a_leader_have_not_expired(world):
+    """Nothing is compared, and nothing is called clean: it can be compared later."""
+    world.leaderless = {0, 1}
+    with pytest.raises(BrokerError, match="t-0, t-1 have no leader now") as failed:
+        against_kafka(world, [])
+    assert failed.value.numbers == {"partitions": ["t-0", "t-1"]}
+
+
+def test_what_differs_is_reported_though_a_partition_has_no_leader(world):
+    """The other partitions are compared; the one that is not is named, and not counted."""
+    world.leaderless = {0}
+    said = []
+    found = against_kafka(world, said)
+    assert found["differences"] == 5
+    assert {each["partition"] for each in found["first"]} == {1}
+    assert found["against_kafka"] == {"rows": 5, "expired": 0}
+    assert "t-0" in said[-1]
+
+
+def test_a_partition_that_vanished_has_nothing_to_compare_with(world):
+    world.marks = {}
+    assert against_kafka(world, [])["against_kafka"] == {"rows": 0, "expired": 15}

@@ -1,0 +1,41 @@
+"""What a moment means where Kafka has deleted the records: by the timestamps in the lake."""
+
+from pathlib import Path
+
+from support import staged_attempts
+from tidegate.core.entries import Origin
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import LocalStore
+from tidegate.lake.timestamps import first_since
+
+FAR = 253_402_300_800_000  # ms: the year 10000
+
+
+def test_the_first_row_at_or_after_a_moment(tmp_path: Path) -> None:
+    """In the order of offsets, whatever that of the timestamps; of each partition by itself, in
+    the span that is asked for alone; moments of any year.
+    """
+    store = LocalStore(tmp_path)
+    Ledger(store, "p").append(Origin("t", "id", {0: 0, 1: 0, 2: 0}), run="r")
+    staged_attempts.commit_stamped(store, 0, 10, [50, 60, 55, 70, 40, 41, 90])
+    staged_attempts.commit_stamped(store, 0, 0, [-5, 20, 10, 65, 30, 31, 32])
+    staged_attempts.commit_stamped(store, 1, 0, [FAR, 0])
+    staged_attempts.commit_stamped(store, 2, 0, [10, 20])
+    fold = Ledger(store, "p").fold
+    at = [-10, 0, 20, 61, 66, 90, 91, FAR + 1]
+    spans = {0: (0, 17), 1: (0, 2)}
+    assert first_since(store, fold, "id", dict.fromkeys(at, spans)) == {
+        -10: {0: 0, 1: 0},
+        0: {0: 1, 1: 0},
+        20: {0: 1, 1: 0},
+        61: {0: 3, 1: 0},
+        66: {0: 13, 1: 0},
+        90: {0: 16, 1: 0},
+        91: {1: 0},
+        FAR + 1: {},
+    }
+    below = {66: {0: (0, 16)}, 90: {0: (0, 16)}}
+    assert first_since(store, fold, "id", below) == {66: {0: 13}, 90: {}}
+    between = {20: {0: (2, 17)}, 65: {0: (4, 11)}, 10: {2: (2, 9)}}
+    assert first_since(store, fold, "id", between) == {20: {0: 3}, 65: {}, 10: {}}
+    assert first_since(store, fold, "other", {0: spans}) == {0: {}}

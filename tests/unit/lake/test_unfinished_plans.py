@@ -1,0 +1,141 @@
+"""Plans that are not finished: found again while anything of them may be sealed, and no longer."""
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from support import ingest_world, staged_attempts
+from support.ingest_world import World
+from tidegate.core.cursor import Watermarks
+from tidegate.core.entries import Adoption, Gap, Origin
+from tidegate.errors import StageFailed
+from tidegate.ingest.plan import plan
+from tidegate.ingest.run import ingest
+from tidegate.lake import attempts, plans, unfinished_plans
+from tidegate.lake.attempts import SEAL
+from tidegate.lake.store import LocalStore
+
+REQUESTS = ("get", "objects", "names", "size", "create", "modified", "delete")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return ingest_world.make(tmp_path, monkeypatch, {0: Watermarks(0, 10, 10)})
+
+
+def end_at(world: World, end: int) -> None:
+    world.marks = {0: Watermarks(0, end, end)}
+
+
+def fail(world: World, run_id: str) -> None:
+    with pytest.raises(StageFailed):
+        ingest(world.run(run_id), world.submit(fail={0}))
+
+
+def markers(world: World) -> list[str]:
+    return plans.unfinished(world.run("any").store())
+
+
+def publish(world: World) -> bool:
+    store = world.run("any").store()
+    return unfinished_plans.publish_unfinished(store, world.ledger, run="next", other_than=None)
+
+
+def recreate(world: World) -> None:
+    adopts = Adoption(ingest_world.TOPIC_ID, "recreated", "me")
+    world.ledger.append(Origin("t", "id-2", {0: 0}, adopts), run="me")
+
+
+def skip(world: World, start: int, end: int) -> None:
+    world.ledger.skip(Gap("t", ingest_world.TOPIC_ID, 0, start, end, "operator", "me"), run="me")
+
+
+def test_failed_plans_of_a_recreated_topic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can read their records any more: the next run removes all of their markers."""
+    ingest(world.run("one"), world.submit())
+    for n in range(3):
+        end_at(world, 20 + n)
+        fail(world, f"bad-{n}")
+    assert len(markers(world)) == 3
+    recreate(world)
+    monkeypatch.setattr(ingest_world, "TOPIC_ID", "id-2")
+    end_at(world, 7)
+    ingest(world.run("new"), world.submit())
+    plan(world.run("last"))
+    assert markers(world) == []
+
+
+@pytest.mark.parametrize("change", [recreate, lambda world: skip(world, 0, 10)])
+def test_a_sealed_chunk_of_a_recreated_topic_or_a_gap(world: World, change) -> None:
+    """It is proven and nobody else has it: it is committed, and then its plan is over."""
+    frozen = plan(world.run("slow")).plan
+    change(world)
+    staged_attempts.seal(world.run("any").store(), frozen)
+    assert publish(world)
+    assert (world.rows, markers(world)) == ({0: list(range(10))}, [])
+
+
+@pytest.mark.parametrize("change", [recreate, lambda world: skip(world, 0, 10)])
+def test_a_chunk_that_is_skipped_while_it_is_staged(world: World, change) -> None:
+    """Its run seals it later and dies before it publishes: the next run still finds the seal."""
+    store = world.run("any").store()
+    frozen = plan(world.run("slow")).plan
+    attempt = staged_attempts.stage(store, frozen)
+    change(world)
+    assert not publish(world)
+    assert markers(world) == [frozen.id]
+    attempts.seal(store, staged_attempts.check(store, frozen, attempt))
+    assert publish(world)
+    assert (world.rows, markers(world)) == ({0: list(range(10))}, [])
+
+
+def test_a_skipped_chunk_with_nothing_staged(world: World) -> None:
+    """Skipped, and nothing but a seal without its files there: its plan is over."""
+    store = world.run("any").store()
+    frozen = plan(world.run("bad")).plan
+    attempt = staged_attempts.seal(store, frozen).attempt
+    store.delete(*(f.path for f in store.objects(attempt.directory) if not f.path.endswith(SEAL)))
+    skip(world, 0, 10)
+    assert not publish(world)
+    assert markers(world) == []
+
+
+def test_what_each_failing_run_adds_to_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan of which nothing is sealed costs the next plan two requests, side by side."""
+    counted: Counter[str] = Counter()
+    for name in REQUESTS:
+
+        def count(self, *args, _of=getattr(LocalStore, name), _name=name, **given):
+            counted[_name] += 1
+            return _of(self, *args, **given)
+
+        monkeypatch.setattr(LocalStore, name, count)
+    costs = []
+    for n in range(4):
+        end_at(world, 10 + n)
+        fail(world, f"bad-{n}")
+        ledger = world.ledger
+        counted.clear()
+        unfinished_plans.publish_unfinished(ledger._store, ledger, run="next", other_than=None)
+        costs.append(counted.total())
+    assert [later - before for before, later in pairwise(costs)] == [2, 2, 2]
+
+
+def test_what_is_committed_of_an_unfinished_plan(world: World, monkeypatch) -> None:
+    """Seals of committed chunks stay for good: they are not published a second time."""
+    end_at(world, 200)
+    with pytest.raises(StageFailed):
+        ingest(world.run("two chunks"), world.submit(fail={1}))
+    publish(world)
+    assert len(world.ledger.fold.committed) == 1
+
+    def never(*_, **__):
+        raise AssertionError("nothing is left to publish")
+
+    monkeypatch.setattr(unfinished_plans.publishing, "publish_sealed", never)
+    assert not publish(world)
+    assert len(markers(world)) == 1

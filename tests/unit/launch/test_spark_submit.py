@@ -1,0 +1,259 @@
+"""How spark-submit is called: whose settings win, what is never shown, what a failure says."""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import ConfigurationError, StageFailed
+from tidegate.launch import cds_archive, jars
+from tidegate.launch import spark_submit as module
+from tidegate.launch.spark_submit import (
+    Submission,
+    ensure_archive,
+    for_master,
+    sending_submission,
+    submission,
+    submit,
+    telling,
+    terminal_if_refused,
+)
+from tidegate.spark.ingest_job import Bytes, Chunk, Job, refuse
+
+
+@pytest.fixture(autouse=True)
+def _jars_and_no_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
+    monkeypatch.setattr(cds_archive, "find", lambda: None)
+
+
+def described(conf: Mapping[str, str] | None = None, records: int = 400) -> Submission:
+    return submission(Path("/private/job.json"), conf or {}, records, name="flights r1")
+
+
+def test_a_pipelines_conf_wins_except_over_correctness() -> None:
+    conf = described(
+        {
+            "spark.ui.enabled": "true",
+            "spark.executor.cores": "3",
+            "spark.submit.deployMode": "cluster",
+        }
+    ).conf
+    assert conf["spark.ui.enabled"] == "true"
+    assert conf["spark.executor.cores"] == "3"
+    assert conf["spark.submit.deployMode"] == "client"
+
+
+def test_the_job_file_is_all_that_the_command_line_tells() -> None:
+    assert described().args == ("/private/job.json",)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["spark.hadoop.fs.s3a.secret.key", "spark.ssl.keyPassword", "spark.hadoop.fs.s3a.access.key"],
+)
+def test_a_secret_in_conf_is_refused_and_not_quoted(key: str) -> None:
+    """Every `--conf` can be read by all users of the machine."""
+    with pytest.raises(ConfigurationError, match=key) as refused:
+        described({key: "hunter2"})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_jars_are_added_to_those_of_the_pipeline() -> None:
+    given = described({"spark.jars": "/mine.jar", "spark.driver.extraClassPath": "/lib/*"})
+    assert given.jars == ("/jars/spark-kafka.jar", "/mine.jar")
+    assert given.conf["spark.driver.extraClassPath"] == "/jars/spark-kafka.jar:/lib/*"
+    assert "spark.jars" not in given.conf
+    assert for_master(given, "spark://host:7077") == given
+    assert for_master(given, "local[2]").jars == ("/mine.jar",)
+
+
+def test_a_master_that_retries_tasks_is_refused_for_a_send() -> None:
+    """`local[2,4]` beats spark.task.maxFailures: what a task has sent would be sent again."""
+    sending = sending_submission(Path("/private/job.json"), {}, name="out r1", rows=10)
+    for master in ("local[2,4]", "local[*, 2]"):
+        with pytest.raises(ConfigurationError, match=re.escape(master)):
+            for_master(sending, master)
+        for_master(described(), master)  # what is staged twice is sealed once
+    for master in ("local", "local[2]", "local[*]", "local[2,1]", "spark://host:7077"):
+        for_master(sending, master)
+
+
+def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
+    """What the application says beside its job file decides; Airflow returns none of its output."""
+    with pytest.raises(StageFailed, match="away"), terminal_if_refused(tmp_path):
+        raise StageFailed("the broker is away")
+    refuse(tmp_path, "starting Spark: Spark 3.5.1: 4.0 or later is needed")
+    with pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1"), terminal_if_refused(tmp_path):
+        raise StageFailed("spark-submit failed; its output is above")
+    with terminal_if_refused(tmp_path):
+        pass
+
+
+def test_small_work_is_compiled_quickly_and_big_work_well() -> None:
+    small = described(records=400).conf["spark.driver.defaultJavaOptions"]
+    assert "-XX:TieredStopAtLevel=1" in small
+    big = described(records=50_000_000).conf["spark.driver.defaultJavaOptions"]
+    assert "TieredStopAtLevel" not in big
+
+
+def test_a_pipelines_own_collector_is_the_only_one() -> None:
+    """A JVM that is given two refuses to start."""
+    options = described({"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}).conf
+    assert "GC" not in options["spark.driver.defaultJavaOptions"]
+
+
+def test_an_archive_is_used_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cds_archive, "find", lambda: Path("/cache/x.jsa"))
+    options = described().conf["spark.driver.defaultJavaOptions"].split()
+    assert "-XX:SharedArchiveFile=/cache/x.jsa" in options
+    assert "-Xshare:auto" in options  # goes on without it when it does not fit
+
+
+def test_the_scripts_can_be_executed() -> None:
+    """Airflow starts the wrapper directly; git and the wheel keep its mode."""
+    for script in Path(module.__file__).parent.glob("*.sh"):
+        assert script.stat().st_mode & stat.S_IXUSR, script
+
+
+def fake(tmp_path: Path, script: str) -> Submission:
+    """Make a spark-submit of a few lines of shell."""
+    binary = tmp_path / "spark-submit"
+    binary.write_text(f"#!/bin/sh\n{script}\n")
+    binary.chmod(0o755)
+    return Submission(
+        binary=str(binary), application="job.py", args=("job.json",), name="flights r1",
+        conf={"spark.a": "1 2"}, jars=("a.jar", "b.jar"), env={"COLOUR": "blue"},
+    )  # fmt: skip
+
+
+def test_submit_passes_everything_and_every_line(tmp_path: Path) -> None:
+    lines: list[str] = []
+    given = fake(tmp_path, 'for each in "$@"; do echo "$each"; done; echo $COLOUR >&2')
+    submit(given, master="spark://m:1", log=lines.append)
+    assert lines == [
+        "--master", "spark://m:1", "--name", "flights r1", "--jars", "a.jar,b.jar",
+        "--conf", "spark.a=1 2", "job.py", "job.json", "blue",
+    ]  # fmt: skip
+
+
+def test_submit_gives_no_input_to_wait_for(tmp_path: Path) -> None:
+    lines: list[str] = []
+    submit(fake(tmp_path, "cat; echo over"), master="local", log=lines.append)
+    assert lines == ["over"]
+
+
+def test_a_failure_is_told_in_its_own_words(tmp_path: Path) -> None:
+    script = "echo '2026-01-01 tidegate: X: the topic is gone'; echo 'INFO bye'; exit 7"
+    with pytest.raises(StageFailed) as failed:
+        submit(fake(tmp_path, script), master="local", log=lambda _: None)
+    assert str(failed.value) == "flights r1: X: the topic is gone (spark-submit ended with 7)"
+    assert failed.value.numbers == {"exit_code": 7}
+
+
+def test_a_log_that_fails_ends_the_application(tmp_path: Path) -> None:
+    """Ctrl-C arrives in the same place."""
+    told = tmp_path / "pid"
+
+    def interrupted(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        submit(
+            fake(tmp_path, f"echo $$ > {told}; echo line; exec sleep 60"),
+            master="local", log=interrupted,
+        )  # fmt: skip
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
+
+
+STACK = """\
+26/01/01 10:00:00 WARN NativeCodeLoader: Unable to load native-hadoop library
+Exception in thread "main" org.apache.spark.SparkException: Could not parse Master URL: 'nowhere'
+\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3228)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+26/01/01 10:00:01 INFO ShutdownHookManager: Deleting directory
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", "it said nothing"),
+        ("no colon here\n\n", "no colon here"),
+        (
+            STACK,
+            'Exception in thread "main" org.apache.spark.SparkException: Could not parse Master'
+            " URL: 'nowhere'",
+        ),
+        (STACK + "10:00 tidegate: IllegalState: gone\nKeyError: 'x'\n", "IllegalState: gone"),
+        (
+            "Invalid maximum heap size: -Xmxabc\nError: Could not create the JVM.\n",
+            "Invalid maximum heap size: -Xmxabc",
+        ),
+        (
+            "Error: Unknown option --x\n\nUsage: spark-submit …\n --queue Q\n",
+            "Error: Unknown option --x",
+        ),
+        ("Traceback (most recent call last):\n  File x\nKeyError: 'x'\n", "KeyError: 'x'"),
+    ],
+)
+def test_the_telling_line(output: str, line: str) -> None:
+    assert telling(output.splitlines(keepends=True)) == line
+
+
+def test_an_archive_that_cannot_be_made_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").touch()  # not a directory
+    lines: list[str] = []
+    assert ensure_archive(lines.append) is None
+    assert "no archive of classes" in lines[-1]
+
+
+def test_only_a_whole_archive_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM crashes on one that lost its end, in a power cut, say."""
+    monkeypatch.undo()
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
+    monkeypatch.setattr(jars, "paths", lambda _: [])
+    assert cds_archive.find() is None
+    with cds_archive.made() as new:
+        assert new is not None
+        new.write_bytes(b"classes")
+    (archive,) = tmp_path.rglob("*.jsa")
+    assert cds_archive.find() == archive
+    with cds_archive.made() as again:
+        assert again is None
+    archive.write_bytes(b"class")
+    assert cds_archive.find() is None
+
+
+def test_the_job_file_is_private_and_returns_as_it_was(tmp_path: Path) -> None:
+    window = (OffsetRange("a", 0, 1, 2), OffsetRange("a", 10, 0, 0))
+    options = {"kafka.sasl.jaas.config": 'password="hunter2"'}
+    job = Job("f00", "n", options, (Chunk(3, window, "/lake/x"),), Bytes("zstd", 1, 9), 5)
+    path = tmp_path / "job.json"
+    mask = os.umask(0)
+    try:
+        job.write(path)
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert Job.read(path) == job
+    assert "hunter2" not in repr(job)
+    with pytest.raises(FileExistsError):
+        job.write(path)
+
+
+def test_the_drivers_python_is_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not a zipped PySpark: Spark's own PYTHONPATH is put aside (ADR 5)."""
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    env = described().env
+    assert env["PYSPARK_PYTHON"] == sys.executable
+    assert env["TIDEGATE_PYTHONPATH"] == "/mine"

@@ -1,0 +1,274 @@
+"""Boundaries by Kafka and by the lake: no row of the lake is on the wrong side of a frozen time."""
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from support import staged_attempts
+from tidegate.broker.cluster import Cluster, Survey, TopicIdentity
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core.boundaries import Boundary, milliseconds
+from tidegate.core.cursor import Watermarks
+from tidegate.core.entries import Abandon, Origin
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.requests import Backfill, Dates, Replay
+from tidegate.errors import BrokerError, WindowRefused
+from tidegate.ingest import drafting, plan, sealing
+from tidegate.lake import plans
+from tidegate.lake.boundaries import neighbours
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import LocalStore
+from tidegate.pipelines.spec import parse
+from tidegate.runs import boundaries
+from tidegate.runs.run import LIVE, Run
+
+KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+DAY = datetime(2024, 5, 1, tzinfo=UTC)
+
+
+def at(second):
+    return DAY + timedelta(seconds=second)
+
+
+def stamp(second):
+    return milliseconds(at(second))
+
+
+class Kafka:
+    """A partition "t-0": `log` maps the offsets that are left to their timestamps, in seconds."""
+
+    def __init__(self):
+        self.start, self.end, self.log = 0, 0, {}
+        self.asked = 0
+
+    def survey(self, *_):
+        marks = {0: Watermarks(self.start, self.end, self.end)}
+        return Survey("cluster", {"t": TopicIdentity("id-t", {0: 0})}, {"t": marks})
+
+    def unsealed(self, *_):
+        """Keep what is staged from its seal."""
+        raise BrokerError("no answer")
+
+    def offsets_at(self, _, ms):
+        self.asked += 1
+        late = [offset for offset, second in sorted(self.log.items()) if stamp(second) >= ms]
+        return {"t": {0: late[0] if late else None}}
+
+
+@pytest.fixture
+def kafka(monkeypatch):
+    kafka = Kafka()
+    monkeypatch.setattr(drafting, "survey", kafka.survey)
+    monkeypatch.setattr(sealing, "survey", kafka.unsealed)
+    monkeypatch.setattr(drafting, "expiries", lambda *_: {})
+    monkeypatch.setattr(Cluster, "__init__", lambda *_: None)
+    monkeypatch.setattr(Cluster, "__exit__", lambda *_: None)
+    monkeypatch.setattr(Cluster, "offsets_at", kafka.offsets_at)
+    return kafka
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A lake with t-0 [0, 60): offset n was written n seconds after midnight."""
+    store = LocalStore(tmp_path / "p")
+    Ledger(store, "p").append(Origin("t", "id-t", {0: 0}), run="r")
+    fill(tmp_path, 0, 60)
+    return tmp_path
+
+
+def fill(home, start, end):
+    for first in range(start, end, 20):
+        stamps = [stamp(n) for n in range(first, min(first + 20, end))]
+        staged_attempts.commit_stamped(LocalStore(home / "p"), 0, first, stamps, topic_id="id-t")
+
+
+def run_of(home, asked, run_id="r"):
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(home), "start": "latest"}
+    return Run(parse(form), KAFKA, "tidegate__p", run_id, date(2024, 5, 1), asked=asked)
+
+
+def backfill(start, end):
+    return Backfill("t", None, at(start).isoformat(), at(end).isoformat())
+
+
+def frozen(home):
+    """Return what is frozen: second → offset of t-0."""
+    found = LocalStore(home / "p").objects("_tidegate/boundaries/")
+    read = [Boundary.from_json(_json(home, each.path)) for each in found]
+    return {(b.moment - stamp(0)) // 1000: b.offsets[0] for b in read}
+
+
+def _json(home, path):
+    return json.loads((home / "p" / path).read_text())
+
+
+def log(kafka, *offsets, start=0, end=100):
+    kafka.log, kafka.start, kafka.end = {n: n for n in offsets}, start, end
+
+
+@pytest.mark.parametrize("asked", [backfill(20, 40), Dates((at(20), at(40)))])
+def test_a_window_that_is_in_the_lake_and_no_longer_in_kafka(home, kafka, asked):
+    """A backfill that has nothing to do freezes what the times mean in the lake: replays by these
+    times later find all their rows.
+    """
+    log(kafka, *range(60, 100), start=60)
+    done = plan.plan(run_of(home, asked)).plan
+    assert (done.chunks, done.left_out) == ((), ())
+    assert frozen(home) == {20: 20, 40: 40}
+
+
+def test_a_window_of_both(home, kafka):
+    """From the lake up to the log start, from Kafka behind it."""
+    log(kafka, *range(50, 100), start=50)
+    done = plan.plan(run_of(home, backfill(20, 80))).plan
+    assert done.chunks == ((OffsetRange("t", 0, 60, 80),),)
+    assert frozen(home) == {20: 20, 80: 80}
+
+
+def test_a_replay_of_it(home, kafka):
+    """Its edges were frozen by the backfill; what expired is refused by name, and never passed."""
+    log(kafka, *range(60, 100), start=60)
+    plan.plan(run_of(home, backfill(20, 40)))
+    replay = Replay("t", "x", None, at(20).isoformat(), at(40).isoformat())
+    with pytest.raises(WindowRefused, match=r"\[20, 40\) is before the log start 60"):
+        plan.plan(run_of(home, replay))
+
+
+def test_records_that_compaction_took(home, kafka):
+    """The lake holds rows that Kafka has no more, above the log start too."""
+    log(kafka, *range(20), *range(35, 100))
+    plan.plan(run_of(home, backfill(25, 30)))
+    assert frozen(home) == {25: 25, 30: 30}
+
+
+def test_a_log_that_ends_before_the_lake(home, kafka):
+    """Truncated: no record is as late as the times, and what the lake holds comes before them.
+
+    What no commit holds and the log does not reach is excluded by name, and not planned.
+    """
+    log(kafka, *range(10), end=10)
+    fill(home, 80, 100)
+    for n, (start, end) in enumerate([(110, 120), (70, 110)]):
+        done = plan.plan(run_of(home, Dates((at(start), at(end))), f"{n}")).plan
+        assert done.chunks == ()
+    assert frozen(home) == {70: 80, 110: 100, 120: 100}
+    with pytest.raises(WindowRefused, match="end 100 is beyond the end 10"):
+        plan.plan(run_of(home, backfill(50, 110), "by hand"))
+
+
+def test_rows_that_are_committed_and_expire_meanwhile(home, kafka, monkeypatch):
+    """The ledger is read after Kafka was asked: a row that has left the one is in the other."""
+    log(kafka, *range(60, 80), end=80, start=60)
+    ask = kafka.offsets_at
+
+    def offsets_at(*args):
+        if not kafka.asked:
+            fill(home, 60, 80)
+            log(kafka, *range(80, 90), start=80, end=90)
+        return ask(*args[1:])
+
+    monkeypatch.setattr(Cluster, "offsets_at", offsets_at)
+    plan.plan(run_of(home, backfill(65, 75)))
+    assert frozen(home) == {65: 65, 75: 75}
+
+
+def test_rows_that_are_staged_and_expired(home, kafka):
+    """They are neither in Kafka nor in the lake, and may be in the lake soon: where a time cuts
+    them is not known, so nothing is frozen. Once they are committed, or abandoned, it is.
+    """
+    log(kafka, *range(80, 100), start=80)
+    store = LocalStore(home / "p")
+    other = staged_attempts.plan_of((OffsetRange("t", 0, 60, 80),))
+    plans.freeze(store, "other", other, 1, note={})
+    staged_attempts.stage(store, other, "attempt")
+    for asked in (backfill(65, 90), Dates((at(65), at(90)))):
+        with pytest.raises(WindowRefused, match=rf"\[60, 80\).*staged by plan {other.id}"):
+            plan.plan(run_of(home, asked))
+    assert frozen(home) == {}
+    ledger = Ledger(store, "p")
+    ledger.append(Abandon(other.id, 0, "attempt"), run="sweep")
+    with pytest.raises(WindowRefused, match=r"\[60, 80\) is before the log start"):
+        plan.plan(run_of(home, backfill(10, 90)))
+    assert plan.plan(run_of(home, backfill(85, 90))).plan.chunks == (
+        (OffsetRange("t", 0, 85, 90),),
+    )
+
+
+def test_staged_rows_that_are_still_in_kafka(home, kafka):
+    """Kafka tells where they are cut: nothing is refused."""
+    log(kafka, *range(60, 100), start=60)
+    store = LocalStore(home / "p")
+    other = staged_attempts.plan_of((OffsetRange("t", 0, 60, 80),))
+    plans.freeze(store, "other", other, 1, note={})
+    staged_attempts.stage(store, other, "attempt")
+    plan.plan(run_of(home, backfill(65, 90)))
+    assert frozen(home) == {65: 65, 90: 90}
+
+
+def test_only_files_between_neighbours_are_read(home, kafka, monkeypatch):
+    """What lies below an earlier boundary, or above what Kafka answers, decides nothing."""
+    from tidegate.lake import timestamps
+
+    log(kafka, *range(100))
+    plan.plan(run_of(home, backfill(20, 41)))
+    opened = []
+    read = timestamps._latest
+    monkeypatch.setattr(timestamps, "_latest", lambda s, path: opened.append(path) or read(s, path))
+    plan.plan(run_of(home, backfill(41, 45), "next"))
+    assert [Path(path).name for path in opened] == ["0-40"]
+    assert frozen(home) == {20: 20, 41: 41, 45: 45}
+
+
+def test_frozen_times_ask_nobody(home, kafka, monkeypatch):
+    """A window whose times are frozen opens no ledger anew, reads no manifest, asks no broker."""
+    log(kafka, *range(100))
+    plan.plan(run_of(home, Dates((at(20), at(40)))))
+    kafka.asked = 0
+    monkeypatch.setattr(boundaries, "Ledger", None)
+    found = resolve(home, [at(20), at(40)])
+    assert [cut.offsets for cut in found.values()] == [{0: 20}, {0: 40}]
+    assert kafka.asked == 0
+
+
+def resolve(home, times, topic_id="id-t"):
+    marks = {0: Watermarks(0, 100, 100)}
+    topic = boundaries.Topic("t", topic_id, marks, KAFKA, LocalStore(home / "p"), "p")
+    return boundaries.resolve(topic, times, [])
+
+
+def test_only_manifests_of_commits_that_meet_a_span_are_read(home, kafka, monkeypatch):
+    """Three commits of 20 rows: none for a topic without rows here, one for a span in one."""
+    log(kafka, *range(100))
+    read = []
+    get = LocalStore.get
+
+    def counted(self, path):
+        read.append(path)
+        return get(self, path)
+
+    monkeypatch.setattr(LocalStore, "get", counted)
+    resolve(home, [at(20), at(40)], topic_id="another")
+    assert [path for path in read if "/manifests/" in path] == []
+    log(kafka, *range(15, 100), start=15)
+    resolve(home, [at(10)])
+    assert len([path for path in read if "/manifests/" in path]) == 1
+
+
+def test_before_1970(home, kafka):
+    """Before any record; and what is frozen then is a neighbour like any other."""
+    log(kafka, *range(100))
+    for n, start in enumerate(("1969-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z")):
+        asked = Backfill("t", None, start, at(70 + n).isoformat())
+        done = plan.plan(run_of(home, asked, f"{n}")).plan
+        assert done.chunks == ((OffsetRange("t", 0, 60, 70 + n),),)
+    near = neighbours(LocalStore(home / "p"), "id-t", -2)
+    assert (near.below, near.above) != (None, None)
+    assert near.below.moment < -2 < near.above.moment == -1
+
+
+def test_live_runs_ask_for_no_boundary(home, kafka):
+    log(kafka, *range(60, 100), start=60)
+    plan.plan(run_of(home, LIVE))
+    assert (kafka.asked, frozen(home)) == (0, {})

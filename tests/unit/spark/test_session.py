@@ -1,0 +1,47 @@
+"""What a Spark session must be before anything is read or written."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tidegate.errors import ConfigurationError
+from tidegate.spark import egress, ingest, session
+from tidegate.spark.ingest_job import Bytes, Job, refusal
+
+
+@pytest.mark.parametrize("version", ["2.4.8", "3.5.1", "3.10.0-SNAPSHOT"])
+def test_an_old_spark_is_refused(version: str) -> None:
+    """Before 3.0 a producer of a task of ten minutes was closed under it (req 2.9)."""
+    old: Any = SimpleNamespace(version=version)
+    with pytest.raises(ConfigurationError, match=rf"Spark {version}: 4\.0 or later is needed"):
+        session.configure(old)
+
+
+def test_an_old_spark_ends_the_run_for_good(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The application leaves word beside its job file: a retry would meet the same Spark."""
+    old: Any = SimpleNamespace(version="3.5.1", stop=lambda: None)
+    monkeypatch.setattr(session, "start", lambda _: session.configure(old))
+    job = tmp_path / "job.json"
+    Job("f00d", "tests", {}, (), Bytes("zstd", 1, 1)).write(job)
+    assert ingest.main(str(job)) == 1
+    assert "Spark 3.5.1: 4.0 or later is needed" in str(refusal(tmp_path))
+
+
+def test_an_old_spark_ends_a_send_for_good(tmp_path: Path) -> None:
+    old: Any = SimpleNamespace(version="3.5.1")
+    job: Any = SimpleNamespace(plan_id="f00d", reader={})
+    assert egress.attempt(old, job, tmp_path) == 1
+    assert "Spark 3.5.1: 4.0 or later is needed" in str(refusal(tmp_path))
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.0.4", "4.1.0-preview1", "10.0.1"])
+def test_a_newer_one_is_not(version: str) -> None:
+    """Its settings are made, and what Kafka is read by is not in V1's list."""
+    made: dict[str, str] = {}
+    conf = SimpleNamespace(get=lambda _: "avro, kafka,csv", set=made.__setitem__)
+    session.configure(cast(Any, SimpleNamespace(version=version, conf=conf)))
+    assert made["spark.sql.sources.useV1SourceList"] == "avro,csv"
