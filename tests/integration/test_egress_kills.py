@@ -51,7 +51,7 @@ class Case:
     def start(self) -> subprocess.Popen[str]:
         return self.terminal.start(*self.ask, "--json")
 
-    def topic_reader(self) -> list[topic_reader.Sent]:
+    def records(self) -> list[topic_reader.Record]:
         return topic_reader.read(self.terminal.bootstrap, self.topic)
 
     def count(self) -> int:
@@ -162,7 +162,7 @@ def command(pid: int) -> bytes:
 
 def all_is_there(case: Case, report: dict[str, Any]) -> int:
     """Assert that target and Tidegate agree with the input; return how many are doubled."""
-    found = case.sent()
+    found = case.records()
     assert {each.row: each.value for each in found} == case.expected
     assert {each.last("tidegate-plan") for each in found} == {report["plan_id"]}
     counted = topic_reader.rows(found)
@@ -247,7 +247,7 @@ def test_killed_half_way(
     if format_ in ("lake", "again"):
         assert report["broken_order"] == []
         for p in range(4):
-            offsets = [each.row[1] for each in made.sent() if each.partition == p]
+            offsets = [each.row[1] for each in made.records() if each.partition == p]
             assert offsets == sorted(offsets)
 
 

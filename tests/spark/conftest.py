@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from support import egress_pipeline as outlets
-from support import topic_records
-from tidegate.egress import plan, release
+from support import egress_pipeline, topic_records
+from tidegate.egress import plan, release, send
 from tidegate.launch import jars
 from tidegate.spark.kafka_source import CACHES
 from tidegate.spark.session import configure
@@ -60,13 +59,13 @@ def topic() -> str:
 
 
 @pytest.fixture
-def outlet(
+def pipeline(
     spark: SparkSession,
     broker: Broker,
     topic: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> outlets.Outlet:
+) -> egress_pipeline.EgressPipeline:
     """An egress pipeline without files, and its target of three partitions.
 
     Settings of its own in the shared session, interpreted: for a few rows generating code costs
@@ -76,10 +75,10 @@ def outlet(
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     session.conf.set("spark.sql.shuffle.partitions", "2")
-    for module in (plan, outlets.SEND):
+    for module in (plan, send):
         monkeypatch.setattr(module, "is_dead", lambda *_, **__: True)
     monkeypatch.setattr(release, "is_alive", lambda *_: False)
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
     (tmp_path / "in").mkdir()
     topic_records.create(broker.bootstrap, topic, partitions=3)
-    return outlets.Outlet(tmp_path, broker.bootstrap, session, topic)
+    return egress_pipeline.EgressPipeline(tmp_path, broker.bootstrap, session, topic)

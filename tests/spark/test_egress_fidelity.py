@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from support import topic_reader, topic_records
-from support.egress_pipeline import Outlet
+from support.egress_pipeline import EgressPipeline
 from tidegate.core.offsets import spark_offsets
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress import lake_source
@@ -20,18 +20,18 @@ from tidegate.faults import FaultInjected
 from tidegate.launch.spark_submit import Submission
 from tidegate.spark.egress_job import SENDING, SendJob
 
-Lake = dict[int, list[topic_reader.Sent]]
+Lake = dict[int, list[topic_reader.Record]]
 START, END = attrgetter("start"), attrgetter("end")
 
 
-def by_partition(found: list[topic_reader.Sent]) -> Lake:
+def by_partition(found: list[topic_reader.Record]) -> Lake:
     parts: Lake = defaultdict(list)
     for each in found:
         parts[each.partition].append(each)
     return parts
 
 
-def assert_equal(source: list[topic_reader.Sent], target: list[topic_reader.Sent]) -> None:
+def assert_equal(source: list[topic_reader.Record], target: list[topic_reader.Record]) -> None:
     """Every partition holds the same contents in the same order, and says where each was."""
     ours, theirs = by_partition(source), by_partition(target)
     assert ours.keys() == theirs.keys()
@@ -44,52 +44,56 @@ def assert_equal(source: list[topic_reader.Sent], target: list[topic_reader.Sent
 
 
 @pytest.fixture
-def back(outlet: Outlet, topic: str) -> str:
-    """Return the topic that the outlet sends the lake of `source` back to."""
+def back(pipeline: EgressPipeline, topic: str) -> str:
+    """Return the topic that the pipeline sends the lake of `source` back to."""
     name = f"{topic}-back"
     config = {"max.message.bytes": "2100000"}
-    topic_records.create(outlet.bootstrap, name, partitions=topic_records.PARTITIONS, config=config)
-    outlet.settings |= {"source": {"lake": "lake"}, "target": {"topic": name}}
+    topic_records.create(
+        pipeline.bootstrap, name, partitions=topic_records.PARTITIONS, config=config
+    )
+    pipeline.settings |= {"source": {"lake": "lake"}, "target": {"topic": name}}
     return name
 
 
-def test_everything_that_a_topic_can_hold_comes_back(outlet: Outlet, topic: str, back: str) -> None:
+def test_everything_that_a_topic_can_hold_comes_back(
+    pipeline: EgressPipeline, topic: str, back: str
+) -> None:
     """Nulls, empties, tombstones, double and null headers, 1 MB, moments ancient and far; several
     windows and commits, of which one is not placed yet.
     """
     source = f"{topic}-source"
-    with topic_records.fill(outlet.bootstrap, source, records=2_500) as filled:
-        outlet.fill(source, "one", max_records=1_500)
-        first = outlet.go("one")
+    with topic_records.fill(pipeline.bootstrap, source, records=2_500) as filled:
+        pipeline.run_ingest(source, "one", max_records=1_500)
+        first = pipeline.run_all("one")
         assert 0 < first["rows"] == filled.visible.total()
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TIDEGATE_FAULT", "publish.finalising:raise")
         with pytest.raises(FaultInjected):
-            outlet.fill(source, "two")
-    second = outlet.go("two")
-    there = topic_reader.read(outlet.bootstrap, source, isolation="read_committed")
+            pipeline.run_ingest(source, "two")
+    second = pipeline.run_all("two")
+    there = topic_reader.read(pipeline.bootstrap, source, isolation="read_committed")
     assert first["rows"] + second["rows"] == len(there)
-    assert_equal(there, outlet.sent(back))
-    assert outlet.go("three")["commit"] is None
-    assert all(len(each["digest"]) == 16 for each in outlet.sealed())
-    assert verify(outlet.spec, outlet.run("v").kafka, print)["differences"] == 0
+    assert_equal(there, pipeline.records(back))
+    assert pipeline.run_all("three")["commit"] is None
+    assert all(len(each["digest"]) == 16 for each in pipeline.sealed())
+    assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0
 
 
 def test_the_order_of_the_source_holds_after_a_dead_attempt(
-    outlet: Outlet, topic: str, back: str
+    pipeline: EgressPipeline, topic: str, back: str
 ) -> None:
     """A prefix of each partition was sent; then the lake grew; the claim is finished first."""
     source = f"{topic}-source"
-    topic_records.numbers(outlet.bootstrap, source, 600, partitions=topic_records.PARTITIONS)
-    outlet.fill(source, "one")
-    there = topic_reader.read(outlet.bootstrap, source)
+    topic_records.numbers(pipeline.bootstrap, source, 600, partitions=topic_records.PARTITIONS)
+    pipeline.run_ingest(source, "one")
+    there = topic_reader.read(pipeline.bootstrap, source)
 
     def dies(given: Submission) -> None:
         path = Path(given.args[0])
         job = SendJob.read(path)
         (topic_id,) = job.rows.topic_ids.values()
         path.with_name(SENDING).touch()
-        producer = Producer({"bootstrap.servers": outlet.bootstrap})
+        producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for each in there:
             if each.offset < 10 * each.partition:
                 provenance = {
@@ -104,93 +108,95 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
         raise StageFailed("killed")
 
     with pytest.raises(SendFailed):
-        outlet.go("one", submit=dies)
-    topic_records.numbers(outlet.bootstrap, source, 60, first=600)
-    outlet.fill(source, "two")
-    report = outlet.go("one")
+        pipeline.run_all("one", submit=dies)
+    topic_records.numbers(pipeline.bootstrap, source, 60, first=600)
+    pipeline.run_ingest(source, "two")
+    report = pipeline.run_all("one")
     assert (report["duplicates"], report["broken_order"], report["rows"]) == (0, [], 600)
-    assert_equal(there, outlet.sent(back))
-    outlet.go("two")
-    assert_equal(topic_reader.read(outlet.bootstrap, source), outlet.sent(back))
+    assert_equal(there, pipeline.records(back))
+    pipeline.run_all("two")
+    assert_equal(topic_reader.read(pipeline.bootstrap, source), pipeline.records(back))
 
 
 def test_a_range_that_was_filled_in_later_breaks_the_order_and_is_reported(
-    outlet: Outlet, topic: str, back: str
+    pipeline: EgressPipeline, topic: str, back: str
 ) -> None:
     """A backfill of one partition below the origin, after the rest was sent: its rows are sent, and
     the partition that got them is named; the others are not.
     """
     source = f"{topic}-source"
-    topic_records.numbers(outlet.bootstrap, source, 40, partitions=topic_records.PARTITIONS)
+    topic_records.numbers(pipeline.bootstrap, source, 40, partitions=topic_records.PARTITIONS)
     settings = {"start": {"offsets": {source: dict.fromkeys(range(topic_records.PARTITIONS), 5)}}}
-    outlet.fill(source, "one", **settings)
-    assert outlet.go("one")["broken_order"] == []
-    outlet.fill(source, "two", asked=Backfill(source, (1,), "0", "5"), **settings)
-    topic_records.numbers(outlet.bootstrap, source, 20, first=40)
-    outlet.fill(source, "three", **settings)
-    report = outlet.go("two")
+    pipeline.run_ingest(source, "one", **settings)
+    assert pipeline.run_all("one")["broken_order"] == []
+    pipeline.run_ingest(source, "two", asked=Backfill(source, (1,), "0", "5"), **settings)
+    topic_records.numbers(pipeline.bootstrap, source, 20, first=40)
+    pipeline.run_ingest(source, "three", **settings)
+    report = pipeline.run_all("two")
     assert (report["broken_order"], report["duplicates"]) == ([f"{back}-1"], 0)
-    there = by_partition(topic_reader.read(outlet.bootstrap, source))
-    here = by_partition(outlet.sent(back))
+    there = by_partition(topic_reader.read(pipeline.bootstrap, source))
+    here = by_partition(pipeline.records(back))
     assert [each.row[1] for each in here[1]][-5:] == [0, 1, 2, 3, 4]
     assert [each.row[1] for each in here[0]] == list(range(5, len(there[0])))
-    assert outlet.go("three")["broken_order"] == []
+    assert pipeline.run_all("three")["broken_order"] == []
 
 
-def test_headers_of_an_earlier_journey_are_kept(outlet: Outlet, topic: str, back: str) -> None:
+def test_headers_of_an_earlier_journey_are_kept(
+    pipeline: EgressPipeline, topic: str, back: str
+) -> None:
     """What was sent by an egress before has such headers already: only the last are ours."""
     source = f"{topic}-source"
-    topic_records.create(outlet.bootstrap, source, partitions=1)
-    producer = Producer({"bootstrap.servers": outlet.bootstrap})
+    topic_records.create(pipeline.bootstrap, source, partitions=1)
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
     earlier = [("tidegate-plan", "x"), ("a", b""), ("tidegate-row", "7"), ("tidegate-plan", None)]
     producer.produce(source, b"v", headers=earlier)
     producer.flush()
-    outlet.fill(source, "one")
-    report = outlet.go()
-    (there,) = topic_reader.read(outlet.bootstrap, source)
-    (here,) = outlet.sent(back)
+    pipeline.run_ingest(source, "one")
+    report = pipeline.run_all()
+    (there,) = topic_reader.read(pipeline.bootstrap, source)
+    (here,) = pipeline.records(back)
     assert here.content == (None, b"v", there.headers)
     assert here.last("tidegate-plan") == report["plan_id"]
     assert here.row[1] == 0
 
 
-def loses_a_row(outlet: Outlet, partition: int) -> None:
+def loses_a_row(pipeline: EgressPipeline, partition: int) -> None:
     """Write a data file of the lake anew, under its name, without one row."""
-    (path,) = (outlet.home / "lake/lake/data").rglob(f"*-{partition:05d}-*.parquet")
+    (path,) = (pipeline.home / "lake/lake/data").rglob(f"*-{partition:05d}-*.parquet")
     table = pq.read_table(path, partitioning=None)
     path.unlink()  # the staged copy is the same file
     pq.write_table(pa.concat_tables([table.slice(0, 1), table.slice(2)]), path)
 
 
 def test_a_lake_that_has_lost_rows_is_refused(
-    outlet: Outlet, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
+    pipeline: EgressPipeline, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the size of its files; and, should that be the same, by the count that the ledger tells,
     before the first record: what is not there any more is not invisible, as control records and
     aborted ones are.
     """
     source = f"{topic}-source"
-    with topic_records.fill(outlet.bootstrap, source, records=300):
-        outlet.fill(source, "one")
-    loses_a_row(outlet, 1)
-    before = outlet.ends(back)
+    with topic_records.fill(pipeline.bootstrap, source, records=300):
+        pipeline.run_ingest(source, "one")
+    loses_a_row(pipeline, 1)
+    before = pipeline.ends(back)
     with pytest.raises(LakeDamaged, match=r"-00001-.*\.parquet, a committed file .* has \d+ bytes"):
-        outlet.go()
+        pipeline.run_all()
     sizes_pass(monkeypatch)
     with pytest.raises(RowsRefused) as refused:
-        outlet.go()
-    (named,) = [name for name in outlet.jobs[0].rows.counts if name.endswith("/1")]
-    count = outlet.jobs[0].rows.counts[named]
+        pipeline.run_all()
+    (named,) = [name for name in pipeline.jobs[0].rows.counts if name.endswith("/1")]
+    count = pipeline.jobs[0].rows.counts[named]
     assert f"{named}: {count - 1} rows were read, and it has {count}" in str(refused.value)
     assert "`tidegate verify` of its pipeline names the files" in str(refused.value)
     # Nor is it what a filter has left out.
-    window = outlet.jobs[0].rows.window
+    window = pipeline.jobs[0].rows.window
     start, end = ({source: {r.partition: edge(r) for r in window}} for edge in (START, END))
     asked = Replay(source, "x", None, spark_offsets(start), spark_offsets(end), "partition = 0")
     with pytest.raises(RowsRefused, match=f"{count - 1} rows were read, and it has {count}"):
-        outlet.go("again", asked=asked, source_kafka=outlet.kafka)
-    assert outlet.ends(back) == before
-    assert outlet.fold().claims == {}
+        pipeline.run_all("again", asked=asked, source_kafka=pipeline.kafka)
+    assert pipeline.ends(back) == before
+    assert pipeline.fold().claims == {}
 
 
 def sizes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,36 +205,36 @@ def sizes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_windows_that_cut_a_file(
-    outlet: Outlet, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
+    pipeline: EgressPipeline, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of a part of a file are counted too; a changed file is refused before the claim."""
     source = f"{topic}-source"
-    topic_records.numbers(outlet.bootstrap, source, 120, partitions=topic_records.PARTITIONS)
-    outlet.fill(source, "one")
-    outlet.settings["max_records"] = 70
-    assert outlet.go("one")["rows"] == 70
-    assert sum(outlet.jobs[0].rows.counts.values()) == 70
+    topic_records.numbers(pipeline.bootstrap, source, 120, partitions=topic_records.PARTITIONS)
+    pipeline.run_ingest(source, "one")
+    pipeline.settings["max_records"] = 70
+    assert pipeline.run_all("one")["rows"] == 70
+    assert sum(pipeline.jobs[0].rows.counts.values()) == 70
     for p in range(topic_records.PARTITIONS):
-        loses_a_row(outlet, p)
-    entries = outlet.entries()
+        loses_a_row(pipeline, p)
+    entries = pipeline.entries()
     sizes_pass(monkeypatch)
     with pytest.raises(LakeDamaged, match=r"\.parquet is not the file that was committed; restore"):
-        outlet.go("two")
-    assert outlet.entries() == entries
+        pipeline.run_all("two")
+    assert pipeline.entries() == entries
 
 
 def test_rows_that_a_lake_keeps_back_are_no_invisible_ones(
-    outlet: Outlet, topic: str, back: str
+    pipeline: EgressPipeline, topic: str, back: str
 ) -> None:
     """`end - start = rows + invisible`, where rows were sent or are in quarantine."""
     source = f"{topic}-source"
-    topic_records.numbers(outlet.bootstrap, source, 12, partitions=1)
-    outlet.fill(source, "one")
-    outlet.settings |= {
+    topic_records.numbers(pipeline.bootstrap, source, 12, partitions=1)
+    pipeline.run_ingest(source, "one")
+    pipeline.settings |= {
         "on_bad_row": "quarantine", "columns": {"partition": "if(offset = 5, 99, 0)"},
     }  # fmt: skip
-    report = outlet.go()
+    report = pipeline.run_all()
     assert (report["rows"], report["quarantined"]) == (11, 1)
-    (commit,) = [entry for entry in outlet.entries() if entry["kind"] == "commit"]
+    (commit,) = [entry for entry in pipeline.entries() if entry["kind"] == "commit"]
     assert commit["topics"][source]["ranges"] == {"0": [0, 12, 12, 0]}
-    assert verify(outlet.spec, outlet.run("v").kafka, print)["differences"] == 0
+    assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support import topic_records
-from support.egress_pipeline import Outlet
+from support.egress_pipeline import EgressPipeline
 from tidegate.errors import (
     ConfigurationError,
     PartitionsLeftOut,
@@ -33,37 +33,39 @@ class Refusal:
     """
 
     name: str
-    put: Callable[[Outlet], None]
+    put: Callable[[EgressPipeline], None]
     told: str
     error: type[TidegateError] = RowsRefused
     settings: dict[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
 
 
-def texts(format_: str, **files: str | bytes) -> Callable[[Outlet], None]:
-    def put(outlet: Outlet) -> None:
-        outlet.file_of(format_)
+def texts(format_: str, **files: str | bytes) -> Callable[[EgressPipeline], None]:
+    def put(pipeline: EgressPipeline) -> None:
+        pipeline.set_source(format_)
         for name, content in files.items():
-            outlet.put(f"{name}.{format_}", content)
+            pipeline.put(f"{name}.{format_}", content)
 
     return put
 
 
-def with_columns(put: Callable[[Outlet], None], **source: Any) -> Callable[[Outlet], None]:
-    def more(outlet: Outlet) -> None:
-        put(outlet)
-        outlet.settings["source"] |= source
+def with_columns(
+    put: Callable[[EgressPipeline], None], **source: Any
+) -> Callable[[EgressPipeline], None]:
+    def more(pipeline: EgressPipeline) -> None:
+        put(pipeline)
+        pipeline.settings["source"] |= source
 
     return more
 
 
-def parquet(cut: str | None = None, **tables: dict[str, Any]) -> Callable[[Outlet], None]:
+def parquet(cut: str | None = None, **tables: dict[str, Any]) -> Callable[[EgressPipeline], None]:
     """Write Parquet files; of `cut` the middle is zeroed, which its footer does not tell."""
 
-    def put(outlet: Outlet) -> None:
-        outlet.file_of("parquet")
+    def put(pipeline: EgressPipeline) -> None:
+        pipeline.set_source("parquet")
         for name, columns in tables.items():
-            path = outlet.source / f"{name}.parquet"
+            path = pipeline.source / f"{name}.parquet"
             pq.write_table(pa.table(columns), path)
             if name == cut:
                 data = bytearray(path.read_bytes())
@@ -73,25 +75,30 @@ def parquet(cut: str | None = None, **tables: dict[str, Any]) -> Callable[[Outle
     return put
 
 
-def copying(outlet: Outlet) -> None:
-    outlet.file_of("text")
-    outlet.put("a.txt", "x\n")
-    outlet.put("b.txt._COPYING_", "y\n")
+def copying(pipeline: EgressPipeline) -> None:
+    pipeline.set_source("text")
+    pipeline.put("a.txt", "x\n")
+    pipeline.put("b.txt._COPYING_", "y\n")
 
 
-def loop(outlet: Outlet) -> None:
-    directory = outlet.home / "pipelines"
+def loop(pipeline: EgressPipeline) -> None:
+    directory = pipeline.home / "pipelines"
     directory.mkdir()
-    form = {"name": "back", "kind": "ingest", "topics": [outlet.topic], "lake": str(outlet.home)}
+    form = {
+        "name": "back",
+        "kind": "ingest",
+        "topics": [pipeline.topic],
+        "lake": str(pipeline.home),
+    }
     (directory / "back.yaml").write_text(json.dumps(form))
-    outlet.settings["source"] = {"lake": "back"}
+    pipeline.settings["source"] = {"lake": "back"}
 
 
-def cut_gz(outlet: Outlet) -> None:
-    outlet.file_of("text")
-    outlet.put("good/a.txt", "fine\n")
-    outlet.put("good/b.txt.gz", gzip.compress(b"fine\n"))
-    outlet.put("bad/b.txt.gz", gzip.compress(b"line\n" * 1_000)[:30])
+def cut_gz(pipeline: EgressPipeline) -> None:
+    pipeline.set_source("text")
+    pipeline.put("good/a.txt", "fine\n")
+    pipeline.put("good/b.txt.gz", gzip.compress(b"fine\n"))
+    pipeline.put("bad/b.txt.gz", gzip.compress(b"line\n" * 1_000)[:30])
 
 
 GOOD = '{"id":1,"name":"x"}\n'
@@ -154,9 +161,10 @@ REFUSALS = (
     Refusal("CSV in another encoding", texts("csv", a="id\nx\n", b=b"id\n\xfc\n"),
             "b.csv, row 0: text that is not in UTF-8: set source.options.encoding",
             files=("b.csv",)),
-    Refusal("no file", lambda outlet: outlet.file_of("json"), "no file matches", SourceRefused),
-    Refusal("no directory", lambda outlet: outlet.settings.update(
-                source={"path": str(outlet.home / "none"), "format": "json"}),
+    Refusal("no file", lambda pipeline: pipeline.set_source("json"), "no file matches",
+            SourceRefused),
+    Refusal("no directory", lambda pipeline: pipeline.settings.update(
+                source={"path": str(pipeline.home / "none"), "format": "json"}),
             "make it, or correct `source.path`", SourceUnavailable),
     # Rows
     Refusal("an invalid line of JSON", texts("json", a=GOOD + "{'id':\n" + GOOD, b=GOOD),
@@ -262,68 +270,70 @@ def target(broker: Broker) -> str:
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
-def test_refused_before_anything_is_sent(outlet: Outlet, target: str, refusal: Refusal) -> None:
+def test_refused_before_anything_is_sent(
+    pipeline: EgressPipeline, target: str, refusal: Refusal
+) -> None:
     """With file and row, and what to do; the target's ends as they were, no open claim, the files
     at fault left out of the next run (req 2.13-2.16, 4.15, 6.10; fault E3, E5, E6, E9).
     """
-    outlet.topic = target
-    refusal.put(outlet)
+    pipeline.topic = target
+    refusal.put(pipeline)
     named = json.dumps(refusal.settings).replace('"T', f'"{target}')
-    outlet.settings |= json.loads(named)
+    pipeline.settings |= json.loads(named)
     other = f"{target}-compacted" if f"{target}-compacted" in named else target
-    before = outlet.ends(other)
+    before = pipeline.ends(other)
     with pytest.raises(refusal.error) as refused:
-        outlet.go()
+        pipeline.run_all()
     assert refusal.told in str(refused.value)
     assert "\n" not in str(refused.value)
-    assert outlet.ends(other) == before
-    fold = outlet.fold()
+    assert pipeline.ends(other) == before
+    fold = pipeline.fold()
     assert fold.claims == {}
     assert tuple(fold.refused) == refusal.files
     assert not fold.sent
     if refusal.error is RowsRefused:
         assert str(refused.value).endswith("Nothing was sent")
         assert tuple(refused.value.numbers["files"]) == refusal.files
-        assert [entry["kind"] for entry in outlet.entries()] == ["claim", "release"]
-        assert outlet.entries()[-1]["how"] == "nothing sent"
+        assert [entry["kind"] for entry in pipeline.entries()] == ["claim", "release"]
+        assert pipeline.entries()[-1]["how"] == "nothing sent"
         if refusal.files:
-            left_out = outlet.plan("next").plan.left_out
+            left_out = pipeline.plan("next").plan.left_out
             assert tuple(each.file for each in left_out) == refusal.files
     else:
-        assert outlet.entries() == []
+        assert pipeline.entries() == []
 
 
-def test_what_was_refused_is_named_and_the_others_go(outlet: Outlet) -> None:
+def test_what_was_refused_is_named_and_the_others_go(pipeline: EgressPipeline) -> None:
     """A cut Parquet file is seen without Spark; a poisoned row by the first run; both are left out
     of the next, which sends the rest and then fails, naming them.
     """
-    parquet(good=SIX, poisoned={"id": [0, 99]}, short=SIX)(outlet)
-    path = outlet.source / "short.parquet"
+    parquet(good=SIX, poisoned={"id": [0, 99]}, short=SIX)(pipeline)
+    path = pipeline.source / "short.parquet"
     path.write_bytes(path.read_bytes()[:-9])
-    outlet.settings["columns"] = {"partition": "if(id > 9, id, id % 3)"}
+    pipeline.settings["columns"] = {"partition": "if(id > 9, id, id % 3)"}
     with pytest.raises(RowsRefused, match=r"poisoned\.parquet, row 1: partition 99 is out of"):
-        outlet.go("one")
+        pipeline.run_all("one")
     with pytest.raises(PartitionsLeftOut) as left_out:
-        outlet.go("two")
+        pipeline.run_all("two")
     assert {each["file"] for each in left_out.value.numbers["left_out"]} == {
         "poisoned.parquet", "short.parquet",
     }  # fmt: skip
-    assert {each.row[0] for each in outlet.sent()} == {"good.parquet"}
-    parquet(poisoned={"id": [0, 9]}, short=SIX)(outlet)
-    assert outlet.go("three")["rows"] == 8
+    assert {each.row[0] for each in pipeline.records()} == {"good.parquet"}
+    parquet(poisoned={"id": [0, 9]}, short=SIX)(pipeline)
+    assert pipeline.run_all("three")["rows"] == 8
 
 
-def test_a_committed_name_with_other_content(outlet: Outlet) -> None:
+def test_a_committed_name_with_other_content(pipeline: EgressPipeline) -> None:
     """Left out and named; `--resend` sends it, with a plan of its own (fault E7)."""
-    texts("json", a=GOOD, b=GOOD)(outlet)
-    first = outlet.go("one")
-    outlet.put("a.json", GOOD * 2)
-    ends = outlet.ends()
+    texts("json", a=GOOD, b=GOOD)(pipeline)
+    first = pipeline.run_all("one")
+    pipeline.put("a.json", GOOD * 2)
+    ends = pipeline.ends()
     with pytest.raises(PartitionsLeftOut, match=r"a\.json: sent before, with other content"):
-        outlet.go("two")
-    assert outlet.ends() == ends
-    again = outlet.go("three", resend=True)
+        pipeline.run_all("two")
+    assert pipeline.ends() == ends
+    again = pipeline.run_all("three", resend=True)
     assert (again["files"], again["rows"]) == (["a.json"], 2)
-    plans = [each.last("tidegate-plan") for each in outlet.sent()]
+    plans = [each.last("tidegate-plan") for each in pipeline.records()]
     assert sorted(plans) == sorted([first["plan_id"]] * 2 + [again["plan_id"]] * 2)
-    assert outlet.go("four")["commit"] is None
+    assert pipeline.run_all("four")["commit"] is None

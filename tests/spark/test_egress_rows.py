@@ -22,7 +22,7 @@ from tidegate.spark.json_lines import Odd
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
-    """Interpreted, as the tests of an outlet are."""
+    """Interpreted, as the tests of an pipeline are."""
     mine = spark.newSession()
     mine.conf.set("spark.sql.codegen.wholeStage", "false")
     mine.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from support import topic_records
-from support.egress_pipeline import Outlet
+from support.egress_pipeline import EgressPipeline
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress.explain import explain
 from tidegate.egress.verify import verify
@@ -36,19 +36,19 @@ KEY = "cast(key as string) = 'k1'"
 
 
 @pytest.fixture
-def source(outlet: Outlet, topic: str) -> str:
+def source(pipeline: EgressPipeline, topic: str) -> str:
     """Return a topic that is in the lake, in files of 100 offsets, and was sent once already."""
     name, back = f"{topic}-source", f"{topic}-back"
-    topic_records.create(outlet.bootstrap, name, partitions=2)
-    topic_records.create(outlet.bootstrap, back, partitions=2)
-    fill(outlet, name, range(ROWS))
-    outlet.settings |= {"source": {"lake": "lake"}, "target": {"topic": back}}
-    outlet.fill(name, "one", max_records=200)
+    topic_records.create(pipeline.bootstrap, name, partitions=2)
+    topic_records.create(pipeline.bootstrap, back, partitions=2)
+    fill(pipeline, name, range(ROWS))
+    pipeline.settings |= {"source": {"lake": "lake"}, "target": {"topic": back}}
+    pipeline.run_ingest(name, "one", max_records=200)
     return name
 
 
-def fill(outlet: Outlet, topic: str, numbers: Iterable[int]) -> None:
-    producer = Producer({"bootstrap.servers": outlet.bootstrap})
+def fill(pipeline: EgressPipeline, topic: str, numbers: Iterable[int]) -> None:
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
     for n in numbers:
         for p in (0, 1):
             value = b"poison" if n == 0 else b"%d" % n
@@ -56,25 +56,27 @@ def fill(outlet: Outlet, topic: str, numbers: Iterable[int]) -> None:
     producer.flush()
 
 
-def asks(outlet: Outlet, source: str, start: object, end: object, **others: Any) -> dict[str, Any]:
+def asks(
+    pipeline: EgressPipeline, source: str, start: object, end: object, **others: Any
+) -> dict[str, Any]:
     """Return what makes a run a replay; edges are offsets, one or by partition, or texts."""
 
     def edge(given: object) -> str:
         return json.dumps({source: given}) if isinstance(given, dict) else str(given)
 
     asked = Replay(source, **{"id": "x", "start": edge(start), "end": edge(end), **others})
-    return {"asked": asked, "source_kafka": outlet.kafka}
+    return {"asked": asked, "source_kafka": pipeline.kafka}
 
 
-def target(outlet: Outlet) -> str:
-    return str(outlet.settings["target"]["topic"])
+def target(pipeline: EgressPipeline) -> str:
+    return str(pipeline.settings["target"]["topic"])
 
 
-def offsets(outlet: Outlet, report: dict[str, Any], partition: int) -> list[int]:
+def offsets(pipeline: EgressPipeline, report: dict[str, Any], partition: int) -> list[int]:
     """Return which rows of a plan the target's partition has, in its order, checked for content."""
     found = [
         each
-        for each in outlet.sent(target(outlet))
+        for each in pipeline.records(target(pipeline))
         if each.partition == partition and each.last("tidegate-plan") == report["plan_id"]
     ]
     for each in found:
@@ -88,42 +90,44 @@ def kept(start: int, end: int) -> list[int]:
     return [n for n in range(start, end) if n % 3 == 1]
 
 
-def test_exactly_the_window_and_the_filter(outlet: Outlet, source: str) -> None:
+def test_exactly_the_window_and_the_filter(pipeline: EgressPipeline, source: str) -> None:
     """Edges in the middle of files, other ones in each partition; what the pipeline's own runs have
     sent, or have to send, is not touched; the same id sends nothing, a new one all of it again.
     """
-    live = outlet.go("live")
+    live = pipeline.run_all("live")
     assert live["rows"] == 2 * ROWS
-    fill(outlet, source, range(ROWS, ROWS + 30))
-    outlet.fill(source, "two", max_records=200)
-    x = asks(outlet, source, {"0": 37, "1": 0}, {"0": 250, "1": 310}, where=KEY)
-    told = explain(outlet.run("r", **x))
+    fill(pipeline, source, range(ROWS, ROWS + 30))
+    pipeline.run_ingest(source, "two", max_records=200)
+    x = asks(pipeline, source, {"0": 37, "1": 0}, {"0": 250, "1": 310}, where=KEY)
+    told = explain(pipeline.run("r", **x))
     assert (told["records"], told["replay"]["commit"]) == (213 + 310, None)
-    report = outlet.go("again", **x)
+    report = pipeline.run_all("again", **x)
     assert (report["lane"], report["plan_id"]) == ("replay", told["plan_id"])
-    assert offsets(outlet, report, 0) == kept(37, 250)
-    assert offsets(outlet, report, 1) == kept(0, 310)
+    assert offsets(pipeline, report, 0) == kept(37, 250)
+    assert offsets(pipeline, report, 1) == kept(0, 310)
     assert report["rows"] == len(kept(37, 250)) + len(kept(0, 310))
     assert {r["partition"]: r["sent"] for r in report["receipts"]} == {0: 71, 1: 103}
-    ends = outlet.ends(target(outlet))
-    assert outlet.go("later", **x) == {**report, "run": "later"}
-    assert outlet.ends(target(outlet)) == ends
-    more = outlet.go("live 2")
-    assert [offsets(outlet, more, p) for p in (0, 1)] == [list(range(ROWS, ROWS + 30))] * 2
-    none = outlet.go("again", **asks(outlet, source, 0, 50, id="z", where="key is null"))
+    ends = pipeline.ends(target(pipeline))
+    assert pipeline.run_all("later", **x) == {**report, "run": "later"}
+    assert pipeline.ends(target(pipeline)) == ends
+    more = pipeline.run_all("live 2")
+    assert [offsets(pipeline, more, p) for p in (0, 1)] == [list(range(ROWS, ROWS + 30))] * 2
+    none = pipeline.run_all("again", **asks(pipeline, source, 0, 50, id="z", where="key is null"))
     assert (none["rows"], none["commit"] is None) == (0, False)
-    assert sum(outlet.ends(target(outlet)).values()) == 2 * ROWS + 174 + 60
-    assert verify(outlet.spec, outlet.kafka, print)["differences"] == 0
+    assert sum(pipeline.ends(target(pipeline)).values()) == 2 * ROWS + 174 + 60
+    assert verify(pipeline.spec, pipeline.kafka, print)["differences"] == 0
 
 
-def dies(outlet: Outlet, source: str, numbers: Sequence[Sequence[int]]) -> Callable[[Any], None]:
+def dies(
+    pipeline: EgressPipeline, source: str, numbers: Sequence[Sequence[int]]
+) -> Callable[[Any], None]:
     """Return an application that sends these rows of each partition, and dies."""
 
     def submit(given: Submission) -> None:
         path = Path(given.args[0])
         job = SendJob.read(path)
         path.with_name(SENDING).touch()
-        producer = Producer({"bootstrap.servers": outlet.bootstrap})
+        producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for p, rows in enumerate(numbers):
             for n in rows:
                 headers = [
@@ -131,43 +135,43 @@ def dies(outlet: Outlet, source: str, numbers: Sequence[Sequence[int]]) -> Calla
                     ("tidegate-file", f"{job.rows.topic_ids[source]}/{p}".encode()),
                     ("tidegate-row", b"%d" % n), ("tidegate-timestamp", b"0"),
                 ]  # fmt: skip
-                producer.produce(target(outlet), b"%d" % n, b"k%d" % (n % 3), p, headers=headers)
+                producer.produce(target(pipeline), b"%d" % n, b"k%d" % (n % 3), p, headers=headers)
         producer.flush()
         raise StageFailed("killed")
 
     return submit
 
 
-def test_a_dead_attempt_is_resumed_with_its_filter(outlet: Outlet, source: str) -> None:
+def test_a_dead_attempt_is_resumed_with_its_filter(pipeline: EgressPipeline, source: str) -> None:
     """What it has sent is known by its offsets, whatever the filter left out between them; the rest
     follows in order. Meanwhile the pipeline's own run goes on, and does not finish it.
     """
-    x = asks(outlet, source, 10, 200, where=KEY)
+    x = asks(pipeline, source, 10, 200, where=KEY)
     first = kept(10, 90), kept(10, 200)
     with pytest.raises(SendFailed):
-        outlet.go("one", submit=dies(outlet, source, first), **x)
-    live = outlet.go("live")
+        pipeline.run_all("one", submit=dies(pipeline, source, first), **x)
+    live = pipeline.run_all("live")
     assert (live["lane"], live["rows"]) == ("live", 2 * ROWS)
-    report = outlet.go("two", **x)
+    report = pipeline.run_all("two", **x)
     assert (report["duplicates"], report["broken_order"]) == (0, [])
-    assert [offsets(outlet, report, p) for p in (0, 1)] == [kept(10, 200)] * 2
+    assert [offsets(pipeline, report, p) for p in (0, 1)] == [kept(10, 200)] * 2
     assert report["rows"] == 2 * len(kept(10, 200))
-    assert outlet.fold().claims == {}
-    assert verify(outlet.spec, outlet.kafka, print)["differences"] == 0
+    assert pipeline.fold().claims == {}
+    assert verify(pipeline.spec, pipeline.kafka, print)["differences"] == 0
 
 
 def test_a_record_that_the_filter_leaves_out_is_a_stranger(
-    outlet: Outlet, source: str, monkeypatch: pytest.MonkeyPatch
+    pipeline: EgressPipeline, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under the plan's name a row that is not of its window and filter must not pass for one."""
     monkeypatch.setattr(readback, "_LATE", 0.1)
-    x = asks(outlet, source, 10, 40, where=KEY)
+    x = asks(pipeline, source, 10, 40, where=KEY)
     wrong = [*kept(10, 20), 20], []
     with pytest.raises(SendFailed):
-        outlet.go("one", submit=dies(outlet, source, wrong), **x)
+        pipeline.run_all("one", submit=dies(pipeline, source, wrong), **x)
     with pytest.raises(SendFailed):
-        outlet.go("two", **x)
-    assert len(outlet.fold().claims) == 1
+        pipeline.run_all("two", **x)
+    assert len(pipeline.fold().claims) == 1
 
 
 NONE = (
@@ -184,80 +188,86 @@ NONE = (
 )
 
 
-def test_a_filter_that_is_none(outlet: Outlet, source: str) -> None:
+def test_a_filter_that_is_none(pipeline: EgressPipeline, source: str) -> None:
     """Refused before the first record; the claim is released, the target's ends are what they were.
     Its id is not spent: it sends with a filter that is one, and is then that replay's.
     """
     for n, (where, told) in enumerate(NONE):
         with pytest.raises(RowsRefused, match=rf"(?s){told}.*Nothing was sent") as refused:
-            outlet.go("one", **asks(outlet, source, 0, 50, id=f"n{n}", where=where))
+            pipeline.run_all("one", **asks(pipeline, source, 0, 50, id=f"n{n}", where=where))
         assert "from_json" not in str(refused.value)  # what was asked for, not what we made of it
-        assert outlet.fold().claims == {}
-        assert outlet.entries()[-1]["how"] == "nothing sent"
-    assert outlet.ends(target(outlet)) == {0: 0, 1: 0}
-    report = outlet.go("one", **asks(outlet, source, 0, 50, id="n0", where=KEY))
-    assert [offsets(outlet, report, p) for p in (0, 1)] == [kept(0, 50)] * 2
+        assert pipeline.fold().claims == {}
+        assert pipeline.entries()[-1]["how"] == "nothing sent"
+    assert pipeline.ends(target(pipeline)) == {0: 0, 1: 0}
+    report = pipeline.run_all("one", **asks(pipeline, source, 0, 50, id="n0", where=KEY))
+    assert [offsets(pipeline, report, p) for p in (0, 1)] == [kept(0, 50)] * 2
     with pytest.raises(ReplayRefused):
-        outlet.go("one", **asks(outlet, source, 0, 50, id="n0", where="offset < 7"))
+        pipeline.run_all("one", **asks(pipeline, source, 0, 50, id="n0", where="offset < 7"))
 
 
-def test_rows_beside_the_window_and_the_filter_do_not_matter(outlet: Outlet, source: str) -> None:
+def test_rows_beside_the_window_and_the_filter_do_not_matter(
+    pipeline: EgressPipeline, source: str
+) -> None:
     """A filter that fails on a row of the same file but outside the window; and a column that fails
     on a row that the filter leaves out.
     """
     number = "cast(cast(value as string) as int)"
-    report = outlet.go("one", **asks(outlet, source, 1, 50, where=f"{number} >= 40"))
-    assert [offsets(outlet, report, p) for p in (0, 1)] == [list(range(40, 50))] * 2
-    outlet.settings |= {"columns": {"value": f"cast({number} as string)"}}
+    report = pipeline.run_all("one", **asks(pipeline, source, 1, 50, where=f"{number} >= 40"))
+    assert [offsets(pipeline, report, p) for p in (0, 1)] == [list(range(40, 50))] * 2
+    pipeline.settings |= {"columns": {"value": f"cast({number} as string)"}}
     with pytest.raises(RowsRefused, match="`columns` or order_by"):
-        outlet.go("one", **asks(outlet, source, 0, 20, id="y"))
+        pipeline.run_all("one", **asks(pipeline, source, 0, 20, id="y"))
     sound = "nullif(cast(value as string), 'poison') >= ''"  # null of that row
-    report = outlet.go("one", **asks(outlet, source, 0, 20, id="z", where=sound))
-    assert [offsets(outlet, report, p) for p in (0, 1)] == [list(range(1, 20))] * 2
+    report = pipeline.run_all("one", **asks(pipeline, source, 0, 20, id="z", where=sound))
+    assert [offsets(pipeline, report, p) for p in (0, 1)] == [list(range(1, 20))] * 2
 
 
-def test_a_window_by_time_of_what_kafka_has_no_more(outlet: Outlet, topic: str) -> None:
+def test_a_window_by_time_of_what_kafka_has_no_more(pipeline: EgressPipeline, topic: str) -> None:
     """The lake tells what a moment means below the log start; adjacent windows tile, although the
     timestamps are in no order; the moments are frozen in the lake, by runs and not by explain.
     """
     name, back = f"{topic}-source", f"{topic}-back"
     for each in (name, back):
-        topic_records.create(outlet.bootstrap, each, partitions=2)
+        topic_records.create(pipeline.bootstrap, each, partitions=2)
     noon = datetime(2026, 3, 14, 12, tzinfo=UTC)
     ms = int(noon.timestamp() * 1000)
     # Offset 20 is the first at or after 12:00:20, for all that offsets 21 to 23 are before it.
     stamps = [*range(20), 20, 5, 6, 7, *range(24, 60)]
     for p in (0, 1):
-        topic_records.stamped(outlet.bootstrap, name, p, [ms + 1000 * s for s in stamps])
-    outlet.settings |= {"source": {"lake": "lake"}, "target": {"topic": back}}
-    outlet.fill(name, "one", max_records=30)
-    topic_records.delete_records(outlet.bootstrap, name, {0: 40})
+        topic_records.stamped(pipeline.bootstrap, name, p, [ms + 1000 * s for s in stamps])
+    pipeline.settings |= {"source": {"lake": "lake"}, "target": {"topic": back}}
+    pipeline.run_ingest(name, "one", max_records=30)
+    topic_records.delete_records(pipeline.bootstrap, name, {0: 40})
 
     def at(seconds: int) -> str:
         return (noon + timedelta(seconds=seconds)).isoformat()
 
     def ask(start: int, end: int, replay_id: str) -> dict[str, Any]:
-        return asks(outlet, name, at(start), at(end), id=replay_id)
+        return asks(pipeline, name, at(start), at(end), id=replay_id)
 
-    store = open_store(str(outlet.home / "lake"), "lake")
-    told = explain(outlet.run("e", **ask(10, 20, "a")))
+    store = open_store(str(pipeline.home / "lake"), "lake")
+    told = explain(pipeline.run("e", **ask(10, 20, "a")))
     assert told["offsets"] == [{name: {"0": [10, 20], "1": [10, 20]}}]
     assert list(store.objects("_tidegate/boundaries/")) == []
     nothing_to_do = Backfill(name, None, at(20), at(50))
-    ingest = Run(load_ingest("lake"), outlet.kafka, "d", "b", date(2026, 1, 1), asked=nothing_to_do)
+    ingest = Run(
+        load_ingest("lake"), pipeline.kafka, "d", "b", date(2026, 1, 1), asked=nothing_to_do
+    )
     assert not plan(ingest).plan.has_work  # and yet it freezes what its times mean
     edges = (0, 20, 50)
-    reports = [outlet.go("r", **ask(*edge, f"w{edge[0]}")) for edge in itertools.pairwise(edges)]
+    reports = [
+        pipeline.run_all("r", **ask(*edge, f"w{edge[0]}")) for edge in itertools.pairwise(edges)
+    ]
     for p in (0, 1):
-        parts = [each.row[1] for each in outlet.sent(back) if each.partition == p]
+        parts = [each.row[1] for each in pipeline.records(back) if each.partition == p]
         assert parts == list(range(50))
     assert [each["rows"] for each in reports] == [40, 60]
-    (topic_id,) = {(each.row[0] or "").split("/")[0] for each in outlet.sent(back)}
+    (topic_id,) = {(each.row[0] or "").split("/")[0] for each in pipeline.records(back)}
     frozen = neighbours(store, topic_id, ms + 20_000).frozen
     assert frozen is not None
     assert frozen.offsets == {0: 20, 1: 20}
-    topic_records.stamped(outlet.bootstrap, name, 1, [ms + 61_000])
+    topic_records.stamped(pipeline.bootstrap, name, 1, [ms + 61_000])
     with pytest.raises(WindowRefused) as refused:
-        outlet.go("r", **ask(50, 70, "late"))
+        pipeline.run_all("r", **ask(50, 70, "late"))
     assert refused.value.numbers["complaints"] == ["partition 1: [60, 61) is not in the lake"]
-    assert sum(outlet.ends(back).values()) == 100
+    assert sum(pipeline.ends(back).values()) == 100

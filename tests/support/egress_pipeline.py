@@ -1,7 +1,6 @@
 """An egress pipeline of a test's own: source, target and ledger, run in one Spark session."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -16,7 +15,6 @@ from tidegate.core.ledger import Fold
 from tidegate.core.requests import Asked
 from tidegate.egress import plan as planning
 from tidegate.egress.run import egress
-from tidegate.egress.send import send
 from tidegate.errors import StageFailed
 from tidegate.ingest import run as ingest
 from tidegate.launch.spark_submit import Submission
@@ -28,11 +26,9 @@ from tidegate.spark.egress_job import SendJob
 from tidegate.spark.ingest_job import Job
 from tidegate.spark.session import configure
 
-SEND = sys.modules[send.__module__]  # the package's `send` is the function
-
 
 @dataclass
-class Outlet:
+class EgressPipeline:
     """`settings` are merged into the pipeline's file; `jobs` are those that Spark was given."""
 
     home: Path
@@ -52,7 +48,7 @@ class Outlet:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    def file_of(self, format_: str, **source: Any) -> None:
+    def set_source(self, format_: str, **source: Any) -> None:
         """Make the source files of a format."""
         self.settings["source"] = {"path": str(self.source), "format": format_, **source}
 
@@ -73,7 +69,7 @@ class Outlet:
     def run(self, run_id: str, **others: Any) -> EgressRun:
         return EgressRun(self.spec, self.kafka, "dag", run_id, date(2026, 1, 1), **others)
 
-    def fill(self, topic: str, run_id: str, asked: Asked = LIVE, **settings: object) -> None:
+    def run_ingest(self, topic: str, run_id: str, asked: Asked = LIVE, **settings: object) -> None:
         """Run the ingest pipeline `lake` over a topic, or over the window that is asked for."""
         form = {
             "name": "lake", "kind": "ingest", "topics": [topic], "lake": str(self.home / "lake"),
@@ -100,7 +96,7 @@ class Outlet:
         if attempt(self.spark, job, path.parent):
             raise StageFailed("the application ended with 1", exit_code=1)
 
-    def go(
+    def run_all(
         self,
         run_id: str = "r",
         *,
@@ -118,7 +114,7 @@ class Outlet:
         run = self.run("any")
         return run.ledger(run.store()).fold
 
-    def topic_reader(self, topic: str | None = None, **how: Any) -> list[topic_reader.Sent]:
+    def records(self, topic: str | None = None, **how: Any) -> list[topic_reader.Record]:
         return topic_reader.read(self.bootstrap, topic or self.topic, **how)
 
     def ends(self, topic: str | None = None) -> dict[int, int]:

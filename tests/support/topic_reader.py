@@ -10,7 +10,7 @@ PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timest
 
 
 @dataclass(frozen=True)
-class Sent:
+class Record:
     """A record as it stands in a topic; `headers` with all that was added."""
 
     topic: str
@@ -48,7 +48,7 @@ def ends(bootstrap: str, topic: str) -> dict[int, int]:
 
 def read(
     bootstrap: str, topic: str, *, isolation: str = "read_uncommitted", since: int = 0
-) -> list[Sent]:
+) -> list[Record]:
     """Return a topic's records, by partition and offset."""
     consumer = _consumer(bootstrap, isolation)
     try:
@@ -56,7 +56,7 @@ def read(
         wanted = {p: high for p, (low, high) in marks.items() if max(low, since) < high}
         starts = {p: max(marks[p][0], since) for p in wanted}
         consumer.assign([TopicPartition(topic, p, start) for p, start in starts.items()])
-        found: list[Sent] = []
+        found: list[Record] = []
         while any(
             (starts[at.partition] if at.offset < 0 else at.offset) < wanted[at.partition]
             for at in consumer.position(consumer.assignment())
@@ -65,7 +65,7 @@ def read(
                 assert record.error() is None, record.error()
                 if record.offset() < wanted[record.partition()]:
                     found.append(
-                        Sent(
+                        Record(
                             topic, record.partition(), record.offset(), record.key(),
                             record.value(), tuple(record.headers() or ()), record.timestamp()[1],
                         )
@@ -75,7 +75,7 @@ def read(
         consumer.close()
 
 
-def rows(sent: Iterable[Sent], plan: str | None = None) -> Counter[tuple[str | None, int]]:
+def rows(sent: Iterable[Record], plan: str | None = None) -> Counter[tuple[str | None, int]]:
     """Count the records of each row, of one plan or of any."""
     return Counter(s.row for s in sent if plan is None or s.last("tidegate-plan") == plan)
 

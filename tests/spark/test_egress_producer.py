@@ -1,0 +1,192 @@
+"""The producer of an egress: its settings, the limits of topics, errors of single records."""
+
+import contextlib
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from support import topic_records
+from support.egress_pipeline import EgressPipeline
+from tidegate.errors import RowsRefused, SendFailed
+from tidegate.spark import kafka_sink
+
+
+def lines(*ids: int) -> str:
+    return "".join(f'{{"id":{i},"name":"n{i}"}}\n' for i in ids)
+
+
+def test_what_the_producer_is_told_reaches_it(pipeline: EgressPipeline) -> None:
+    """Settings of the pipeline beside the defaults; a limit of the producer is seen before."""
+    pipeline.put("a.txt", "x\n")
+    pipeline.set_source("text")
+    producer = {"linger.ms": 3, "compression.type": "gzip", "acks": 1, "retries": 2}
+    pipeline.settings["target"] = {"topic": pipeline.topic, "producer": producer}
+    pipeline.run_all()
+    assert pipeline.jobs[0].producer == {
+        "linger.ms": "3", "compression.type": "gzip", "acks": "1", "retries": "2",
+    }  # fmt: skip
+    assert len(pipeline.records()) == 1
+
+
+def test_the_sink_is_v1_with_one_producer(pipeline: EgressPipeline) -> None:
+    """Many tasks of one executor share a producer that bears the attempt's name, and no plan writes
+    through V2 (req 2.2, 2.8, 4.12, 4.16).
+    """
+    for name in range(6):
+        pipeline.put(f"{name}.json", lines(*range(name * 100, name * 100 + 100)))
+    pipeline.set_source("json")
+    pipeline.spark.conf.set(
+        "spark.sql.files.openCostInBytes", str(128 << 20)
+    )  # a task for each file
+    done = pipeline.spark._jsparkSession.sharedState().statusStore()
+    before = done.executionsList().size()
+    assert pipeline.run_all()["rows"] == 600
+    java = pipeline.spark._jvm.java.lang.Thread  # type: ignore[union-attr]
+    threads = [thread.getName() for thread in java.getAllStackTraces().keySet()]
+    (job,) = pipeline.jobs
+    assert job.client_id.startswith("tidegate-out-")
+    assert [name for name in threads if job.client_id in name] == [
+        f"kafka-producer-network-thread | {job.client_id}"
+    ]
+    ran = done.executionsList()
+    plans = {n: ran.apply(n).physicalPlanDescription() for n in range(before, ran.size())}
+    assert not any("AppendData" in plan for plan in plans.values())
+    (write,) = (ran.apply(n) for n in plans if "SaveIntoDataSourceCommand" in plans[n])
+    stages = [write.stages().toSeq().apply(n) for n in range(write.stages().size())]
+    status = pipeline.spark.sparkContext._jsc.sc().statusStore()
+    assert sum(status.lastStageAttempt(stage).numTasks() for stage in stages) > 1
+
+
+def test_a_record_that_the_broker_refuses_fails_the_attempt(
+    pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in the middle, too large for a limit that was lowered after the look at every row: an
+    error of one record is never a success; the retry sends what is missing (req 0.15, 2.5, 2.7).
+    """
+    small = f"{topic}-small"
+    topic_records.create(pipeline.bootstrap, small, partitions=1)
+    patience = {"delivery.timeout.ms": 6_000, "request.timeout.ms": 5_000}
+    pipeline.settings["target"] = {"topic": small, "producer": patience}
+    pipeline.set_source("text")
+    pipeline.put("a.txt", "".join(f"{'x' * (5_000 if n == 700 else 90)}\n" for n in range(1_000)))
+
+    def lower(point: str) -> None:
+        if point == "send.before":
+            topic_records.configure(pipeline.bootstrap, small, **{"max.message.bytes": "3000"})
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tidegate.spark.egress.faults.point", lower)
+        with pytest.raises(SendFailed):
+            pipeline.run_all()
+    assert pipeline.fold().claims
+    assert len(pipeline.records(small)) < 1_000
+    topic_records.configure(pipeline.bootstrap, small, **{"max.message.bytes": "1000000"})
+    report = pipeline.run_all()
+    assert (report["rows"], report["duplicates"]) == (1_000, 0)
+    assert len(pipeline.records(small)) == 1_000
+
+
+def test_small_limits_of_a_topic(pipeline: EgressPipeline, topic: str) -> None:
+    """Batches larger than a topic takes are cut by the producer; a record of just its limit goes,
+    and one byte more is refused.
+    """
+    small = f"{topic}-small"
+    topic_records.create(
+        pipeline.bootstrap, small, partitions=1, config={"max.message.bytes": "3000"}
+    )
+    pipeline.settings["target"] = {"topic": small, "producer": {"compression.type": "none"}}
+    pipeline.set_source("text")
+    pipeline.put("a.txt", "".join("x" * 500 + "\n" for _ in range(100)))
+    assert pipeline.run_all("first")["rows"] == 100
+    room = 3000 - _overhead(pipeline, small)
+    pipeline.put("b.txt", "y" * room)
+    assert pipeline.run_all("second")["rows"] == 1
+    pipeline.put("c.txt", "z" * (room + 1))
+    with pytest.raises(RowsRefused, match=r"c\.txt, row 0: 3001 bytes as a record, and 3000 is"):
+        pipeline.run_all("third")
+
+
+def test_records_that_come_after_the_sink_has_ended(pipeline: EgressPipeline, topic: str) -> None:
+    """The producer guesses how well rows compress. Where it guesses wrong the broker refuses the
+    batch, and its pieces are sent when Spark thinks that all is: the read-back waits (req 2.6).
+    """
+    small = f"{topic}-small"
+    topic_records.create(
+        pipeline.bootstrap, small, partitions=1, config={"max.message.bytes": "3000"}
+    )
+    pipeline.settings["target"] = {"topic": small, "producer": {"compression.type": "gzip"}}
+    pipeline.set_source("text")
+    noise = (random.Random(n).randbytes(250).hex() for n in range(25))
+    pipeline.put("a.txt", "\n".join([*["x" * 500] * 2_000, *noise]))
+    report = pipeline.run_all()
+    assert (report["rows"], report["duplicates"], len(pipeline.records(small))) == (2_025, 0, 2_025)
+
+
+@pytest.mark.parametrize(("producer", "topics"), [("gzip", "producer"), ("none", "gzip")])
+def test_what_does_not_compress_is_seen_before(
+    pipeline: EgressPipeline, topic: str, producer: str, topics: str
+) -> None:
+    """A codec adds to it, the producer's or the topic's own: a record that would fit as it is, and
+    not as it is stored, is refused before it is sent. A little less goes.
+    """
+    small = f"{topic}-small"
+    config = {"max.message.bytes": "1000000", "compression.type": topics}
+    topic_records.create(pipeline.bootstrap, small, partitions=1, config=config)
+    patience = {"delivery.timeout.ms": 6_000, "request.timeout.ms": 5_000}
+    chosen = {"compression.type": producer, **patience}
+    pipeline.settings |= {
+        "target": {"topic": small, "producer": chosen}, "columns": {"value": "v"},
+    }  # fmt: skip
+    pipeline.set_source("parquet")
+    noise = random.Random(1).randbytes(1_000_000)
+    path = pipeline.source / "a.parquet"
+    pq.write_table(pa.table({"v": [noise[:-300]]}), path)  # 300: its headers and the batch's
+    with pytest.raises(RowsRefused, match=r"a\.parquet, row 0: .* and 1000000 is the most"):
+        pipeline.run_all("first")
+    assert pipeline.ends(small) == {0: 0}
+    pq.write_table(pa.table({"v": [noise[:-900]]}), path)
+    assert pipeline.run_all("second")["rows"] == 1
+
+
+def _overhead(pipeline: EgressPipeline, topic: str) -> int:
+    """Return what Tidegate counts for a line of a file with such a name, beside the line."""
+    pipeline.put("q.txt", "q" * 4_000)
+    with pytest.raises(RowsRefused) as refused:
+        pipeline.run_all("ask")
+    (pipeline.source / "q.txt").unlink()
+    (row,) = refused.value.numbers["rows"]
+    return int(row["reason"].split()[0]) - 4_000
+
+
+def test_the_producer_takes_what_is_allowed(spark: SparkSession) -> None:
+    """The least and the most of each number, as the client itself judges it; one beyond is refused
+    by both, but for those that start, and then send nothing.
+    """
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    idle = {"buffer.memory", "delivery.timeout.ms", "max.block.ms", "max.request.size",
+            "request.timeout.ms"}  # fmt: skip
+
+    def starts(name: str, value: int) -> bool:
+        settings = jvm.java.util.HashMap()
+        settings.put("bootstrap.servers", "nowhere:1")
+        serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
+        for each in ("key.serializer", "value.serializer"):
+            settings.put(each, serializer)
+        settings.put(name, str(value))
+        config = jvm.org.apache.kafka.clients.producer.ProducerConfig.configDef()
+        with contextlib.suppress(Py4JJavaError):
+            jvm.org.apache.kafka.common.config.AbstractConfig(config, settings)
+            return True
+        return False
+
+    for name, (least, most) in kafka_sink._NUMBERS.items():
+        assert starts(name, least), name
+        assert starts(name, most), name
+        assert kafka_sink.complaints({name: str(least - 1)}), name
+        assert starts(name, least - 1) is (name in idle), name
+        assert not starts(name, most + 1), name

@@ -1,0 +1,215 @@
+"""Egress runs without a broker or Spark: the test sets the target and plays the application."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from support import staged_attempts
+from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.target import TargetState, TargetSurvey
+from tidegate.core import canonical, layout
+from tidegate.core.entries import Account, Commit, Gap, Reference
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.requests import Replay
+from tidegate.egress import plan as planning
+from tidegate.egress.publish import publish
+from tidegate.egress.send import Sent, send
+from tidegate.errors import StageFailed
+from tidegate.lake import publishing
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import LocalStore, Store, open_store
+from tidegate.pipelines.spec import Egress, parse
+from tidegate.runs.run import EgressRun
+from tidegate.spark.egress_job import DONE, REFUSED, SENDING, SendJob
+
+Application = Callable[[SendJob, Path], None]
+"""Plays the Spark application: is given its job and the directory for its answer."""
+FILE_SIZE = 1000  # bytes of each file in the lake
+
+
+@dataclass
+class World:
+    """A source, a ledger and a target of one pipeline, `out`.
+
+    `alive` are the attempts whose senders run; `ran` the jobs that the application was given.
+    """
+
+    home: Path
+    target: TargetSurvey
+    alive: set[str] = field(default_factory=set)
+    ran: list[SendJob] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Egress:
+        form = {
+            "name": "out", "kind": "egress", "lake": str(self.home / "lake"), "settle": 0,
+            "source": {"path": str(self.home / "in"), "format": "text"}, "target": {"topic": "t"},
+        }  # fmt: skip
+        spec = parse({**form, **self.settings})
+        assert isinstance(spec, Egress)
+        return spec
+
+    def put(self, **texts: str) -> None:
+        for name, text in texts.items():
+            (self.home / "in" / name).write_text(text)
+
+    def run(self, run_id: str = "r", **others: Any) -> EgressRun:
+        kafka = KafkaSettings("k", {"bootstrap.servers": "nowhere:1"})
+        day = date(2026, 1, 1)
+        return EgressRun(self.spec, kafka, "dag", run_id, day, **others)
+
+    def plan(self, run_id: str = "r", **others: Any) -> planning.Planned:
+        return planning.plan(self.run(run_id, **others), lambda _: False)
+
+    def send(
+        self, run_id: str = "r", application: Application | None = None, **others: Any
+    ) -> Sent:
+        """Run `send`; the application sends all rows unless another one is given."""
+        submit = self.app(application or sends_all)
+        return send(self.run(run_id, **others), submit, lambda _: False)
+
+    def send_and_publish(
+        self, run_id: str = "r", application: Application | None = None, **others: Any
+    ) -> dict[str, Any]:
+        """Run all steps; return the report."""
+        self.send(run_id, application, **others)
+        return dict(publish(self.run(run_id, **others)).report)
+
+    def app(self, application: Application) -> Any:
+        def submit(given: Any) -> None:
+            path = Path(given.args[0])
+            job = SendJob.read(path)
+            self.ran.append(job)
+            application(job, path.parent)
+
+        return submit
+
+    @property
+    def fold(self) -> Any:
+        run = self.run()
+        return run.ledger(run.store()).fold
+
+
+def sends_all(job: SendJob, directory: Path) -> None:
+    """Answer that each file had one row, and each target partition took one."""
+    (directory / SENDING).touch()
+    done = {
+        "files": [{"file": name, "rows": 1, "bad": 0} for name, _ in job.rows.files],
+        "receipts": [
+            {"topic": t, "partition": p, "before": since, "after": since + 1, "sent": 1,
+             "duplicates": 0}
+            for t, each in job.target.items() for p, since in each.since.items()
+        ],
+        "broken_order": [],
+        "versions": {},
+    }  # fmt: skip
+    (directory / DONE).write_text(json.dumps(done))
+
+
+def dies_before_sending(_: SendJob, __: Path) -> None:
+    raise StageFailed("no JVM")
+
+
+def dies_while_sending(_: SendJob, directory: Path) -> None:
+    (directory / SENDING).touch()
+    raise StageFailed("killed")
+
+
+def refuses(*names: str, sent: bool = False) -> Application:
+    """Return an application that refuses these files; `sent`: an earlier attempt sent records."""
+
+    def answers(_: SendJob, directory: Path) -> None:
+        form = {"message": "row 7 is bad", "files": names, "rows": [], "sent": sent}
+        (directory / REFUSED).write_text(json.dumps(form))
+        raise StageFailed("refused")
+
+    return answers
+
+
+def target_of(**others: Any) -> TargetSurvey:
+    """Return a survey of the topic `t`, one partition that ends at 5."""
+    state = TargetState("id-t", {0: 5}, 1_000_000, compacted=False)
+    return TargetSurvey("cluster", {"t": replace(state, **others)})
+
+
+def commit_spans(world: World, *spans: tuple[int, int]) -> None:
+    """Commit these spans of u-0 to the lake of "in"; what lies between them is skipped."""
+    store = LocalStore(world.home / "lakes/in")
+    ledger = staged_attempts.ledger_of(store, "in")
+    for (_, end), (start, _) in pairwise(spans):
+        ledger.append(Gap("u", "id-u", 0, end, start, "expired", "r"), run="r")
+    for start, end in spans:
+        plan = staged_attempts.plan_of((OffsetRange("u", 0, start, end),), pipeline="in")
+        staged_attempts.seal(store, plan)
+        publishing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
+
+
+def make_lake(world: World, *ranges: OffsetRange, **subscribed: Any) -> LocalStore:
+    """Make an ingest pipeline "in" of the topics "t" and "u", whose lake holds these ranges."""
+    form = {"name": "in", "kind": "ingest", "lake": str(world.home / "lakes"), **subscribed}
+    (world.home / "pipelines/in.yaml").write_text(json.dumps(form))
+    store = LocalStore(world.home / "lakes/in")
+    plan = staged_attempts.plan_of(tuple(ranges), pipeline="in")
+    staged_attempts.seal(store, plan)
+    publishing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
+    world.settings = {
+        "source": {"lake": "in", "topics": ["t"]}, "target": {"topic": "t"}, "columns": {},
+    }  # fmt: skip
+    return store
+
+
+def lake_ledger(world: World) -> tuple[Store, Ledger]:
+    """Return store and ledger of the ingest pipeline `lake`."""
+    store = open_store(str(world.home / "of"), "lake")
+    return store, Ledger(store, "lake")
+
+
+def commit_range(world: World, topic_id: str, partition: int, start: int, end: int) -> None:
+    """Commit a range of the topic `src` to the lake of `lake`, in files of 20 offsets."""
+    store, ledger = lake_ledger(world)
+    plan = f"{topic_id}-{partition}-{start}"
+    files = [
+        {"path": f"staged/{plan}/{first}", "size": FILE_SIZE, "digest": "", "topic": "src",
+         "partition": partition, "first": first, "last": min(first + 20, end) - 1, "rows": 20,
+         "final": f"data/{plan}/{first}"}
+        for first in range(start, end, 20)
+    ]  # fmt: skip
+    data = canonical.encode({"format": 1, "files": files})
+    store.create(layout.manifest(plan, 0, "a"), data)
+    for file in files:
+        store.create(str(file["path"]), bytes(FILE_SIZE))
+    account = Account(start, end, end - start, 0)
+    manifest = Reference(layout.manifest(plan, 0, "a"), canonical.digest(data))
+    entry = Commit(
+        "live", plan, "", 0, "a", "cluster", {"src": topic_id}, {"src": {partition: account}},
+        manifest,
+    )  # fmt: skip
+    assert isinstance(ledger.append(entry, run="r"), Appended)
+
+
+def replay_of(start: str | None = "20", end: str | None = "40", **others: Any) -> dict[str, Any]:
+    """Return what makes a run a replay."""
+    return {"asked": Replay(**{"topic": "src", "id": "x", **others}, start=start, end=end)}
+
+
+def sends_window(job: SendJob, directory: Path) -> None:
+    """Send a row of each partition in the window."""
+    sends_all(job, directory)
+    done = json.loads((directory / DONE).read_text())
+    done["files"] = [
+        {"file": f"{job.rows.topic_ids[r.topic]}/{r.partition}", "rows": 1, "bad": 0}
+        for r in job.rows.window
+    ]
+    (directory / DONE).write_text(json.dumps(done))
+
+
+def send_next(world: World, run_id: str, **others: Any) -> list[str]:
+    """Run all steps; return the ranges that were sent."""
+    world.send(run_id, sends_window, **others)
+    publish(world.run(run_id, **others))
+    return [str(r) for window in world.plan(run_id).plan.chunks for r in window]

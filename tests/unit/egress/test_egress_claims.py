@@ -1,0 +1,257 @@
+"""Claims: who sends, what a failed attempt releases, and how a later attempt resumes."""
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from support.egress_world import (
+    World,
+    dies_before_sending,
+    dies_while_sending,
+    refuses,
+    sends_all,
+    target_of,
+)
+from tidegate.core.entries import Claim
+from tidegate.egress import sender
+from tidegate.egress.publish import publish, verdict
+from tidegate.errors import (
+    ConfigurationError,
+    NotSealed,
+    PartitionsLeftOut,
+    RowsRefused,
+    SenderAlive,
+    SendFailed,
+    StageFailed,
+)
+from tidegate.spark.egress_job import SendJob
+
+
+def test_a_poisoned_file_wedges_nothing(world: World) -> None:
+    """The claim is released, the file left out until it changes, the others go with the next."""
+    world.put(a="1", b="bad", c="3")
+    with pytest.raises(RowsRefused, match=r"row 7 is bad\. Nothing was sent") as refused:
+        world.send("one", refuses("b"))
+    assert refused.value.numbers["files"] == ["b"]
+    assert world.fold.claims == {}
+    assert world.send_and_publish("one")["files"] == ["a", "c"]
+    with pytest.raises(PartitionsLeftOut, match="b: refused for its rows; it has not changed"):
+        verdict(world.run("one"))
+    assert world.send_and_publish("two", resend=True)["files"] == [
+        "b"
+    ]  # say, with on_bad_row: quarantine
+    assert not world.plan("three").plan.left_out
+    world.put(b="good")
+    assert world.send_and_publish("four", resend=True)["files"] == ["b"]
+
+
+def test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine(world: World) -> None:
+    """As the refusal says: its next run takes it, live. One that is refused all the same is left
+    out until it changes, and holds up nothing; back at `fail`, nothing is tried again.
+    """
+    world.put(a="bad")
+    with pytest.raises(RowsRefused):
+        world.send("one", refuses("a"))
+    world.plan("two")
+    with pytest.raises(PartitionsLeftOut, match="or set on_bad_row: quarantine"):
+        verdict(world.run("two"))
+    world.settings = {"on_bad_row": "quarantine"}
+    report = world.send_and_publish("three")
+    assert (report["files"], report["lane"]) == (["a"], "live")
+    world.put(b="cannot be read")
+    with pytest.raises(RowsRefused):
+        world.send("four", refuses("b"))
+    for policy in ("quarantine", "fail"):
+        world.settings = {"on_bad_row": policy}
+        planned = world.plan(f"five {policy}").plan
+        assert not planned.has_work
+        assert "b: refused, though bad rows go into quarantine" in str(planned.left_out[0])
+    world.put(b="changed since", c="3")
+    assert world.send_and_publish("six")["files"] == ["b", "c"]
+
+
+def test_an_application_that_does_not_start_leaves_no_claim(world: World) -> None:
+    """The retry claims anew, from the target's ends of then."""
+    world.put(a="1")
+    with pytest.raises(SendFailed, match="no JVM"):
+        world.send(application=dies_before_sending)
+    assert world.fold.claims == {}
+    world.target = target_of(ends={0: 9})
+    plan = world.plan().plan
+    assert world.send_and_publish()["receipts"][0]["before"] == 9
+    assert plan.id == world.ran[0].plan_id == world.ran[1].plan_id
+
+
+def test_a_job_that_cannot_be_made_leaves_no_claim(world: World) -> None:
+    """No PySpark, say: told as what it is, and the next run is not held up."""
+    world.put(a="1")
+    refuse = mock.Mock(side_effect=ConfigurationError("PySpark is not installed"))
+    with (
+        mock.patch("tidegate.egress.send.sending_submission", refuse),
+        pytest.raises(ConfigurationError, match="not installed"),
+    ):
+        world.send("one")
+    assert world.fold.claims == {}
+    assert world.send_and_publish("two")["files"] == ["a"]
+
+
+def test_what_was_begun_is_finished_from_where_it_was_claimed(world: World) -> None:
+    """By the same plan, by a new attempt, looking at all that came since the first claim."""
+    world.put(a="1")
+    with pytest.raises(SendFailed, match="killed"):
+        world.send(application=dies_while_sending)
+    (claim,) = world.fold.claims.values()
+    world.target = target_of(ends={0: 9, 1: 4})
+    world.put(b="2")
+    assert world.send_and_publish()["files"] == ["a"]
+    first, second = world.ran
+    assert first.plan_id == second.plan_id == claim.plan_id
+    assert (dict(first.target["t"].since), dict(second.target["t"].since)) == (
+        {0: 5}, {0: 5, 1: 0},
+    )  # fmt: skip
+    assert first.client_id != second.client_id
+
+
+def test_a_run_finishes_what_another_began(world: World) -> None:
+    """And its own files go with the next run; the first run, tried again, finds all done."""
+    world.put(a="1", b="2")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_while_sending)
+    world.put(c="3")
+    assert world.send_and_publish("B")["files"] == ["a", "b"]
+    report = world.send_and_publish("A")
+    assert (report["files"], report["commit"], len(world.ran)) == (["a", "b"], 3, 2)
+    assert world.send_and_publish("C")["files"] == ["c"]
+
+
+def test_a_run_waits_for_a_sender_that_may_live(world: World) -> None:
+    """Nothing is planned, claimed or started; nor does the same run's retry go on."""
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_while_sending)
+    (claim,) = world.fold.claims.values()
+    world.alive.add(claim.attempt)
+    before = world.fold.n
+    for run_id in ("A", "B"):
+        with pytest.raises(SenderAlive, match="not proven dead"):
+            world.send(run_id)
+    assert (world.fold.n, len(world.ran)) == (before, 1)
+
+
+def test_two_runs_find_the_same_dead_sender(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One resumes; the other, who looked at the same moment, is told to wait."""
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_while_sending)
+    looked = sender.is_dead
+
+    def dead_but_slow(*_: Any, **__: Any) -> bool:
+        monkeypatch.setattr("tidegate.egress.send.is_dead", lambda *_, **__: True)
+        with pytest.raises(SendFailed):
+            world.send("B", dies_while_sending)  # claims it while we still think
+        return True
+
+    monkeypatch.setattr("tidegate.egress.send.is_dead", dead_but_slow)
+    with pytest.raises(SenderAlive, match="holds the claim"):
+        world.send("C")
+    assert len(world.ran) == 2
+    assert looked is sender.is_dead
+
+
+def test_two_runs_plan_the_same_files(world: World) -> None:
+    """One sends them; the other has no work left, and says so instead of waiting for ever."""
+    world.put(a="1", b="2")
+    world.plan("slow")
+    world.settings = {"max_files": 1}
+    assert world.send_and_publish("quick")["files"] == ["a"]
+    assert world.send_and_publish("slow")["files"] == ["b"]
+
+
+def test_a_refusal_of_a_later_attempt_frees_the_claim_if_a_scan_shows_that_nothing_was_sent(
+    world: World,
+) -> None:
+    """An attempt killed while it looked at the rows must not make its poisoned file stick."""
+    world.put(a="1", b="bad")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_while_sending)
+    with pytest.raises(RowsRefused, match="Nothing more was sent, and the claim stands"):
+        world.send("A", refuses("b", sent=True))
+    assert world.fold.claims
+    with pytest.raises(RowsRefused, match="Nothing was sent"):
+        world.send("A", refuses("b", sent=False))
+    assert world.fold.claims == {}
+    assert world.send_and_publish("A")["files"] == ["a"]
+
+
+def test_a_sleeper_releases_nobody_elses_claim(world: World) -> None:
+    """It was taken for dead, and fails before it sends: the claim is another attempt's now."""
+    world.put(a="1")
+
+    def sleeps(_: SendJob, __: Path) -> None:
+        with pytest.raises(SendFailed):
+            world.send("B", dies_while_sending)
+        raise StageFailed("woke, and failed")
+
+    with pytest.raises(SendFailed):
+        world.send("A", sleeps)
+    (claim,) = world.fold.claims.values()
+    assert claim.supersedes is not None
+    assert world.send_and_publish("B")["files"] == ["a"]
+
+
+def test_a_sleeper_that_sent_all_is_not_committed(world: World) -> None:
+    """Its attempt was superseded; the other one, which has looked, is."""
+    world.put(a="1")
+
+    def sleeps(job: SendJob, directory: Path) -> None:
+        with pytest.raises(SendFailed):
+            world.send("B", dies_while_sending)
+        sends_all(job, directory)
+
+    world.send("A", sleeps)
+    with pytest.raises(NotSealed):
+        publish(world.run("A"))
+    assert world.send_and_publish("B")["commit"] == 4
+    assert len(world.ran) == 3
+
+
+def test_what_is_sealed_is_not_sent_again(world: World) -> None:
+    """Killed between seal and commit: whoever comes commits it."""
+    world.put(a="1")
+    world.send("A")
+    assert world.send_and_publish("B")["files"] == ["a"]
+    assert world.send_and_publish("A")["commit"] == 2
+    assert len(world.ran) == 1
+
+
+def test_a_claim_says_who_sends(world: World) -> None:
+    """Process, and Airflow's task where there is one; the job has the same attempt in its names."""
+    task = {"dag": "d", "run": "r", "task": "send", "try": 2}
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send(application=dies_while_sending, task=task)
+    (claim,) = world.fold.claims.values()
+    assert isinstance(claim, Claim)
+    assert (claim.sender["task"], claim.files[0].name) == (task, "a")
+    assert not sender.is_dead(claim.sender, claim.attempt, lambda _: False, patience=0)
+    assert world.ran[0].client_id == f"tidegate-out-{claim.attempt}"
+
+
+def test_two_runs_of_one_plan_race_to_the_claim(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that is overtaken just before its claim has nothing to do, and says what was done."""
+    world.put(a="1\n")
+    world.plan()
+
+    def overtaken(*_: Any) -> None:
+        monkeypatch.setattr("tidegate.egress.send._refuse_unordered", lambda *_: None)
+        world.send_and_publish()
+
+    monkeypatch.setattr("tidegate.egress.send._refuse_unordered", overtaken)
+    assert world.send().sending is None
+    assert len(world.ran) == 1
+    report = publish(world.run()).report
+    assert (report["rows"], report["commit"]) == (1, 2)

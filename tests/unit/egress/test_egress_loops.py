@@ -1,0 +1,173 @@
+"""Pipelines that lead from a target back into its own source are refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from support.egress_world import (
+    World,
+)
+from tidegate.core import layout
+from tidegate.core.entries import Commit, Reference
+from tidegate.egress.loops import refuse_loop
+from tidegate.errors import (
+    ConfigurationError,
+)
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import open_store
+from tidegate.pipelines import files
+from tidegate.pipelines.spec import Egress, parse
+
+
+@pytest.mark.parametrize(
+    ("source", "lake", "loops"),
+    [
+        ({"lake": "back"}, "/lake", True),
+        ({"lake": "back", "topics": ["other"]}, "/lake", False),
+        ({"lake": "pattern"}, "/lake", True),
+        ({"lake": "pattern", "topics": ["u"]}, "/lake", False),
+        ({"path": "/lake/back", "format": "parquet"}, "/lake", True),
+        ({"path": "/lake/back/data/**/*.parquet", "format": "parquet"}, "file:///lake/", True),
+        ({"path": "/lake", "format": "parquet"}, "/lake", True),
+        ({"path": "/lake/*/data/**", "format": "parquet"}, "/lake", True),
+        ({"path": "/lake/backs", "format": "parquet"}, "/lake", False),
+        ({"path": "/lake/back", "format": "parquet"}, "s3://b/lake", False),
+    ],
+)
+def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) -> None:
+    """Into a topic that feeds the source, by its name or by any path to its lake (fault E9)."""
+    (world.home / "pipelines/back.yaml").write_text(
+        json.dumps({"name": "back", "kind": "ingest", "topics": ["t", "other"], "lake": lake})
+    )
+    (world.home / "pipelines/broken.yaml").write_text("{")
+    (world.home / "pipelines/pattern.yaml").write_text(
+        json.dumps({"name": "pattern", "kind": "ingest", "pattern": "t|u", "lake": "/of/patterns"})
+    )
+    world.settings = {"source": source}
+    fed = parse({**world.spec.model_dump(), "source": source})
+    assert isinstance(fed, Egress)
+    if not loops:
+        refuse_loop(fed, "cluster")
+        return
+    with pytest.raises(ConfigurationError, match=r"t feeds the lake of '(back|pattern)'"):
+        refuse_loop(fed, "cluster")
+
+
+def make_hops(world: World, **middle: Any) -> None:
+    """Make pipelines `in`, which reads u, and `on`, which sends the lake of `back` to u."""
+    pipelines = {
+        "in": {"kind": "ingest", "topics": ["u"]},
+        "back": {"kind": "ingest", "topics": ["t"]},
+        "on": {"kind": "egress", "source": {"lake": "back"}, "target": {"topic": "u"}, **middle},
+    }
+    for name, form in pipelines.items():
+        path = world.home / f"pipelines/{name}.yaml"
+        path.write_text(json.dumps({"name": name, "lake": str(world.home / "of"), **form}))
+    world.settings = {"source": {"lake": "in"}}
+
+
+def test_a_loop_of_two_hops_is_refused(world: World) -> None:
+    """t → the lake of `back` → u → the source: from either egress, with the whole way named."""
+    make_hops(world)
+    way = "t feeds the lake of 'back', which 'on' sends to u; it feeds the lake of 'in', which is"
+    with pytest.raises(ConfigurationError, match=way):
+        world.plan()
+    (world.home / "pipelines/out.yaml").write_text(world.spec.model_dump_json(exclude_none=True))
+    other = files.load_named("on")
+    assert isinstance(other, Egress)
+    with pytest.raises(
+        ConfigurationError, match="u feeds the lake of 'in', which 'out' sends to t"
+    ):
+        refuse_loop(other, "cluster")
+
+
+@pytest.mark.parametrize(
+    "middle",
+    [
+        {"source": {"lake": "back", "topics": ["other"]}},
+        {"target": {"topic": "v"}},
+        {"target": {"topic": "u", "kafka": "elsewhere"}},
+    ],
+)
+def test_hops_that_lead_elsewhere_are_no_loop(world: World, middle: Any) -> None:
+    """Another topic of the lake between, another topic behind it, or one of the same name on a
+    connection of which nobody knows that it is the same cluster.
+    """
+    make_hops(world, **middle)
+    refuse_loop(world.spec, "cluster")
+
+
+@pytest.mark.parametrize(("cluster", "loops"), [("cluster", True), ("another", False)])
+def test_a_hop_is_on_the_cluster_that_its_ledger_tells(
+    world: World, cluster: str, loops: bool
+) -> None:
+    """Where the pipeline between has sent before: by its target's cluster, whatever its name."""
+    make_hops(world, target={"topic": "u", "kafka": "elsewhere"})
+    for name, where in (("on", cluster), ("in", "cluster")):
+        store = open_store(str(world.home / "of"), name)
+        entry = Commit("live", "p", "", 0, "a", where, {}, {}, Reference("m", ""))
+        assert isinstance(Ledger(store, name).append(entry, run="r"), Appended)
+    if loops:
+        with pytest.raises(ConfigurationError, match="without end"):
+            refuse_loop(world.spec, "cluster")
+    else:
+        refuse_loop(world.spec, "cluster")
+
+
+def make_unreadable(world: World, lake: str, pipeline: str, how: str) -> None:
+    """Make the lake of a pipeline a file, or its ledger's first entry no entry."""
+    if how == "away":
+        (world.home / lake).write_text("")
+    else:
+        entry = world.home / lake / pipeline / layout.entry(1)
+        entry.parent.mkdir(parents=True)
+        entry.write_text("{")
+
+
+@pytest.mark.parametrize("how", ["away", "corrupt"])
+@pytest.mark.parametrize("whose", ["on", "back"])
+def test_anothers_ledger_that_cannot_be_read_stops_nothing(
+    world: World, caplog: pytest.LogCaptureFixture, how: str, whose: str
+) -> None:
+    """Of a pipeline that our rows reach: ours are sent, with a warning that names the ledger."""
+    make_hops(world, target={"topic": "elsewhere"}, lake=str(world.home / "of_on"))
+    form = {"name": "back", "kind": "ingest", "topics": ["t"], "lake": str(world.home / "of_back")}
+    (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
+    make_unreadable(world, f"of_{whose}", whose, how)
+    world.settings = {}
+    world.put(a="1")
+    assert world.send_and_publish()["files"] == ["a"]
+    assert f"the ledger of '{whose}' cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["away", "corrupt"])
+@pytest.mark.parametrize("whose", ["on", "back"])
+def test_a_loop_is_found_where_a_ledger_cannot_be_read(world: World, how: str, whose: str) -> None:
+    """By the names of the connections, which stand for the clusters."""
+    make_hops(world, lake=str(world.home / "of_on"))
+    form = {"name": "back", "kind": "ingest", "topics": ["t"], "lake": str(world.home / "of_back")}
+    (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
+    make_unreadable(world, f"of_{whose}", whose, how)
+    with pytest.raises(ConfigurationError, match="without end"):
+        refuse_loop(world.spec, "cluster")
+
+
+def test_anothers_bad_pattern_stops_nothing(world: World) -> None:
+    """Neither a source that is none, nor a lake's directory that looks like one."""
+    make_hops(world, source={"path": "/in/[9-0]*", "format": "text"})
+    form = {"name": "back", "kind": "ingest", "topics": ["t"], "lake": "/lakes/[9-0]"}
+    (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
+    world.settings = {}
+    world.put(a="1")
+    assert world.send_and_publish()["files"] == ["a"]
+
+
+def test_the_projects_pipelines_are_no_loop() -> None:
+    """Whatever this project ships."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TIDEGATE_LAKE", "/lake")
+        for name in files.names():
+            spec = files.load_named(name)
+            if isinstance(spec, Egress):
+                refuse_loop(spec, "cluster")

@@ -1,0 +1,255 @@
+"""What an egress run plans: files up to the limits, and the sources that it refuses."""
+
+import json
+import os
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support.egress_world import (
+    World,
+    commit_spans,
+    make_lake,
+    refuses,
+    target_of,
+)
+from tidegate.broker.target import TargetState, TargetSurvey
+from tidegate.core.ledger import REPLAY
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import SourceFile
+from tidegate.core.requests import Replay
+from tidegate.egress import plan as planning
+from tidegate.egress.backlog import _taken
+from tidegate.egress.explain import explain
+from tidegate.egress.publish import publish, verdict
+from tidegate.errors import (
+    ConfigurationError,
+    CursorAhead,
+    PartitionsLeftOut,
+    RowsRefused,
+    SourceRefused,
+)
+from tidegate.maintenance.checkpoint import checkpoint
+
+
+def test_files_are_taken_up_to_the_limits() -> None:
+    """At least one, by name; rows that nobody knows count as none."""
+    found = tuple(SourceFile(n, 1, "e", rows) for n, rows in zip("abcd", (5, 5, None, 1), strict=1))
+    assert [f.name for f in _taken(found, 10, 100)] == ["a", "b", "c", "d"]
+    assert [f.name for f in _taken(found, 2, 100)] == ["a", "b"]
+    assert [f.name for f in _taken(found, 10, 10)] == ["a", "b", "c"]
+    assert [f.name for f in _taken(found, 10, 9)] == ["a"]
+    assert [f.name for f in _taken(found, 10, 1)] == ["a"]
+    assert _taken((), 10, 10) == ()
+
+
+def test_what_was_sent_is_sent_once(world: World) -> None:
+    """And what comes later goes with a later run; a finished run that is run again does nothing."""
+    world.put(a="1", b="2")
+    assert world.send_and_publish("one")["files"] == ["a", "b"]
+    world.put(c="3")
+    assert world.send_and_publish("one")["files"] == ["a", "b"]
+    assert len(world.ran) == 1
+    assert world.send_and_publish("two")["files"] == ["c"]
+    assert world.send_and_publish("three")["commit"] is None
+    assert len(world.ran) == 2
+
+
+def complete_through(world: World, run_id: str, **others: Any) -> str | None:
+    """Send, publish, and return what the event of the target's topic tells."""
+    world.send(run_id, **others)
+    told = publish(world.run(run_id, **others)).asset_event("t")["complete_through"]
+    assert told is None or isinstance(told, str)
+    return told
+
+
+@pytest.mark.parametrize("format_", ["text", "parquet"])
+def test_complete_through_of_files(world: World, format_: str) -> None:
+    """The time before the source was listed, if all its files are sent; null while one waits. Of
+    Parquet too, whose rows are known only of what is taken.
+    """
+    source = {"source": {"path": str(world.home / "in"), "format": format_}}
+
+    def put(**texts: str) -> None:
+        if format_ == "text":
+            world.put(**texts)
+            return
+        for name, text in texts.items():
+            pq.write_table(pa.table({"value": [text]}), world.home / "in" / name)
+
+    world.settings = source
+    put(a="1", b="2")
+    before = datetime.now(UTC).replace(microsecond=0)
+    told = complete_through(world, "all")
+    assert told is not None
+    assert before <= datetime.fromisoformat(told) <= datetime.now(UTC)
+    assert complete_through(world, "all") == told
+    put(c="3", d="4")
+    world.settings = {**source, "max_files": 1}
+    assert complete_through(world, "one of two") is None
+    assert complete_through(world, "the other") is not None
+    world.settings = {**source, "settle": 3600}
+    put(e="5", f="6")
+    os.utime(world.home / "in/e", (0, 0))
+    assert complete_through(world, "one has not settled") is None
+    world.settings = source
+    put(a="other content")
+    assert complete_through(world, "one is excluded") is None
+
+
+def test_complete_through_of_a_lake(world: World) -> None:
+    """Null while the lake holds an offset that is not sent, between its spans too."""
+    make_lake(world, OffsetRange("u", 0, 0, 10), OffsetRange("u", 1, 0, 5), topics=["u"])
+    world.settings["source"] = {"lake": "in"}
+    assert complete_through(world, "a part", max_records=10) is None
+    assert complete_through(world, "the rest", max_records=10) is not None
+    commit_spans(world, (10, 12), (20, 22))
+    assert complete_through(world, "the first span") is None
+    assert complete_through(world, "the second span") is not None
+    asked = Replay("u", "x", (0,), "0", "5")
+    assert complete_through(world, "again", asked=asked) is None
+
+
+def test_a_sent_name_with_other_content_is_left_out(world: World) -> None:
+    """Named by plan and verdict, and sent only by --resend, once."""
+    world.put(a="1", b="2")
+    world.send_and_publish("one")
+    world.put(a="other", c="3")
+    assert world.send_and_publish("two")["files"] == ["c"]
+    with pytest.raises(PartitionsLeftOut, match="a: sent before, with other content: --resend"):
+        verdict(world.run("two"))
+    report = world.send_and_publish("again", resend=True)
+    assert (report["files"], report["lane"]) == (["a"], REPLAY)
+    assert world.send_and_publish("again", resend=True) == report
+    assert world.send_and_publish("more", resend=True)["commit"] is None
+    assert not world.plan("four").plan.left_out
+
+
+def test_a_lake_is_not_sent_again_this_way(world: World) -> None:
+    """Its plan would be a replay, which covers nothing: the next run would send it all again."""
+    world.settings = {"source": {"lake": "flights"}}
+    (world.home / "pipelines/flights.yaml").write_text(
+        json.dumps({"name": "flights", "kind": "ingest", "topics": ["f"], "lake": str(world.home)})
+    )
+    with pytest.raises(ConfigurationError, match="--resend is for files that came back"):
+        world.plan(resend=True)
+
+
+def test_another_fixed_part_of_the_path_is_refused(world: World) -> None:
+    """Files are known by their names below it: under new names all would be sent again."""
+    world.settings = {"source": {"path": str(world.home / "in"), "format": "text"}}
+    world.put(a="1")
+    world.send_and_publish("one")
+    world.settings["source"]["path"] = str(world.home / "*")
+    with pytest.raises(ConfigurationError, match="what was sent would be sent again"):
+        world.plan("two")
+    world.settings["source"]["path"] = str(world.home / "in/*")
+    assert not world.plan("three").plan.has_work
+
+
+def test_no_detour_leads_to_another_fixed_part(world: World) -> None:
+    """By way of a path elsewhere: every root that files were ever sent from counts, also after a
+    checkpoint, and those of claims that an earlier release wrote by the last plan.
+    """
+    world.settings = {"source": {"path": str(world.home / "in"), "format": "text"}}
+    (world.home / "in/sub").mkdir()
+    world.put(**{"sub/a": "1"})
+    world.send_and_publish("one")
+    (world.home / "other").mkdir()
+    (world.home / "other/b").write_text("2")
+    world.settings["source"]["path"] = str(world.home / "other")
+    world.send_and_publish("two")
+    world.settings["source"]["path"] = str(world.home / "in/sub")
+    with pytest.raises(ConfigurationError, match="what was sent would be sent again"):
+        world.plan("three")
+    assert checkpoint(world.spec)["bytes"]
+    with pytest.raises(ConfigurationError, match="what was sent would be sent again"):
+        world.plan("three")
+    world.settings["source"]["path"] = str(world.home / "in")
+    assert not world.plan("four").plan.has_work
+
+
+@dataclass
+class Variables:
+    """Variables."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def read(self, name: str) -> str | None:
+        return self.texts.get(name)
+
+    def write(self, name: str, text: str) -> None:
+        self.texts[name] = text
+
+
+def test_a_ledger_that_was_rolled_back_sends_nothing_again(world: World) -> None:
+    """The Variable shows more than the ledger knows: refused; one that is behind is rewritten."""
+    shown = Variables()
+    world.put(a="1")
+    world.send_and_publish("one", mirror=shown)
+    assert shown.texts == {"tidegate__out__t": '{"t":{"0":6}}'}
+    world.put(b="2")
+    (world.home / "lake").rename(world.home / "aside")
+    with pytest.raises(CursorAhead, match="what this ledger does not know as sent will be sent"):
+        world.plan("two", mirror=shown)
+    assert not (world.home / "lake").exists()
+    (world.home / "aside").rename(world.home / "lake")
+    for text in ("{}", '{"t":{"0":1}}'):
+        shown.texts["tidegate__out__t"] = text
+        world.plan("two", mirror=shown)
+        assert shown.texts == {"tidegate__out__t": '{"t":{"0":6}}'}
+
+
+def test_a_target_that_was_recreated_is_not_ahead(world: World) -> None:
+    """Killed between commit and Variable, which shows an end of the topic that was."""
+    world.target = target_of(ends={0: 90})
+    world.put(a="1")
+    world.send_and_publish("one")
+    world.target = TargetSurvey("cluster", {"t": replace(target_of().topics["t"], topic_id="new")})
+    world.put(b="2")
+    world.send_and_publish("two")
+    shown = Variables({"tidegate__out__t": '{"t":{"0":91}}'})
+    world.plan("three", mirror=shown)
+    assert shown.texts == {"tidegate__out__t": '{"t":{"0":6}}'}
+
+
+def test_an_empty_source(world: World) -> None:
+    """Refused until there ever was a file: the path may be wrong. Then there is just no news."""
+    with pytest.raises(SourceRefused, match="no file matches"):
+        world.plan("one")
+    world.put(a="1")
+    with pytest.raises(RowsRefused):
+        world.send("two", refuses("a"))
+    (world.home / "in/a").unlink()
+    assert not world.plan("three").plan.has_work
+
+
+def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`target.partitions` is for runs; a preview writes nothing anywhere."""
+    asked: list[int | None] = []
+
+    def survey(_: Any, __: Any, *, create_with: int | None, make: bool) -> TargetSurvey:
+        asked.append(create_with if make else None)
+        return world.target
+
+    monkeypatch.setattr("tidegate.egress.plan.survey_target", survey)
+    world.settings = {"target": {"topic": "t", "partitions": 3}}
+    world.put(a="1")
+    assert [f.name for f in planning.preview(world.run())[0].files] == ["a"]
+    assert not (world.home / "lake").exists()
+    world.plan()
+    assert asked == [None, 3]
+
+
+def test_explain_of_a_topic_that_a_run_would_make(world: World) -> None:
+    """It is told as it would be made; it has no id, and so the plan has none yet."""
+    to_be = TargetState("", {0: 0, 1: 0, 2: 0}, 1_000_000, compacted=False)
+    world.target = TargetSurvey("cluster", {"t": to_be})
+    world.put(a="1")
+    told = explain(world.run())
+    assert told["target"] == {"t": {"topic_id": None, "partitions": 3}}
+    assert (told["plan_id"], [each["name"] for each in told["files"]]) == (None, ["a"])

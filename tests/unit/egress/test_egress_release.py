@@ -1,0 +1,131 @@
+"""Claims that an operator releases, seals that no longer count, and the sweep of quarantine."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.egress_world import Application, World, dies_while_sending, sends_all, target_of
+from tidegate.egress.publish import publish
+from tidegate.egress.release import release
+from tidegate.errors import (
+    AttemptAbandoned,
+    LakeDamaged,
+    NotClaimed,
+    NotSealed,
+    SenderAlive,
+    SendFailed,
+)
+from tidegate.lake import deliveries, plans
+from tidegate.maintenance.sweep import sweep as swept
+from tidegate.spark.egress_job import SendJob
+
+
+def test_released_to_be_sent_again(world: World) -> None:
+    """As if nothing had been: from the ends of the new claim, the old records do not count."""
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_while_sending)
+    world.target = target_of(ends={0: 9})
+    assert release(world.spec, None, "resend", "looked", run="me")["files"] == ["a"]
+    assert world.fold.claims == {}
+    assert world.send_and_publish("A")["receipts"][0]["before"] == 9
+
+
+def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
+    """Provably: its process is seen from here. It would go on sending what somebody else then sends
+    again, or be refused its commit. The way out is to end it.
+    """
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send("A", dies_while_sending)
+    (claim,) = world.fold.claims.values()
+    world.alive.add(claim.attempt)
+    for how in ("resend", "declare sent"):
+        with pytest.raises(
+            SenderAlive, match=rf"process {os.getpid()} .* is alive: .* end it first"
+        ):
+            release(world.spec, None, how, "looked", run="me")
+    assert world.fold.claims.keys() == {claim.plan_id}
+    world.alive.clear()
+    assert release(world.spec, None, "resend", "looked", run="me")["files"] == ["a"]
+
+
+def test_released_as_sent(world: World) -> None:
+    """Nobody sends the files again; the run that did ends without a commit."""
+    world.put(a="1", b="2")
+    world.settings = {"max_files": 1}
+    with pytest.raises(SendFailed):
+        world.send("A", dies_while_sending)
+    (plan_id,) = world.fold.claims
+    release(world.spec, plan_id, "declare sent", "looked", run="me")
+    assert world.send_and_publish("A")["files"] == ["b"]
+    assert world.fold.sent.keys() == {"a", "b"}
+    with pytest.raises(NotClaimed, match="has no open claim"):
+        release(world.spec, None, "resend", "again", run="me")
+    with pytest.raises(NotClaimed, match=f"of plan {plan_id}"):
+        release(world.spec, plan_id, "resend", "again", run="me")
+
+
+def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
+    """Whoever released it has decided; the sealed attempt is abandoned."""
+    world.put(a="1")
+    world.send("A")
+    sealed = deliveries.sealed(world.run().store(), world.plan("A").plan, world.fold)
+    assert sealed is not None
+    release(world.spec, None, "resend", "looked", run="me")
+    ledger = world.run().ledger(world.run().store())
+    plan = plans.latest(world.run("A").store(), world.run("A").key).plan
+    outcome = deliveries.commit(world.run().store(), ledger, plan, sealed, run="A")
+    assert "abandoned" in str(outcome)
+    with pytest.raises((NotSealed, AttemptAbandoned)):
+        publish(world.run("A"))
+
+
+def test_an_attempt_is_sealed_once(world: World) -> None:
+    """A second one of other content is somebody else's: its receipts would not be those of the
+    first.
+    """
+    world.put(a="1")
+    world.send("A")
+    store = world.run().store()
+    sealed = deliveries.sealed(store, world.plan("A").plan, world.fold)
+    assert sealed is not None
+    deliveries.seal(store, sealed)  # the same again: its first answer was lost
+    with pytest.raises(LakeDamaged, match="is sealed already, and not by us"):
+        deliveries.seal(store, replace(sealed, receipts=()))
+    assert deliveries.sealed(store, world.plan("A").plan, world.fold) == sealed
+
+
+def test_what_losers_have_kept_back_is_swept(world: World) -> None:
+    """Bad rows of attempts that died, once another has finished their plan and an hour is over; the
+    committed attempt's stay for good, and those of a plan that nobody has finished.
+    """
+    world.put(a="1")
+    world.settings = {"on_bad_row": "quarantine"}
+
+    def keeps(job: SendJob, then: Application, directory: Path) -> None:
+        assert job.quarantine is not None
+        Path(job.quarantine).mkdir(parents=True)
+        Path(job.quarantine, "part-0.parquet").write_text(job.client_id)
+        then(job, directory)
+
+    def kept() -> set[str]:
+        return {path.read_text() for path in (world.home / "lake").rglob("*/part-0.parquet")}
+
+    with pytest.raises(SendFailed):
+        world.send("A", lambda job, directory: keeps(job, dies_while_sending, directory))
+    assert swept(world.spec, run="s")["swept"] == []
+    world.send("A", lambda job, directory: keeps(job, sends_all, directory))
+    commit = publish(world.run("A")).report["commit"]
+    assert swept(world.spec, run="s")["swept"] == []
+    loser, winner = (job.client_id for job in world.ran)
+    assert kept() == {loser, winner}
+    for path in (world.home / "lake/out/_tidegate/quarantine").rglob("*.parquet"):
+        os.utime(path, (1, 1))
+    (gone,) = swept(world.spec, run="s")["swept"]
+    assert (gone["attempt"], gone["why"], gone["files"]) == (loser[-16:], "lost", 1)
+    assert kept() == {winner}
+    assert world.fold.live[commit].attempt == winner[-16:]
+    assert world.send_and_publish("A")["commit"] == commit

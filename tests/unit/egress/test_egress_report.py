@@ -1,0 +1,119 @@
+"""Reports of egress runs: the XCom, the document in the lake, status and the page."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+import tidegate
+from support.egress_world import (
+    World,
+    sends_all,
+)
+from tidegate.core import layout
+from tidegate.egress.publish import publish, verdict
+from tidegate.egress.status import status
+from tidegate.lake import plans
+from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.spark.egress_job import DONE, SendJob
+
+
+def test_what_is_told_and_what_is_kept(world: World) -> None:
+    """The XCom, and the whole of it in the lake: receipts, rows of each file, what still waits; the
+    first one stays (docs/format.md; req 6.9, 6.24).
+    """
+    world.settings = {"max_files": 1}
+    world.put(a="1\n", b="22\n")
+    told = world.send_and_publish()
+    run = world.run()
+    frozen = plans.latest(run.store(), run.key)
+    assert frozen
+    assert told == {
+        "format": 1, "pipeline": "out", "kind": "egress", "run": "r", "run_key": run.key,
+        "generation": 1, "plan_id": frozen.plan.id, "lane": "live", "rows": 1, "duplicates": 0,
+        "quarantined": 0, "files": ["a"], "commit": 2,
+        "receipts": [{"topic": "t", "topic_id": "id-t", "partition": 0, "before": 5, "after": 6,
+                      "sent": 1, "duplicates": 0}],
+        "broken_order": [], "left_out": [],
+    }  # fmt: skip
+    path = layout.report(run.key, 1)
+    kept = json.loads(run.store().get(path) or b"")
+    assert kept.pop("attempt")
+    assert kept.pop("planned_at") <= kept.pop("published_at")
+    assert kept == {
+        **told, "dag": "dag", "window_date": "2026-01-01", "replay": None,
+        "target": {"t": {"topic_id": "id-t", "partitions": 1}},
+        "versions": {"tidegate": tidegate.__version__},
+        "sent": [{"file": "a", "rows": 1, "bad": 0, "digest": None}],
+        "source": str(world.home / "in"), "source_problem": None,
+        "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0, "ahead": 0,
+                    "unselected": 0},
+    }  # fmt: skip
+    page = Environment(
+        loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
+    )
+    page.filters["number"] = str
+    whole = {**kept, "attempt": "a", "planned_at": "then", "published_at": "now"}
+    assert "1 files" in page.get_template("report_of_egress.html").render(report=whole)
+    before = run.store().get(path)
+    world.put(c="3\n")
+    assert publish(run).report == told
+    assert run.store().get(path) == before
+
+
+def test_a_broken_order_is_told_where_people_look(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ledger, status, the log of `verdict`, asset event and page, beside report and XCom; each by
+    the partition, or the topic, that it is about.
+    """
+
+    def breaks(job: SendJob, directory: Path) -> None:
+        sends_all(job, directory)
+        done = json.loads((directory / DONE).read_text())
+        (directory / DONE).write_text(json.dumps({**done, "broken_order": ["t-0", "u-t-0"]}))
+
+    world.put(a="1\n")
+    assert world.send_and_publish("one")["broken_order"] == []
+    verdict(world.run("one"))
+    assert "order" not in caplog.text
+    world.put(b="1\n")
+    report = world.send_and_publish("two", breaks)
+    verdict(world.run("two"))
+    assert f"out: commit #{report['commit']}: the order is broken in t-0, u-t-0" in caplog.text
+    assert publish(world.run("two")).asset_event("t")["broken_order"] == ["t-0"]
+    assert publish(world.run("one")).asset_event("t")["broken_order"] == []
+    told = status(world.spec)
+    assert told["broken_order"] == [{"commit": report["commit"], "where": ["t-0", "u-t-0"]}]
+    assert checkpoint(world.spec)["bytes"]
+    assert status(world.spec)["broken_order"] == told["broken_order"]
+    page = Environment(
+        loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
+    )
+    page.filters["number"] = str
+    html = page.get_template("status.html").render(pipelines=[told], now=datetime.now(UTC))
+    assert f"Commit #{report['commit']}: the order is broken in t-0, u-t-0" in html
+
+
+def test_a_report_without_its_source(world: World) -> None:
+    """What was sent is committed and told, though nobody can say what waits."""
+    world.put(a="1\n")
+    world.send()
+    (world.home / "in/a").unlink()
+    (world.home / "in").rmdir()
+    run = world.run()
+    assert publish(run).report["rows"] == 1
+    kept = json.loads(run.store().get(layout.report(run.key, 1)) or b"")
+    assert (kept["waiting"], kept["rows"]) == (None, 1)
+    assert kept["source_problem"]
+
+
+def test_nothing_to_send_leaves_no_report(world: World) -> None:
+    """A run that had no work, and left nothing out, has no page."""
+    world.put(a="1\n")
+    world.send_and_publish()
+    world.send_and_publish("later")
+    run = world.run("later")
+    assert run.store().get(layout.report(run.key, 1)) is None
