@@ -5,30 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated
+
+from tidegate.core.json_codec import Document, Name
 
 
 @dataclass(frozen=True)
-class Boundary:
+class Boundary(Document):
     """Where a moment (ms since the epoch) cuts a topic. A partition that is not named: at 0."""
 
     topic: str
     topic_id: str
-    moment: int
-    offsets: Mapping[int, int]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "topic_id": self.topic_id,
-            "timestamp": self.moment,
-            "partitions": {str(p): offset for p, offset in self.offsets.items()},
-        }
-
-    @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> Boundary:
-        offsets = {int(p): int(offset) for p, offset in form["partitions"].items()}
-        return cls(form["topic"], form["topic_id"], form["timestamp"], offsets)
+    moment: Annotated[int, Name("timestamp")]
+    offsets: Annotated[Mapping[int, int], Name("partitions")]
 
 
 def clamped(

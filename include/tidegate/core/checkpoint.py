@@ -7,35 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import fields
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, get_type_hints
 
 from tidegate.core import canonical
-from tidegate.core.entries import Claim, Commit, Gap
+from tidegate.core.entries import Claim, Commit
 from tidegate.core.intervals import Intervals
+from tidegate.core.json_codec import Form, form_of
 from tidegate.core.ledger import Fold
 
 FORMAT = 1
-
-
-class Form(NamedTuple):
-    """How a field of the fold is written, and read."""
-
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _numbered(by_partition: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
-    return {key: {str(p): o for p, o in each.items()} for key, each in by_partition.items()}
-
-
-def _by_number(form: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
-    return {key: {int(p): o for p, o in each.items()} for key, each in form.items()}
 
 
 def _coverage(sets: Mapping[tuple[str, int], Intervals]) -> dict[str, dict[str, Any]]:
@@ -61,14 +42,10 @@ def _numbers(form: Iterable[Sequence[int]]) -> list[int]:
     return [n for start, end in form for n in range(start, end)]
 
 
-FORMS: Mapping[str, Form] = {
-    "n": Form(_same, _same),
-    "digest": Form(_same, _same),
-    "topic_ids": Form(_same, _same),
-    "earlier_ids": Form(_same, _same),
-    "origins": Form(_numbered, _by_number),
-    "covered": Form(_coverage, _sets),
-    "skipped": Form(_coverage, _sets),
+_COVERAGE = Form(_coverage, _sets)
+_IRREGULAR = {
+    "covered": _COVERAGE,
+    "skipped": _COVERAGE,
     "live": Form(_spans, _numbers),  # their numbers; the commits are lines
     "replaced": Form(
         lambda replaced: {str(n): _coverage(parts) for n, parts in replaced.items()},
@@ -79,27 +56,13 @@ FORMS: Mapping[str, Form] = {
         lambda committed: [[plan, chunk, n] for (plan, chunk), n in committed.items()],
         lambda form: {(plan, chunk): n for plan, chunk, n in form},
     ),
-    "abandoned": Form(
-        lambda abandoned: [list(each) for each in sorted(abandoned)],
-        lambda form: {(plan, chunk, attempt) for plan, chunk, attempt in form},
-    ),
-    "gaps": Form(
-        lambda gaps: [gap.to_json() for gap in gaps],
-        lambda form: [Gap.from_json(gap) for gap in form],
-    ),
-    "cluster_id": Form(_same, _same),
     "claims": Form(
         lambda claims: [claim.to_json() for claim in claims.values()],
         lambda form: {claim.plan_id: claim for claim in map(Claim.from_json, form)},
     ),
-    "sent": Form(_same, _same),
-    "refused": Form(_same, _same),
-    "unfit": Form(_same, _same),
-    "roots": Form(sorted, set),
-    "target_ends": Form(_numbered, _by_number),
-    "declared": Form(sorted, set),
 }
-"""One for each field of the fold: a field that is forgotten here cannot be checkpointed."""
+FORMS = {name: _IRREGULAR.get(name) or form_of(hint) for name, hint in get_type_hints(Fold).items()}
+"""How each field of the fold is written, and read."""
 
 
 class LiveCommits(MutableMapping[int, Commit]):
@@ -145,12 +108,12 @@ def lines(fold: Fold) -> bytes:
 
 
 def head(fold: Fold) -> dict[str, Any]:
-    """Return all of the fold but the content of its live commits; KeyError for a new field."""
-    return {each.name: FORMS[each.name].write(getattr(fold, each.name)) for each in fields(fold)}
+    """Return all of the fold but the content of its live commits."""
+    return {name: form.write(getattr(fold, name)) for name, form in FORMS.items()}
 
 
 def fold_of(form: Mapping[str, Any], load: Callable[[], bytes]) -> Fold:
     """Return the fold of a head; `load` returns its lines, when a commit is asked for."""
-    values = {each.name: FORMS[each.name].read(form[each.name]) for each in fields(Fold)}
+    values = {name: each.read(form[name]) for name, each in FORMS.items()}
     values["live"] = LiveCommits(values["live"], lambda: load().split(b"\n"))
     return Fold(**values)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 from tidegate.core.cursor import Watermarks
 from tidegate.core.intervals import Intervals
+from tidegate.core.json_codec import OMITTED, Document
 
 State = Literal["before", "covered", "skipped", "expired", "unseen"]
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Interval:
+class Interval(Document):
     """Offsets `[start, end)` of one outcome.
 
     `before` the origin, and in no commit; `covered` by a commit of this `lane`; `skipped` for this
@@ -24,22 +25,14 @@ class Interval:
     start: int
     end: int
     state: State
-    lane: str | None = None
-    reason: str | None = None
-    by: str | None = None
+    lane: Annotated[str | None, OMITTED] = None
+    reason: Annotated[str | None, OMITTED] = None
+    by: Annotated[str | None, OMITTED] = None
 
     @property
     def kind(self) -> str:
         """What it is drawn as: covered offsets by their lane."""
         return self.lane or self.state
-
-    def to_json(self) -> dict[str, Any]:
-        form: dict[str, Any] = {"start": self.start, "end": self.end, "state": self.state}
-        return form | {
-            name: value
-            for name in ("lane", "reason", "by")
-            if (value := getattr(self, name)) is not None
-        }
 
 
 def tiled(origin: int, known: Iterable[Interval], marks: Watermarks | None) -> tuple[Interval, ...]:

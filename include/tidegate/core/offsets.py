@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from tidegate.core.json_codec import Form
 
 Offsets = Mapping[str, Mapping[int, int]]
 
@@ -34,9 +36,6 @@ class OffsetRange:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-Window = tuple[OffsetRange, ...]
-
-
 def window_to_json(window: Iterable[OffsetRange]) -> dict[str, dict[str, list[int]]]:
     """Return `{topic: {"0": [start, end]}}`."""
     form: dict[str, dict[str, list[int]]] = {}
@@ -54,6 +53,9 @@ def window_from_json(form: Mapping[str, Mapping[str, list[int]]]) -> Window:
             for partition, (start, end) in partitions.items()
         )
     )
+
+
+Window = Annotated[tuple[OffsetRange, ...], Form(window_to_json, window_from_json)]
 
 
 def spark_offsets(offsets: Offsets) -> str:

@@ -7,12 +7,13 @@ or a list of files; and it has a target.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Self
 
 from tidegate.core import canonical
-from tidegate.core.offsets import Window, window_from_json, window_to_json
+from tidegate.core.json_codec import ADDED, OMITTED, Document, Form, Name
+from tidegate.core.offsets import Window
 from tidegate.core.replacement import Replaced, replaces_from_json
 
 FORMAT = 1
@@ -48,21 +49,25 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class LeftOutFile:
+class LeftOutFile(Document):
     """A source file that an egress plan does not take, and why."""
 
     file: str
     reason: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {"file": self.file, "reason": self.reason}
-
     def __str__(self) -> str:
         return f"{self.file}: {self.reason}"
 
 
+def _read_left_out(form: Mapping[str, Any]) -> LeftOut | LeftOutFile:
+    return LeftOutFile.from_json(form) if "file" in form else LeftOut.from_json(form)
+
+
+Exclusion = Annotated[LeftOut | LeftOutFile, Form(lambda each: each.to_json(), _read_left_out)]
+
+
 @dataclass(frozen=True, order=True, slots=True)
-class SourceFile:
+class SourceFile(Document):
     """A file of an egress source as it was when it was planned.
 
     `name` is relative to the source's root; `size` in bytes; `rows` is None where only reading all
@@ -72,10 +77,7 @@ class SourceFile:
     name: str
     size: int
     etag: str
-    rows: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "size": self.size, "etag": self.etag, "rows": self.rows}
+    rows: Annotated[int | None, ADDED] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class TargetTopic:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Document):
     """A run's work. No run id, no clock and no watermarks: the same work has the same id.
 
     `topics` maps a topic that is read to its topic id; `chunks` are staged, sealed and committed
@@ -104,64 +106,27 @@ class Plan:
     topics: Mapping[str, str]
     chunks: tuple[Window, ...]
     destination: str
-    byte_settings: Mapping[str, Any]
-    left_out: tuple[LeftOut | LeftOutFile, ...] = ()
+    byte_settings: Annotated[Mapping[str, Any], Name("bytes")]
+    left_out: tuple[Exclusion, ...] = ()
     replay: Mapping[str, Any] | None = None
-    files: tuple[SourceFile, ...] = ()
-    target: Mapping[str, TargetTopic] | None = None
+    files: Annotated[tuple[SourceFile, ...], OMITTED] = ()
+    target: Annotated[Mapping[str, TargetTopic] | None, OMITTED] = None
 
     def to_json(self) -> dict[str, Any]:
-        chunks: list[Any] = [window_to_json(window) for window in self.chunks]
+        form = {"format": FORMAT, **super().to_json()}
         if self.files:
-            chunks = [{"files": [file.to_json() for file in self.files]}]
-        form = {
-            "format": FORMAT,
-            "pipeline": self.pipeline,
-            "kind": self.kind,
-            "lane": self.lane,
-            "window_date": self.window_date,
-            "cluster_id": self.cluster_id,
-            "isolation": self.isolation,
-            "topics": dict(self.topics),
-            "chunks": chunks,
-            "left_out": [each.to_json() for each in self.left_out],
-            "destination": self.destination,
-            "bytes": dict(self.byte_settings),
-            "replay": None if self.replay is None else dict(self.replay),
-        }
-        if self.target is not None:
-            form["target"] = {topic: asdict(each) for topic, each in self.target.items()}
+            form["chunks"] = [{"files": form.pop("files")}]
         return form
 
     @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> Plan:
+    def from_json(cls, form: Mapping[str, Any]) -> Self:
         if form.get("format") != FORMAT:
             raise ValueError(f"a plan of format {form.get('format')!r}; this is format {FORMAT}")
-        files: list[Any] = []
         chunks = form["chunks"]
-        if chunks and isinstance(chunks[0].get("files"), list):
-            (chunk,), chunks = chunks, []
-            files = chunk["files"]
-        target = form.get("target")
-        return cls(
-            pipeline=form["pipeline"],
-            kind=form["kind"],
-            lane=form["lane"],
-            window_date=form["window_date"],
-            cluster_id=form["cluster_id"],
-            isolation=form["isolation"],
-            topics=dict(form["topics"]),
-            chunks=tuple(window_from_json(window) for window in chunks),
-            left_out=tuple(
-                LeftOutFile(**each) if "file" in each else LeftOut.from_json(each)
-                for each in form["left_out"]
-            ),
-            destination=form["destination"],
-            byte_settings=dict(form["bytes"]),
-            replay=form["replay"],
-            files=tuple(SourceFile(**each) for each in files),
-            target=target and {topic: TargetTopic(**each) for topic, each in target.items()},
-        )
+        if chunks and isinstance(chunks[0].get("files"), list):  # else a topic of that name
+            (chunk,) = chunks
+            form = {**form, "chunks": [], "files": chunk["files"]}
+        return super().from_json(form)
 
     @cached_property
     def encoded(self) -> bytes:

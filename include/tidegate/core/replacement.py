@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from tidegate.core.accounting import StagedFile
 from tidegate.core.intervals import Intervals
+from tidegate.core.json_codec import Form
 from tidegate.core.offsets import OffsetRange, Window
 
 
@@ -28,6 +29,7 @@ def replaces_to_json(replaces: Iterable[Replaced]) -> list[dict[str, Any]]:
 
 
 def replaces_from_json(forms: Iterable[Mapping[str, Any]]) -> tuple[Replaced, ...]:
+    """Return the parts that `replaces_to_json` has written."""
     return tuple(
         Replaced(form["commit"], OffsetRange(topic, int(p), start, end))
         for form in forms
@@ -35,6 +37,9 @@ def replaces_from_json(forms: Iterable[Mapping[str, Any]]) -> tuple[Replaced, ..
         for p, spans in partitions.items()
         for start, end in spans
     )
+
+
+Replaces = Annotated[tuple[Replaced, ...], Form(replaces_to_json, replaces_from_json)]
 
 
 @dataclass(frozen=True, order=True, slots=True)

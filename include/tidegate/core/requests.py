@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from tidegate.core import canonical
+from tidegate.core.json_codec import OMITTED, Document
 
 Order = Literal["oldest", "soonest-expiring"]
 
@@ -61,7 +62,7 @@ class Backfill:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Document):
     """A window that is in the lake, once more: an ingest reads it again, an egress sends it again.
 
     `id` names it: the same id again is the same work, whatever the run. `where` is an SQL
@@ -75,17 +76,10 @@ class Replay:
     partitions: tuple[int, ...] | None = None
     start: str | None = None
     end: str | None = None
-    where: str | None = None
+    where: Annotated[str | None, OMITTED] = None
 
     def to_json(self) -> dict[str, Any]:
-        partitions = None if self.partitions is None else list(self.partitions)
-        return {
-            "topic": self.topic,
-            "partitions": partitions,
-            "start": self.start,
-            "end": self.end,
-            **({} if self.where is None else {"where": self.where}),
-        }
+        return {name: value for name, value in super().to_json().items() if name != "id"}
 
 
 Asked = Live | Dates | Backfill | Replay

@@ -36,7 +36,7 @@ def short(
         "quarantined": sum(file.bad for file in sending.files) if sending else 0,
         "files": [file.name for file in plan.files],
         "commit": n,
-        "receipts": [r._asdict() for r in receipts],
+        "receipts": [asdict(receipt) for receipt in receipts],
         "broken_order": list(sending.broken_order) if sending else [],
         "left_out": [each.to_json() for each in plan.left_out],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidegate import faults
@@ -60,7 +60,7 @@ class Sending:
             "chunk": 0,
             "attempt": self.attempt,
             "files": [vars(file) for file in self.files],
-            "receipts": [receipt._asdict() for receipt in self.receipts],
+            "receipts": [asdict(receipt) for receipt in self.receipts],
             "broken_order": list(self.broken_order),
             "versions": dict(self.versions),
         }

@@ -6,13 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tidegate.core.json_codec import UNREADABLE
 from tidegate.errors import LakeDamaged
 from tidegate.lake.store import Store
 
 T = TypeVar("T")
-
-UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
-"""What reading a form of the wrong shape raises."""
 
 
 def read(store: Store, path: str, read_form: Callable[[Any], T]) -> T | None:

@@ -15,11 +15,11 @@ from typing import Any
 from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import FORMAT, KINDS, Commit, Entry, Gap
+from tidegate.core.json_codec import UNREADABLE
 from tidegate.core.judge import Accepted, CutTo, Verdict, judge
 from tidegate.core.ledger import Fold
 from tidegate.errors import LakeUnsafe, LedgerCorrupt
 from tidegate.lake import checkpoints, json_documents
-from tidegate.lake.json_documents import UNREADABLE
 from tidegate.lake.store import Store
 
 _AT_ONCE = 16  # requests
