@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import re
 import ssl
 from collections.abc import Mapping
@@ -196,21 +194,3 @@ def _timeout_complaints(timeout: Any) -> list[str]:
 def _jaas_quoted(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def from_environment(connection: str, environ: Mapping[str, str] = os.environ) -> KafkaSettings:
-    """Read `AIRFLOW_CONN_<ID>` in its JSON form, as Airflow itself would."""
-    name = f"AIRFLOW_CONN_{connection.upper()}"
-    text = environ.get(name)
-    if text is None:
-        raise ConfigurationError(
-            f"Kafka connection {connection!r} is not defined: set {name} to "
-            '\'{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}\''
-        )
-    try:
-        extra = json.loads(text)["extra"]
-        if isinstance(extra, str):
-            extra = json.loads(extra)
-    except (ValueError, KeyError, TypeError):
-        raise ConfigurationError(f"{name} is not a connection in JSON form with an extra") from None
-    return KafkaSettings(connection, extra)

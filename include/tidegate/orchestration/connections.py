@@ -9,40 +9,40 @@ from airflow.exceptions import AirflowNotFoundException
 from airflow.sdk import BaseHook, Variable
 
 from tidegate.broker.settings import KafkaSettings
-from tidegate.errors import ConfigurationError
 from tidegate.orchestration.metadata_database import DESCRIPTION
-
-LookUp = Callable[[str], Any]
-"""From an id to the connection; AirflowNotFoundException. A terminal has another than a task."""
-
-
-def kafka(connection: str, look_up: LookUp = BaseHook.get_connection) -> KafkaSettings:
-    """Return a Kafka connection, of the type that Airflow's own Kafka provider uses."""
-    try:
-        extra = look_up(connection).extra_dejson
-    except AirflowNotFoundException:
-        raise ConfigurationError(
-            f"Airflow has no connection {connection!r}: add it, of type Kafka, with "
-            '{"bootstrap.servers": "host:9092"} as extra'
-        ) from None
-    return KafkaSettings(connection, extra)
+from tidegate.runs import connections
+from tidegate.runs.connections import Connection
 
 
-def spark_master(connection: str, look_up: LookUp = BaseHook.get_connection) -> str:
-    """Return a Spark connection's master, as the Spark provider reads it.
+def kafka(connection_id: str) -> KafkaSettings:
+    """Return a Kafka connection, of the type that Airflow's own Kafka provider uses.
 
-    One that does not exist is refused: the provider would quietly turn it into YARN.
+    Raises ConfigurationError if it does not exist.
     """
+    if (found := look_up(connection_id)) is None:
+        raise connections.not_defined("Kafka", connection_id, in_airflow=True)
+    return KafkaSettings(connection_id, found.extra)
+
+
+def spark_master(connection_id: str) -> str:
+    """Return a Spark connection's master, as the Spark provider computes it.
+
+    Raises ConfigurationError if it does not exist: the provider would silently use YARN.
+    """
+    if (found := look_up(connection_id)) is None:
+        raise connections.not_defined("Spark", connection_id, in_airflow=True)
+    return connections.spark_master(connection_id, found)
+
+
+def look_up(
+    connection_id: str, get: Callable[[str], Any] = BaseHook.get_connection
+) -> Connection | None:
+    """Return a connection of Airflow, or None; `get` differs between a task and a terminal."""
     try:
-        found = look_up(connection)
+        found = get(connection_id)
     except AirflowNotFoundException:
-        raise ConfigurationError(
-            f"Airflow has no connection {connection!r}: add it, of type Spark, with the master as "
-            "host (local[2], spark://host:7077, yarn, k8s://…)"
-        ) from None
-    whole = found.conn_type == "spark" and found.host and ("://" in found.host or not found.port)
-    master = found.host if whole else f"{found.conn_type}://{found.host or ''}"
-    return f"{master}:{found.port}" if found.port else str(master)
+        return None
+    return Connection(found.conn_type or "", found.host or "", found.port, found.extra_dejson)
 
 
 class Variables:

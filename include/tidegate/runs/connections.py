@@ -1,0 +1,122 @@
+"""Airflow connections without Airflow: read from the environment, and as a Spark master."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tidegate.errors import ConfigurationError
+
+_EXAMPLES = {
+    "Kafka": '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
+    "Spark": '{"conn_type": "spark", "host": "local[2]"}',
+}
+_HINTS = {
+    "Kafka": '{"bootstrap.servers": "host:9092"} as extra',
+    "Spark": "the master as host (local[2], spark://host:7077, yarn, k8s://…)",
+}
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The used fields of an Airflow connection; `repr` omits the extra, which may hold secrets."""
+
+    conn_type: str
+    host: str = ""
+    port: int | None = None
+    extra: Any = field(default_factory=dict, repr=False)
+
+
+def from_environment(
+    connection_id: str, environ: Mapping[str, str] = os.environ
+) -> Connection | None:
+    """Return the connection that `AIRFLOW_CONN_<ID>` defines, as Airflow reads it, or None.
+
+    Raises ConfigurationError if the value is neither JSON nor a URI. It is not quoted: it may hold
+    a password.
+    """
+    text = environ.get(_variable(connection_id), "").strip()
+    try:
+        if text.startswith("{"):
+            return _from_json(text)
+        return _from_uri(text) if text else None
+    except (ValueError, TypeError):
+        name = _variable(connection_id)
+        raise ConfigurationError(f"{name} is not a connection in JSON or URI form") from None
+
+
+def not_defined(
+    kind: Literal["Kafka", "Spark"], connection_id: str, *, in_airflow: bool
+) -> ConfigurationError:
+    """Return the error for a connection that does not exist, with an example of one."""
+    if in_airflow:
+        return ConfigurationError(
+            f"Airflow has no connection {connection_id!r}: add it, of type {kind}, with "
+            f"{_HINTS[kind]}"
+        )
+    return ConfigurationError(
+        f"{kind} connection {connection_id!r} is not defined: set {_variable(connection_id)} to "
+        f"'{_EXAMPLES[kind]}'"
+    )
+
+
+def spark_master(connection_id: str, connection: Connection) -> str:
+    """Return the master of a Spark connection, as Airflow's Spark provider computes it.
+
+    Raises ConfigurationError for a connection without a type, or of type spark without a host.
+    """
+    conn_type, host, port = connection.conn_type, connection.host, connection.port
+    if not conn_type or (conn_type == "spark" and not host):
+        raise ConfigurationError(
+            f"Spark connection {connection_id!r} names no master: give it conn_type and host, as "
+            f"{_EXAMPLES['Spark']}"
+        )
+    is_whole = conn_type == "spark" and ("://" in host or not port)
+    master = host if is_whole else f"{conn_type}://{host}"
+    return f"{master}:{port}" if port else master
+
+
+def _variable(connection_id: str) -> str:
+    return f"AIRFLOW_CONN_{connection_id.upper()}"
+
+
+def _from_json(text: str) -> Connection:
+    fields = json.loads(text)
+    port, extra = fields.get("port"), fields.get("extra")
+    return Connection(
+        _normalised(fields.get("conn_type") or ""),
+        fields.get("host") or "",
+        int(port) if port else None,
+        _parsed(extra),
+    )
+
+
+def _from_uri(uri: str) -> Connection:
+    """Parse `type://host:port?key=value`; the host may have a scheme: `k8s://https://host:443`."""
+    conn_type, separator, rest = uri.partition("://")
+    protocol, second, _ = rest.partition("://")
+    if not separator or uri.count("://") > 2 or (second and set(protocol) & set("@:")):
+        raise ValueError(conn_type)
+    parts = urlsplit(rest if second else f"//{rest}")
+    host = unquote(parts.hostname or "")
+    if "/" in host:  # `hostname` is in lower case, which a path must not be
+        host = unquote(parts.netloc.rpartition("@")[2].partition(":")[0])
+    if host and second:
+        host = f"{parts.scheme}://{host}"
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    extra = _parsed(query["__extra__"]) if "__extra__" in query else query
+    return Connection(_normalised(conn_type.lower()), host, parts.port, extra)
+
+
+def _normalised(conn_type: str) -> str:
+    return conn_type.replace("-", "_")
+
+
+def _parsed(extra: Any) -> Any:
+    if isinstance(extra, str):
+        return json.loads(extra) if extra else {}
+    return {} if extra is None else extra

@@ -1,0 +1,86 @@
+"""One Spark connection has one master: in a terminal, in Airflow, and in the Spark provider."""
+
+import json
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
+
+from tidegate.cli import connections as terminal
+from tidegate.errors import ConfigurationError
+from tidegate.orchestration import connections as airflow
+from tidegate.orchestration.metadata_database import NAMED_BY
+from tidegate.pipelines.spec import parse
+
+EXTRA = {"deploy-mode": "cluster", "queue": "root.default", "namespace": "n"}
+FORM = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
+SPEC = parse({**FORM, "spark": {"connection": "spark_x"}})
+
+
+def define(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    for name in NAMED_BY:
+        monkeypatch.delenv(name)
+    text = value if isinstance(value, str) else json.dumps(value)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", text)
+
+
+@pytest.mark.parametrize(
+    ("value", "master"),
+    [
+        ({"conn_type": "spark", "host": "h", "port": 7077}, "spark://h:7077"),
+        ({"conn_type": "spark", "host": "h", "port": "7077", "extra": EXTRA}, "spark://h:7077"),
+        ({"conn_type": "spark", "host": "spark://h", "port": 7077}, "spark://h:7077"),
+        ({"conn_type": "spark", "host": "spark://h:7077"}, "spark://h:7077"),
+        ({"conn_type": "spark", "host": "h"}, "h"),
+        ({"conn_type": "spark", "host": "local[2]", "extra": json.dumps(EXTRA)}, "local[2]"),
+        ({"conn_type": "spark", "host": "local", "port": 0}, "local"),
+        ({"conn_type": "spark", "host": "yarn", "extra": EXTRA}, "yarn"),
+        ({"conn_type": "spark", "host": "k8s://https://h", "port": 443}, "k8s://https://h:443"),
+        ({"conn_type": "k8s", "host": "https://h"}, "k8s://https://h"),
+        ({"conn_type": "my-spark", "host": "h", "port": 1}, "my_spark://h:1"),
+        ({"conn_type": "yarn"}, "yarn://"),
+        ("spark://h:7077", "spark://h:7077"),
+        ("spark://User:secret@H.example:7077/schema?deploy-mode=cluster", "spark://h.example:7077"),
+        ("spark://yarn?queue=root.default", "yarn"),
+        ("spark://local%5B2%5D", "local[2]"),
+        ("spark://k8s%3A%2F%2Fhttps%3A%2F%2FH:443", "k8s://https://H:443"),
+        ("spark://k8s://https%3A%2F%2FH:443", "k8s://https://H:443"),
+        ("k8s://https://h:443?namespace=n", "k8s://https://h:443"),
+        ("  spark://spark%3A%2F%2Fh:7077/?__extra__=%7B%7D ", "spark://h:7077"),
+        ("yarn://", "yarn://"),
+    ],
+)  # fmt: skip
+def test_the_master_of_a_connection(
+    monkeypatch: pytest.MonkeyPatch, value: Any, master: str
+) -> None:
+    define(monkeypatch, value)
+    assert terminal.spark_master(SPEC) == master
+    assert airflow.spark_master("spark_x") == master
+    monkeypatch.setitem(vars(spark_submit), "kube_client", True)  # for k8s:// it must be there
+    assert spark_submit.SparkSubmitHook(conn_id="spark_x")._connection["master"] == master
+
+
+@pytest.mark.parametrize("value", [{"host": "local[2]"}, {"conn_type": "spark"}, "spark://"])
+def test_a_connection_that_names_no_master(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    """The provider would start Spark with `None://local[2]` or `spark://`."""
+    define(monkeypatch, value)
+    for look_up in (lambda: terminal.spark_master(SPEC), lambda: airflow.spark_master("spark_x")):
+        with pytest.raises(ConfigurationError, match="'spark_x' names no master"):
+            look_up()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"conn_type": "kafka", "extra": {"bootstrap.servers": "b:1", "sasl.password": "12345"}},
+        {"conn_type": "kafka", "extra": json.dumps({"bootstrap.servers": "b:1"})},
+        "kafka://?bootstrap.servers=b%3A1&sasl.password=12345&client.id=",
+        "kafka:///?__extra__=%7B%22bootstrap.servers%22%3A+%22b%3A1%22%7D",
+    ],
+)
+def test_the_settings_of_a_kafka_connection(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    """The same extra, also where a value looks like a number."""
+    define(monkeypatch, value)
+    found = airflow.look_up("spark_x")
+    assert found is not None
+    assert terminal._find("Kafka", "spark_x").extra == found.extra

@@ -1,0 +1,91 @@
+"""Connections in a terminal without Airflow: JSON and URI form, defaults, and what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tidegate.cli.connections import kafka, spark_master
+from tidegate.errors import ConfigurationError
+from tidegate.orchestration.metadata_database import NAMED_BY
+from tidegate.pipelines.spec import Spec, parse
+
+PASSWORD = "hunter2"
+
+
+@pytest.fixture(autouse=True)
+def _no_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*NAMED_BY, "AIRFLOW_CONN_SPARK_DEFAULT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def pipeline(connection: str) -> Spec:
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
+    return parse({**form, "spark": {"connection": connection}})
+
+
+@pytest.mark.parametrize(
+    ("value", "master"),
+    [
+        ({"conn_type": "spark", "host": "h", "port": 7077}, "spark://h:7077"),
+        ({"conn_type": "spark", "host": "spark://h", "port": "7077"}, "spark://h:7077"),
+        ({"conn_type": "spark", "host": "local[2]", "extra": '{"deploy-mode": "x"}'}, "local[2]"),
+        ("spark://h:7077", "spark://h:7077"),
+        ("k8s://https://h:443?deploy-mode=cluster", "k8s://https://h:443"),
+    ],
+)
+def test_a_spark_connection(monkeypatch: pytest.MonkeyPatch, value: Any, master: str) -> None:
+    text = value if isinstance(value, str) else json.dumps(value)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", text)
+    assert spark_master(pipeline("spark_x")) == master
+
+
+def test_only_spark_default_has_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spark_master(pipeline("spark_default")) == "local[*]"
+    with pytest.raises(
+        ConfigurationError, match="'spark_x' is not defined: set AIRFLOW_CONN_SPARK_X"
+    ):
+        spark_master(pipeline("spark_x"))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"host": "local[2]"}')
+    with pytest.raises(ConfigurationError, match="names no master: give it conn_type and host"):
+        spark_master(pipeline("spark_default"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"conn_type": "kafka", "extra": {"bootstrap.servers": "b:1", "client.id": "c d"}}',
+        '{"extra": "{\\"bootstrap.servers\\": \\"b:1\\", \\"client.id\\": \\"c d\\"}"}',
+        "kafka://?bootstrap.servers=b%3A1&client.id=c+d",
+        "kafka:///?__extra__=%7B%22bootstrap.servers%22%3A+%22b%3A1%22%2C"
+        "+%22client.id%22%3A+%22c+d%22%7D",
+    ],
+)
+def test_a_kafka_connection(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", value)
+    assert kafka("kafka_x").for_python() == {"bootstrap_servers": "b:1", "client_id": "c d"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f'{{"password": "{PASSWORD}"', f'{{"port": "{PASSWORD}"}}', PASSWORD,
+        f'{{"extra": "{PASSWORD}"}}', f"kafka://u:{PASSWORD}@h:port", f"a://b://c://{PASSWORD}",
+        f"kafka://u:{PASSWORD}@b://h", f"kafka://h?__extra__={PASSWORD}",
+    ],
+)  # fmt: skip
+def test_a_value_that_is_no_connection_is_not_quoted(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", value)
+    with pytest.raises(ConfigurationError, match="AIRFLOW_CONN_KAFKA_X is not a conn") as refused:
+        kafka("kafka_x")
+    assert PASSWORD not in str(refused.value)
+
+
+def test_a_kafka_connection_that_is_missing_or_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="set AIRFLOW_CONN_KAFKA_X"):
+        kafka("kafka_x")
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", '{"conn_type": "kafka"}')
+    with pytest.raises(ConfigurationError, match=r"bootstrap\.servers: missing"):
+        kafka("kafka_x")
