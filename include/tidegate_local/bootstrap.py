@@ -24,6 +24,17 @@ JAVAS = (17, 21)
 DISK = 4 * 10**9
 """Bytes; an installation takes 1.6 GB, and pip unpacks beside it."""
 
+RUN_JARS = """\
+import sys
+from tidegate import errors
+from tidegate.launch import jars
+try:
+    [jars.{}(name) for name in jars.names()]
+except errors.TidegateError as error:
+    sys.exit(str(error))
+"""
+"""What `.venv` runs with `paths` or `ensure`; fails with one line if a jar is missing."""
+
 # The build backend of those packages that come as source: they are built without isolation.
 _BACKEND = ("setuptools", "wheel", "packaging")
 _NO_NETWORK = re.compile(
@@ -280,13 +291,8 @@ class Venv:
         raise SetupError(f"{what}: {reason} (all of it is in {self.log})")
 
     def _run_jars(self, function: str) -> subprocess.CompletedProcess[str]:
-        code = (
-            "import sys; from tidegate import errors, jars\n"
-            "try: [jars.{}(name) for name in jars.names()]\n"
-            "except errors.TidegateError as error: sys.exit(str(error))"
-        )
         return subprocess.run(
-            [str(self.python), "-c", code.format(function)],
+            [str(self.python), "-c", RUN_JARS.format(function)],
             capture_output=True,
             text=True,
             env=_clean_env(),

@@ -226,6 +226,12 @@ def test_setup_does_what_is_missing_and_nothing_twice(checkout: Path) -> None:
     assert calls(checkout) == ["jars"]
 
 
+@pytest.mark.parametrize("function", ["paths", "ensure"])
+def test_the_jars_are_found_by_what_setup_runs(function: str) -> None:
+    """The real packages, not the scripts that play them in the other tests."""
+    subprocess.run([sys.executable, "-c", bootstrap.RUN_JARS.format(function)], check=True)
+
+
 def test_a_changed_lock_begins_afresh(checkout: Path) -> None:
     """PySpark and its client share files: an upgrade in place would leave holes."""
     assert bootstrap.main() == 0
