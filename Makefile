@@ -29,7 +29,7 @@ test-faults: setup ## the whole fault matrix: kill everything, everywhere
 	@$(PYTEST) -m faults
 
 test-mutants: setup ## break the code on purpose, and see the tests go red
-	@$(BIN)/python tests/tools/mutants.py
+	@$(BIN)/python tests/mutants
 
 lint: setup ## ruff, mypy --strict, and who may import whom
 	@$(BIN)/ruff check

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mutants import MUTANTS
 from tools.import_graph import circles, import_graph, package
-from tools.mutants import MUTANTS
 
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "include/tidegate"

@@ -1,0 +1,13 @@
+"""Each guard of the code with the test that fails without it.
+
+`.venv/bin/python tests/mutants [NAME…]` (`make test-mutants` for all) removes one guard at a time
+from a copy of the sources, and runs its test there.
+"""
+
+from mutants import broker, commands, core, egress, ingest, lake, orchestration, runs, spark
+
+MUTANTS = tuple(
+    mutant
+    for module in (core, spark, lake, broker, runs, ingest, egress, commands, orchestration)
+    for mutant in module.MUTANTS
+)

@@ -1,0 +1,123 @@
+"""Mutants of broker/ and pipelines/."""
+
+from mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "an epoch's end is not known without a leader",
+        "broker/epochs.py",
+        "        if leader < 0:\n",
+        "        if leader < 0:\n            continue\n        if False:\n",
+        "tests/unit/ingest/test_leaderless.py::test_the_end_of_an_epoch_is_not_known_without_a_leader",
+    ),
+    Mutant(
+        "a partition without a leader is not asked for its end",
+        "broker/cluster.py",
+        "topic: sorted(each.epochs.keys() - each.leaderless)",
+        "topic: sorted(each.epochs.keys())",
+        "tests/integration/test_leaders.py::test_a_partition_without_a_leader_stops_no_other",
+    ),
+    Mutant(
+        "a probe that gets on is not given up",
+        "broker/cluster.py",
+        "            at, give_up = position, time.monotonic() + patience\n    raise BrokerError(",
+        "            at = position\n    raise BrokerError(",
+        "tests/unit/broker/test_probes.py::test_a_large_hole_takes_as_long_as_it_gets_on",
+    ),
+    Mutant(
+        "before 1970 is before all records",
+        "broker/cluster.py",
+        "since = OffsetSpec.EARLIEST if timestamp_ms < 0 else timestamp_ms",
+        "since = timestamp_ms",
+        "tests/integration/test_boundaries_live.py::test_before_any_record",
+    ),
+    Mutant(
+        "an unknown protocol is not plaintext",
+        "broker/settings.py",
+        "if not isinstance(protocol, str) or protocol.upper() not in _PROTOCOLS:",
+        "if False:",
+        "tests/unit/broker/test_kafka_settings.py::test_an_unknown_protocol_is_never_taken_for_plaintext",
+    ),
+    Mutant(
+        "a login without SASL",
+        "broker/settings.py",
+        'elif not protocol.startswith("SASL") and key in given:',
+        "elif False:",
+        "tests/unit/broker/test_kafka_settings.py"
+        "::test_settings_that_the_protocol_would_ignore_are_refused",
+    ),
+    Mutant(
+        "no login of an address in a complaint",
+        "broker/settings.py",
+        'if "@" in str(servers):',
+        "if False:",
+        "tests/unit/broker/test_kafka_settings.py::test_a_login_in_an_address_is_refused_and_not_shown",
+    ),
+    Mutant(
+        "checks of TLS cannot be turned off",
+        "broker/settings.py",
+        "if key in given and str(given.pop(key)).lower() != value:",
+        "if given.pop(key, None) == []:",
+        "tests/unit/broker/test_kafka_settings.py::test_checks_of_tls_may_be_named_and_not_turned_off",
+    ),
+    Mutant(
+        "a strict order needs a key or a partition",
+        "pipelines/spec.py",
+        '        if self.order == "strict" and self._spreads():\n',
+        "        if False:\n",
+        "tests/unit/pipelines/test_egress_spec.py::test_what_contradicts_itself_is_named",
+    ),
+    Mutant(
+        "a source's pattern is one",
+        "pipelines/spec.py",
+        "            if wrong_pattern := Root.of(self.path).complaint():\n",
+        "            if wrong_pattern := None:\n",
+        "tests/unit/pipelines/test_egress_spec.py::test_a_pattern_of_names_that_is_none",
+    ),
+    Mutant(
+        "secrets among Spark settings",
+        "pipelines/spec.py",
+        "if secrets := secret_settings.secret_settings(conf):",
+        "if False:",
+        "tests/unit/pipelines/test_secrets.py"
+        "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
+    ),
+    Mutant(
+        "secrets within the values of Spark settings",
+        "pipelines/secret_settings.py",
+        "return has_login(value) or any(",
+        "return False and any(",
+        "tests/unit/pipelines/test_secrets.py"
+        "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
+    ),
+    Mutant(
+        "no mapping in a complaint",
+        "pipelines/complaints.py",
+        "if isinstance(value, dict | list | tuple | set | bytes) and value:",
+        "if False:",
+        "tests/unit/pipelines/test_secrets.py::test_no_complaint_quotes_a_secret",
+    ),
+    Mutant(
+        "aliases in a pipeline file",
+        "pipelines/yaml_reader.py",
+        "if self.check_event(yaml.AliasEvent):",
+        "if False:",
+        "tests/unit/pipelines/test_hostile_files.py::test_each_bad_value_is_a_complaint",
+    ),
+    Mutant(
+        "an account's key, whatever the account's name",
+        "pipelines/secret_settings.py",
+        "if _OF_AN_ACCOUNT.search(name):",
+        "if False:",
+        "tests/unit/pipelines/test_secrets.py"
+        "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
+    ),
+    Mutant(
+        "a reference to a secret by its form",
+        "pipelines/secret_settings.py",
+        "if any(rule.fullmatch(name) and form.fullmatch(value) for",
+        "if any(rule.fullmatch(name) and (form.pattern[:3] != 'arn') for",
+        "tests/unit/pipelines/test_secrets.py"
+        "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
+    ),
+)

@@ -1,0 +1,55 @@
+"""Mutants of cli/, doctor/, maintenance/ and tidegate_local/."""
+
+from mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "the doctor's rivals have connections of their own",
+        "doctor/pipeline.py",
+        "[open_store(lake, pipeline) for _ in range(create_check.RIVALS)]",
+        "[open_store(lake, pipeline)] * create_check.RIVALS",
+        "tests/unit/doctor/test_doctor.py::test_a_store_that_fails_some_races",
+    ),
+    Mutant(
+        "one demo at a time",
+        "../tidegate_local/demo.py",
+        '    with stack.locked(home / "demo.lock", say, "another demo"):\n',
+        "    if True:\n",
+        "tests/unit/local/test_local_setup.py::test_two_demos_at_once_are_one_after_the_other",
+    ),
+    Mutant(
+        "no packages exchanged below what runs",
+        "../tidegate_local/bootstrap.py",
+        "            self._refuse_under_running_processes()\n",
+        "",
+        "tests/unit/local/test_bootstrap.py::test_a_changed_lock_waits_for_what_runs",
+    ),
+    Mutant(
+        "what needs action decides the exit code",
+        "cli/maintenance.py",
+        "code = worst(code, error.exit_code)",
+        "code = error.exit_code",
+        "tests/contracts/test_command_output.py::test_what_needs_action_decides_the_exit_code",
+    ),
+    Mutant(
+        "a checkpoint does not forget that copies may be late",
+        "maintenance/checkpoint.py",
+        "*recent_replacements(store, fold)",
+        "",
+        "tests/unit/core/test_replacement.py::test_a_copy_that_lands_after_its_client_died",
+    ),
+    Mutant(
+        "repair lists before it reads",
+        "maintenance/repair.py",
+        "    listed = store.objects(layout.DATA)\n    ledger = Ledger(store, spec.name)\n",
+        "    ledger = Ledger(store, spec.name)\n    listed = store.objects(layout.DATA)\n",
+        "tests/unit/maintenance/test_repair.py::test_a_commit_while_it_works_loses_nothing",
+    ),
+    Mutant(
+        "repair looks again",
+        "maintenance/repair.py",
+        "    files |= _live_files(store, fold, fold.live.keys() - files.keys())\n",
+        "",
+        "tests/unit/maintenance/test_repair.py::test_a_run_that_plans_the_same_again_keeps_its_files",
+    ),
+)

@@ -1,0 +1,150 @@
+"""Mutants of ingest/."""
+
+from mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "what is finished and not wrong is kept",
+        "ingest/sealing.py",
+        "        if not isinstance(error, WRONG):\n            logger.warning(",
+        "        if False:\n            logger.warning(",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_broker_that_is_away_costs_no_finished_attempt",
+    ),
+    Mutant(
+        "nothing is sealed without a leader",
+        "ingest/sealing.py",
+        "            _refuse_leaderless(plan, attempt, seen)\n",
+        "",
+        "tests/unit/ingest/test_leaderless.py::test_nothing_is_sealed_while_its_partition_has_no_leader",
+    ),
+    Mutant(
+        "no epoch is not the same epoch",
+        "ingest/truncation.py",
+        "if seen.identities[topic].epochs.get(p) != epoch",
+        "if seen.identities[topic].epochs.get(p, epoch) != epoch",
+        "tests/unit/ingest/test_leaderless.py::test_a_partition_that_has_no_epoch_now_is_asked_for_its_end",
+    ),
+    Mutant(
+        "without an epoch before the read the plan's is compared",
+        "ingest/stage.py",
+        "epochs = plans.epochs(store, plan.id) | truncation.of_survey(before)",
+        "epochs = truncation.of_survey(before)",
+        "tests/unit/ingest/test_leaderless.py"
+        "::test_a_log_that_is_cut_off_while_spark_waits_for_a_leader_is_not_sealed",
+    ),
+    Mutant(
+        "what is finished is sealed before a plan is made",
+        "ingest/plan.py",
+        "sealed, unproven = sealing.seal_kept(run, store, ledger, kept)",
+        "sealed, unproven = set(), []",
+        "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_spark_has_finished",
+    ),
+    Mutant(
+        "no gap over what cannot be sealed yet",
+        "ingest/plan.py",
+        "        sealing.refuse_gaps(unproven, draft.gaps)\n",
+        "",
+        "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_cannot_be_sealed_yet",
+    ),
+    Mutant(
+        "a plan with a kept attempt lives without a leader",
+        "ingest/plan.py",
+        "todo = [number for number in open_chunks(store, fold, plan) if number not in kept]",
+        "todo = open_chunks(store, fold, plan)",
+        "tests/unit/ingest/test_ingest_runs.py"
+        "::test_a_partition_without_a_leader_costs_no_finished_attempt_at_the_retry",
+    ),
+    Mutant(
+        "a topic's identity is judged chunk by chunk",
+        "ingest/sealing.py",
+        "            refuse_changed(plan, [attempt], seen)\n",
+        "            refuse_changed(plan, done, seen)\n",
+        "tests/unit/ingest/test_ingest_runs.py"
+        "::test_a_recreated_topic_costs_no_finished_attempt_of_another",
+    ),
+    Mutant(
+        "another cluster costs no kept attempt",
+        "ingest/sealing.py",
+        "            unproven += [Unproven(plan, attempt.chunk, error) for attempt in kept]",
+        "            [discard(run, store, ledger, attempt, error) for attempt in kept]",
+        "tests/unit/ingest/test_ingest_runs.py::test_another_cluster_costs_no_kept_attempt",
+    ),
+    Mutant(
+        "a damaged record of an attempt stops no other work",
+        "ingest/sealing.py",
+        "        except TidegateError as error:\n            failures[attempt] = error\n    if not",
+        "        except BrokerError as error:\n            failures[attempt] = error\n    if not",
+        "tests/unit/ingest/test_ingest_runs.py::test_a_damaged_record_of_an_attempt_stops_no_other_work",
+    ),
+    Mutant(
+        "a finished attempt is given up before it is deleted",
+        "ingest/sealing.py",
+        "if not isinstance(ledger.append(given_up, run=run.run_id), Appended | Lost):",
+        "if False:",
+        "tests/unit/ingest/test_ingest_runs.py"
+        "::test_a_finished_attempt_that_is_wrong_is_abandoned_and_staged_again",
+    ),
+    Mutant(
+        "a boundary is of all partitions",
+        "ingest/backfill.py",
+        "        refuse_leaderless(seen, topic)\n    of = Topic(",
+        "        pass\n    of = Topic(",
+        "tests/unit/ingest/test_leaderless.py::test_no_boundary_is_frozen_without_all_partitions",
+    ),
+    Mutant(
+        "a log that is cut off while it is read is not sealed",
+        "ingest/sealing.py",
+        "            _refuse_cut_off(plan, attempt, cut)\n",
+        "",
+        "tests/unit/ingest/test_leaderless.py::test_a_log_that_is_cut_off_while_it_is_read_is_not_sealed",
+    ),
+    Mutant(
+        "a run with chunks missing fails",
+        "ingest/publish.py",
+        "    if missing:\n        raise chunks_missing(run, plan, missing)\n",
+        "",
+        "tests/unit/ingest/test_ingest_runs.py::test_the_steps_of_a_dag_run_whose_stage_has_failed",
+    ),
+    Mutant(
+        "seals of other runs are published before a plan is made",
+        "ingest/plan.py",
+        "if publish_unfinished(store, ledger, run=run.run_id, other_than=mine):",
+        "if False:",
+        "tests/unit/ingest/test_ingest_runs.py::test_plan_publishes_what_other_runs_have_sealed",
+    ),
+    Mutant(
+        "no plan holds an unreadable record",
+        "ingest/drafting.py",
+        "    unreadable.exclude(\n",
+        "    (lambda *_, **__: None)(\n",
+        "tests/integration/test_unreadable_records.py::test_a_plan_that_holds_one_has_a_next_generation",
+    ),
+    Mutant(
+        "an old plan that holds an unreadable record is dead",
+        "ingest/plan.py",
+        "return _unreadable(run, plan, todo, seen)",
+        "return None",
+        "tests/integration/test_unreadable_records.py::test_a_plan_that_holds_one_has_a_next_generation",
+    ),
+    Mutant(
+        "a pattern on a lake that is not mounted",
+        "ingest/plan.py",
+        "    variables.refuse_ahead(run.mirror, run.spec, ledger)\n",
+        "",
+        "tests/unit/maintenance/test_cursor.py::test_a_pattern_on_a_lake_that_is_not_mounted",
+    ),
+    Mutant(
+        "rows without a leader have not expired",
+        "ingest/verify.py",
+        "            findings.leaderless.add((r.topic, r.partition))\n            continue\n",
+        "            pass\n",
+        "tests/unit/lake/test_audit.py::test_rows_without_a_leader_have_not_expired",
+    ),
+    Mutant(
+        "files are capped by bytes",
+        "ingest/file_size.py",
+        "bit_length() - 1) if known else MOST_RECORDS",
+        "bit_length() - 1) if False else MOST_RECORDS",
+        "tests/unit/ingest/test_file_size.py",
+    ),
+)

@@ -1,0 +1,65 @@
+"""Mutants of runs/ and launch/."""
+
+from mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "no run on a store that the doctor saw fail",
+        "runs/run.py",
+        "        ledger.refuse_unsafe_store()",
+        "        pass",
+        "tests/unit/doctor/test_doctor.py::test_a_run_refuses_a_store_that_the_doctor_saw_fail",
+    ),
+    Mutant(
+        "a boundary asks the lake too",
+        "runs/boundaries.py",
+        "for offset in (first, row) if",
+        "for offset in (first,) if",
+        "tests/unit/runs/test_boundaries.py",
+    ),
+    Mutant(
+        "a boundary asks the lake after Kafka",
+        "runs/boundaries.py",
+        "    in_log = _first_in_log(topic, times)\n"
+        "    # Read after Kafka was asked: what expires in between is in one of the two.\n"
+        "    fold = Ledger(topic.store, topic.pipeline).fold\n",
+        "    fold = Ledger(topic.store, topic.pipeline).fold\n"
+        "    in_log = _first_in_log(topic, times)\n",
+        "tests/unit/runs/test_boundaries.py::test_rows_that_are_committed_and_expire_meanwhile",
+    ),
+    Mutant(
+        "no boundary while expired rows are staged",
+        "runs/boundaries.py",
+        "    complaints += _unknown(topic, fold, spans)\n",
+        "",
+        "tests/unit/runs/test_boundaries.py::test_rows_that_are_staged_and_expired",
+    ),
+    Mutant(
+        "cursors that nobody decided about",
+        "runs/variables.py",
+        "if partition not in (None, p) and offset > highest.get(p, 0)",
+        "if False",
+        "tests/unit/maintenance/test_cursor.py::test_a_decision_about_one_partition_is_about_that_one",
+    ),
+    Mutant(
+        "no master retries what a task sends",
+        "launch/spark_submit.py",
+        "if tries and int(tries[2]) > 1 and",
+        "if False and",
+        "tests/unit/launch/test_spark_submit.py",
+    ),
+    Mutant(
+        "a job that is refused for good is not retried",
+        "launch/spark_submit.py",
+        "if (message := refusal(directory)) is None:",
+        "if (message := refusal(directory)) is None or True:",
+        "tests/unit/launch/test_spark_submit.py",
+    ),
+    Mutant(
+        "the JVM's death signal",
+        "launch/spark-submit.sh",
+        "--pdeathsig TERM",
+        "--pdeathsig clear",
+        "tests/spark/test_death.py::test_jvm_and_driver_die_with_the_process_that_started_them",
+    ),
+)
