@@ -128,9 +128,7 @@ def send(bootstrap: str, topic: str) -> None:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
     admin.close()
     producer = KafkaProducer(bootstrap_servers=bootstrap)
-    sent = [
-        producer.send(topic, value=b"%d" % n, partition=n % PARTITIONS) for n in range(RECORDS)
-    ]
+    sent = [producer.send(topic, value=b"%d" % n, partition=n % PARTITIONS) for n in range(RECORDS)]
     for each in sent:
         each.get(30)
     producer.close()

@@ -36,7 +36,7 @@ from tidegate.lake.attempts import Attempt, HoleProof, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs.run import Run, replay_key
+from tidegate.runs.run import Run, open_run, replay_key
 
 FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -626,7 +626,7 @@ def test_explain_json(spec, monkeypatch):
     monkeypatch.setattr(drafting, "expiries", lambda *_: expires)
     run = Run(spec, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), max_records=8)
     before = run.store().objects("")
-    form = explain.explain(run, master="local[2]")
+    form = explain.explain(open_run(run), master="local[2]")
     assert run.store().objects("") == before
     planned = drafting.plan_of(
         run, run.store(), run.ledger(run.store()).fold, seen,

@@ -18,7 +18,7 @@ from tidegate.ingest import publish, report
 from tidegate.lake import attempts, plans
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
-from tidegate.runs.run import Run
+from tidegate.runs.run import Run, open_run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
 NOTE = {"format": 1, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
@@ -67,7 +67,7 @@ def published(run, store, monkeypatch, *, away=False):
     monkeypatch.setattr(report, "survey", survey)
     monkeypatch.setattr(report, "open_since", lambda *_: {("t", 1): 1_714_557_600_000})
     monkeypatch.setattr(report, "expiries", lambda *_: {("t", 1): 1_714_600_000_000})
-    told = publish.publish(run).report
+    told = publish.publish(open_run(run)).report
     kept = store.get(layout.report(run.key, 1))
     return told, kept and json.loads(kept)
 

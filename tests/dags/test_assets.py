@@ -38,7 +38,10 @@ def test_events(by: str) -> None:
                       {**LEAST, "pattern": r"a\..*"})  # fmt: skip
     events, task = OutletEventAccessors(), mock.Mock(outlets=tasks.outlets(spec))
     context: Any = {"ti": mock.Mock(), "outlet_events": events, "task": task}
-    with mock.patch("tidegate.ingest.publish.publish", autospec=True, return_value=published()):
+    with (
+        mock.patch("tidegate.ingest.publish.publish", autospec=True, return_value=published()),
+        mock.patch("tidegate.runs.run.open_run", autospec=True),
+    ):
         tasks.publish(lambda _: SimpleNamespace(spec=spec), context)
     extra = {
         "ranges": {"0": [0, 5]}, "rows": 5, "commit": 2, "complete_through": "2024-05-01T00:00",

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from support import topic_records
+from support.ingest_steps import explain, plan
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.requests import Dates, Live
 from tidegate.errors import WindowRefused
-from tidegate.ingest.explain import explain
-from tidegate.ingest.plan import plan
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker

@@ -9,13 +9,13 @@ from unittest import mock
 
 import pytest
 
+from support.ingest_steps import plan
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.accounting import StagedFile
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account
-from tidegate.ingest import plan
 from tidegate.lake import attempts, checkpoints, publishing
 from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Appended, Ledger
@@ -55,7 +55,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
         ),
         timed("plan and freeze", 20),
     ):
-        planned = plan.plan(run).plan
+        planned = plan(run).plan
     assert (len(planned.chunks[0]), len(planned.chunks)) == (10_000, 2)
     store = LocalStore(run.store().root)
     attempt = Attempt(planned.id, 0, "attempt")

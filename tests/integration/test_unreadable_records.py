@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from support import oracle_client, topic_records
 from support.cli_user import Terminal
+from support.ingest_steps import plan
 from tidegate.broker import unreadable
 from tidegate.broker.cluster import survey
 from tidegate.broker.settings import KafkaSettings
@@ -17,7 +18,6 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable import LATEST_MS, Scan, Unreadable
 from tidegate.ingest import drafting
-from tidegate.ingest.plan import plan
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker

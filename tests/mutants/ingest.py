@@ -35,8 +35,8 @@ MUTANTS = (
     Mutant(
         "what is finished is sealed before a plan is made",
         "ingest/plan.py",
-        "sealed, unproven = sealing.seal_kept(run, store, ledger, kept)",
-        "sealed, unproven = set(), []",
+        "_, unproven = sealing.seal_kept(opened, kept)",
+        "_, unproven = set(), []",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_spark_has_finished",
     ),
     Mutant(
@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "a plan with a kept attempt lives without a leader",
         "ingest/plan.py",
-        "todo = [number for number in open_chunks(store, fold, plan) if number not in kept]",
-        "todo = open_chunks(store, fold, plan)",
+        "todo = [number for number in open_chunks(opened.store, fold, plan) if number not in kept]",
+        "todo = open_chunks(opened.store, fold, plan)",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_partition_without_a_leader_costs_no_finished_attempt_at_the_retry",
     ),
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "seals of other runs are published before a plan is made",
         "ingest/plan.py",
-        "if publish_unfinished(store, ledger, run=run.run_id, other_than=mine):",
+        "if publish_unfinished(store, ledger, run=run.run_id, other_than=own):",
         "if False:",
         "tests/unit/ingest/test_ingest_runs.py::test_plan_publishes_what_other_runs_have_sealed",
     ),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "an old plan that holds an unreadable record is dead",
         "ingest/plan.py",
-        "return _unreadable(run, plan, todo, seen)",
+        "return _unreadable(run, plan, chunks, seen)",
         "return None",
         "tests/integration/test_unreadable_records.py::test_a_plan_that_holds_one_has_a_next_generation",
     ),

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support import oracle_client, topic_records
+from support.ingest_steps import explain
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused
-from tidegate.ingest.explain import explain
 from tidegate.ingest.run import ingest
 from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.spec import Ingest, parse

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from support import topic_records
 from support.egress_pipeline import EgressPipeline
+from support.ingest_steps import plan
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress.explain import explain
 from tidegate.egress.verify import verify
@@ -22,7 +23,6 @@ from tidegate.errors import (
     StageFailed,
     WindowRefused,
 )
-from tidegate.ingest.plan import plan
 from tidegate.lake.boundaries import neighbours
 from tidegate.lake.store import open_store
 from tidegate.launch.spark_submit import Submission

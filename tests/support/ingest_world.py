@@ -14,7 +14,7 @@ from tidegate.broker.settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError, StageFailed, TidegateError
-from tidegate.ingest import drafting, report, sealing, stage, truncation
+from tidegate.ingest import drafting, report, sealing, truncation
 from tidegate.lake.ledger import Ledger
 from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.spec import parse
@@ -140,7 +140,7 @@ def make(
 ) -> World:
     """Return a world of its own, in the place of the broker."""
     world = World(tmp_path / "lake", marks, settings=settings)
-    for module in (drafting, stage, sealing, report):
+    for module in (drafting, sealing, report):
         monkeypatch.setattr(module, "survey", world.survey)
     monkeypatch.setattr(truncation, "epoch_ends", world.epoch_ends)
     monkeypatch.setattr(sealing, "probe", world.probe)

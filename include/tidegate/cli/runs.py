@@ -79,10 +79,10 @@ def explain(run: Run | EgressRun, *, as_json: bool) -> None:
     """Tell what a run would do; nothing is done, nothing is written."""
     from tidegate.egress.explain import explain as explain_egress
     from tidegate.ingest.explain import explain as explain_ingest
-    from tidegate.runs.run import EgressRun
+    from tidegate.runs.run import EgressRun, open_run
 
     if isinstance(run, EgressRun):
         answer(explain_egress(run), render.tell_sending, as_json=as_json)
     else:
-        told = explain_ingest(run, master=spark_master(run.spec))
+        told = explain_ingest(open_run(run), master=spark_master(run.spec))
         answer(told, render.tell_reading, as_json=as_json)

@@ -16,8 +16,7 @@ from tidegate.errors import AttemptAbandoned, NotSealed, PartitionsLeftOut, Plan
 from tidegate.lake import deliveries, plans
 from tidegate.lake.ledger import Appended
 from tidegate.runs import report_store, variables
-from tidegate.runs.run import EgressRun
-from tidegate.runs.steps import frozen_plan
+from tidegate.runs.run import EgressRun, open_run
 
 logger = logging.getLogger(__name__)
 
@@ -54,10 +53,10 @@ class Published:
 
 def publish(run: EgressRun) -> Published:
     """Commit what is sealed of the run's plan. Needs no broker; may be done again."""
-    store = run.store()
-    frozen = frozen_plan(run)
+    opened = open_run(run)
+    store, ledger = opened.store, opened.ledger
+    frozen = opened.frozen_plan()
     plan = frozen.plan
-    ledger = run.ledger(store)
     n = ledger.fold.committed.get((plan.id, 0))
     if plan.has_work and not ledger.fold.is_sent(plan.id):
         sending = deliveries.sealed(store, plan, ledger.fold)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.broker import consumer_groups
@@ -27,9 +27,9 @@ from tidegate.runs.run import Run
 _HOUR_MS = 3_600_000
 
 
-def surveyed(run: Run) -> Survey:
-    """Ask the broker for what the run is about."""
-    return survey(run.kafka, run.topics, run.spec.isolation)
+def surveyed(run: Run, topics: Sequence[str] | None = None) -> Survey:
+    """Ask the broker for topics; unless given, those that the run is about."""
+    return survey(run.kafka, run.topics if topics is None else topics, run.spec.isolation)
 
 
 def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = False) -> Draft:

@@ -17,20 +17,19 @@ from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.ingest import drafting, file_size
 from tidegate.runs import topics as subscription
-from tidegate.runs.run import Run
+from tidegate.runs.run import OpenRun, Run
 from tidegate.spark.task_size import splits
 
 FORMAT = 1
 
 
-def explain(run: Run, *, master: str | None = None) -> dict[str, Any]:
+def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`).
 
     `master` is Spark's, for tasks and files; they are null for one whose cores are not known.
     """
-    store = run.store()
-    fold = run.ledger(store).fold
-    run = subscription.of_run(run, fold)
+    store, fold = opened.store, opened.ledger.fold
+    run = subscription.of_run(opened.run, fold)
     seen = drafting.surveyed(run)
     draft = drafting.draft(run, store, fold, seen)
     plan = drafting.plan_of(run, store, fold, seen, draft, run.window_date.isoformat())

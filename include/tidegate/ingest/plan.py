@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate import faults
 from tidegate.broker.cluster import Survey
@@ -17,7 +17,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
-from tidegate.errors import BrokerError, ReplayRefused
+from tidegate.errors import BrokerError, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Unproven
 from tidegate.lake import attempts, boundaries, plans, publishing
@@ -26,7 +26,7 @@ from tidegate.lake.store import Store
 from tidegate.lake.unfinished_plans import publish_unfinished
 from tidegate.runs import topics, variables
 from tidegate.runs.replay_id import refuse_another
-from tidegate.runs.run import Run
+from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import Planned
 
 _MOST_TOLD = 20
@@ -34,29 +34,28 @@ _MOST_TOLD = 20
 logger = logging.getLogger(__name__)
 
 
-def plan(run: Run, *, replan: bool = False) -> Planned:
+def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
     First it finalises what crashed publishers left, seals what Spark has finished and no process
-    has sealed, commits what other runs have sealed and not published, and puts the mirror right.
+    has sealed, commits what other runs have sealed and not published, and restores the Variables.
     What cannot be sealed now is kept; BrokerError if a gap would be recorded over it. `replan`
-    makes the next generation although the current one is well.
+    makes the next generation although the current plan is valid.
     """
-    store = run.store()
-    ledger = run.ledger(store)
+    run, store, ledger = opened.run, opened.store, opened.ledger
     variables.restore(run.mirror, run.spec, ledger)
     publishing.roll_forward(store, ledger)
-    current = plans.latest(store, run.key)
-    mine = current.plan.id if current else None
-    kept = dict.fromkeys([*([mine] if mine else []), *plans.unfinished(store)])
-    sealed, unproven = sealing.seal_kept(run, store, ledger, kept)
-    if publish_unfinished(store, ledger, run=run.run_id, other_than=mine):
+    current = opened.latest_plan()
+    own = current.plan.id if current else None
+    others = [plan_id for plan_id in plans.unfinished(store) if plan_id != own]
+    kept = [*([current.plan] if current else []), *_loaded(store, others)]
+    _, unproven = sealing.seal_kept(opened, kept)
+    if publish_unfinished(store, ledger, run=run.run_id, other_than=own):
         variables.show(run.mirror, run.spec, ledger.fold)
     run = topics.of_run(run, ledger.fold)
     variables.refuse_ahead(run.mirror, run.spec, ledger)
     if current:
-        if isinstance(run.asked, Replay):
-            refuse_another(run, run.asked, current.plan)
+        _refuse_another_replay(run, current.plan)
         if current.plan.lane != run.asked.lane:
             logger.warning(
                 "%s: this run was planned in the lane %s, as plan %s, and stays what it is; "
@@ -64,11 +63,9 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
                 run.spec.name, current.plan.lane, current.plan.id,
             )  # fmt: skip
             run = run.in_lane(current.plan.lane)
-        waiting = {each.chunk: each.error for each in unproven if each.plan.id == mine}
-        cause = _cause_of_death(run, store, ledger.fold, current.plan, waiting)
+        cause = _examined(opened, current.plan, unproven).cause
         if cause is None and not (replan and current.plan.replay is None):
-            own = tuple(sorted(chunk for plan_id, chunk in sealed if plan_id == mine))
-            return Planned(current, known=True, sealed=own, unproven=waiting)
+            return Planned(current, known=True)
         if cause:
             logger.warning("plan %s: %s; planning again", current.plan.id, cause)
         # What is sealed is proven and may be all that is left of it.
@@ -88,19 +85,67 @@ def plan(run: Run, *, replan: bool = False) -> Planned:
     made = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
     if current and made.id == current.plan.id:
         return Planned(current, known=True)  # there is nothing else to do
-    frozen = plans.freeze(
-        store,
-        run.key,
-        made,
-        generation=current.generation + 1 if current else 1,
-        note=_note(run, seen, drafted, surveyed_at),
-    )
+    frozen = opened.freeze(made, _note(run, seen, drafted, surveyed_at))
     logger.info(
         "%s: plan %s, generation %d: %d offsets in %d chunks",
         run.spec.name, frozen.plan.id, frozen.generation, made.records, len(made.chunks),
     )  # fmt: skip
     faults.point("plan.frozen")
     return Planned(frozen, known=False)
+
+
+@dataclass(frozen=True)
+class Living:
+    """A run's latest plan, which can still be carried out, and the chunks that must be staged.
+
+    `seen` is the broker as it was when the plan was examined, None if nothing must be staged.
+    Finished attempts of other chunks were sealed now, or are kept `unproven`.
+    """
+
+    plan: Plan
+    chunks: tuple[int, ...]
+    seen: Survey | None
+    sealed: tuple[int, ...]
+    unproven: Mapping[int, TidegateError]
+
+
+def living_plan(opened: OpenRun[Run]) -> Living | None:
+    """Return the run's latest plan; None if it has none, or that cannot be carried out any more.
+
+    Finished attempts of the plan are sealed first: what they hold is not read again.
+    """
+    opened.ledger.refresh()
+    current = opened.latest_plan()
+    if current is None:
+        return None
+    _refuse_another_replay(opened.run, current.plan)
+    if not current.plan.chunks:
+        return Living(current.plan, (), None, (), {})
+    sealed, unproven = sealing.seal_kept(opened, [current.plan])
+    found = _examined(opened, current.plan, unproven)
+    if found.cause:
+        return None
+    return Living(
+        current.plan,
+        tuple(found.chunks),
+        found.seen,
+        tuple(sorted(chunk for _, chunk in sealed)),
+        {each.chunk: each.error for each in unproven},
+    )
+
+
+def _refuse_another_replay(run: Run, plan: Plan) -> None:
+    if isinstance(run.asked, Replay):
+        refuse_another(run, run.asked, plan)
+
+
+def _loaded(store: Store, plan_ids: Iterable[str]) -> Iterator[Plan]:
+    """Yield plans; one that is damaged must not stop other work."""
+    for plan_id in plan_ids:
+        try:
+            yield plans.load(store, plan_id)
+        except LakeDamaged as error:
+            logger.warning("plan %s: its finished chunks were not sealed: %s", plan_id, error)
 
 
 def settled(fold: Fold, plan: Plan, number: int) -> bool:
@@ -122,28 +167,44 @@ def open_chunks(store: Store, fold: Fold, plan: Plan) -> list[int]:
     ]
 
 
-def _cause_of_death(
-    run: Run, store: Store, fold: Fold, plan: Plan, kept: Collection[int]
-) -> str | None:
-    """Say why a plan can never be carried out, if so. Asks the broker only if it has work left.
+class _Examined(NamedTuple):
+    """The chunks of a plan to be staged, and why it can never be carried out, if so.
 
-    Of `kept` chunks a finished attempt waits for its seal: their records are not read again.
+    `seen` is the broker, which is asked only if there are such chunks.
     """
+
+    cause: str | None
+    chunks: Sequence[int] = ()
+    seen: Survey | None = None
+
+
+def _examined(opened: OpenRun[Run], plan: Plan, unproven: Sequence[Unproven]) -> _Examined:
+    """Say what is left to stage of a plan, and whether it can still be carried out.
+
+    Of `unproven` chunks a finished attempt waits for its seal: their records are not read again.
+    """
+    fold = opened.ledger.fold
     for number, window in enumerate(plan.chunks):
         if settled(fold, plan, number):
             continue
         if plan.replay is not None:
             if gone := not_live(fold, plan.topics, window, plan.replaces(number)):
-                return f"others have replaced {gone[0]}"
+                return _Examined(f"others have replaced {gone[0]}")
         elif taken := fold.covered_part(window, plan.topics):
-            return f"others have committed {taken[0]} of its chunk {number}"
-    todo = [number for number in open_chunks(store, fold, plan) if number not in kept]
+            return _Examined(f"others have committed {taken[0]} of its chunk {number}")
+    kept = {each.chunk for each in unproven if each.plan.id == plan.id}
+    todo = [number for number in open_chunks(opened.store, fold, plan) if number not in kept]
     if not todo:
-        return None
-    seen = drafting.surveyed(run)
+        return _Examined(None)
+    seen = drafting.surveyed(opened.run, sorted(plan.topics))
+    return _Examined(_unreadable_because(opened.run, plan, todo, seen), todo, seen)
+
+
+def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
+    """Say why the records of chunks cannot be read any more as they were planned, if so."""
     if seen.cluster_id != plan.cluster_id:
         return f"the cluster is {seen.cluster_id}, not {plan.cluster_id}"
-    for r in (r for number in todo for r in plan.chunks[number]):
+    for r in (r for number in chunks for r in plan.chunks[number]):
         if seen.topic_ids.get(r.topic) != plan.topics[r.topic]:
             return f"topic {r.topic} is not the one that was planned"
         marks = seen.watermarks[r.topic].get(r.partition)
@@ -151,7 +212,7 @@ def _cause_of_death(
             return _no_leader(plan, r)
         if marks is None or marks.start > r.start or marks.high < r.end:
             return f"{r} is not all in the log any more"
-    return _unreadable(run, plan, todo, seen)
+    return _unreadable(run, plan, chunks, seen)
 
 
 def _no_leader(plan: Plan, r: OffsetRange) -> str:
@@ -162,7 +223,7 @@ def _no_leader(plan: Plan, r: OffsetRange) -> str:
     return says
 
 
-def _unreadable(run: Run, plan: Plan, todo: Sequence[int], seen: Survey) -> str | None:
+def _unreadable(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
     """Say which record of an open chunk Spark cannot read: of a plan made before plans looked.
 
     Ranges behind the log's first such record were examined when they were planned.
@@ -171,7 +232,7 @@ def _unreadable(run: Run, plan: Plan, todo: Sequence[int], seen: Survey) -> str 
         return None
     ranges = [
         r
-        for number in todo
+        for number in chunks
         for r in plan.chunks[number]
         if r.start <= seen.too_late.get(r.topic, {}).get(r.partition, -1)
     ]

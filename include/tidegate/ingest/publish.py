@@ -17,8 +17,7 @@ from tidegate.ingest import report as reports
 from tidegate.ingest.plan import settled
 from tidegate.lake import plans, publishing
 from tidegate.runs import report_store, variables
-from tidegate.runs.run import Run
-from tidegate.runs.steps import frozen_plan
+from tidegate.runs.run import OpenRun, Run
 
 _MOST_NAMED = 20  # partitions
 _WAYS_OUT = {
@@ -78,17 +77,16 @@ class Published:
         return windows
 
 
-def publish(run: Run) -> Published:
+def publish(opened: OpenRun[Run]) -> Published:
     """Commit and finalise every sealed chunk of the run's plan. Needs no broker; may be repeated.
 
     Chunks that were never proven complete are `missing`, and `verdict` fails for them; NotSealed
     when there is nothing else. PlanDead when others have committed a part of a chunk.
     """
-    frozen = frozen_plan(run)
+    run, store, ledger = opened.run, opened.store, opened.ledger
+    frozen = opened.frozen_plan()
     plan = frozen.plan
-    store = run.store()
-    ledger = run.ledger(store)
-    commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id)
+    commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id) if plan.chunks else {}
     ledger.refresh()  # another publisher of this run may have been quicker
     missing = unsettled(ledger.fold, plan)
     for number in missing:
@@ -107,7 +105,7 @@ def publish(run: Run) -> Published:
             "says what failed",
             chunks=missing,
         )
-    if not missing:
+    if plan.chunks and not missing:
         plans.finish(store, plan.id)
     entries = {number: (n, ledger.commit(n)) for number, n in commits.items()}
     offsets = variables.show(run.mirror, run.spec, ledger.fold)
@@ -143,15 +141,17 @@ def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[s
     }  # fmt: skip
 
 
-def verdict(run: Run, missing: Sequence[int] | None = None) -> None:
+def verdict(opened: OpenRun[Run]) -> None:
     """Raise ChunksMissing when a chunk of the run's plan is not in the lake.
 
-    PartitionsLeftOut when the plan could not take every partition. `missing` are these chunks where
-    the caller has just published; else the ledger is read for them.
+    PartitionsLeftOut when the plan could not take every partition.
     """
-    plan = frozen_plan(run).plan
-    if missing is None:
-        missing = unsettled(run.ledger(run.store()).fold, plan) if plan.chunks else []
+    plan = opened.frozen_plan().plan
+    refuse_incomplete(opened.run, plan, unsettled(opened.ledger.refresh(), plan))
+
+
+def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:
+    """Raise ChunksMissing for `missing` chunks, PartitionsLeftOut for what a plan excludes."""
     if missing:
         raise chunks_missing(run, plan, missing)
     if plan.left_out:

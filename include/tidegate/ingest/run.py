@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from tidegate.errors import NotSealed, PlanDead, TidegateError
 from tidegate.ingest.plan import plan
-from tidegate.ingest.publish import Published, publish, verdict
+from tidegate.ingest.publish import Published, publish, refuse_incomplete
 from tidegate.ingest.stage import stage
-from tidegate.runs.run import Run
+from tidegate.runs.run import OpenRun, Run, open_run
 from tidegate.runs.steps import Planned, Submit
 
 logger = logging.getLogger(__name__)
@@ -27,29 +27,38 @@ def ingest(
 
     What is sealed is published even if `stage` fails; its error is raised then.
     """
-    planned = plan(run, replan=replan)
+    opened = open_run(run)
+    planned = plan(opened, replan=replan)
     on_planned(planned)
+    if planned.plan.chunks:
+        try:
+            _stage(opened, submit)
+        except TidegateError:
+            _publish_sealed(opened, on_published)
+            raise
     try:
-        stage(run, submit)
-    except TidegateError:
-        _publish_sealed(run, on_published)
-        raise
-    try:
-        published = publish(run)
+        published = publish(opened)
     except PlanDead:  # others have committed a part meanwhile: stage what is left
-        stage(run, submit)
-        published = publish(run)
+        _stage(opened, submit)
+        published = publish(opened)
     on_published(published)
-    verdict(run, published.missing)
+    refuse_incomplete(run, published.plan, published.missing)
     return published
 
 
-def _publish_sealed(run: Run, on_published: Callable[[Published], None]) -> None:
+def _stage(opened: OpenRun[Run], submit: Submit) -> None:
+    """Stage, and check the ledger again: Spark may have read for hours."""
+    stage(opened, submit)
+    opened.ledger.recheck()
+
+
+def _publish_sealed(opened: OpenRun[Run], on_published: Callable[[Published], None]) -> None:
     """Publish what a run has sealed although `stage` failed, and log what is missing."""
     try:
-        published = publish(run)
+        opened.ledger.recheck()
+        published = publish(opened)
         on_published(published)
-        verdict(run, published.missing)
+        refuse_incomplete(opened.run, published.plan, published.missing)
     except NotSealed:
         pass  # nothing to publish: the caller raises the cause
     except TidegateError as error:

@@ -28,7 +28,7 @@ from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import Store
-from tidegate.runs.run import Run
+from tidegate.runs.run import OpenRun, Run
 
 MOST_PROBES = 200  # holes looked into per chunk; the seal says how many of how many
 WRONG = (AttemptWrong, RowsMissing, IdentityChanged)  # other errors say nothing of an attempt
@@ -46,7 +46,7 @@ class Unproven:
 
 
 def seal_kept(
-    run: Run, store: Store, ledger: Ledger, plan_ids: Iterable[str]
+    opened: OpenRun[Run], living: Iterable[Plan]
 ) -> tuple[set[tuple[str, int]], list[Unproven]]:
     """Seal the attempts of these plans that Spark has finished and no process has sealed.
 
@@ -55,13 +55,13 @@ def seal_kept(
     """
     sealed: set[tuple[str, int]] = set()
     unproven: list[Unproven] = []
-    for plan_id in plan_ids:
+    run, store, ledger = opened.run, opened.store, opened.ledger
+    for plan in living:
         try:
-            plan = plans.load(store, plan_id)
             kept = _kept(store, ledger.fold, plan)
             noted = plans.epochs(store, plan.id) if kept else {}
         except LakeDamaged as error:  # it must not stop other work
-            logger.warning("plan %s: its finished chunks were not sealed: %s", plan_id, error)
+            logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
             continue
         if not kept:
             continue

@@ -12,17 +12,22 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
-from tidegate.broker.cluster import survey
+from tidegate.broker.cluster import Survey
 from tidegate.core.plan import Plan
-from tidegate.errors import ConfigurationError, IdentityChanged, StageFailed, TidegateError
+from tidegate.errors import (
+    ConfigurationError,
+    IdentityChanged,
+    PlanDead,
+    StageFailed,
+    TidegateError,
+)
 from tidegate.ingest import sealing, truncation
-from tidegate.ingest.plan import open_chunks, plan
+from tidegate.ingest.plan import living_plan, plan
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 from tidegate.launch.spark_submit import for_places, submission, terminal_if_refused
-from tidegate.runs.run import Run
+from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import Submit
 from tidegate.spark.ingest_job import Bytes, Chunk, Job
 
@@ -40,25 +45,25 @@ class Staged:
     chunks: tuple[int, ...]
 
 
-def stage(run: Run, submit: Submit) -> Staged:
-    """Stage and seal every open chunk of the run's living plan.
+def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
+    """Stage and seal every open chunk of the run's living plan; plan again if it has none.
 
     Each chunk is sealed as soon as Spark has finished it, while it goes on with the next: whatever
     ends this process then, a retry does only the rest. What Spark has finished and could not be
     looked at, because the broker did not answer, is kept: the retry seals it. Raises StageFailed,
     AttemptWrong, RowsMissing, IdentityChanged, or what the broker said; nothing of that is visible.
     """
-    current = plan(run)
-    planned = current.plan
-    store = run.store()
-    ledger = run.ledger(store)
-    sealed = list(current.sealed)
-    failures = list(current.unproven.values())
-    waiting = {*sealed, *current.unproven}
-    todo = [n for n in open_chunks(store, ledger.fold, planned) if n not in waiting]
-    mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in todo]
-    if mine:
-        failures = [*_stage(run, store, ledger, planned, mine, submit, sealed), *failures]
+    living = living_plan(opened)
+    if living is None:
+        plan(opened)
+        living = living_plan(opened)
+    if living is None:
+        raise PlanDead(f"run {opened.run.run_id}: its plan was invalid as soon as it was made")
+    planned, sealed = living.plan, list(living.sealed)
+    failures = list(living.unproven.values())
+    mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in living.chunks]
+    if living.seen:
+        failures = [*_stage(opened, planned, mine, living.seen, submit, sealed), *failures]
     if failures:
         for other in failures[1:]:
             logger.error("plan %s: %s", planned.id, other)
@@ -74,11 +79,10 @@ def stage(run: Run, submit: Submit) -> Staged:
 
 
 def _stage(
-    run: Run,
-    store: Store,
-    ledger: Ledger,
+    opened: OpenRun[Run],
     plan: Plan,
     mine: Sequence[Attempt],
+    before: Survey,
     submit: Submit,
     sealed: list[int],
 ) -> list[TidegateError]:
@@ -86,11 +90,9 @@ def _stage(
 
     What is wrong, or was not finished, is deleted in the end.
     """
+    run, store = opened.run, opened.store
     failures: list[TidegateError] = []
     unproven: dict[Attempt, TidegateError] = {}
-    before = survey(run.kafka, sorted(plan.topics), plan.isolation)
-    sealing.refuse_another_cluster(plan, before)
-    sealing.refuse_changed(plan, mine, before)
     # A partition that has no leader now is compared with what the plan knew of it.
     epochs = plans.epochs(store, plan.id) | truncation.of_survey(before)
     try:
@@ -113,7 +115,7 @@ def _stage(
     finally:
         for attempt in mine:
             if attempt.chunk not in sealed:
-                sealing.discard(run, store, ledger, attempt, unproven.get(attempt))
+                sealing.discard(run, store, opened.ledger, attempt, unproven.get(attempt))
     return failures + list(unproven.values())
 
 

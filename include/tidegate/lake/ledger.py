@@ -57,7 +57,18 @@ class Ledger:
         self._watch = watch
         self.fold = (None if whole else checkpoints.latest(store, pipeline)) or Fold()
         self.checkpoint = self.fold.n
-        if self.checkpoint:
+        self._check_and_read()
+
+    def recheck(self) -> None:
+        """Refresh, and refuse what opening refuses: for a process that has had it open for long.
+
+        Raises LakeUnsafe, and LedgerCorrupt for entries that are missing or were changed.
+        """
+        self._check_and_read()
+        self.refuse_unsafe_store()
+
+    def _check_and_read(self) -> None:
+        if self.fold.n:
             self._check_that_it_follows()
         highest = self._listed()
         self._read_up_to(highest)
@@ -173,11 +184,14 @@ class Ledger:
         return KINDS[form["kind"]].from_json(form)
 
     def _check_that_it_follows(self) -> None:
-        """Refuse a ledger that is not the one that the checkpoint was made of."""
+        """Refuse a ledger whose last known entry, of a checkpoint or read before, is another."""
         data = self._store.get(layout.entry(self.fold.n))
         if data is None or canonical.digest(data) != self.fold.digest:
             state = "is missing" if data is None else "was changed"
-            raise self._corrupt(f"it {state} since a checkpoint was made of it", n=self.fold.n)
+            since = (
+                "a checkpoint was made of it" if self.fold.n == self.checkpoint else "it was read"
+            )
+            raise self._corrupt(f"it {state} since {since}", n=self.fold.n)
 
     def _listed(self) -> int:
         """Return the highest number that any entry, or any sign of one, bears.

@@ -43,14 +43,15 @@ def epochs(store: Store, plan_id: str) -> dict[tuple[str, int], int]:
     return {(topic, int(p)): epoch for topic, each in noted.items() for p, epoch in each.items()}
 
 
-def latest(store: Store, run_key: str) -> Frozen | None:
-    """Return the run's plan of the highest generation, if it has any."""
-    found = None
-    number = 1
-    while plan_id := json_documents.read(store, layout.generation(run_key, number), _plan_id):
-        found = Frozen(load(store, plan_id), number)
-        number += 1
-    return found
+def latest(store: Store, run_key: str, *, after: Frozen | None = None) -> Frozen | None:
+    """Return the run's plan of the highest generation, if it has any.
+
+    With `after`, a generation that is known, only those after it are looked up.
+    """
+    number, newest = (after.generation if after else 0), None
+    while plan_id := json_documents.read(store, layout.generation(run_key, number + 1), _plan_id):
+        number, newest = number + 1, plan_id
+    return Frozen(load(store, newest), number) if newest else after
 
 
 def unfinished(store: Store) -> list[str]:

@@ -110,14 +110,16 @@ def plan(run_of: RunOf, context: Context) -> bool:
     from tidegate.ingest import plan as use_case
     from tidegate.ingest.explain import explain
     from tidegate.orchestration import connections
+    from tidegate.runs.run import open_run
 
     with airflow_errors():
         run = run_of(context)
+        opened = open_run(run)
         if context["params"].get("dry_run"):
-            told = explain(run, master=connections.spark_master(run.spec.spark.connection))
+            told = explain(opened, master=connections.spark_master(run.spec.spark.connection))
             logger.info("dry run, nothing is frozen: %s", json.dumps(told, indent=1))
             return False
-        frozen = use_case.plan(run, replan=bool(context["params"].get("replan"))).frozen
+        frozen = use_case.plan(opened, replan=bool(context["params"].get("replan"))).frozen
         planned = frozen.plan
     starts, ends = bounds(planned.chunks)
     show_plan(run, frozen, context)
@@ -186,18 +188,20 @@ class StageOperator(SparkTask):
 
     def work(self, run: Run, context: Context) -> None:
         from tidegate.ingest.stage import stage
+        from tidegate.runs.run import open_run
 
-        staged = stage(run, lambda s: self.submit(s, context))
+        staged = stage(open_run(run), lambda s: self.submit(s, context))
         logger.info("plan %s: staged and sealed chunks %s", staged.plan.id, list(staged.chunks))
 
 
 def publish(run_of: RunOf, context: Context) -> None:
     """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events."""
     from tidegate.ingest import publish as use_case
+    from tidegate.runs.run import open_run
 
     with airflow_errors():
         run = run_of(context)
-        published = use_case.publish(run)
+        published = use_case.publish(open_run(run))
     show_published(run.spec.name, run.spec.topics, published, context)
     alias = AssetAlias(f"tidegate://{run.spec.name}")
     if alias in context["task"].outlets:  # a pattern's assets come with its topics
@@ -227,11 +231,12 @@ def show_published(
 def verdict(run_of: RunOf, context: Context) -> None:
     """Fail the run if chunks are missing or partitions had to be left out, naming them."""
     from tidegate.ingest import publish as use_case
+    from tidegate.runs.run import open_run
 
     if context["params"].get("dry_run"):
         raise AirflowSkipException("dry run")
     with airflow_errors():
-        use_case.verdict(run_of(context))
+        use_case.verdict(open_run(run_of(context)))
 
 
 def outlets(spec: Ingest) -> list[Asset | AssetAlias]:

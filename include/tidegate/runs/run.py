@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
+from tidegate.core.plan import Plan
 from tidegate.core.requests import Asked, Backfill, Dates, Live, Replay
+from tidegate.errors import NotSealed
+from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
+from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
 
@@ -130,3 +134,53 @@ class EgressRun(AnyRun):
     @property
     def key(self) -> str:
         return replay_key(self.asked) if self.asked else super().key
+
+
+AnyKind = TypeVar("AnyKind", bound=AnyRun)
+
+
+@dataclass
+class OpenRun(Generic[AnyKind]):
+    """A run with its store and its ledger, which are opened once for all of its steps.
+
+    A step that decides by the ledger refreshes it first.
+    """
+
+    run: AnyKind
+    store: Store
+    ledger: Ledger
+    _latest: Frozen | None = None
+
+    def latest_plan(self) -> Frozen | None:
+        """Return the run's plan of the highest generation, if it has any.
+
+        Only generations after the one last seen are looked up: pointers are never changed.
+        """
+        self._latest = plans.latest(self.store, self.run.key, after=self._latest)
+        return self._latest
+
+    def frozen_plan(self) -> Frozen:
+        """Return the run's plan of the highest generation; NotSealed if it never had one."""
+        frozen = self.latest_plan()
+        if frozen is None:
+            raise NotSealed(
+                f"run {self.run.run_id} of {self.run.spec.name!r} has no plan: its plan step never "
+                f"ran, or the lake at {self.run.spec.lake} is not the one it ran on"
+            )
+        return frozen
+
+    def freeze(self, plan: Plan, note: Mapping[str, Any]) -> Frozen:
+        """Make `plan` the run's next generation; return another process's if that was first."""
+        generation = self._latest.generation + 1 if self._latest else 1
+        self._latest = plans.freeze(self.store, self.run.key, plan, generation, note=note)
+        return self._latest
+
+
+def open_run(run: AnyKind) -> OpenRun[AnyKind]:
+    """Open a run's store and read its ledger.
+
+    Raises LakeUnsafe on a store without atomic create-if-absent, LedgerCorrupt for a damaged
+    ledger.
+    """
+    store = run.store()
+    return OpenRun(run, store, run.ledger(store))

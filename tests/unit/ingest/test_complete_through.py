@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from support import staged_attempts
+from support import ingest_steps, staged_attempts
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.boundaries import Boundary, milliseconds
@@ -13,7 +13,7 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Dates
-from tidegate.ingest import backfill, drafting, plan, publish, report
+from tidegate.ingest import backfill, drafting, plan, report
 from tidegate.lake import plans, publishing
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
@@ -56,11 +56,11 @@ def run_of(tmp_path, **settings):
 
 def told(run):
     """Plan, stage what is open, publish; return what each topic's event tells."""
-    planned = plan.plan(run).plan
+    planned = ingest_steps.plan(run).plan
     store = run.store()
     for chunk in plan.open_chunks(store, run.ledger(store).fold, planned):
         staged_attempts.seal(store, planned, chunk=chunk)
-    published = publish.publish(run)
+    published = ingest_steps.publish(run)
     return {t: published.asset_event(t)["complete_through"] for t in run.topics}
 
 
@@ -144,7 +144,7 @@ NOTE = {
 
 
 def through(run, topic="t"):
-    return publish.publish(run).asset_event(topic)["complete_through"]
+    return ingest_steps.publish(run).asset_event(topic)["complete_through"]
 
 
 def test_an_older_plan(tmp_path, kafka):

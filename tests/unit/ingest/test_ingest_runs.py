@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from support import ingest_world, staged_attempts
+from support.ingest_steps import plan, publish, stage, verdict
 from support.ingest_world import ranges
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
@@ -21,11 +22,7 @@ from tidegate.errors import (
 )
 from tidegate.ingest import drafting, sealing, truncation
 from tidegate.ingest import report as reports
-from tidegate.ingest import stage as stages
-from tidegate.ingest.plan import plan
-from tidegate.ingest.publish import publish, verdict
 from tidegate.ingest.run import ingest
-from tidegate.ingest.stage import stage
 from tidegate.lake import plans
 from tidegate.spark.ingest_job import refuse
 
@@ -305,7 +302,7 @@ def two_topics(world, monkeypatch):
         marks = {"t": world.marks, "u": {0: Watermarks(0, 100, 100)}}
         return Survey(now["cluster"], identities, marks)
 
-    for module in (drafting, stages, sealing, reports):
+    for module in (drafting, sealing, reports):
         monkeypatch.setattr(module, "survey", survey)
     monkeypatch.setattr(truncation, "epoch_ends", lambda *_: {})
     return now

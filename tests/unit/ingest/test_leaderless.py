@@ -10,6 +10,7 @@ import pytest
 from kafka import TopicPartition
 
 from support import ingest_world
+from support.ingest_steps import plan
 from support.ingest_world import ranges
 from tidegate.broker import epochs
 from tidegate.broker.cluster import topic_id
@@ -19,11 +20,11 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, BrokerTooOld, IdentityChanged, PartitionsLeftOut
 from tidegate.ingest import stage, truncation
-from tidegate.ingest.plan import plan
 from tidegate.ingest.run import ingest
 from tidegate.ingest.verify import verify
 from tidegate.lake import boundaries, plans
 from tidegate.lake.attempts import SEAL, Attempt
+from tidegate.runs.run import open_run
 
 
 @pytest.fixture
@@ -219,9 +220,8 @@ def test_a_log_that_is_cut_off_while_spark_waits_for_a_leader_is_not_sealed(worl
 
     staged = plans.latest(run.store(), run.key).plan
     mine = [Attempt(staged.id, 0, "mine")]
-    failures = stage._stage(
-        run, run.store(), world.ledger, staged, mine, world.submit(then=back), []
-    )
+    before = world.survey()
+    failures = stage._stage(open_run(run), staged, mine, before, world.submit(then=back), [])
     assert "t-0 [0, 100) was cut off at 60" in str(failures[0])
 
 

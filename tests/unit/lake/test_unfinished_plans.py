@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from support import ingest_world, staged_attempts
+from support.ingest_steps import plan
 from support.ingest_world import World
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.errors import StageFailed
-from tidegate.ingest.plan import plan
 from tidegate.ingest.run import ingest
 from tidegate.lake import attempts, plans, unfinished_plans
 from tidegate.lake.attempts import SEAL

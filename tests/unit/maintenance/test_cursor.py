@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 
 from support import staged_attempts
+from support.ingest_steps import plan
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
@@ -21,7 +22,6 @@ from tidegate.errors import (
     IdentityChanged,
     UnknownTopic,
 )
-from tidegate.ingest import plan
 from tidegate.lake import publishing
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance import cursor, reconcile
@@ -309,7 +309,7 @@ def test_a_pattern_on_a_lake_that_is_not_mounted(tmp_path, monkeypatch):
     variables = Shown({VARIABLE: '{"t":{"0":10,"1":0}}'})
     run = Run(parse(form), KAFKA, "tidegate__p", "r", date(2026, 1, 1), mirror=variables)
     with pytest.raises(CursorAhead, match=r"tidegate__p__t .*partition 0: 10, ledger None"):
-        plan.plan(run)
+        plan(run)
     assert variables == {VARIABLE: '{"t":{"0":10,"1":0}}'}
     assert not (tmp_path / "not mounted").exists()
 

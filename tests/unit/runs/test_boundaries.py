@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import staged_attempts
+from support.ingest_steps import plan
 from tidegate.broker.cluster import Cluster, Survey, TopicIdentity
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.boundaries import Boundary, milliseconds
@@ -15,7 +16,7 @@ from tidegate.core.entries import Abandon, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, WindowRefused
-from tidegate.ingest import drafting, plan, sealing
+from tidegate.ingest import drafting, sealing
 from tidegate.lake import plans
 from tidegate.lake.boundaries import neighbours
 from tidegate.lake.ledger import Ledger
@@ -114,7 +115,7 @@ def test_a_window_that_is_in_the_lake_and_no_longer_in_kafka(home, kafka, asked)
     times later find all their rows.
     """
     log(kafka, *range(60, 100), start=60)
-    done = plan.plan(run_of(home, asked)).plan
+    done = plan(run_of(home, asked)).plan
     assert (done.chunks, done.left_out) == ((), ())
     assert frozen(home) == {20: 20, 40: 40}
 
@@ -122,7 +123,7 @@ def test_a_window_that_is_in_the_lake_and_no_longer_in_kafka(home, kafka, asked)
 def test_a_window_of_both(home, kafka):
     """From the lake up to the log start, from Kafka behind it."""
     log(kafka, *range(50, 100), start=50)
-    done = plan.plan(run_of(home, backfill(20, 80))).plan
+    done = plan(run_of(home, backfill(20, 80))).plan
     assert done.chunks == ((OffsetRange("t", 0, 60, 80),),)
     assert frozen(home) == {20: 20, 80: 80}
 
@@ -130,16 +131,16 @@ def test_a_window_of_both(home, kafka):
 def test_a_replay_of_it(home, kafka):
     """Its edges were frozen by the backfill; what expired is refused by name, and never passed."""
     log(kafka, *range(60, 100), start=60)
-    plan.plan(run_of(home, backfill(20, 40)))
+    plan(run_of(home, backfill(20, 40)))
     replay = Replay("t", "x", None, at(20).isoformat(), at(40).isoformat())
     with pytest.raises(WindowRefused, match=r"\[20, 40\) is before the log start 60"):
-        plan.plan(run_of(home, replay))
+        plan(run_of(home, replay))
 
 
 def test_records_that_compaction_took(home, kafka):
     """The lake holds rows that Kafka has no more, above the log start too."""
     log(kafka, *range(20), *range(35, 100))
-    plan.plan(run_of(home, backfill(25, 30)))
+    plan(run_of(home, backfill(25, 30)))
     assert frozen(home) == {25: 25, 30: 30}
 
 
@@ -151,11 +152,11 @@ def test_a_log_that_ends_before_the_lake(home, kafka):
     log(kafka, *range(10), end=10)
     fill(home, 80, 100)
     for n, (start, end) in enumerate([(110, 120), (70, 110)]):
-        done = plan.plan(run_of(home, Dates((at(start), at(end))), f"{n}")).plan
+        done = plan(run_of(home, Dates((at(start), at(end))), f"{n}")).plan
         assert done.chunks == ()
     assert frozen(home) == {70: 80, 110: 100, 120: 100}
     with pytest.raises(WindowRefused, match="end 100 is beyond the end 10"):
-        plan.plan(run_of(home, backfill(50, 110), "by hand"))
+        plan(run_of(home, backfill(50, 110), "by hand"))
 
 
 def test_rows_that_are_committed_and_expire_meanwhile(home, kafka, monkeypatch):
@@ -170,7 +171,7 @@ def test_rows_that_are_committed_and_expire_meanwhile(home, kafka, monkeypatch):
         return ask(*args[1:])
 
     monkeypatch.setattr(Cluster, "offsets_at", offsets_at)
-    plan.plan(run_of(home, backfill(65, 75)))
+    plan(run_of(home, backfill(65, 75)))
     assert frozen(home) == {65: 65, 75: 75}
 
 
@@ -185,15 +186,13 @@ def test_rows_that_are_staged_and_expired(home, kafka):
     staged_attempts.stage(store, other, "attempt")
     for asked in (backfill(65, 90), Dates((at(65), at(90)))):
         with pytest.raises(WindowRefused, match=rf"\[60, 80\).*staged by plan {other.id}"):
-            plan.plan(run_of(home, asked))
+            plan(run_of(home, asked))
     assert frozen(home) == {}
     ledger = Ledger(store, "p")
     ledger.append(Abandon(other.id, 0, "attempt"), run="sweep")
     with pytest.raises(WindowRefused, match=r"\[60, 80\) is before the log start"):
-        plan.plan(run_of(home, backfill(10, 90)))
-    assert plan.plan(run_of(home, backfill(85, 90))).plan.chunks == (
-        (OffsetRange("t", 0, 85, 90),),
-    )
+        plan(run_of(home, backfill(10, 90)))
+    assert plan(run_of(home, backfill(85, 90))).plan.chunks == ((OffsetRange("t", 0, 85, 90),),)
 
 
 def test_staged_rows_that_are_still_in_kafka(home, kafka):
@@ -203,7 +202,7 @@ def test_staged_rows_that_are_still_in_kafka(home, kafka):
     other = staged_attempts.plan_of((OffsetRange("t", 0, 60, 80),))
     plans.freeze(store, "other", other, 1, note={})
     staged_attempts.stage(store, other, "attempt")
-    plan.plan(run_of(home, backfill(65, 90)))
+    plan(run_of(home, backfill(65, 90)))
     assert frozen(home) == {65: 65, 90: 90}
 
 
@@ -212,11 +211,11 @@ def test_only_files_between_neighbours_are_read(home, kafka, monkeypatch):
     from tidegate.lake import timestamps
 
     log(kafka, *range(100))
-    plan.plan(run_of(home, backfill(20, 41)))
+    plan(run_of(home, backfill(20, 41)))
     opened = []
     read = timestamps._latest
     monkeypatch.setattr(timestamps, "_latest", lambda s, path: opened.append(path) or read(s, path))
-    plan.plan(run_of(home, backfill(41, 45), "next"))
+    plan(run_of(home, backfill(41, 45), "next"))
     assert [Path(path).name for path in opened] == ["0-40"]
     assert frozen(home) == {20: 20, 41: 41, 45: 45}
 
@@ -224,7 +223,7 @@ def test_only_files_between_neighbours_are_read(home, kafka, monkeypatch):
 def test_frozen_times_ask_nobody(home, kafka, monkeypatch):
     """A window whose times are frozen opens no ledger anew, reads no manifest, asks no broker."""
     log(kafka, *range(100))
-    plan.plan(run_of(home, Dates((at(20), at(40)))))
+    plan(run_of(home, Dates((at(20), at(40)))))
     kafka.asked = 0
     monkeypatch.setattr(boundaries, "Ledger", None)
     found = resolve(home, [at(20), at(40)])
@@ -261,7 +260,7 @@ def test_before_1970(home, kafka):
     log(kafka, *range(100))
     for n, start in enumerate(("1969-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z")):
         asked = Backfill("t", None, start, at(70 + n).isoformat())
-        done = plan.plan(run_of(home, asked, f"{n}")).plan
+        done = plan(run_of(home, asked, f"{n}")).plan
         assert done.chunks == ((OffsetRange("t", 0, 60, 70 + n),),)
     near = neighbours(LocalStore(home / "p"), "id-t", -2)
     assert (near.below, near.above) != (None, None)
@@ -270,5 +269,5 @@ def test_before_1970(home, kafka):
 
 def test_live_runs_ask_for_no_boundary(home, kafka):
     log(kafka, *range(60, 100), start=60)
-    plan.plan(run_of(home, LIVE))
+    plan(run_of(home, LIVE))
     assert (kafka.asked, frozen(home)) == (0, {})
