@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "seals of other runs are published before a plan is made",
         "ingest/plan.py",
-        "if publish_unfinished(store, ledger, run=run.run_id, other_than=own):",
+        "if publish_unfinished(store, ledger, others, run=run.run_id):",
         "if False:",
         "tests/unit/ingest/test_ingest_runs.py::test_plan_publishes_what_other_runs_have_sealed",
     ),

@@ -50,7 +50,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     others = [plan_id for plan_id in plans.unfinished(store) if plan_id != own]
     kept = [*([current.plan] if current else []), *_loaded(store, others)]
     _, unproven = sealing.seal_kept(opened, kept)
-    if publish_unfinished(store, ledger, run=run.run_id, other_than=own):
+    if publish_unfinished(store, ledger, others, run=run.run_id):
         variables.show(run.mirror, run.spec, ledger.fold)
     run = topics.of_run(run, ledger.fold)
     variables.refuse_ahead(run.mirror, run.spec, ledger)

@@ -153,15 +153,16 @@ def _sealing(
     sealed: list[int],
     wrong: dict[Attempt, TidegateError],
 ) -> Iterator[None]:
-    """Seal chunk after chunk, in their order, while Spark is at work; add what is wrong to `wrong`.
+    """Seal chunk after chunk, in their order, while Spark reads the next; add errors to `wrong`.
 
-    A broker that does not answer is asked again, and once more in the end.
+    The caller seals the last one when Spark has ended, and those for which the broker did not
+    answer.
     """
     ended = threading.Event()
 
     def seal() -> None:
         waiting = list(mine)
-        while waiting and not ended.wait(_LOOK_AGAIN):
+        while len(waiting) > 1 and not ended.wait(_LOOK_AGAIN):
             try:
                 finished = list(takewhile(lambda a: attempts.staged(store, a) is not None, waiting))
                 found = sealing.seal_finished(run, store, plan, finished, epochs, sealed)

@@ -115,7 +115,7 @@ class Ledger:
             n = self.fold.n + 1
             data = canonical.encode(self._envelope(n, entry, run))
             if self._store.create(layout.entry(n), data):
-                self.refresh()
+                self._add(data)
                 logger.info("%s: ledger entry %d: %s", self._pipeline, n, entry.kind)
                 return Appended(n)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tidegate.core import layout
@@ -22,7 +22,7 @@ _AT_ONCE = 16  # requests
 logger = logging.getLogger(__name__)
 
 
-def publish_unfinished(store: Store, ledger: Ledger, *, run: str, other_than: str | None) -> bool:
+def publish_unfinished(store: Store, ledger: Ledger, plan_ids: Sequence[str], *, run: str) -> bool:
     """Commit what other runs have sealed and not published; return whether anything was.
 
     A run that still works on such a plan finds its chunk committed, and goes on with the rest. A
@@ -30,10 +30,9 @@ def publish_unfinished(store: Store, ledger: Ledger, *, run: str, other_than: st
     Raises transient errors of the lake only: what is sealed must not be given up because of them.
     """
     before = ledger.fold.n
-    others = [plan_id for plan_id in plans.unfinished(store) if plan_id != other_than]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        opened = list(pool.map(lambda plan_id: _opened(store, plan_id), others))
-    for plan_id, found in zip(others, opened, strict=True):
+        opened = list(pool.map(lambda plan_id: _opened(store, plan_id), plan_ids))
+    for plan_id, found in zip(plan_ids, opened, strict=True):
         try:
             if isinstance(found, TidegateError):
                 raise found

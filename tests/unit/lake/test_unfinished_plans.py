@@ -40,7 +40,9 @@ def markers(world: World) -> list[str]:
 
 def publish(world: World) -> bool:
     store = world.run("any").store()
-    return unfinished_plans.publish_unfinished(store, world.ledger, run="next", other_than=None)
+    return unfinished_plans.publish_unfinished(
+        store, world.ledger, plans.unfinished(store), run="next"
+    )
 
 
 def recreate(world: World) -> None:
@@ -120,7 +122,9 @@ def test_what_each_failing_run_adds_to_the_next(
         fail(world, f"bad-{n}")
         ledger = world.ledger
         counted.clear()
-        unfinished_plans.publish_unfinished(ledger._store, ledger, run="next", other_than=None)
+        unfinished_plans.publish_unfinished(
+            ledger._store, ledger, plans.unfinished(ledger._store), run="next"
+        )
         costs.append(counted.total())
     assert [later - before for before, later in pairwise(costs)] == [2, 2, 2]
 
