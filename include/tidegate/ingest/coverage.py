@@ -11,12 +11,12 @@ from tidegate.core.coverage import Interval, tiled
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
-from tidegate.ingest.status import Look, look
+from tidegate.ingest.status import PipelineState, positions, read_state
 from tidegate.pipelines.spec import Ingest
 
 FORMAT = 1
 
-Tiles = Mapping[str, Mapping[int, tuple[Interval, ...]]]
+IntervalsOf = Mapping[str, Mapping[int, tuple[Interval, ...]]]
 
 
 def coverage(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
@@ -24,49 +24,48 @@ def coverage(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
 
     `expires_at` is from when on the first unseen record may be deleted, null if nobody knows.
     """
-    looked = look(spec, kafka)
-    found = tiles(looked)
-    expire = expiries(kafka, _first_unseen(found), spec.isolation) if looked.watermarks else {}
+    state = read_state(spec, kafka)
+    found = intervals(state)
+    expire = expiries(kafka, _first_unseen(found), spec.isolation) if state.watermarks else {}
     return {
         "format": FORMAT,
         "pipeline": spec.name,
         "topics": {
             topic: {
-                "topic_id": looked.topic_ids.get(topic),
+                "topic_id": state.topic_ids.get(topic),
                 "partitions": {
                     str(p): {
-                        "intervals": [i.to_json() for i in intervals],
+                        "intervals": [each.to_json() for each in of_partition],
                         "expires_at": iso(expire.get((topic, p))),
                     }
-                    for p, intervals in partitions.items()
+                    for p, of_partition in partitions.items()
                 },
             }
             for topic, partitions in found.items()
         },
-        "broker": looked.problem,
+        "broker": state.problem,
     }
 
 
-def tiles(looked: Look) -> Tiles:
-    """Return what became of the offsets of each partition that ledger or broker knows."""
-    known = _known(looked.fold)
+def intervals(state: PipelineState) -> IntervalsOf:
+    """Return the intervals of each partition that ledger or broker knows, by topic."""
+    recorded = _recorded(state.fold)
     found: dict[str, dict[int, tuple[Interval, ...]]] = {}
-    for topic in looked.topics:
-        topic_id = looked.topic_ids.get(topic, "")
-        marks = looked.watermarks.get(topic, {})
-        origins = looked.fold.origins.get(topic_id, {})
+    for topic in state.topics:
+        topic_id = state.topic_ids.get(topic, "")
+        marks = state.watermarks.get(topic, {})
         found[topic] = {
             p: tiled(
-                origins[p] if p in origins else marks[p].start,
-                known.get((topic_id, p), ()),
+                marks[p].start if at.origin is None else at.origin,
+                recorded.get((topic_id, p), ()),
                 marks.get(p),
             )
-            for p in sorted(origins.keys() | marks.keys())
+            for p, at in positions(state.fold, topic_id, marks).items()
         }
     return found
 
 
-def _known(fold: Fold) -> dict[tuple[str, int], list[Interval]]:
+def _recorded(fold: Fold) -> dict[tuple[str, int], list[Interval]]:
     """Return what the ledger says of each partition: covered by lane, skipped with the reason."""
     lanes: dict[tuple[str, int], dict[str, list[tuple[int, int]]]] = {}
     for n, commit in fold.live.items():
@@ -89,10 +88,9 @@ def _known(fold: Fold) -> dict[tuple[str, int], list[Interval]]:
     return known
 
 
-def _first_unseen(found: Tiles) -> Iterator[OffsetRange]:
+def _first_unseen(found: IntervalsOf) -> Iterator[OffsetRange]:
     for topic, partitions in found.items():
-        for p, intervals in partitions.items():
-            for i in intervals:
-                if i.state == "unseen":
-                    yield OffsetRange(topic, p, i.start, i.end)
-                    break
+        for p, of_partition in partitions.items():
+            unseen = [each for each in of_partition if each.state == "unseen"]
+            for each in unseen[:1]:
+                yield OffsetRange(topic, p, each.start, each.end)

@@ -157,14 +157,15 @@ def settled(fold: Fold, plan: Plan, number: int) -> bool:
     return committed or (plan.replay is None and fold.covers(plan.chunks[number], plan.topics))
 
 
+def unsettled(fold: Fold, plan: Plan) -> list[int]:
+    """Return the chunks of a plan that must still be committed."""
+    return [number for number in range(len(plan.chunks)) if not settled(fold, plan, number)]
+
+
 def open_chunks(store: Store, fold: Fold, plan: Plan) -> list[int]:
-    """Return the chunks that nobody has sealed, committed or covered: they must be staged."""
+    """Return the chunks that are neither sealed, committed nor covered: they must be staged."""
     seals = attempts.sealed(store, plan, fold)
-    return [
-        number
-        for number in range(len(plan.chunks))
-        if number not in seals and not settled(fold, plan, number)
-    ]
+    return [number for number in unsettled(fold, plan) if number not in seals]
 
 
 class _Examined(NamedTuple):
@@ -184,9 +185,8 @@ def _examined(opened: OpenRun[Run], plan: Plan, unproven: Sequence[Unproven]) ->
     Of `unproven` chunks a finished attempt waits for its seal: their records are not read again.
     """
     fold = opened.ledger.fold
-    for number, window in enumerate(plan.chunks):
-        if settled(fold, plan, number):
-            continue
+    for number in unsettled(fold, plan):
+        window = plan.chunks[number]
         if plan.replay is not None:
             if gone := not_live(fold, plan.topics, window, plan.replaces(number)):
                 return _Examined(f"others have replaced {gone[0]}")

@@ -14,7 +14,7 @@ from tidegate.core.plan import Plan
 from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.ingest import consumer_group
 from tidegate.ingest import report as reports
-from tidegate.ingest.plan import settled
+from tidegate.ingest.plan import unsettled
 from tidegate.lake import plans, publishing
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import OpenRun, Run
@@ -120,11 +120,6 @@ def publish(opened: OpenRun[Run]) -> Published:
         )  # fmt: skip
     through = _complete_through(plan, note, ledger.fold)
     return Published(plan, commits, offsets, report, through, tuple(missing))
-
-
-def unsettled(fold: Fold, plan: Plan) -> list[int]:
-    """Return the chunks of a plan that are not in the lake."""
-    return [n for n in range(len(plan.chunks)) if not settled(fold, plan, n)]
 
 
 def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:

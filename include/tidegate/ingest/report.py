@@ -14,6 +14,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
+from tidegate.ingest.status import positions
 from tidegate.lake import attempts, json_documents, publishing
 from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.plans import Frozen
@@ -130,14 +131,12 @@ def _whole_commit(store: Store, commit: Commit, told: Mapping[str, Any]) -> dict
 def _standing(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
     """Return where each partition of the run's topics stands now, and what the broker refused."""
     topics = [t for t in run.topics if t in fold.topic_ids]
-    cursors = {topic: fold.cursors(topic) for topic in topics}
     try:
-        seen = survey(run.kafka, topics, run.spec.isolation) if topics else None
-        marks = seen.watermarks if seen else {}
+        marks = survey(run.kafka, topics, run.spec.isolation).watermarks if topics else {}
         waiting = [
             OffsetRange(topic, p, cursor, marks[topic][p].end)
-            for topic, partitions in cursors.items()
-            for p, cursor in partitions.items()
+            for topic in topics
+            for p, cursor in fold.cursors(topic).items()
             if p in marks.get(topic, {}) and cursor < marks[topic][p].end
         ]
         expire = expiries(run.kafka, waiting, run.spec.isolation) if waiting else {}
@@ -150,15 +149,16 @@ def _standing(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
             "topic_id": fold.topic_ids[topic],
             "partitions": {
                 str(p): {
-                    "cursor": cursor,
-                    "end": (m := marks.get(topic, {}).get(p)) and m.end,
-                    "high": m and m.high,
-                    "lag": m and max(0, m.high - cursor),
+                    "cursor": at.cursor,
+                    "end": at.end,
+                    "high": at.high,
+                    "lag": at.lag,
                     "open_since": iso(since.get((topic, p))),
                     "expires_at": iso(expire.get((topic, p))),
                 }
-                for p, cursor in partitions.items()
+                for p, at in positions(fold, fold.topic_ids[topic], marks.get(topic, {})).items()
+                if at.cursor is not None
             },
         }
-        for topic, partitions in cursors.items()
+        for topic in topics
     }, problem

@@ -1,22 +1,25 @@
-"""Where a pipeline stands, and what it has in the lake: questions that change nothing."""
+"""Where an ingest pipeline stands, and the files of its lake. Nothing here changes anything."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.broker.cluster import survey
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import iso
 from tidegate.broker.settings import KafkaSettings
+from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.ledger import Fold
-from tidegate.errors import BrokerUnreachable, NotAuthenticated, TidegateError
-from tidegate.ingest.unfinished import unfinished
-from tidegate.lake import publishing
+from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
+from tidegate.ingest.plan import unsettled
+from tidegate.lake import plans, publishing
+from tidegate.lake.attempts import SEAL
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import open_store
+from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import known, resolved
 
@@ -30,13 +33,14 @@ def files(spec: Ingest) -> list[Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the ledger says, and what the broker has of the topics that the ledger means.
+class PipelineState:
+    """The ledger of a pipeline, and what the broker has of its topics.
 
     `topics` are those of the pipeline now; `problem` says why the broker's part is missing, or
     that a topic was recreated. `unreachable`: the same holds for all pipelines of its connection.
     """
 
+    store: Store
     fold: Fold
     topics: tuple[str, ...]
     topic_ids: Mapping[str, str]
@@ -45,58 +49,84 @@ class Look:
     unreachable: bool = False
 
 
-def look(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -> Look:
-    """Read the ledger and ask the broker; one that does not answer is no error.
+def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -> PipelineState:
+    """Read the ledger and ask the broker, whose errors are returned as the `problem`.
 
-    A broker that is known to be `down`, and why, is not asked.
+    With `down`, the error of a broker that is known not to answer, it is not asked.
     """
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
+
+    def without_broker(problem: str, *, unreachable: bool = False) -> PipelineState:
+        topics = known(spec, fold).topics
+        return PipelineState(store, fold, topics, fold.topic_ids, {}, problem, unreachable)
+
     if down:
-        return Look(fold, known(spec, fold).topics, fold.topic_ids, {}, down)
+        return without_broker(down)
     try:
         topics = resolved(spec, kafka, fold).topics
         seen = survey(kafka, topics, spec.isolation)
     except TidegateError as error:
-        away = isinstance(error, BrokerUnreachable | NotAuthenticated)
-        return Look(fold, known(spec, fold).topics, fold.topic_ids, {}, str(error), away)
+        unreachable = isinstance(error, BrokerUnreachable | NotAuthenticated)
+        return without_broker(str(error), unreachable=unreachable)
     problem = None
     watermarks = dict(seen.watermarks)
     for topic, topic_id in seen.topic_ids.items():
         was = fold.topic_ids.get(topic, topic_id)
-        if was != topic_id:  # its offsets say nothing about ours
+        if was != topic_id:  # its offsets are not those of the ledger
             problem = f"topic {topic} was recreated: it was {was}, it is {topic_id}"
             del watermarks[topic]
-    return Look(fold, topics, {**seen.topic_ids, **fold.topic_ids}, watermarks, problem)
+    topic_ids = {**seen.topic_ids, **fold.topic_ids}
+    return PipelineState(store, fold, topics, topic_ids, watermarks, problem)
 
 
-def status(spec: Ingest, kafka: KafkaSettings, looked: Look | None = None) -> dict[str, Any]:
+class Position(NamedTuple):
+    """Where a partition stands; None is what the ledger, or the broker, does not know.
+
+    `lag` counts to the high watermark: what an open transaction hides is not read either.
+    """
+
+    origin: int | None
+    cursor: int | None
+    log_start: int | None = None
+    end: int | None = None
+    high: int | None = None
+    lag: int | None = None
+
+
+def positions(
+    fold: Fold, topic_id: str | None, watermarks: Mapping[int, Watermarks]
+) -> dict[int, Position]:
+    """Return where each partition of a topic stands that the ledger or the broker knows."""
+    origins = fold.origins.get(topic_id or "", {})
+    found = {}
+    for p in sorted(origins.keys() | watermarks.keys()):
+        cursor = fold.progress(topic_id or "", p).cursor if p in origins else None
+        found[p] = Position(origins.get(p), cursor)
+        if m := watermarks.get(p):
+            lag = max(0, m.high - (m.start if cursor is None else cursor))
+            found[p] = Position(origins.get(p), cursor, m.start, m.end, m.high, lag)
+    return found
+
+
+def status(
+    spec: Ingest, kafka: KafkaSettings, state: PipelineState | None = None
+) -> dict[str, Any]:
     """Return where each partition stands (contract: `status --json`).
 
     `log_start`, `end`, `high` and `lag` are null, and `broker` says why, when the broker does not
-    answer. `lag` counts to the high watermark: what an open transaction hides is not read either.
+    answer.
     """
-    looked = looked or look(spec, kafka)
-    since = open_since(kafka, looked.watermarks)
-    fold = looked.fold
+    state = state or read_state(spec, kafka)
+    since = open_since(kafka, state.watermarks)
+    fold = state.fold
     topics = {}
-    for topic in looked.topics:
-        topic_id = looked.topic_ids.get(topic)
-        origins = fold.origins.get(topic_id or "", {})
-        marks = looked.watermarks.get(topic, {})
-        partitions = {}
-        for p in sorted(origins.keys() | marks.keys()):
-            cursor = fold.progress(topic_id or "", p).cursor if p in origins else None
-            m = marks.get(p)
-            partitions[str(p)] = {
-                "origin": origins.get(p),
-                "cursor": cursor,
-                "log_start": m and m.start,
-                "end": m and m.end,
-                "high": m and m.high,
-                "lag": m and max(0, m.high - (m.start if cursor is None else cursor)),
-                "open_since": iso(since.get((topic, p))),
-            }
+    for topic in state.topics:
+        topic_id = state.topic_ids.get(topic)
+        partitions = {
+            str(p): {**position._asdict(), "open_since": iso(since.get((topic, p)))}
+            for p, position in positions(fold, topic_id, state.watermarks.get(topic, {})).items()
+        }
         topics[topic] = {"topic_id": topic_id, "partitions": partitions}
     return {
         "format": FORMAT,
@@ -106,6 +136,37 @@ def status(spec: Ingest, kafka: KafkaSettings, looked: Look | None = None) -> di
         "last_commit": max(fold.live, default=None),
         "gaps": [gap.to_json() for gap in fold.gaps],
         "open_claims": [],
-        "unfinished": unfinished(open_store(spec.lake, spec.name), fold),
-        "broker": looked.problem,
+        "unfinished": _unfinished(state.store, fold),
+        "broker": state.problem,
     }
+
+
+def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
+    """Return the plans of which something is staged and not all is committed, oldest first.
+
+    `sealed` chunks wait for their commit.
+    """
+    sealed: dict[str, set[int]] = defaultdict(set)
+    for listed in store.objects(layout.STAGING):
+        plan_id, chunk, *rest = listed.path.removeprefix(layout.STAGING).split("/")
+        if rest and chunk.isdecimal() and (plan_id, int(chunk)) not in fold.committed:
+            sealed[plan_id] |= {int(chunk)} if rest[-1] == SEAL else set()
+    found = []
+    for plan_id, chunks in sealed.items():
+        try:
+            plan, note = plans.load(store, plan_id), plans.note(store, plan_id) or {}
+        except LakeDamaged:
+            continue  # `verify` and `repair` report it
+        if left := unsettled(fold, plan):
+            found.append(
+                {
+                    "plan_id": plan_id,
+                    "lane": plan.lane,
+                    "run": note.get("run"),
+                    "at": note.get("at"),
+                    "chunks": len(plan.chunks),
+                    "committed": len(plan.chunks) - len(left),
+                    "sealed": len(chunks & set(left)),
+                }
+            )
+    return sorted(found, key=lambda each: (each["at"] or "", each["plan_id"]))

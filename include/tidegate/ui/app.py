@@ -21,8 +21,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tidegate.core.coverage import drawn
 from tidegate.egress.status import status as egress_status
 from tidegate.errors import TidegateError, Transient
-from tidegate.ingest.coverage import Tiles, tiles
-from tidegate.ingest.status import look, status
+from tidegate.ingest.coverage import IntervalsOf, intervals
+from tidegate.ingest.status import read_state, status
 from tidegate.orchestration import connections
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
@@ -149,16 +149,16 @@ def _status(spec: Spec) -> dict[str, Any]:
         return egress_status(spec, footers=False)
     kafka = connections.kafka(spec.kafka)
     until, why = _down.get(spec.kafka, (0.0, ""))
-    looked = look(spec, kafka, down=why if time.monotonic() < until else None)
-    if looked.unreachable:
-        _down[spec.kafka] = time.monotonic() + PATIENCE, looked.problem or ""
-    return status(spec, kafka, looked) | {"bars": _bars(tiles(looked))}
+    state = read_state(spec, kafka, down=why if time.monotonic() < until else None)
+    if state.unreachable:
+        _down[spec.kafka] = time.monotonic() + PATIENCE, state.problem or ""
+    return status(spec, kafka, state) | {"bars": _bars(intervals(state))}
 
 
-def _bars(found: Tiles) -> dict[str, dict[str, list[tuple[str, int]]]]:
+def _bars(found: IntervalsOf) -> dict[str, dict[str, list[tuple[str, int]]]]:
     """Return each partition's bar: (kind, cells) from left to right."""
     return {
-        topic: {str(p): drawn(intervals, BAR) for p, intervals in partitions.items()}
+        topic: {str(p): drawn(each, BAR) for p, each in partitions.items()}
         for topic, partitions in found.items()
     }
 
