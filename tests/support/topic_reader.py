@@ -1,11 +1,13 @@
 """What a topic holds, by a client that does not know Tidegate, and where each record came from."""
 
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+_LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timestamp")
 
 
@@ -83,13 +85,21 @@ def rows(sent: Iterable[Record], plan: str | None = None) -> Counter[tuple[str |
 def _marks(
     bootstrap: str, topic: str, isolation: str = "read_uncommitted"
 ) -> dict[int, tuple[int, int]]:
+    """Return the log start and end of each partition; wait for a leader after a restart."""
     consumer = _consumer(bootstrap, isolation)
+    until = time.monotonic() + 30
     try:
-        partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        return {
-            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)
-            for p in sorted(partitions)
-        }
+        while True:
+            try:
+                partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+                return {
+                    p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)
+                    for p in sorted(partitions)
+                }
+            except KafkaException as error:
+                if error.args[0].code() not in _LEADERLESS or time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
     finally:
         consumer.close()
 
