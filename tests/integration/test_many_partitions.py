@@ -16,7 +16,7 @@ from tidegate.core import layout
 from tidegate.core.accounting import StagedFile
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account
-from tidegate.lake import attempts, checkpoints, publishing
+from tidegate.lake import attempts, checkpoints, placing, publishing
 from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
@@ -80,7 +80,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
         outcome = publishing.commit(store, ledger, planned, seal, run="run")
     assert isinstance(outcome, Appended)
     with timed("place 10,000 files", 60):
-        publishing.finalise(store, ledger, outcome.n)
+        placing.finalise(store, ledger, outcome.n)
     with timed("fold all entries", 5):
         whole = Ledger(store, "p", whole=True).fold
     with timed("checkpoint", 5):

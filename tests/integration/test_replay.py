@@ -12,7 +12,7 @@ import pytest
 
 from support import oracle_client, topic_records
 from support.cli_user import Terminal
-from tidegate.lake import publishing
+from tidegate.lake import files
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate_local.kafka import Broker
@@ -39,7 +39,7 @@ class Reader(threading.Thread):
             try:
                 seen = Counter(
                     (row["partition"], row["offset"])
-                    for f in publishing.live_files(self.store, fold)
+                    for f in files.live_files(self.store, fold)
                     for row in pq.ParquetFile(f["uri"].removeprefix("file://"))
                     .read(columns=["partition", "offset"])
                     .to_pylist()

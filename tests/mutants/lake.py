@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "a conflict is no object",
-        "lake/store.py",
+        "lake/conditional_put.py",
         "        if there is None:\n            raise _Conflict(",
         "        if False:\n            raise _Conflict(",
         "tests/unit/lake/test_store.py::test_no_seal_is_reported_that_is_not_there",
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "the plan of a chunk that is skipped and still staged is found again",
         "lake/unfinished_plans.py",
-        "            not staged.get(number, set()) - {attempts.SEAL}\n            and (",
+        "            not staged.get(number, set()) - {SEAL}\n            and (",
         "            (",
         "tests/unit/lake/test_unfinished_plans.py::test_a_chunk_that_is_skipped_while_it_is_staged",
     ),
@@ -174,8 +174,8 @@ MUTANTS = (
     Mutant(
         "fsync",
         "lake/local_store.py",
-        "                    os.fsync(file.fileno())\n                target",
-        "                target",
+        "        file.flush()\n        os.fsync(file.fileno())\n",
+        "        file.flush()\n",
         "tests/unit/lake/test_store.py::test_creating_survives_a_power_loss",
     ),
     Mutant(
@@ -239,8 +239,8 @@ MUTANTS = (
     Mutant(
         "the seal of an abandoned attempt",
         "lake/deliveries.py",
-        "            if sending and (plan.id, 0, sending.attempt) not in fold.abandoned:\n",
-        "            if sending:\n",
+        "dict(files) and attempt not in fold.abandoned:\n",
+        "dict(files):\n",
         "tests/unit/egress/test_egress_claims.py::test_a_sleeper_that_sent_all_is_not_committed",
     ),
     Mutant(

@@ -101,7 +101,7 @@ def no_probe(holes):
 
 def check(store: LocalStore, plan: Plan, attempt: Attempt, *, probe=no_probe, **given) -> Seal:
     """Check an attempt; the logs start at 0 unless `log_starts` says otherwise."""
-    done = attempts.staged(store, attempt)
+    done = attempts.read_done(store, attempt)
     assert done is not None
     return attempts.check(
         store,

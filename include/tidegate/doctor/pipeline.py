@@ -25,7 +25,7 @@ from tidegate.doctor import egress
 from tidegate.doctor.checks import Check, Line, failure, ok, warning
 from tidegate.doctor.machine import disk
 from tidegate.errors import NotAuthorised, TidegateError
-from tidegate.lake import create_check, publishing
+from tidegate.lake import create_check, placing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest, Spec
@@ -75,7 +75,7 @@ def lake(spec: Spec) -> Iterator[Line]:
         yield warning("ledger", says, f"`tidegate checkpoint {spec.name}`, or tidegate_maintenance")
     else:
         yield ok("ledger", says)
-    waiting = publishing.unplaced(store, fold) if isinstance(spec, Ingest) else []
+    waiting = placing.unplaced(store, fold) if isinstance(spec, Ingest) else []
     if waiting:
         says = f"the files of {len(waiting)} commits are not all in place (#{waiting[0]}, …)"
         yield warning("ledger", says, f"`tidegate repair {spec.name}`, or the next run does it")

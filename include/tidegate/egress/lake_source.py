@@ -12,7 +12,7 @@ from tidegate.core.ledger import REPLAY, Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError, LakeDamaged, SourceChanged
-from tidegate.lake import publishing
+from tidegate.lake.files import files_over
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
@@ -37,7 +37,7 @@ def lake_files(plan: Plan) -> list[StagedFile]:
     They are looked for where they were planned, whatever the pipeline says now.
     """
     store, lake, window = held_window(plan)
-    found = publishing.files_over(store, lake, window, plan.topics)
+    found = files_over(store, lake, window, plan.topics)
     return [replace(file.staged, path=path) for file, path in found]
 
 

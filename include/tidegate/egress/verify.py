@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -12,10 +11,11 @@ from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import Reader, Record, reading
 from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import compacted
-from tidegate.core import canonical, content
+from tidegate.core import content
 from tidegate.core.entries import Commit
 from tidegate.core.offsets import OffsetRange
-from tidegate.lake import audit
+from tidegate.errors import LakeDamaged
+from tidegate.lake import audit, manifests
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress
 from tidegate.runs.boundaries import refuse_leaderless
@@ -67,14 +67,11 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
 def _manifest(
     store: Store, n: int, commit: Commit, findings: Findings
 ) -> list[dict[str, Any]] | None:
-    data = store.get(commit.manifest.path)
-    if data is None or canonical.digest(data) != commit.manifest.sha256:
-        findings.add(
-            "the manifest is missing" if data is None else "the manifest was changed",
-            commit=n, uri=store.uri(commit.manifest.path),
-        )  # fmt: skip
+    try:
+        return manifests.read_forms(store, commit)
+    except LakeDamaged as error:
+        findings.add(str(error), commit=n, uri=store.uri(commit.manifest.path))
         return None
-    return list(json.loads(data)["files"])
 
 
 def _check_accounts(

@@ -9,8 +9,7 @@ from tidegate.broker.settings import KafkaSettings
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.errors import LakeDamaged
-from tidegate.lake import publishing
-from tidegate.lake.manifests import LakeFile
+from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.store import Store
 
 BYTES = 256 * 1024 * 1024
@@ -78,7 +77,7 @@ def _newest(store: Store, fold: Fold) -> list[LakeFile]:
     if not fold.live:
         return []
     try:
-        return publishing.read_manifest(store, fold.live[max(fold.live)])
+        return read_manifest(store, fold.live[max(fold.live)])
     except LakeDamaged:
         return []  # an estimate is no reason to stop a plan; `verify` names it
 

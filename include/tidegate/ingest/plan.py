@@ -20,7 +20,7 @@ from tidegate.core.requests import Replay
 from tidegate.errors import BrokerError, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Unproven
-from tidegate.lake import attempts, boundaries, plans, publishing
+from tidegate.lake import attempts, boundaries, placing, plans, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 from tidegate.lake.unfinished_plans import publish_unfinished
@@ -44,7 +44,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     variables.restore(run.mirror, run.spec, ledger)
-    publishing.roll_forward(store, ledger)
+    placing.roll_forward(store, ledger)
     current = opened.latest_plan()
     own = current.plan.id if current else None
     others = [plan_id for plan_id in plans.unfinished(store) if plan_id != own]

@@ -18,7 +18,7 @@ from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.replacement import Replaced, Tile, replaces_to_json
 from tidegate.core.requests import Replay
 from tidegate.ingest.backfill import refusal, times_of
-from tidegate.lake import publishing
+from tidegate.lake import manifests
 from tidegate.lake.store import Store
 from tidegate.runs.boundaries import refuse_leaderless
 from tidegate.runs.replay_id import id_complaints
@@ -81,7 +81,7 @@ def _held(store: Store, fold: Fold, window: list[OffsetRange], topic_id: str) ->
     for n in fold.commits_over(tuple(window), {r.topic: topic_id for r in window}):
         commit = fold.live[n]
         ranges = [r for each_id, r in commit.ranges if each_id == topic_id]
-        files = [(f.staged, f.final) for f in publishing.read_manifest(store, commit)]
+        files = [(f.staged, f.final) for f in manifests.read_manifest(store, commit)]
         held += [
             tile
             for tile in replacement.tiles(n, ranges, files)

@@ -15,8 +15,8 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
 from tidegate.ingest.status import positions
-from tidegate.lake import attempts, json_documents, publishing
-from tidegate.lake.attempts import Attempt, Seal
+from tidegate.lake import attempts, manifests
+from tidegate.lake.attempts import Attempt
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
 from tidegate.runs.run import Run
@@ -102,8 +102,8 @@ def _accounts(commit: Commit) -> dict[str, dict[str, dict[str, int]]]:
 def _whole_commit(store: Store, commit: Commit, told: Mapping[str, Any]) -> dict[str, Any]:
     """Add what was proven, with what, and the files."""
     attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
-    seal = json_documents.read(store, attempt.directory + attempts.SEAL, Seal.from_json)
-    files = publishing.read_manifest(store, commit)
+    seal = attempts.read_seal(store, attempt)
+    files = manifests.read_manifest(store, commit)
     return {
         **told,
         "attempt": commit.attempt,

@@ -130,7 +130,7 @@ def seal_finished(
     failures: dict[Attempt, TidegateError] = {}
     for attempt in mine:
         try:
-            if (form := attempts.staged(store, attempt)) is not None:
+            if (form := attempts.read_done(store, attempt)) is not None:
                 done[attempt] = form
         except TidegateError as error:
             failures[attempt] = error

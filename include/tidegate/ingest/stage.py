@@ -164,7 +164,9 @@ def _sealing(
         waiting = list(mine)
         while len(waiting) > 1 and not ended.wait(_LOOK_AGAIN):
             try:
-                finished = list(takewhile(lambda a: attempts.staged(store, a) is not None, waiting))
+                finished = list(
+                    takewhile(lambda a: attempts.read_done(store, a) is not None, waiting)
+                )
                 found = sealing.seal_finished(run, store, plan, finished, epochs, sealed)
                 wrong.update((a, e) for a, e in found.items() if isinstance(e, sealing.WRONG))
                 again = {a: e for a, e in found.items() if a not in wrong}

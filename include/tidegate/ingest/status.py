@@ -16,8 +16,9 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.ledger import Fold
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
 from tidegate.ingest.plan import unsettled
-from tidegate.lake import plans, publishing
+from tidegate.lake import plans
 from tidegate.lake.attempts import SEAL
+from tidegate.lake.files import live_files
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest
@@ -29,7 +30,7 @@ FORMAT = 1
 def files(spec: Ingest) -> list[Mapping[str, Any]]:
     """List the files of the lake (contract: `files --json`)."""
     store = open_store(spec.lake, spec.name)
-    return publishing.live_files(store, Ledger(store, spec.name).fold)
+    return live_files(store, Ledger(store, spec.name).fold)
 
 
 @dataclass(frozen=True)

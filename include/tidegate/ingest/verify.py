@@ -18,9 +18,10 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
-from tidegate.lake import audit, plans, publishing
+from tidegate.lake import audit, placing, plans
+from tidegate.lake.files import files_of
 from tidegate.lake.footers import read_footer
-from tidegate.lake.publishing import LakeFile
+from tidegate.lake.manifests import LakeFile
 from tidegate.lake.store import Listed, Store, open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.findings import Findings
@@ -48,14 +49,14 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
         topics = sorted({topic for commit in fold.live.values() for topic in commit.topic_ids})
         seen = survey(kafka, topics, spec.isolation)
     known: set[str] = set()
-    waiting = set(publishing.unplaced(store, fold))
+    waiting = set(placing.unplaced(store, fold))
     with ExitStack() as stack:
         read = stack.enter_context(reading(kafka)) if kafka else None
         for n, commit in fold.live.items():
             say(f"commit #{n}: {commit.rows:,} rows")
             findings.commits += 1
             try:
-                files = publishing.files_of(store, fold, n)
+                files = files_of(store, fold, n)
             except LakeDamaged as error:
                 findings.add(str(error), commit=n)
                 continue

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.core import accounting, canonical, layout
 from tidegate.core.accounting import StagedFile
@@ -17,7 +16,8 @@ from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.footers import read_offsets, read_staged
-from tidegate.lake.store import Store
+from tidegate.lake.parallel import in_parallel
+from tidegate.lake.store import Listed, Store
 
 FORMAT = 1
 SEAL = "_seal.json"
@@ -26,8 +26,7 @@ DONE = "_done.json"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One execution of a chunk, by the name of its own staging directory."""
 
     plan_id: str
@@ -36,7 +35,15 @@ class Attempt:
 
     @property
     def directory(self) -> str:
-        return layout.attempt(self.plan_id, self.chunk, self.name)
+        return layout.attempt(*self)
+
+    @property
+    def seal_path(self) -> str:
+        return self.directory + SEAL
+
+    @property
+    def done_path(self) -> str:
+        return self.directory + DONE
 
 
 @dataclass(frozen=True)
@@ -105,47 +112,76 @@ class Seal:
 
 
 def sealed(store: Store, plan: Plan, fold: Fold) -> dict[int, Seal]:
-    """Return one seal per chunk of a plan that is sealed and not committed; any is as good.
+    """Return one seal for each chunk of a plan that is sealed and not committed.
 
-    Not the seals of abandoned attempts, nor those whose files are gone: such a chunk is open.
+    Seals of abandoned attempts, and those whose files are gone, do not count.
     """
-    found: dict[int, Seal] = {}
-    listed = store.objects(f"{layout.STAGING}{plan.id}/")
-    sizes = {each.path: each.size for each in listed}
-    for path in sizes:
-        if posixpath.basename(path) != SEAL or not (
-            seal := json_documents.read(store, path, Seal.from_json)
-        ):
-            continue
-        attempt = seal.attempt
-        if (attempt.plan_id, attempt.chunk) in fold.committed:
-            continue  # its staged files may have been swept
-        if (attempt.plan_id, attempt.chunk, attempt.name) in fold.abandoned:
-            continue
-        if any(sizes.get(f.path) != f.size for f in seal.files):
-            logger.warning("%s does not count: its files are gone", store.uri(path))
-            continue
-        found.setdefault(attempt.chunk, seal)
-    return found
+    return _sealed(store, fold, staged_files(store, plan.id))
 
 
 def finished(store: Store, plan: Plan, fold: Fold) -> list[Attempt]:
-    """Return the finished attempts of a plan that are neither sealed nor given up.
+    """Return the finished attempts of chunks that can be committed and have no seal.
 
-    Each is as good as a new one, once it is proven.
+    Each is as good as a new one, once it is sealed.
     """
-    names: dict[Attempt, set[str]] = {}
-    for listed in store.objects(f"{layout.STAGING}{plan.id}/"):
-        parts = listed.path.removeprefix(layout.STAGING).split("/")
-        if len(parts) == 4 and parts[1].isdecimal():
-            names.setdefault(Attempt(plan.id, int(parts[1]), parts[2]), set()).add(parts[3])
-    return [
+    staged = staged_files(store, plan.id)
+    found = [
         attempt
-        for attempt, found in names.items()
-        if DONE in found
-        and SEAL not in found
-        and (attempt.plan_id, attempt.chunk, attempt.name) not in fold.abandoned
+        for attempt in _committable(fold, staged)
+        if attempt.chunk < len(plan.chunks)
+        and (plan.replay or not fold.covered_part(plan.chunks[attempt.chunk], plan.topics))
+        and attempt.done_path in (paths := dict(staged[attempt]))
+        and attempt.seal_path not in paths
     ]
+    seals = _sealed(store, fold, staged) if found else {}
+    return [attempt for attempt in found if attempt.chunk not in seals]
+
+
+def staged_files(store: Store, plan_id: str | None = None) -> dict[Attempt, list[Listed]]:
+    """List the files that are staged, of one plan or of all, by attempt."""
+    staged: dict[Attempt, list[Listed]] = {}
+    for listed in store.objects(f"{layout.STAGING}{plan_id}/" if plan_id else layout.STAGING):
+        parts = listed.path.removeprefix(layout.STAGING).split("/")
+        if len(parts) > 3 and parts[1].isdecimal():
+            staged.setdefault(Attempt(parts[0], int(parts[1]), parts[2]), []).append(listed)
+    return staged
+
+
+def _committable(fold: Fold, staged: Iterable[Attempt]) -> Iterator[Attempt]:
+    for attempt in staged:
+        # The staged files of a committed chunk may have been swept.
+        if attempt[:2] not in fold.committed and attempt not in fold.abandoned:
+            yield attempt
+
+
+def _sealed(
+    store: Store, fold: Fold, staged: Mapping[Attempt, Sequence[Listed]]
+) -> dict[int, Seal]:
+    candidates = [a for a in _committable(fold, staged) if a.seal_path in dict(staged[a])]
+    found: dict[int, Seal] = {}
+    seals = in_parallel(lambda attempt: read_seal(store, attempt), candidates)
+    for attempt, seal in zip(candidates, seals, strict=True):
+        sizes = dict(staged[attempt])
+        if seal and all(sizes.get(f.path) == f.size for f in seal.files):
+            found.setdefault(attempt.chunk, seal)
+        else:
+            logger.warning("%s does not count: its files are gone", store.uri(attempt.seal_path))
+    return found
+
+
+def read_seal(store: Store, attempt: Attempt) -> Seal | None:
+    """Return the seal of an attempt; None where there is none.
+
+    LakeDamaged if it cannot be read, or is another attempt's.
+    """
+
+    def seal_of(form: Mapping[str, Any]) -> Seal:
+        seal = Seal.from_json(form)
+        if seal.attempt != attempt:
+            raise ValueError(f"it is the seal of {seal.attempt}")
+        return seal
+
+    return json_documents.read(store, attempt.seal_path, seal_of)
 
 
 def sealed_epochs(store: Store, attempt: Attempt) -> dict[tuple[str, int], int]:
@@ -154,7 +190,7 @@ def sealed_epochs(store: Store, attempt: Attempt) -> dict[tuple[str, int], int]:
     None of a seal that is missing or damaged: `verify` reports it, and it must not stop a run.
     """
     try:
-        return json_documents.read(store, attempt.directory + SEAL, _epochs) or {}
+        return json_documents.read(store, attempt.seal_path, _epochs) or {}
     except LakeDamaged as error:
         logger.warning("the leader epochs of a commit are not known: %s", error)
         return {}
@@ -168,9 +204,9 @@ def _epochs(form: Mapping[str, Any]) -> dict[tuple[str, int], int]:
     }
 
 
-def staged(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
+def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
     """Return the job's own record of a finished attempt; None while it is not finished."""
-    return json_documents.read(store, attempt.directory + DONE, dict)
+    return json_documents.read(store, attempt.done_path, dict)
 
 
 Prober = Callable[[Sequence[OffsetRange]], Mapping[OffsetRange, str]]
@@ -229,7 +265,7 @@ def seal(store: Store, proven: Seal) -> None:
     failed, or another process was quicker to prove the same files.
     """
     store.settle([f.path for f in proven.files])
-    store.create(proven.attempt.directory + SEAL, canonical.encode(proven.to_json()))
+    store.create(proven.attempt.seal_path, canonical.encode(proven.to_json()))
 
 
 def _files_of(store: Store, attempt: Attempt) -> list[StagedFile]:

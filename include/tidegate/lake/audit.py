@@ -14,8 +14,8 @@ from tidegate.core.judge import Accepted, judge
 from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
-from tidegate.lake import checkpoints, json_documents, manifests, placing, plans
-from tidegate.lake.attempts import SEAL, Seal
+from tidegate.lake import checkpoints, manifests, placing, plans
+from tidegate.lake.attempts import Attempt, Seal, read_seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 
@@ -69,10 +69,11 @@ def check_commits(store: Store, fold: Fold, commits: dict[int, Commit], add: Add
     for n, commit in commits.items():
         try:
             plan = plan_of(commit.plan_id)
-            path = layout.attempt(commit.plan_id, commit.chunk, commit.attempt) + SEAL
-            seal = json_documents.read(store, path, Seal.from_json)
+            attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
+            seal = read_seal(store, attempt)
             if seal is None:
-                add(f"its seal {store.uri(path)} is missing; restore it from a copy", commit=n)
+                uri = store.uri(attempt.seal_path)
+                add(f"its seal {uri} is missing; restore it from a copy", commit=n)
             for what in _differences(commit, plan, seal):
                 add(f"the entry does not have {what}", commit=n)
             if n not in fold.live:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
-from tidegate.lake.attempts import SEAL
+from tidegate.lake.attempts import Attempt, staged_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import Store
 
@@ -79,17 +78,15 @@ class Sending:
 
 def sealed(store: Store, plan: Plan, fold: Fold) -> Sending | None:
     """Return the seal of an attempt of this plan that nobody has given up."""
-    for path, _ in store.objects(f"{layout.STAGING}{plan.id}/"):
-        if posixpath.basename(path) == SEAL:
-            sending = json_documents.read(store, path, Sending.from_json)
-            if sending and (plan.id, 0, sending.attempt) not in fold.abandoned:
-                return sending
+    for attempt, files in staged_files(store, plan.id).items():
+        if attempt.seal_path in dict(files) and attempt not in fold.abandoned:
+            return json_documents.read(store, attempt.seal_path, Sending.from_json)
     return None
 
 
 def seal(store: Store, sending: Sending) -> None:
     """Make an attempt count."""
-    path = layout.attempt(sending.plan_id, 0, sending.attempt) + SEAL
+    path = Attempt(sending.plan_id, 0, sending.attempt).seal_path
     if not store.create(path, canonical.encode(sending.to_json())):
         raise LakeDamaged(f"attempt {sending.attempt} is sealed already, and not by us")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import IO
 
@@ -15,9 +14,9 @@ from tidegate.core import canonical
 from tidegate.core.accounting import StagedFile
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptWrong, LakeDamaged
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Listed, Store
 
-_AT_ONCE = 8
 _TAIL = 64 * 1024
 _COLUMNS = {
     "key": ("BYTE_ARRAY", "None"),
@@ -37,8 +36,7 @@ def read_staged(store: Store, files: Sequence[tuple[str, Listed]]) -> list[Stage
 
     AttemptWrong if one is not a whole file, or has not exactly the contract's columns.
     """
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda pair: read_footer(store, *pair, is_new=True), files))
+    return list(in_parallel(lambda pair: read_footer(store, *pair, is_new=True), files))
 
 
 def read_footer(store: Store, topic: str, listed: Listed, *, is_new: bool = False) -> StagedFile:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import botocore.exceptions
 
 from tidegate.lake import s3_settings
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store_errors import as_lake_errors_of_s3
 
 PART = 64 * 1024 * 1024
 """Objects above this are copied in parts of this size: each takes seconds, at any store."""
 _MOST_PARTS = 10_000  # S3's own bound
-_AT_ONCE = 8
 
 
 def copy(url: str, source: str, target: str, size: int) -> None:
@@ -60,8 +59,7 @@ def _parts(
         )
         return {"PartNumber": number, "ETag": done["CopyPartResult"]["ETag"]}
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(part, range(1, math.ceil(size / length) + 1)))
+    return list(in_parallel(part, range(1, math.ceil(size / length) + 1)))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import secrets
 import shutil
@@ -36,11 +37,7 @@ class LocalStore:
             self._make_directory(target.parent)
             temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}"
             try:
-                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+                _write_durably(temporary, io.BytesIO(data))
                 target.hardlink_to(temporary)
                 created = True
             except FileExistsError:
@@ -51,11 +48,9 @@ class LocalStore:
         return created
 
     def get(self, path: str) -> bytes | None:
-        with as_lake_errors(self.url):
-            try:
-                return self._at(path).read_bytes()
-            except FileNotFoundError:
-                return None
+        with as_lake_errors(self.url), contextlib.suppress(FileNotFoundError):
+            return self._at(path).read_bytes()
+        return None
 
     def open(self, path: str) -> IO[bytes]:
         with as_lake_errors(self.url):
@@ -82,18 +77,17 @@ class LocalStore:
         return []
 
     def size(self, path: str) -> int | None:
-        with as_lake_errors(self.url):
-            try:
-                return self._at(path).stat().st_size
-            except FileNotFoundError:
-                return None
+        state = self._stat(path)
+        return None if state is None else state.st_size
 
     def modified(self, path: str) -> float | None:
-        with as_lake_errors(self.url):
-            try:
-                return self._at(path).stat().st_mtime
-            except FileNotFoundError:
-                return None
+        state = self._stat(path)
+        return None if state is None else state.st_mtime
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        with as_lake_errors(self.url), contextlib.suppress(FileNotFoundError):
+            return self._at(path).stat()
+        return None
 
     def place(self, source: str, target: str, size: int) -> None:
         final = self._at(target)
@@ -142,11 +136,8 @@ class LocalStore:
         temporary = self._at(f"{layout.PLACING}{secrets.token_hex(8)}")
         self._make_directory(temporary.parent)
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
-            with source.open("rb") as original, os.fdopen(descriptor, "wb") as copy:
-                shutil.copyfileobj(original, copy, 1024 * 1024)
-                copy.flush()
-                os.fsync(copy.fileno())
+            with source.open("rb") as original:
+                _write_durably(temporary, original)
             final.hardlink_to(temporary)
         finally:
             temporary.unlink(missing_ok=True)
@@ -202,6 +193,15 @@ class LocalStore:
 def _file_uri(path: Path) -> str:
     # Not Path.as_uri: it escapes "=", and readers of hive partitions look for that.
     return "file://" + quote(str(path), safe="/=~")
+
+
+def _write_durably(path: Path, content: IO[bytes]) -> None:
+    """Create a file with this content, and fsync it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+    with os.fdopen(descriptor, "wb") as file:
+        shutil.copyfileobj(content, file, 1024 * 1024)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _fsync_directory(directory: Path) -> None:

@@ -1,9 +1,10 @@
-"""Manifests: the files of one commit, by their staged and by their final names."""
+"""Manifests: the list of one commit's files, known by the digest that the commit has of it."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from tidegate.core import canonical, layout
 from tidegate.core.accounting import StagedFile
@@ -42,14 +43,19 @@ def manifest_of(plan: Plan, seal: Seal) -> bytes:
 
 
 def read_manifest(store: Store, commit: Commit) -> list[LakeFile]:
-    """Return a commit's files; LakeDamaged if the manifest is not the one that was committed."""
-    where = store.uri(commit.manifest.path)
+    """Return the files of an ingest commit, by their staged and by their final names.
+
+    LakeDamaged if the manifest is not the one that was committed.
+    """
+    forms = read_forms(store, commit)
+    return [LakeFile(final=form.pop("final"), staged=StagedFile(**form)) for form in forms]
+
+
+def read_forms(store: Store, commit: Commit) -> list[dict[str, Any]]:
+    """Return the files of any commit as JSON; LakeDamaged if the list was changed."""
     data = store.get(commit.manifest.path)
     if data is None or canonical.digest(data) != commit.manifest.sha256:
         state = "is missing" if data is None else "was changed"
+        where = store.uri(commit.manifest.path)
         raise LakeDamaged(f"the manifest {where} {state}; restore it from a copy")
-    files = []
-    for form in json.loads(data)["files"]:
-        final = form.pop("final")
-        files.append(LakeFile(StagedFile(**form), final))
-    return files
+    return list(json.loads(data)["files"])

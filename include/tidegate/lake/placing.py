@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import logging
 import posixpath
+import secrets
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
 from tidegate import faults
 from tidegate.core import layout
 from tidegate.core.entries import Commit
 from tidegate.core.ledger import Fold
 from tidegate.errors import LakeDamaged, TidegateError
-from tidegate.lake import quarantine
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.store import Store
@@ -143,7 +144,7 @@ def _place(store: Store, file: LakeFile) -> None:
     except LakeDamaged:
         if store.size(target) in (None, size) or store.size(source) != size:
             raise
-        quarantine.move(store, target, quarantine.directory())
+        move_to_quarantine(store, target, quarantine_directory())
         store.place(source, target, size)
 
 
@@ -172,7 +173,21 @@ def _take_away(store: Store, n: int, file: LakeFile) -> None:
     if size is None:
         return
     if size != file.staged.size:
-        quarantine.move(store, file.final, quarantine.directory())
+        move_to_quarantine(store, file.final, quarantine_directory())
         return
     store.place(file.final, layout.replaced(n, file.final), size)
     store.delete(file.final)
+
+
+def move_to_quarantine(store: Store, path: str, directory: str) -> int | None:
+    """Move a file into a directory, under the path that it has; return its size, None if gone."""
+    size = store.size(path)
+    if size is not None:
+        store.place(path, directory + path, size)
+        store.delete(path)
+    return size
+
+
+def quarantine_directory() -> str:
+    """Return a new directory for files that no live commit lists as they are."""
+    return f"{layout.QUARANTINE}{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}/"

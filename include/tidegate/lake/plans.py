@@ -49,7 +49,9 @@ def latest(store: Store, run_key: str, *, after: Frozen | None = None) -> Frozen
     With `after`, a generation that is known, only those after it are looked up.
     """
     number, newest = (after.generation if after else 0), None
-    while plan_id := json_documents.read(store, layout.generation(run_key, number + 1), _plan_id):
+    while plan_id := json_documents.read(
+        store, layout.generation(run_key, number + 1), lambda form: str(form["plan_id"])
+    ):
         number, newest = number + 1, plan_id
     return Frozen(load(store, newest), number) if newest else after
 
@@ -65,10 +67,6 @@ def unfinished(store: Store) -> list[str]:
 def finish(store: Store, plan_id: str) -> None:
     """Record that nothing of a plan is left to commit."""
     store.delete(layout.unfinished(plan_id))
-
-
-def _plan_id(form: Mapping[str, Any]) -> str:
-    return str(form["plan_id"])
 
 
 def freeze(

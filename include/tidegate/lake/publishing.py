@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import Commit, Reference
 from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
-from tidegate.core.ledger import Fold
-from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.manifests import LakeFile, files_of_seal, manifest_of, read_manifest
-from tidegate.lake.placing import finalise, finalise_each, is_live, roll_forward, unplaced
+from tidegate.lake.manifests import files_of_seal, manifest_of
+from tidegate.lake.placing import finalise_each, unplaced
 from tidegate.lake.store import Store
-
-__all__ = [
-    "LakeFile",
-    "commit",
-    "files_of",
-    "files_of_each",
-    "files_of_seal",
-    "files_over",
-    "finalise",
-    "live_files",
-    "located",
-    "manifest_of",
-    "publish_sealed",
-    "read_manifest",
-    "roll_forward",
-    "unplaced",
-]
-
-_AT_ONCE = 16  # requests
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +41,9 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
         manifest=Reference(path, canonical.digest(manifest)),
         replaces=plan.replaces(attempt.chunk),
     )
+    sizes = dict(store.objects(attempt.directory))
     for f in seal.files:
-        if store.size(f.path) != f.size:
+        if sizes.get(f.path) != f.size:
             verdict = judge(ledger.refresh(), entry)
             if not isinstance(verdict, Accepted):  # swept meanwhile, by right
                 return verdict
@@ -139,70 +116,3 @@ def _committed(store: Store, ledger: Ledger, plan: Plan, seal: Seal, run: str) -
                 chunk=number,
             )
     return None
-
-
-def files_of(store: Store, fold: Fold, n: int) -> list[LakeFile]:
-    """Return the files of a live commit that no later one has replaced."""
-    return _live_of(store, fold, n, fold.live[n])
-
-
-def files_of_each(
-    store: Store, fold: Fold, commits: Iterable[int]
-) -> Iterator[tuple[int, list[LakeFile]]]:
-    """Yield live commits with their files, in order; several manifests are read at a time."""
-    # Looked up first: of a checkpoint the commits are read when the first one is asked for.
-    entries = {n: fold.live[n] for n in commits}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda n: _live_of(store, fold, n, entries[n]), entries)
-        yield from zip(entries, found, strict=True)
-
-
-def _live_of(store: Store, fold: Fold, n: int, entry: Commit) -> list[LakeFile]:
-    return [file for file in read_manifest(store, entry) if is_live(fold, n, entry, file)]
-
-
-def live_files(store: Store, fold: Fold) -> list[Mapping[str, Any]]:
-    """List every file of the lake (contract: `files --json`), each row exactly once.
-
-    A file's `uri` is its final name once its commit is placed, else the staged one.
-    """
-    return [
-        {
-            "uri": store.uri(path),
-            "topic": file.staged.topic,
-            "topic_id": fold.live[n].topic_ids[file.staged.topic],
-            "cluster_id": fold.live[n].cluster_id,
-            "partition": file.staged.partition,
-            "first": file.staged.first,
-            "last": file.staged.last,
-            "rows": file.staged.rows,
-            "bytes": file.staged.size,
-            "plan_id": fold.live[n].plan_id,
-            "commit": n,
-        }
-        for n, file, path in located(store, fold)
-    ]
-
-
-def files_over(
-    store: Store, fold: Fold, window: Window, topic_ids: Mapping[str, str]
-) -> list[tuple[LakeFile, str]]:
-    """Return the files that hold any offset of a window, and where each lies now."""
-    wanted = {(topic_ids[r.topic], r.partition): r for r in window}
-    return [
-        (file, path)
-        for n, file, path in located(store, fold, fold.commits_over(window, topic_ids))
-        if (r := wanted.get((fold.live[n].topic_ids[file.staged.topic], file.staged.partition)))
-        and file.staged.first < r.end
-        and r.start <= file.staged.last
-    ]
-
-
-def located(
-    store: Store, fold: Fold, commits: Iterable[int] | None = None
-) -> Iterator[tuple[int, LakeFile, str]]:
-    """Yield each live file of some commits, else of all: the commit, the file, where it lies."""
-    waiting = set(unplaced(store, fold))
-    for n, files in files_of_each(store, fold, fold.live if commits is None else commits):
-        for file in files:
-            yield n, file, file.staged.path if n in waiting else file.final

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tidegate.errors import ConfigurationError
+from tidegate.lake.parallel import AT_ONCE
 
 _REGION = "us-east-1"  # obstore's default
 
@@ -94,7 +95,7 @@ def client(where: Place | None = None, **keys: str) -> Any:
             # By default a server that does not answer is waited for for minutes.
             connect_timeout=5,
             read_timeout=300,
-            max_pool_connections=10,
+            max_pool_connections=AT_ONCE,
             retries={"mode": "standard", "max_attempts": 3},
         ),
         **keys,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,12 +16,12 @@ from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
 from tidegate.errors import SourceRefused, SourceUnavailable
 from tidegate.lake import source_names
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import opened, reader
 from tidegate.lake.store_errors import told
 
 __all__ = ["Listing", "Root", "changed", "listing", "looked_into"]
 
-_AT_ONCE = 8
 _AHEAD = 64  # footers that are read before it is known whether they are wanted
 
 
@@ -104,13 +103,12 @@ def _footers(
 ) -> Iterator[tuple[SourceFile, pq.FileMetaData | str]]:
     """Yield files with their footers, or with what is wrong, until `most` are whole."""
     at = whole = 0
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        while at < len(files) and whole < most:
-            batch = files[at : at + min(_AHEAD, most - whole)]
-            footers = list(pool.map(lambda file: _footer(root, store, file.name), batch))
-            at += len(batch)
-            whole += sum(not isinstance(footer, str) for footer in footers)
-            yield from zip(batch, footers, strict=True)
+    while at < len(files) and whole < most:
+        batch = files[at : at + min(_AHEAD, most - whole)]
+        footers = list(in_parallel(lambda file: _footer(root, store, file.name), batch))
+        at += len(batch)
+        whole += sum(not isinstance(footer, str) for footer in footers)
+        yield from zip(batch, footers, strict=True)
 
 
 def _footer(root: Root, store: Obstore, name: str) -> pq.FileMetaData | str:

@@ -1,6 +1,6 @@
-"""Objects of one pipeline's directory, by relative path: create if absent, never change.
+"""The store of one pipeline: objects by relative path, created if absent and never changed.
 
-A directory has an implementation of its own; every URL goes through obstore.
+A directory is a `LocalStore`; every URL goes through obstore.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import io
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -18,16 +17,15 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import obstore
-import tenacity
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
-from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
+from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
 from tidegate.core import layout
 from tidegate.errors import ConfigurationError
-from tidegate.lake import large_copies, s3_settings
+from tidegate.lake import conditional_put, large_copies, s3_settings
 from tidegate.lake.local_store import LocalStore
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store_errors import as_damage, as_lake_errors, refuse_another_size, told
 from tidegate.lake.store_protocol import Listed, Store
 
@@ -36,9 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Listed", "LocalStore", "ObjectStore", "Store", "open_store"]
 
-_AT_ONCE = 8  # requests
-# obstore tries again by itself; 3 minutes, its default, are too long to say that nobody answers.
-_PATIENCE: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
+_GONE = (NotFoundError, FileNotFoundError)
+# obstore retries by itself; its default of 3 minutes is too long to report an unreachable store.
+_RETRIES: RetryConfig = {"retry_timeout": timedelta(seconds=20)}
 
 
 class ObjectStore:
@@ -51,11 +49,11 @@ class ObjectStore:
 
     def create(self, path: str, data: bytes) -> bool:
         with as_lake_errors(self.url):
-            return _create(self._store, path, data)
+            return conditional_put.create(self._store, path, data)
 
     def get(self, path: str) -> bytes | None:
         with as_lake_errors(self.url):
-            return _get(self._store, path)
+            return conditional_put.get(self._store, path)
 
     def open(self, path: str) -> IO[bytes]:
         with as_lake_errors(self.url):
@@ -80,18 +78,17 @@ class ObjectStore:
             )
 
     def size(self, path: str) -> int | None:
-        with as_lake_errors(self.url):
-            try:
-                return int(obstore.head(self._store, path)["size"])
-            except (NotFoundError, FileNotFoundError):
-                return None
+        head = self._head(path)
+        return None if head is None else int(head["size"])
 
     def modified(self, path: str) -> float | None:
-        with as_lake_errors(self.url):
-            try:
-                return obstore.head(self._store, path)["last_modified"].timestamp()
-            except (NotFoundError, FileNotFoundError):
-                return None
+        head = self._head(path)
+        return None if head is None else head["last_modified"].timestamp()
+
+    def _head(self, path: str) -> obstore.ObjectMeta | None:
+        with as_lake_errors(self.url), contextlib.suppress(*_GONE):
+            return obstore.head(self._store, path)
+        return None
 
     def place(self, source: str, target: str, size: int) -> None:
         there = self.size(target)
@@ -122,15 +119,11 @@ class ObjectStore:
 
     def delete(self, *paths: str) -> None:
         def delete(path: str) -> None:
-            with contextlib.suppress(NotFoundError, FileNotFoundError):
+            with contextlib.suppress(*_GONE):
                 obstore.delete(self._store, path)
 
         with as_lake_errors(self.url):
-            if len(paths) == 1:
-                delete(*paths)
-            else:
-                with ThreadPoolExecutor(_AT_ONCE) as pool:
-                    list(pool.map(delete, paths))
+            list(in_parallel(delete, paths))
 
     def prune(self, prefix: str) -> None:
         pass  # a bucket has no directories
@@ -195,58 +188,5 @@ def opened(url: str) -> Obstore:
     """Open a URL with obstore; ConfigurationError for what is wrong with the environment of S3."""
     if urlsplit(url).scheme == "s3":
         s3_settings.place()
-        return from_url(url, retry_config=_PATIENCE)
+        return from_url(url, retry_config=_RETRIES)
     return from_url(url)
-
-
-@tenacity.retry(
-    retry=tenacity.retry_if_exception(
-        lambda e: (
-            isinstance(e, BaseError)
-            and not isinstance(e, AlreadyExistsError | StorePermissionDenied)
-        )
-    ),
-    stop=tenacity.stop_after_attempt(4),
-    wait=tenacity.wait_exponential(multiplier=0.2),
-    reraise=True,
-)
-def _put(store: Obstore, path: str, data: bytes) -> None:
-    obstore.put(store, path, data, mode="create")
-
-
-class _Conflict(BaseError):
-    """The store refused to create an object that does not exist."""
-
-
-@tenacity.retry(
-    retry=tenacity.retry_if_exception_type(_Conflict),
-    stop=tenacity.stop_after_attempt(10),
-    wait=tenacity.wait_random_exponential(multiplier=0.1, max=3),
-    reraise=True,
-)
-def _create(store: Obstore, path: str, data: bytes) -> bool:
-    """Create an object; say whether the one that exists then has these bytes.
-
-    obstore raises AlreadyExistsError for two answers of S3: 412, the object exists, and 409
-    (ConditionalRequestConflict), another request for this key was in progress and may have failed.
-    Only the object itself tells which one it was. A put whose answer was lost may have landed: the
-    retry then finds its own bytes.
-    """
-    try:
-        _put(store, path, data)
-        return True
-    except AlreadyExistsError:
-        there = _get(store, path)
-        if there is None:
-            raise _Conflict(
-                f"{path} could not be created: the store reports a conflicting request, and there "
-                "is no such object; try again"
-            ) from None
-        return there == data
-
-
-def _get(store: Obstore, path: str) -> bytes | None:
-    try:
-        return bytes(obstore.get(store, path).bytes())
-    except (NotFoundError, FileNotFoundError):
-        return None

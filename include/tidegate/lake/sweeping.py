@@ -18,10 +18,11 @@ from tidegate.core.entries import Abandon, Commit
 from tidegate.core.judge import Lost, not_live
 from tidegate.core.ledger import Fold
 from tidegate.errors import AttemptWrong, LakeDamaged
-from tidegate.lake import plans, publishing
-from tidegate.lake.attempts import SEAL, Attempt
+from tidegate.lake import plans
+from tidegate.lake.attempts import SEAL, Attempt, staged_files
 from tidegate.lake.footers import read_footer
 from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.manifests import read_manifest
 from tidegate.lake.store import Listed, Store
 
 GRACE = 3600.0
@@ -52,12 +53,12 @@ def sweep(
 
     Listed first, judged afterwards: a file that is written meanwhile is not touched.
     """
-    listed = _by_attempt(store)
+    listed = staged_files(store)
     fold = ledger.refresh()
     now = _now(store)
     swept = Swept()
     for attempt, files in listed.items():
-        n = fold.committed.get((attempt.plan_id, attempt.chunk))
+        n = fold.committed.get(attempt[:2])
         if n is not None and all(map(_is_seal, files)):
             continue  # swept before: of each commit its seal stays, so nothing is asked for it
         if n is not None:
@@ -74,16 +75,17 @@ def sweep(
             elif n in fold.live or not copies:
                 # The seal stays: it is the proof of what was committed.
                 _remove(store, attempt, [f for f in files if not _is_seal(f)], "placed", swept)
-        elif _abandoned(fold, attempt):
+        elif attempt in fold.abandoned:
             _remove(store, attempt, files, "abandoned", swept)
         elif _may_be_given_up(store, fold, attempt, files) and (
             now - _last_written(store, files, now) >= abandon_after
         ):
-            outcome = ledger.append(Abandon(attempt.plan_id, attempt.chunk, attempt.name), run=run)
+            outcome = ledger.append(Abandon(*attempt), run=run)
             if isinstance(outcome, Appended | Lost):  # else it was committed meanwhile
                 _remove(store, attempt, files, "abandoned", swept)
-    unfinished = store.objects(layout.PLACING)
-    store.delete(*(f.path for f in unfinished if _age(store, f, now) >= abandon_after))
+    copies = store.objects(layout.PLACING)
+    due = (f for f in copies if now - _last_written(store, [f], now) >= abandon_after)
+    store.delete(*(f.path for f in due))
     return swept
 
 
@@ -93,7 +95,7 @@ def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept
     The committed attempt's are kept for good. So are those of a plan that is not committed: its
     next attempt keeps the same rows back again, unless somebody has declared it sent.
     """
-    listed = _by_attempt(store)
+    listed = staged_files(store)
     for each in store.objects(layout.QUARANTINE):
         plan_id, _, rest = each.path.removeprefix(layout.QUARANTINE).partition("/")
         listed.setdefault(Attempt(plan_id, 0, rest.partition("/")[0]), []).append(each)
@@ -101,7 +103,7 @@ def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept
     now = _now(store)
     swept = Swept()
     for attempt, files in listed.items():
-        n = fold.committed.get((attempt.plan_id, attempt.chunk))
+        n = fold.committed.get(attempt[:2])
         if n is None or ledger.commit(n).attempt == attempt.name:
             continue
         if now - _last_written(store, files, now) >= grace:
@@ -110,28 +112,14 @@ def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept
     return swept
 
 
-def _by_attempt(store: Store) -> dict[Attempt, list[Listed]]:
-    found: dict[Attempt, list[Listed]] = {}
-    for listed in store.objects(layout.STAGING):
-        parts = listed.path.removeprefix(layout.STAGING).split("/")
-        if len(parts) > 3 and parts[1].isdecimal():
-            attempt = Attempt(parts[0], int(parts[1]), parts[2])
-            found.setdefault(attempt, []).append(listed)
-    return found
-
-
 def _now(store: Store) -> float:
     """Return the time by the clock that dates the lake's objects: ours may be another."""
-    path = f"_tidegate/probes/{secrets.token_hex(8)}"
+    path = f"{layout.PROBES}{secrets.token_hex(8)}"
     store.create(path, b"")
     try:
         return store.modified(path) or 0.0
     finally:
         store.delete(path)
-
-
-def _abandoned(fold: Fold, attempt: Attempt) -> bool:
-    return (attempt.plan_id, attempt.chunk, attempt.name) in fold.abandoned
 
 
 def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt, files: Sequence[Listed]) -> bool:
@@ -164,14 +152,10 @@ def _last_written(store: Store, files: Sequence[Listed], now: float) -> float:
     return max(now if (at := store.modified(f.path)) is None else at for f in files)
 
 
-def _age(store: Store, file: Listed, now: float) -> float:
-    return now - _last_written(store, [file], now)
-
-
 def _unverified(store: Store, commit: Commit, copies: Sequence[Listed]) -> str | None:
     """Say what keeps the staged copies: a final file that is not, byte for byte, the staged one."""
     staged = {f.path for f in copies}
-    for file in publishing.read_manifest(store, commit):
+    for file in read_manifest(store, commit):
         if file.staged.path not in staged:
             continue
         size = store.size(file.final)

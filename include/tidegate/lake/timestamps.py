@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow
 import pyarrow.compute as pc
@@ -12,11 +11,11 @@ import pyarrow.parquet as pq
 from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
+from tidegate.lake.files import located
 from tidegate.lake.footers import opened
-from tidegate.lake.publishing import located
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
 
-_AT_ONCE = 8
 _COLUMNS = ["offset", "timestamp"]
 
 Spans = Mapping[int, tuple[int, int]]
@@ -44,8 +43,7 @@ def first_since(
             for of_moment in spans.values()
         )
     )
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        latest = list(pool.map(lambda each: _latest(store, each[3]), files))
+    latest = list(in_parallel(lambda each: _latest(store, each[3]), files))
     found: dict[int, dict[int, int]] = {}
     for moment, of_moment in spans.items():
         at = found.setdefault(moment, {})

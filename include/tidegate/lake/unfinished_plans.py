@@ -1,23 +1,25 @@
-"""Plans that may still have sealed chunks to commit: found without listing all of the staging."""
+"""Plans of which a chunk may still be committed."""
 
 from __future__ import annotations
 
 import logging
+import posixpath
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tidegate.core import layout
 from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
-from tidegate.errors import TidegateError
+from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import attempts, plans, publishing
+from tidegate.lake.attempts import SEAL, Attempt
 from tidegate.lake.ledger import Ledger
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Listed, Store
 
-_AT_ONCE = 16  # requests
+Staged = Mapping[Attempt, Sequence[Listed]]
+"""The files of each attempt of a plan."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,49 +32,70 @@ def publish_unfinished(store: Store, ledger: Ledger, plan_ids: Sequence[str], *,
     Raises transient errors of the lake only: what is sealed must not be given up because of them.
     """
     before = ledger.fold.n
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        opened = list(pool.map(lambda plan_id: _opened(store, plan_id), plan_ids))
-    for plan_id, found in zip(plan_ids, opened, strict=True):
+    for plan_id, found in load_each(store, plan_ids):
         try:
             if isinstance(found, TidegateError):
                 raise found
-            plan, listed = found
-            staged = _staged(ledger.fold, plan, listed)
-            if any(attempts.SEAL in names for names in staged.values()):
+            plan, staged = found
+            names = _names_by_chunk(ledger.fold, staged)
+            if any(SEAL in each for each in names.values()):
                 publishing.publish_sealed(store, ledger, plan, run=run, not_placed=[])
         except TidegateError as error:
             if error.kind == "transient":
                 raise
             logger.warning("plan %s: its sealed chunks were not published: %s", plan_id, error)
             continue
-        if _is_over(ledger.fold, plan, staged):
+        if _is_over(ledger.fold, plan, names):
             plans.finish(store, plan_id)
     return ledger.fold.n > before
 
 
-def _opened(store: Store, plan_id: str) -> tuple[Plan, list[Listed]] | TidegateError:
-    """Return a plan and what is in its staging directory, or what is wrong with the plan."""
-    try:
-        return plans.load(store, plan_id), store.objects(f"{layout.STAGING}{plan_id}/")
-    except TidegateError as error:
-        return error
+def load_each(
+    store: Store, plan_ids: Iterable[str]
+) -> Iterator[tuple[str, tuple[Plan, Staged] | TidegateError]]:
+    """Yield plans by id, with what is staged of them, or the error; several are read at a time."""
+
+    def load(plan_id: str) -> tuple[str, tuple[Plan, Staged] | TidegateError]:
+        try:
+            return plan_id, (plans.load(store, plan_id), attempts.staged_files(store, plan_id))
+        except TidegateError as error:
+            return plan_id, error
+
+    return in_parallel(load, plan_ids)
 
 
-def _staged(fold: Fold, plan: Plan, listed: Iterable[Listed]) -> dict[int, set[str]]:
-    """Return what is staged of each chunk that is not committed: the names of its files.
+def pending_chunks(store: Store, fold: Fold) -> Iterator[tuple[Plan, int]]:
+    """Yield each chunk with an attempt in staging that may still be committed.
 
-    Not those of abandoned attempts: nobody can commit them.
+    That is: it is neither committed nor overlaps what is, and not every attempt is abandoned.
+    Replays are excluded: they bring no offsets that the lake did not have.
     """
-    found: dict[int, set[str]] = defaultdict(set)
-    for each in listed:
-        parts = each.path.removeprefix(layout.STAGING).split("/")
-        if len(parts) < 4 or not parts[1].isdecimal():
-            continue
-        chunk = int(parts[1])
-        if (plan.id, chunk) in fold.committed or (plan.id, chunk, parts[2]) in fold.abandoned:
-            continue
-        found[chunk].add(parts[-1])
-    return found
+    chunks = {
+        attempt[:2]
+        for attempt, files in attempts.staged_files(store).items()
+        if attempt[:2] not in fold.committed
+        and attempt not in fold.abandoned
+        and any(posixpath.basename(f.path) != SEAL for f in files)  # else its files are gone
+    }
+    for plan_id, chunk in sorted(chunks):
+        try:
+            plan = plans.load(store, plan_id)
+        except LakeDamaged:
+            continue  # `verify` and `repair` report it
+        if plan.replay is None and not fold.covered_part(plan.chunks[chunk], plan.topics):
+            yield plan, chunk
+
+
+def _names_by_chunk(fold: Fold, staged: Staged) -> dict[int, set[str]]:
+    """Return the names of the files that are staged of each chunk that is not committed.
+
+    Those of abandoned attempts are excluded: they cannot be committed.
+    """
+    names: dict[int, set[str]] = defaultdict(set)
+    for attempt, files in staged.items():
+        if attempt[:2] not in fold.committed and attempt not in fold.abandoned:
+            names[attempt.chunk] |= {posixpath.basename(f.path) for f in files}
+    return names
 
 
 def _is_over(fold: Fold, plan: Plan, staged: Mapping[int, set[str]]) -> bool:
@@ -86,7 +109,7 @@ def _is_over(fold: Fold, plan: Plan, staged: Mapping[int, set[str]]) -> bool:
         (plan.id, number) in fold.committed
         or fold.covered_part(window, plan.topics)
         or (
-            not staged.get(number, set()) - {attempts.SEAL}
+            not staged.get(number, set()) - {SEAL}
             and (_recreated(fold, plan, window) or _skipped(fold, plan, window))
         )
         for number, window in enumerate(plan.chunks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.lake import checkpoints, publishing
+from tidegate.lake import checkpoints, placing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.placing import recent_replacements
 from tidegate.lake.store import open_store
@@ -24,7 +24,7 @@ def checkpoint(spec: Spec) -> dict[str, Any]:
     read = fold.n - ledger.checkpoint
     size = 0
     if read:
-        waiting = [*publishing.unplaced(store, fold), *recent_replacements(store, fold)]
+        waiting = [*placing.unplaced(store, fold), *recent_replacements(store, fold)]
         size = checkpoints.write(store, spec.name, fold, waiting=waiting)
     return {
         "format": FORMAT,

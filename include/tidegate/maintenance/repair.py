@@ -9,9 +9,10 @@ from typing import Any
 from tidegate.core import layout
 from tidegate.core.ledger import Fold
 from tidegate.errors import LakeDamaged, TidegateError
-from tidegate.lake import publishing, quarantine
+from tidegate.lake import placing
+from tidegate.lake.files import files_of, files_of_each
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.publishing import LakeFile
+from tidegate.lake.manifests import LakeFile
 from tidegate.lake.store import Listed, Store, open_store
 from tidegate.pipelines.spec import Ingest
 
@@ -34,7 +35,7 @@ def repair(spec: Ingest) -> dict[str, Any]:
     ledger = Ledger(store, spec.name)
     files = _live_files(store, ledger.fold, ledger.fold.live)
     failures: list[TidegateError] = []
-    placed = publishing.roll_forward(store, ledger, failures)
+    placed = placing.roll_forward(store, ledger, failures)
     known = {file.final: file for each in files.values() for file in each}
     moved = _quarantine(
         store, [each for each in listed if _is_strange(store, each, known.get(each.path))]
@@ -56,7 +57,7 @@ def repair(spec: Ingest) -> dict[str, Any]:
 
 
 def _live_files(store: Store, fold: Fold, commits: Iterable[int]) -> dict[int, Sequence[LakeFile]]:
-    return dict(publishing.files_of_each(store, fold, commits))
+    return dict(files_of_each(store, fold, commits))
 
 
 def _is_strange(store: Store, listed: Listed, known: LakeFile | None) -> bool:
@@ -69,11 +70,11 @@ def _is_strange(store: Store, listed: Listed, known: LakeFile | None) -> bool:
 
 def _quarantine(store: Store, strangers: list[Listed]) -> dict[Listed, dict[str, Any]]:
     """Move files to a directory of this repair's own, under the names that they had."""
-    directory = quarantine.directory()
+    directory = placing.quarantine_directory()
     moved = {}
     for each in strangers:
         path = each.path
-        size = quarantine.move(store, path, directory)
+        size = placing.move_to_quarantine(store, path, directory)
         if size is None:
             continue  # a replace has moved it away meanwhile
         logger.warning("%s: no live commit lists it so; moved to quarantine", store.uri(path))
@@ -93,9 +94,7 @@ def _place_again(
         if all(_is_whole(store, file, there) for file in each) or n not in ledger.refresh().live:
             continue
         lacking = [
-            file
-            for file in publishing.files_of(store, ledger.fold, n)
-            if not _is_whole(store, file, there)
+            file for file in files_of(store, ledger.fold, n) if not _is_whole(store, file, there)
         ]
         lost = [file for file in lacking if store.size(file.staged.path) != file.staged.size]
         if lost:
@@ -107,7 +106,7 @@ def _place_again(
             )
         elif lacking:
             logger.warning("commit #%d: %d files are placed again", n, len(lacking))
-            publishing.finalise(store, ledger, n)
+            placing.finalise(store, ledger, n)
             again.append(n)
     return again, damaged
 

@@ -19,9 +19,9 @@ from tidegate.core.ledger import Fold
 from tidegate.errors import BrokerError
 from tidegate.lake.boundaries import Neighbours, neighbours
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.pending import pending
 from tidegate.lake.store import Store
 from tidegate.lake.timestamps import first_since
+from tidegate.lake.unfinished_plans import pending_chunks
 
 _EVERYTHING = (1 << 63) - 1  # the highest end that a log can have
 
@@ -118,7 +118,7 @@ def _unknown(
     if not spans:
         return []
     complaints = []
-    for plan, chunk in pending(topic.store, fold):
+    for plan, chunk in pending_chunks(topic.store, fold):
         for r in plan.chunks[chunk]:
             marks = topic.marks.get(r.partition)
             if plan.topics[r.topic] != topic.id or marks is None or r.start >= marks.start:

@@ -22,7 +22,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced, Tile
 from tidegate.errors import LakeDamaged, ReplayRefused
 from tidegate.ingest.run import ingest
-from tidegate.lake import local_store, plans, publishing
+from tidegate.lake import files, local_store, manifests, placing, plans, publishing
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
@@ -209,7 +209,7 @@ def holders(store, *, by_glob=False):
         paths = list(Path(store.native("data")).rglob("*.parquet"))
         named = [(path, path.stem.rpartition("-")[2]) for path in paths]
     else:
-        listed = publishing.live_files(store, ledger_of(store).fold)
+        listed = files.live_files(store, ledger_of(store).fold)
         named = [(Path(f["uri"].removeprefix("file://")), f["plan_id"]) for f in listed]
     seen = Counter()
     found = {}
@@ -246,7 +246,7 @@ def test_a_file_of_a_commit_is_replaced(store):
     assert [p.name for p in Path(store.native("_tidegate/staging")).rglob("*-1.c000*")] == []
     assert publish(store, again) == {0: 4}
     assert publish(store, PLAN) == {0: 3}
-    assert publishing.roll_forward(store, ledger_of(store)) == []
+    assert placing.roll_forward(store, ledger_of(store)) == []
     assert holders(store) == holders(store, by_glob=True) == expected
 
 
@@ -271,9 +271,9 @@ def test_a_crash_at_any_point_of_a_replace(store, monkeypatch, at):
     monkeypatch.delenv(faults.VARIABLE)
     assert set(holders(store).values()) == {again.id}
     assert len(holders(store)) == 13
-    publishing.finalise(store, ledger_of(store), 3)  # a late finaliser of what is replaced
-    publishing.roll_forward(store, ledger_of(store))
-    publishing.finalise(store, ledger_of(store), 3)
+    placing.finalise(store, ledger_of(store), 3)  # a late finaliser of what is replaced
+    placing.roll_forward(store, ledger_of(store))
+    placing.finalise(store, ledger_of(store), 3)
     assert holders(store) == holders(store, by_glob=True) == all_of(again)
 
 
@@ -294,7 +294,7 @@ def test_what_crashed_before_it_was_replaced_does_not_come_back(store, monkeypat
     again = replay("x", *parts)
     staged_attempts.seal(store, again)
     publish(store, again)
-    publishing.roll_forward(store, ledger_of(store))
+    placing.roll_forward(store, ledger_of(store))
     rows = LATER_FILE if replaced == "some" else everything(PLAN)
     expected = everything(PLAN, again, replaced=rows)
     assert holders(store) == holders(store, by_glob=True) == expected
@@ -347,7 +347,7 @@ def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, 
     appears after it was replaced, and nobody is there to look. The next plan takes it away.
     """
     first_commit(store)
-    (late, *_) = [f.final for f in publishing.read_manifest(store, ledger_of(store).fold.live[3])]
+    (late, *_) = [f.final for f in manifests.read_manifest(store, ledger_of(store).fold.live[3])]
     data = store.get(late)
     last = replay("x", (3, part(0, 10)), (3, part(0, 3, 1)))
     staged_attempts.seal(store, last)
@@ -360,7 +360,7 @@ def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, 
         spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
         assert checkpoint(spec)["entry"] == ledger_of(store).fold.n
     Path(store.native(late)).write_bytes(data)
-    assert publishing.roll_forward(store, ledger_of(store)) == []
+    assert placing.roll_forward(store, ledger_of(store)) == []
     assert holders(store) == holders(store, by_glob=True) == all_of(last)
     assert store.get(f"_tidegate/replaced/{3:020d}/{late}") == data
 
@@ -373,17 +373,17 @@ def test_a_commit_whose_files_are_lost_is_replaced(store, monkeypatch):
     with pytest.raises(faults.FaultInjected):
         first_commit(store)
     monkeypatch.delenv(faults.VARIABLE)
-    files = publishing.read_manifest(store, ledger_of(store).fold.live[3])
+    files = manifests.read_manifest(store, ledger_of(store).fold.live[3])
     (lost,) = [f for f in files if (f.staged.partition, f.staged.first) == (0, 4)]
     store.delete(lost.staged.path)
     failures = []
-    publishing.roll_forward(store, ledger_of(store), failures)
+    placing.roll_forward(store, ledger_of(store), failures)
     assert len(failures) == 1
     again = replay("x", (3, part(4, 10)))
     staged_attempts.seal(store, again)
     assert publish(store, again) == {0: 4}
     failures.clear()
-    assert publishing.roll_forward(store, ledger_of(store), failures) == [3]
+    assert placing.roll_forward(store, ledger_of(store), failures) == [3]
     assert failures == []
     expected = everything(PLAN, again, replaced=LATER_FILE)
     assert holders(store) == holders(store, by_glob=True) == expected
@@ -401,7 +401,7 @@ def test_a_replaced_file_that_cannot_be_moved_stops_no_plan(tmp_path, monkeypatc
     ingest(world.run("two"), world.submit())
     store, fold = LocalStore(world.root / "p"), world.ledger.fold
     first, second = sorted(fold.live)
-    damaged, other = (publishing.read_manifest(store, fold.live[n])[0] for n in (first, second))
+    damaged, other = (manifests.read_manifest(store, fold.live[n])[0] for n in (first, second))
     data = {each.final: store.get(each.final) for each in (damaged, other)}
     for n, start, end in ((first, 0, 10), (second, 10, 20)):
         form = replacement.replaces_to_json([Replaced(n, part(start, end))])
@@ -442,7 +442,7 @@ def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
     first_commit(store)
     (old,) = [
         file.final
-        for file in publishing.read_manifest(store, ledger_of(store).fold.live[3])
+        for file in manifests.read_manifest(store, ledger_of(store).fold.live[3])
         if file.staged.first == 4
     ]
     again = replay("x", (3, part(4, 10)))

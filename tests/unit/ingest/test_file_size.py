@@ -41,7 +41,7 @@ def decide(tmp_path, monkeypatch):
             ]
 
         monkeypatch.setattr(file_size, "largest_mean_size", sampled)
-        monkeypatch.setattr(file_size.publishing, "read_manifest", manifest)
+        monkeypatch.setattr(file_size, "read_manifest", manifest)
         fold = Fold() if files is None else Fold(live={3: "commit"})
         store = LocalStore(tmp_path)
         return file_size.records_per_file(store, fold, KAFKA, windows, "read_committed"), asked

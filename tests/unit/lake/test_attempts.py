@@ -147,7 +147,7 @@ def test_what_is_not_finished_is_not_staged(store):
     """Files without `_done.json`, as a killed driver leaves them, are no attempt."""
     attempt = stage(store, PLAN)
     store.delete(attempt.directory + "_done.json")
-    assert attempts.staged(store, attempt) is None
+    assert attempts.read_done(store, attempt) is None
 
 
 @pytest.mark.parametrize("left", [0, 4, 11, 200])

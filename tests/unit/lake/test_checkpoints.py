@@ -31,7 +31,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 from tidegate.core.replacement import Replaced
 from tidegate.errors import LedgerCorrupt
-from tidegate.lake import checkpoints, publishing
+from tidegate.lake import checkpoints, files, placing, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore, ObjectStore
 from tidegate.maintenance.checkpoint import checkpoint as write_checkpoint
@@ -207,7 +207,7 @@ def grown(store, count, *, start=0):
 
 
 def write(store, ledger):
-    waiting = publishing.unplaced(store, ledger.fold)
+    waiting = placing.unplaced(store, ledger.fold)
     return checkpoints.write(store, "p", ledger.fold, waiting=waiting)
 
 
@@ -357,14 +357,14 @@ def test_what_is_in_place_is_not_looked_for_again(tmp_path):
         ledger = staged_attempts.ledger_of(store)
         n = publishing.commit(store, ledger, plan, seal, run="run").n
         if place:
-            publishing.finalise(store, ledger, n)
+            placing.finalise(store, ledger, n)
     write(store, Ledger(store, "p"))
     opened = Ledger(store, "p").fold
     assert opened.waiting == {4}
-    assert publishing.unplaced(store, opened) == [4]
-    assert publishing.roll_forward(store, Ledger(store, "p")) == [4]
-    assert publishing.unplaced(store, Ledger(store, "p").fold) == []
-    assert [each["commit"] for each in publishing.live_files(store, Ledger(store, "p").fold)] == [
+    assert placing.unplaced(store, opened) == [4]
+    assert placing.roll_forward(store, Ledger(store, "p")) == [4]
+    assert placing.unplaced(store, Ledger(store, "p").fold) == []
+    assert [each["commit"] for each in files.live_files(store, Ledger(store, "p").fold)] == [
         3, 4, 5,
     ]  # fmt: skip
 
@@ -410,7 +410,7 @@ def test_a_ledger_of_100_000_entries_opens_in_under_a_second(tmp_path):
     seconds = time.monotonic() - started
     assert ledger.fold.n == 100_000
     assert ledger.fold.covered["id-t", 3] == Intervals(((0, 999_990),))
-    assert publishing.unplaced(store, ledger.fold) == []
+    assert placing.unplaced(store, ledger.fold) == []
     print(f"opened in {seconds:.2f} s; {size / 1e6:.1f} MB")
     assert seconds < 1
     started = time.monotonic()

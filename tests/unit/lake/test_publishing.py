@@ -14,7 +14,7 @@ from tidegate.core.entries import Abandon
 from tidegate.core.judge import Adopt, CoveredBy, PartlyCovered, Refused
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptAbandoned, LakeDamaged, LakeReadOnly, LakeUnavailable
-from tidegate.lake import attempts, plans, publishing, unfinished_plans
+from tidegate.lake import attempts, files, manifests, placing, plans, publishing, unfinished_plans
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 
@@ -48,7 +48,7 @@ def rows_in_data(store):
 def rows_by_ledger(store):
     """Read what a reader of `tidegate files` sees."""
     rows = {}
-    for each in publishing.live_files(store, ledger_of(store).fold):
+    for each in files.live_files(store, ledger_of(store).fold):
         table = pq.ParquetFile(each["uri"].removeprefix("file://")).read(columns=["offset"])
         key = each["topic"], each["partition"]
         rows.setdefault(key, []).extend(table.column("offset").to_pylist())
@@ -109,9 +109,9 @@ def test_a_crash_at_any_point_is_rolled_forward(store, monkeypatch, at, committe
     assert rows_in_data(store) == rows
     by_chunk = {0: {}, 1: {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}, 2: ROWS}
     assert rows_by_ledger(store) == by_chunk[committed]
-    publishing.roll_forward(store, ledger_of(store))
+    placing.roll_forward(store, ledger_of(store))
     assert rows_in_data(store) == rows_by_ledger(store) == by_chunk[committed]
-    assert publishing.roll_forward(store, ledger_of(store)) == []
+    assert placing.roll_forward(store, ledger_of(store)) == []
     publish(store)
     assert rows_in_data(store) == rows_by_ledger(store) == ROWS
 
@@ -137,11 +137,11 @@ def test_two_attempts_of_one_chunk_are_one_commit(store, finaliser):
     assert len(ledger_of(store).fold.live) == 1
     match finaliser:
         case "winner":
-            publishing.finalise(store, one, 3)
+            placing.finalise(store, one, 3)
         case "loser":
             publishing.publish_sealed(store, other, plan, run="other")
         case "roll_forward":
-            publishing.roll_forward(store, ledger_of(store))
+            placing.roll_forward(store, ledger_of(store))
     assert rows_in_data(store) == rows_by_ledger(store) == {("t", 0): [0, 4]}
 
 
@@ -173,14 +173,14 @@ def test_a_committed_file_that_vanished_is_named(store, monkeypatch):
     Path(store.native(seal.files[0].path)).unlink()
     staged_attempts.seal(store, PLAN, chunk=1)
     failures = []
-    assert publishing.roll_forward(store, ledger_of(store), failures) == []
+    assert placing.roll_forward(store, ledger_of(store), failures) == []
     (lost,) = failures
     assert isinstance(lost, LakeDamaged)
     assert "part-00000" in str(lost)
     assert rows_in_data(store) == {("t", 1): [0, 1, 2]}
     with pytest.raises(LakeDamaged, match="part-00000"):
         publish(store)
-    assert publishing.unplaced(store, ledger_of(store).fold) == [3]
+    assert placing.unplaced(store, ledger_of(store).fold) == [3]
     assert rows_in_data(store) == {
         ("t", 0): [10, 11, 12, 13, 14], ("t", 1): [0, 1, 2], ("u", 0): [0, 1],
     }  # fmt: skip
@@ -202,10 +202,10 @@ def test_one_commit_that_cannot_be_placed_stops_no_other(store, monkeypatch):
 
     monkeypatch.setattr(LocalStore, "place", refuse)
     failures = []
-    assert publishing.roll_forward(store, ledger_of(store), failures) == [4]
+    assert placing.roll_forward(store, ledger_of(store), failures) == [4]
     assert [type(each) for each in failures] == [LakeReadOnly]
     monkeypatch.setattr(LocalStore, "place", place)
-    assert publishing.roll_forward(store, ledger_of(store)) == [3]
+    assert placing.roll_forward(store, ledger_of(store)) == [3]
 
 
 def test_what_cannot_be_placed_is_not_committed(store):
@@ -213,7 +213,7 @@ def test_what_cannot_be_placed_is_not_committed(store):
     with the right to write it the same publish does all.
     """
     seal = staged_attempts.seal(store, PLAN, chunk=0)
-    (final, *_) = publishing.files_of_seal(PLAN, seal)
+    (final, *_) = manifests.files_of_seal(PLAN, seal)
     directory = Path(store.native(final.final)).parent
     directory.parent.mkdir(parents=True)
     directory.write_text("a file in the place of the directory")
@@ -230,9 +230,9 @@ def test_a_final_name_with_another_size_is_not_trusted(store, monkeypatch, size)
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
     wrong = b"x" * (seal.files[0].size + 1 if size == "more" else size)
-    (first, *_) = publishing.read_manifest(store, ledger_of(store).fold.live[3])
+    (first, *_) = manifests.read_manifest(store, ledger_of(store).fold.live[3])
     store.create(first.final, wrong)
-    assert publishing.roll_forward(store, ledger_of(store)) == [3]
+    assert placing.roll_forward(store, ledger_of(store)) == [3]
     assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
     (kept,) = store.objects(layout.QUARANTINE)
     assert store.get(kept.path) == wrong
@@ -242,11 +242,11 @@ def test_a_wrong_file_without_a_staged_copy_stays(store, monkeypatch):
     """There is nothing to put in its place: it is named, and the commit is not called placed."""
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
-    (first, *_) = publishing.read_manifest(store, ledger_of(store).fold.live[3])
+    (first, *_) = manifests.read_manifest(store, ledger_of(store).fold.live[3])
     store.create(first.final, b"short")
     store.delete(seal.files[0].path)
     failures = []
-    assert publishing.roll_forward(store, ledger_of(store), failures) == []
+    assert placing.roll_forward(store, ledger_of(store), failures) == []
     assert "has 5 bytes" in str(failures[0])
     assert store.get(first.final) == b"short"
     assert store.size(layout.placed(3)) is None
@@ -259,7 +259,7 @@ def test_staged_copies_may_go_once_all_is_placed(store):
     store.delete(layout.placed(3))
     for file in seal.files:
         store.delete(file.path)
-    assert publishing.roll_forward(store, ledger_of(store)) == [3]
+    assert placing.roll_forward(store, ledger_of(store)) == [3]
     assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
 
 
@@ -330,7 +330,7 @@ def test_a_manifest_that_is_not_the_committed_one_is_refused(store, how):
     else:
         path.unlink()
     with pytest.raises(LakeDamaged, match=how):
-        publishing.read_manifest(store, commit)
+        manifests.read_manifest(store, commit)
 
 
 def test_a_strange_manifest_in_the_way_is_no_commit(store):
@@ -367,7 +367,7 @@ def test_a_long_lake_is_read_side_by_side(tmp_path, kind):
     if kind == layout.LOG:
         assert Ledger(store, "p").fold == fold
     else:
-        listed = publishing.live_files(store, fold)
+        listed = files.live_files(store, fold)
         assert [(f["commit"], f["first"]) for f in listed] == [(3 + i, 10 * i) for i in range(30)]
     assert store.together is None
 
@@ -437,5 +437,5 @@ def test_a_commit_of_another_run_that_cannot_be_placed_stops_no_plan(store, monk
     monkeypatch.setattr(LocalStore, "place", refuse)
     ledger = ledger_of(store)
     assert unfinished_plans.publish_unfinished(store, ledger, plans.unfinished(store), run="run")
-    assert publishing.unplaced(store, ledger.fold) == [3]
+    assert placing.unplaced(store, ledger.fold) == [3]
     assert rows_by_ledger(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}

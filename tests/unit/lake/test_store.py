@@ -20,8 +20,7 @@ from support import s3_stub, staged_attempts
 from tidegate.core import layout
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import ConfigurationError, LakeDamaged, LakeUnavailable, TidegateError
-from tidegate.lake import attempts, local_store, plans
-from tidegate.lake import store as store_module
+from tidegate.lake import attempts, conditional_put, local_store, plans
 from tidegate.lake.store import Listed, LocalStore, ObjectStore, open_store
 
 
@@ -178,17 +177,17 @@ class Flaky:
         if self.calls <= self.failures:
             if self.lands:
                 self.put(store, path, data, **options)
-            raise store_module.BaseError("connection reset")
+            raise conditional_put.BaseError("connection reset")
         return self.put(store, path, data, **options)
 
 
 @pytest.fixture
 def flaky(monkeypatch):
-    monkeypatch.setattr(store_module._put.retry, "sleep", lambda _: None)
+    monkeypatch.setattr(conditional_put._put.retry, "sleep", lambda _: None)
 
     def flaky(**how):
-        put = Flaky(store_module.obstore.put, **how)
-        monkeypatch.setattr(store_module.obstore, "put", put)
+        put = Flaky(conditional_put.obstore.put, **how)
+        monkeypatch.setattr(conditional_put.obstore, "put", put)
         return ObjectStore("memory:///p", MemoryStore())
 
     return flaky
@@ -206,9 +205,9 @@ def test_a_put_that_landed_after_another_one_did_not_create(flaky):
     """The retry meets a stranger's bytes: not ours."""
     store = flaky(failures=1, lands=False)
     other = ObjectStore("memory:///p", store._store)
-    store_module.obstore.put.failures = 0
+    conditional_put.obstore.put.failures = 0
     other.create("a", b"theirs")
-    store_module.obstore.put.failures = 2
+    conditional_put.obstore.put.failures = 2
     assert store.create("a", b"mine") is False
 
 
@@ -222,7 +221,7 @@ def test_a_bucket_that_stays_away_is_unavailable(flaky):
 @pytest.fixture
 def stub(monkeypatch):
     """A bucket over HTTP whose answers a test may choose; no wait between two tries."""
-    monkeypatch.setattr(store_module._create.retry, "sleep", lambda _: None)
+    monkeypatch.setattr(conditional_put.create.retry, "sleep", lambda _: None)
     with s3_stub.serving() as stub:
         for name, value in stub.environment.items():
             monkeypatch.setenv(name, value)

@@ -16,7 +16,8 @@ from tidegate.core import layout, replacement
 from tidegate.core.entries import Abandon
 from tidegate.core.judge import Adopt, Lost, Refused
 from tidegate.core.offsets import OffsetRange
-from tidegate.lake import attempts, plans, publishing
+from tidegate.lake import attempts, placing, plans, publishing
+from tidegate.lake.files import live_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.lake.sweeping import ABANDON_AFTER, GRACE, sweep
@@ -60,7 +61,7 @@ def publish(store, plan=PLAN):
 def readable(store):
     """Assert that every file that the ledger tells is there with its rows; return how many."""
     rows = 0
-    for each in publishing.live_files(store, staged_attempts.ledger_of(store).fold):
+    for each in live_files(store, staged_attempts.ledger_of(store).fold):
         found = pq.read_metadata(each["uri"].removeprefix("file://")).num_rows
         assert found == each["rows"], each["uri"]
         rows += found
@@ -96,7 +97,7 @@ def test_copies_of_an_unplaced_commit_stay(store, monkeypatch):
     found = swept(store, grace=0, abandon_after=0)
     assert (found.attempts, found.left) == ([], [])
     assert readable(store) == 13
-    assert publishing.roll_forward(store, staged_attempts.ledger_of(store)) == [3]
+    assert placing.roll_forward(store, staged_attempts.ledger_of(store)) == [3]
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "exchanged"])
@@ -150,7 +151,7 @@ def test_a_loser_that_wakes_adopts_the_winner(store):
         staged_attempts.check(store, PLAN, attempts.Attempt(PLAN.id, 0, "winner")),
         run="run",
     ) == Appended(3)
-    publishing.finalise(store, ledger, 3)
+    placing.finalise(store, ledger, 3)
     swept(store, grace=0)
     assert files(store, "loser") == []
     late = staged_attempts.ledger_of(store)
@@ -388,7 +389,7 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
                 with contextlib.suppress(faults.FaultInjected):
                     publish(store, plan)
         elif what == "place":
-            publishing.roll_forward(store, staged_attempts.ledger_of(store))
+            placing.roll_forward(store, staged_attempts.ledger_of(store))
         elif what == "repair":
             assert repair(spec)["quarantined"] == []
         elif what == "sweep":

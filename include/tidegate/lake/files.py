@@ -1,0 +1,80 @@
+"""Files of the lake as the ledger lists them: each committed row exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tidegate.core.entries import Commit
+from tidegate.core.ledger import Fold
+from tidegate.core.offsets import Window
+from tidegate.lake.manifests import LakeFile, read_manifest
+from tidegate.lake.parallel import in_parallel
+from tidegate.lake.placing import is_live, unplaced
+from tidegate.lake.store import Store
+
+
+def files_of(store: Store, fold: Fold, n: int) -> list[LakeFile]:
+    """Return the files of a live commit that no later one has replaced."""
+    return _live_of(store, fold, n, fold.live[n])
+
+
+def files_of_each(
+    store: Store, fold: Fold, commits: Iterable[int]
+) -> Iterator[tuple[int, list[LakeFile]]]:
+    """Yield live commits with their files, in order; several manifests are read at a time."""
+    # Looked up first: of a checkpoint the commits are read when the first one is asked for.
+    entries = {n: fold.live[n] for n in commits}
+    found = in_parallel(lambda n: _live_of(store, fold, n, entries[n]), entries)
+    yield from zip(entries, found, strict=True)
+
+
+def _live_of(store: Store, fold: Fold, n: int, entry: Commit) -> list[LakeFile]:
+    return [file for file in read_manifest(store, entry) if is_live(fold, n, entry, file)]
+
+
+def live_files(store: Store, fold: Fold) -> list[Mapping[str, Any]]:
+    """List every file of the lake (contract: `files --json`), each row exactly once.
+
+    A file's `uri` is its final name once its commit is placed, else the staged one.
+    """
+    return [
+        {
+            "uri": store.uri(path),
+            "topic": file.staged.topic,
+            "topic_id": fold.live[n].topic_ids[file.staged.topic],
+            "cluster_id": fold.live[n].cluster_id,
+            "partition": file.staged.partition,
+            "first": file.staged.first,
+            "last": file.staged.last,
+            "rows": file.staged.rows,
+            "bytes": file.staged.size,
+            "plan_id": fold.live[n].plan_id,
+            "commit": n,
+        }
+        for n, file, path in located(store, fold)
+    ]
+
+
+def files_over(
+    store: Store, fold: Fold, window: Window, topic_ids: Mapping[str, str]
+) -> list[tuple[LakeFile, str]]:
+    """Return the files that hold any offset of a window, and where each lies now."""
+    wanted = {(topic_ids[r.topic], r.partition): r for r in window}
+    return [
+        (file, path)
+        for n, file, path in located(store, fold, fold.commits_over(window, topic_ids))
+        if (r := wanted.get((fold.live[n].topic_ids[file.staged.topic], file.staged.partition)))
+        and file.staged.first < r.end
+        and r.start <= file.staged.last
+    ]
+
+
+def located(
+    store: Store, fold: Fold, commits: Iterable[int] | None = None
+) -> Iterator[tuple[int, LakeFile, str]]:
+    """Yield each live file of some commits, else of all: the commit, the file, where it lies."""
+    waiting = set(unplaced(store, fold))
+    for n, files in files_of_each(store, fold, fold.live if commits is None else commits):
+        for file in files:
+            yield n, file, file.staged.path if n in waiting else file.final
