@@ -66,7 +66,7 @@ def spark_jars() -> Iterator[Line]:
     """The connector must be of Spark's own line; every jar the one that the lock names."""
     known = jars.read("spark-kafka")
     wrong = [
-        jar.file for jar in known if not jars.is_right(jars.cache_dir() / "jars" / jar.file, jar)
+        jar.file for jar in known if not jars.is_valid(jars.cache_dir() / "jars" / jar.file, jar)
     ]
     if wrong:
         says = f"missing or not the pinned one: {', '.join(wrong)}"

@@ -1,7 +1,7 @@
-"""An archive of Spark's loaded classes (AppCDS), from which a driver starts in half the time.
+"""An archive of Spark's loaded classes (AppCDS), with which a driver starts in half the time.
 
-It fits one JDK and one class path, which name it. The JVM itself checks that it fits, and goes on
-without it when it does not: an archive can make a run faster, and nothing else.
+Its name is a hash of the JDK and the class path that it was made with. The JVM checks that too, and
+ignores an archive that does not fit: it affects the speed of a run only.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ def find() -> Path | None:
     """Return the archive for this JDK and this class path, if there is one."""
     key = _key()
     for archive in _directory().glob(f"{key}-*.jsa"):
-        # A JVM that is given a truncated archive crashes; it does not compare the size, so we do.
+        # A truncated archive crashes the JVM, which does not compare the size.
         if archive.name == f"{key}-{archive.stat().st_size}.jsa":
             return archive
     return None
 
 
 @contextlib.contextmanager
-def made() -> Iterator[Path | None]:
-    """Give the caller a path to make the archive at, or None when there is one already.
+def create() -> Iterator[Path | None]:
+    """Give the caller a path to create the archive at, or None if there is one.
 
-    Callers may race: one makes it, the others wait. What is not there at the end is forgotten.
+    Of concurrent callers one creates it and the others wait. Creating none is not an error.
     """
     directory = _directory()
     directory.mkdir(parents=True, exist_ok=True)
@@ -41,8 +41,8 @@ def made() -> Iterator[Path | None]:
         if find():
             yield None
             return
-        for left_behind in directory.glob("*.new"):
-            left_behind.unlink()
+        for unfinished in directory.glob("*.new"):
+            unfinished.unlink()
         key = _key()
         new = directory / f"{key}.new"
         yield new
@@ -60,11 +60,11 @@ def _directory() -> Path:
 def _key() -> str:
     java = jars.java().resolve()
     release = java.parents[1] / "release"
-    known = [str(java), release.read_text() if release.is_file() else ""]
+    parts = [str(java), release.read_text() if release.is_file() else ""]
     for jar in _class_path():
         stat = jar.stat()
-        known.append(f"{jar} {stat.st_size} {stat.st_mtime_ns}")
-    return hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
+        parts.append(f"{jar} {stat.st_size} {stat.st_mtime_ns}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _class_path() -> Iterator[Path]:

@@ -1,7 +1,7 @@
-"""How a Spark application is started: the one description that the CLI and Airflow share.
+"""Calls of spark-submit: described once, for the command line and for Airflow.
 
-What correctness needs wins over a pipeline's `spark.conf`, which wins over what is merely fast.
-Nothing secret passes through here: secrets are in the job file, of which only the path is told.
+Settings that correctness needs win over a pipeline's `spark.conf`, which wins over settings for
+speed. No secret is passed here: secrets are in the job file, and only its path is an argument.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _JOBS = Path(tidegate.__file__).parents[2] / "spark_jobs"
 _CLASS_PATH = "spark.driver.extraClassPath"
 _TASK_TRIES = "spark.task.maxFailures"
 _CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
-# Records; below, generating code or compiling it to the end costs more than it brings (ADR 5).
+# Records; below, generating code or optimising it fully costs more than it saves (ADR 5).
 _TINY, _SMALL = 200_000, 750_000
-# An archive that does not fit is ignored, as is a class that cannot be archived: no news.
-_SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-# C2 only for what every record passes through: the rest of an application runs once.
-_COMPILE_THE_HOT = (
+# An archive that does not fit is ignored, as is a class that cannot be archived: not worth a line.
+_CLASS_ARCHIVE = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+# C2 only for code that every record passes through: the rest of an application runs once.
+_OPTIMISE_HOT_CODE = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=20000",
     "-XX:Tier4CompileThreshold=100000",
@@ -46,8 +46,15 @@ _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-# Spark keeps what its page would show of the last thousand queries and jobs, page or not.
-_FORGET = {
+# Spark retries nothing, for what a task has sent cannot be taken back: the next attempt does.
+_RUN_ONCE = {
+    _TASK_TRIES: "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.speculation": "false",
+    "spark.dynamicAllocation.enabled": "false",
+}
+# Without these Spark keeps a thousand queries and jobs for its page, even if the page is off.
+_RETAINED = {
     "spark.ui.retainedJobs": "50",
     "spark.ui.retainedStages": "50",
     "spark.ui.retainedTasks": "2000",
@@ -72,44 +79,34 @@ class Submission:
 
 
 def submission(job_file: Path, conf: Mapping[str, str], records: int, *, name: str) -> Submission:
-    """Describe the application that stages a job file's chunks, for any master.
+    """Return the application that stages a job file's chunks, for any master.
 
-    `conf` is the pipeline's own; ConfigurationError if it holds a secret, which all could see.
-    `records` is the size of the work: it decides how hard the JVM compiles.
+    `records` decides how much the JVM optimises. Raises ConfigurationError if `conf`, the
+    pipeline's own settings, holds a secret: all users of the machine could see it.
     """
-    _refuse_secrets(conf)
-    fast = {"spark.driver.defaultJavaOptions": _java_options(records, conf)}
-    if records < _TINY:
-        fast |= _INTERPRETED
-    return _described("ingest.py", (str(job_file),), {**fast, **conf}, name=name)
+    fast = _INTERPRETED if records < _TINY else {}
+    return _application("ingest.py", (str(job_file),), {**fast, **conf}, records, name=name)
 
 
 def sending_submission(
     job_file: Path, conf: Mapping[str, str], *, name: str, rows: int
 ) -> Submission:
-    """Describe the application that sends a plan's rows, about `rows` of them."""
-    _refuse_secrets(conf)
-    fast = {
-        "spark.driver.defaultJavaOptions": _java_options(rows, conf),
-    }
-    # One layer of retries, and that is the next attempt's: what a task has sent cannot be unsent.
-    once = {
-        _TASK_TRIES: "1",
-        "spark.stage.maxConsecutiveAttempts": "1",
-        "spark.speculation": "false",
-        "spark.dynamicAllocation.enabled": "false",
-    }
-    return _described("egress.py", (str(job_file),), {**fast, **conf, **once}, name=name)
+    """Return the application that sends a plan's rows, about `rows` of them."""
+    return _application("egress.py", (str(job_file),), {**conf, **_RUN_ONCE}, rows, name=name)
 
 
 def ensure_archive(log: Callable[[str], None]) -> Path | None:
-    """Make the archive of classes if there is none yet; None, told why, if that cannot be done."""
+    """Return the archive of classes, made if it is missing; None, and a log line, on failure."""
     try:
-        with cds_archive.made() as archive:
+        with cds_archive.create() as archive:
             if archive is not None:
-                options = [_java_options(0, {}), *_SILENT, f"-XX:ArchiveClassesAtExit={archive}"]
+                options = [
+                    _java_options(0, {}),
+                    *_CLASS_ARCHIVE,
+                    f"-XX:ArchiveClassesAtExit={archive}",
+                ]
                 conf = {"spark.driver.defaultJavaOptions": " ".join(options)}
-                warm_up = _described("warm_up.py", (), conf, name="tidegate warm-up")
+                warm_up = _application("warm_up.py", (), conf, 0, name="tidegate warm-up")
                 submit(warm_up, master="local[1]", log=log)
     except (OSError, TidegateError) as error:
         log(f"no archive of classes, Spark will start more slowly: {error}")
@@ -117,25 +114,25 @@ def ensure_archive(log: Callable[[str], None]) -> Path | None:
 
 
 def for_places(given: Submission, *places: str) -> Submission:
-    """Add what Spark needs for the places it reads or writes, if one of them is on S3."""
+    """Add the settings and jars for S3 if one of the places that Spark reads or writes is there."""
     if not any(place.startswith("s3a://") for place in places):
         return given
-    needed = [str(path) for path in jars.paths("spark-s3")]
-    # At the class path's end: the archive of classes fits what begins as it was made with.
-    end = ":".join([*needed, *filter(None, [os.environ.get(_CLASS_PATH_END)])])
+    s3_jars = [str(path) for path in jars.paths("spark-s3")]
+    # At the end: the archive of classes needs the class path to begin as when it was made.
+    end = ":".join([*s3_jars, *filter(None, [os.environ.get(_CLASS_PATH_END)])])
     return replace(
         given,
         conf={**s3_settings.spark_conf(), **given.conf},
-        jars=(*given.jars, *needed),
+        jars=(*given.jars, *s3_jars),
         env={**given.env, _CLASS_PATH_END: end},
     )
 
 
 def for_master(given: Submission, master: str) -> Submission:
-    """Leave out what is only needed when the executors are on other machines.
+    """Remove, for a local master, the jars that only executors on other machines need.
 
-    ConfigurationError for a master that retries tasks (`local[2,4]`) where none may be: it beats
-    `spark.task.maxFailures`.
+    Raises ConfigurationError for one that retries tasks (`local[2,4]`) which must run once: it
+    overrides `spark.task.maxFailures`.
     """
     if master.partition("[")[0] != "local":
         return given
@@ -145,23 +142,23 @@ def for_master(given: Submission, master: str) -> Submission:
             f"Spark master {master!r}: it runs a failed task up to {tries[2]} times, and so would "
             f"send records twice; make it local[{tries[1]}], the task's own retries send the rest"
         )
-    paths = given.conf.get(_CLASS_PATH, ""), given.env.get(_CLASS_PATH_END, "")
-    here = ":".join(paths).split(":")
+    class_path = given.conf.get(_CLASS_PATH, ""), given.env.get(_CLASS_PATH_END, "")
+    local_jars = ":".join(class_path).split(":")
     return replace(
         given,
-        jars=tuple(jar for jar in given.jars if jar not in here),
-        # No look-up of this machine's name, which may not resolve.
+        jars=tuple(jar for jar in given.jars if jar not in local_jars),
+        # Otherwise Spark looks up this machine's host name, which may not resolve.
         env={**given.env, "SPARK_LOCAL_IP": "127.0.0.1"},
     )
 
 
 def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> None:
-    """Run the application to its end, its output line by line to `log`.
+    """Run an application to its end, and pass its output line by line to `log`.
 
-    StageFailed with the one line that tells why if it fails. It never outlives this process.
+    Raises StageFailed, with the line that names the cause. It does not outlive this process.
     """
     application = for_master(given, master)
-    told: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(
         _command(application, master),
         stdin=subprocess.DEVNULL,
@@ -175,22 +172,23 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
         try:
             for line in process.stdout:
                 log(line.rstrip("\n"))
-                told.append(line)
+                output.append(line)
         except BaseException:
             process.terminate()
             raise
     if process.returncode:
         raise StageFailed(
-            f"{application.name}: {telling(told)} (spark-submit ended with {process.returncode})",
+            f"{application.name}: {failure_line(output)} "
+            f"(spark-submit ended with {process.returncode})",
             exit_code=process.returncode,
         )
 
 
 @contextmanager
 def terminal_if_refused(directory: Path) -> Iterator[None]:
-    """Raise ConfigurationError for an application that says that a retry would fail as well.
+    """Raise ConfigurationError where an application has recorded that a retry would fail as well.
 
-    It does so by a file beside its job file: Airflow's operator returns nothing of the output.
+    It records that beside its job file, because Airflow's operator returns none of the output.
     """
     try:
         yield
@@ -200,40 +198,37 @@ def terminal_if_refused(directory: Path) -> Iterator[None]:
         raise ConfigurationError(message) from error
 
 
-def telling(lines: Iterable[str]) -> str:
-    """Return the line of an application's output that says why it failed."""
-    said = [line.strip() for line in lines if not _NOISE.search(line)]
-    if ours := [line for line in said if "tidegate: " in line]:
+def failure_line(lines: Iterable[str]) -> str:
+    """Return the line of an application's output that names the cause of its failure."""
+    messages = [line.strip() for line in lines if not _NOISE.search(line)]
+    if ours := [line for line in messages if "tidegate: " in line]:
         return ours[-1].partition("tidegate: ")[2]
-    if exceptions := [line for line in said if _EXCEPTION.search(line)]:
+    if exceptions := [line for line in messages if _EXCEPTION.search(line)]:
         return exceptions[-1]
-    # Java and spark-submit begin with what is wrong, and go on with how they are used.
-    if refusals := [line for line in said if _NO_START.search(line)]:
+    # Java and spark-submit print the error first, and then their usage.
+    if refusals := [line for line in messages if _NO_START.search(line)]:
         return refusals[0]
-    return said[-1] if said else "it said nothing"
+    return messages[-1] if messages else "it said nothing"
 
 
-def _refuse_secrets(conf: Mapping[str, str]) -> None:
+def _application(
+    job: str, args: tuple[str, ...], conf: Mapping[str, str], records: int, *, name: str
+) -> Submission:
     if secrets := secret_settings.secret_settings(conf):
         raise ConfigurationError(secret_settings.complaint(secrets), settings=secrets)
-
-
-def _described(
-    job: str, args: tuple[str, ...], conf: Mapping[str, str], *, name: str
-) -> Submission:
     connector = [str(path) for path in jars.paths("spark-kafka")]
     settings = {
         "spark.ui.enabled": "false",
         "spark.log.level": "WARN",
         "spark.sql.catalogImplementation": "in-memory",
+        "spark.driver.defaultJavaOptions": _java_options(records, conf),
         **options.CACHES,
-        **_FORGET,
+        **_RETAINED,
         **conf,
-        "spark.submit.deployMode": "client",  # elsewhere the job file would not be found
+        "spark.submit.deployMode": "client",  # elsewhere there is no job file
     }
-    # On the class path proper, because the archive of classes holds only what is found there.
-    class_path = [*connector, *filter(None, [settings.get(_CLASS_PATH)])]
-    settings[_CLASS_PATH] = ":".join(class_path)
+    # In the class path, because the archive of classes holds only classes from there.
+    settings[_CLASS_PATH] = ":".join([*connector, *filter(None, [settings.get(_CLASS_PATH)])])
     others = settings.pop("spark.jars", "")
     return Submission(
         binary=str(_SPARK_SUBMIT),
@@ -265,17 +260,17 @@ def _environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": str(_DRIVER_PYTHON),
         "TIDEGATE_PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-        # For the small JVM that only puts the command line together.
+        # For the small JVM that builds the command line.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
     }
 
 
 def _java_options(records: int, conf: Mapping[str, str]) -> str:
-    # Metaspace's first limit, 21 MB, would cost several full collections until Spark has started.
+    # Metaspace's initial limit of 21 MB would cost several full collections while Spark starts.
     options = ["-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
-    options += ["-XX:TieredStopAtLevel=1"] if records < _SMALL else _COMPILE_THE_HOT
+    options += ["-XX:TieredStopAtLevel=1"] if records < _SMALL else _OPTIMISE_HOT_CODE
     if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # given two, no JVM starts
         options.append("-XX:+UseSerialGC" if records < _SMALL else "-XX:+UseParallelGC")
     if archive := cds_archive.find():
-        options += [*_SILENT, f"-XX:SharedArchiveFile={archive}"]
+        options += [*_CLASS_ARCHIVE, f"-XX:SharedArchiveFile={archive}"]
     return " ".join(options)

@@ -16,11 +16,11 @@ from tidegate.launch import spark_submit as module
 from tidegate.launch.spark_submit import (
     Submission,
     ensure_archive,
+    failure_line,
     for_master,
     sending_submission,
     submission,
     submit,
-    telling,
     terminal_if_refused,
 )
 from tidegate.spark.ingest_job import Bytes, Chunk, Job, refuse
@@ -203,8 +203,8 @@ Exception in thread "main" org.apache.spark.SparkException: Could not parse Mast
         ("Traceback (most recent call last):\n  File x\nKeyError: 'x'\n", "KeyError: 'x'"),
     ],
 )
-def test_the_telling_line(output: str, line: str) -> None:
-    assert telling(output.splitlines(keepends=True)) == line
+def test_the_line_that_names_the_cause(output: str, line: str) -> None:
+    assert failure_line(output.splitlines(keepends=True)) == line
 
 
 def test_an_archive_that_cannot_be_made_is_no_failure(
@@ -223,12 +223,12 @@ def test_only_a_whole_archive_is_used(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
     monkeypatch.setattr(jars, "paths", lambda _: [])
     assert cds_archive.find() is None
-    with cds_archive.made() as new:
+    with cds_archive.create() as new:
         assert new is not None
         new.write_bytes(b"classes")
     (archive,) = tmp_path.rglob("*.jsa")
     assert cds_archive.find() == archive
-    with cds_archive.made() as again:
+    with cds_archive.create() as again:
         assert again is None
     archive.write_bytes(b"class")
     assert cds_archive.find() is None

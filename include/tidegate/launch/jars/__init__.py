@@ -1,8 +1,7 @@
-"""Keep the jars that PySpark does not bring: named, pinned and hashed in the lock files here.
+"""The jars that PySpark does not contain, pinned with hashes by the lock files in this directory.
 
-A lock is a flat list, `group:artifact:version sha256` a line; nothing is resolved beyond it.
-Jars come through Ivy, which PySpark ships, so there is no Maven to install; Ivy's own place to
-fetch from is used, and its own cache is thrown away: what counts is our directory and the hashes.
+A lock is a flat list of lines `group:artifact:version sha256`; nothing is resolved beyond it. Ivy,
+which PySpark contains, fetches the jars from its default repository; its cache is not kept.
 """
 
 import fcntl
@@ -31,6 +30,11 @@ _IVY_SETTINGS = """\
   </resolvers>
 </ivysettings>
 """
+_ADVICE = {
+    "Server access error": "check the network, or Java's proxy settings, and try again",
+    "Host ": "check the network, or Java's proxy settings, and try again",
+    ": not found": "the place that jars come from does not have it",
+}
 
 
 class JarError(TidegateError):
@@ -83,7 +87,7 @@ def read(name: str) -> list[Jar]:
 
 
 def parse(text: str, *, source: str) -> list[Jar]:
-    """Parse the text of a lock; `source` is what a complaint calls it."""
+    """Parse the text of a lock; raises JarError, naming `source`, for a wrong line."""
     jars = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
@@ -97,7 +101,7 @@ def parse(text: str, *, source: str) -> list[Jar]:
 
 
 def paths(name: str) -> list[Path]:
-    """Return the files of a set that is here already; looks, but neither hashes nor fetches."""
+    """Return a lock's files without hashing or fetching them; JarError if one is missing."""
     directory = cache_dir() / "jars"
     files = [directory / jar.file for jar in read(name)]
     if missing := [file.name for file in files if not file.is_file()]:
@@ -110,24 +114,23 @@ def paths(name: str) -> list[Path]:
 
 
 def ensure(name: str) -> list[Path]:
-    """Return the files of a set, fetching those that are missing or not what the lock says.
+    """Return a lock's files, after fetching those that are missing or have another hash.
 
-    Without a network this succeeds when all are here and right. Callers may race: one fetches,
-    the others wait and find everything.
+    Needs no network if all are valid. Of concurrent callers one fetches, and the others wait.
     """
     directory, jars = cache_dir() / "jars", read(name)
-    if any(not is_right(directory / jar.file, jar) for jar in jars):
+    if any(not is_valid(directory / jar.file, jar) for jar in jars):
         directory.mkdir(parents=True, exist_ok=True)
         with (directory / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            for left_behind in directory.glob(".fetch-*"):
-                shutil.rmtree(left_behind)
-            _fetch([jar for jar in jars if not is_right(directory / jar.file, jar)], directory)
+            for unfinished in directory.glob(".fetch-*"):
+                shutil.rmtree(unfinished)
+            _fetch([jar for jar in jars if not is_valid(directory / jar.file, jar)], directory)
     return [directory / jar.file for jar in jars]
 
 
-def is_right(file: Path, jar: Jar) -> bool:
-    """Say whether a file is there and is the jar that the lock names."""
+def is_valid(file: Path, jar: Jar) -> bool:
+    """Say whether a file exists and has the hash of the lock."""
     return file.is_file() and _sha256(file) == jar.sha256
 
 
@@ -137,13 +140,13 @@ def _sha256(file: Path) -> str:
 
 
 def _fetch(jars: Sequence[Jar], directory: Path) -> None:
-    # One jar goes ahead: a dead network then costs one timeout, not one for each jar.
+    # One jar first: without a network that costs one timeout, not one for each jar.
     for batch in filter(None, (jars[:1], jars[1:])):
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory) as temporary:
             _run_ivy(batch, Path(temporary))
             for jar in batch:
                 fetched = Path(temporary) / jar.file
-                if not is_right(fetched, jar):
+                if not is_valid(fetched, jar):
                     raise JarError(
                         f"{jar.file} was fetched but is not the one in the lock: expected SHA-256"
                         f" {jar.sha256}, got {_sha256(fetched)}: find out what serves it",
@@ -153,7 +156,7 @@ def _fetch(jars: Sequence[Jar], directory: Path) -> None:
 
 
 def _run_ivy(jars: Sequence[Jar], into: Path) -> None:
-    """Have Ivy put the files of `jars` into a directory."""
+    """Fetch jars into a directory; raises JarError."""
     dependencies = "\n".join(
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)}"
         f' rev={quoteattr(jar.version)} conf="jars->default" transitive="false"/>'
@@ -176,7 +179,8 @@ def _run_ivy(jars: Sequence[Jar], into: Path) -> None:
     )
     # fmt: on
     if run.returncode != 0 or not all((into / jar.file).is_file() for jar in jars):
-        raise JarError(f"could not fetch {jars[0].file}{_others(jars)}: {_reason(run)}")
+        others = f" and {len(jars) - 1} more" if len(jars) > 1 else ""
+        raise JarError(f"could not fetch {jars[0].file}{others}: {_cause(run)}")
 
 
 def _ivy_jar() -> Path:
@@ -187,18 +191,10 @@ def _ivy_jar() -> Path:
     raise JarError("PySpark's own Ivy is not installed: run `make setup`")
 
 
-def _others(jars: Sequence[Jar]) -> str:
-    return f" and {len(jars) - 1} more" if len(jars) > 1 else ""
-
-
-def _reason(run: subprocess.CompletedProcess[str]) -> str:
-    """Reduce Ivy's pages of output to the first line that says why."""
+def _cause(run: subprocess.CompletedProcess[str]) -> str:
+    """Return the first line of Ivy's output that names the cause, with advice."""
     lines = [line.strip() for line in (run.stdout + run.stderr).splitlines()]
-    for mark, advice in (
-        ("Server access error", "check the network, or Java's proxy settings, and try again"),
-        ("Host ", "check the network, or Java's proxy settings, and try again"),
-        (": not found", "the place that jars come from does not have it"),
-    ):
+    for mark, advice in _ADVICE.items():
         for line in lines:
             if mark in line:
                 return f"{line.strip(': ')}: {advice}"
