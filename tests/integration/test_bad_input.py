@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from support import oracle_client, topic_reader, topic_records
 from support.cli_user import TIDEGATE, Terminal
+from support.process_list import CommandLines
 from tidegate_local import kafka
 from tidegate_local.kafka import Broker
 from tidegate_local.ports import free_port
@@ -126,27 +127,18 @@ def test_a_wrong_password(secured: tuple[Broker, str], tmp_path: Path) -> None:
     assert PASSWORD not in str(error)
 
 
-def watched(terminal: Terminal, *args: str, code: int = 0, **env: str) -> bytes:
+def watched(terminal: Terminal, *args: str, code: int = 0, **env: str) -> str:
     """Run a command; assert that no command line, output or object of the lake had the password.
 
     Return all command lines that a user of this machine could have seen meanwhile.
     """
-    process = terminal.start(*args, **env)
-    seen = set()
-    while process.poll() is None:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                seen.add(path.read_bytes())
-            except OSError:
-                continue
-        time.sleep(0.2)
-    out, err = process.communicate()
-    assert process.returncode == code, err
+    with CommandLines() as seen:
+        done = terminal.run(*args, code=code, **env)
     objects = [path.read_bytes() for path in terminal.lake.rglob("*") if path.is_file()]
     assert objects
-    for data in (*seen, *objects, out.encode(), err.encode()):
+    for data in (*objects, seen.text.encode(), done.stdout.encode(), done.stderr.encode()):
         assert PASSWORD.encode() not in data
-    return b"\n".join(seen)
+    return seen.text
 
 
 def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Path) -> None:
@@ -157,14 +149,14 @@ def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Pat
     login |= {"sasl.username": "reader", "sasl.password": PASSWORD}
     terminal = Terminal(tmp_path, address, extra=login)
     terminal.pipeline("secret", ["secret"])
-    assert b"spark_jobs/ingest.py" in watched(terminal, "run", "secret")
+    assert "spark_jobs/ingest.py" in watched(terminal, "run", "secret")
     oracle_client.agree(broker.bootstrap, terminal.lake, "secret", ["secret"])
     # And back: refused for a row, killed when all is sent, finished by another attempt.
     topic_records.create(broker.bootstrap, "secret-back", partitions=2)
     back = {"source": {"lake": "secret"}, "target": {"topic": "secret-back"}}
     terminal.egress("back", **back)
     again = ("run", "back", "--run-id", "r")
-    assert b"spark_jobs/egress.py" in watched(terminal, *again, code=3)
+    assert "spark_jobs/egress.py" in watched(terminal, *again, code=3)
     terminal.egress("back", **back, columns={"partition": "partition % 2"})
     watched(terminal, *again, code=4, TIDEGATE_FAULT="send.sent:raise")
     watched(terminal, *again)

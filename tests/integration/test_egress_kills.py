@@ -26,6 +26,7 @@ import pytest
 
 from support import topic_reader, topic_records
 from support.cli_user import Terminal
+from support.process_list import is_running, spark_jvm
 from tidegate_local import kafka
 from tidegate_local.kafka import Broker
 
@@ -140,26 +141,6 @@ def half_way(case: Case, process: subprocess.Popen[str], fraction: float) -> Non
         time.sleep(0.02)
 
 
-def java_of(pid: int) -> int:
-    (jvm,) = [p for p in below(pid) if b"org.apache.spark.deploy.SparkSubmit" in command(p)]
-    return jvm
-
-
-def below(pid: int) -> list[int]:
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in path.read_text().split():
-            found += [int(child), *below(int(child))]
-    return found
-
-
-def command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
-        return b""
-
-
 def all_is_there(case: Case, report: dict[str, Any]) -> int:
     """Assert that target and Tidegate agree with the input; return how many are doubled."""
     found = case.records()
@@ -192,10 +173,10 @@ def killed(
         time.sleep(10)
         assert kafka.start(mortal.home).bootstrap == mortal.bootstrap
     else:
-        jvm = java_of(process.pid)
+        jvm = spark_jvm(process.pid)
         os.kill(jvm if victim == "jvm" else process.pid, signal.SIGKILL)
         until = time.monotonic() + 5
-        while Path(f"/proc/{jvm}").exists() and b"java" in command(jvm):
+        while is_running(jvm):
             assert time.monotonic() < until
             time.sleep(0.02)
     out, err = process.communicate(timeout=300)

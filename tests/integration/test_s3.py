@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from support import oracle_client, publisher_race, topic_reader, topic_records
 from support.cli_user import Terminal
-from support.process_list import CommandLines
+from support.process_list import CommandLines, spark_jvm
 from tidegate.errors import LakeDamaged, LakeUnavailable
 from tidegate.lake import large_copies, multipart_uploads
 from tidegate.lake.store import open_store
@@ -163,21 +163,6 @@ def test_what_a_window_costs(terminal: Terminal, broker: Broker, s3: Server) -> 
     assert nothing.total() <= 60, nothing
 
 
-def children(pid: int) -> list[int]:
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in path.read_text().split():
-            found += [int(child), *children(int(child))]
-    return found
-
-
-def jvm_of(pid: int) -> int:
-    for child in children(pid):
-        if b"org.apache.spark.deploy.SparkSubmit" in Path(f"/proc/{child}/cmdline").read_bytes():
-            return child
-    raise ProcessLookupError("no JVM")
-
-
 @pytest.mark.faults
 def test_killed_half_way_and_what_it_leaves_is_ended(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, in_environment: None
@@ -194,7 +179,7 @@ def test_killed_half_way_and_what_it_leaves_is_ended(
     while not (keys(s3, lake, "_done.json$") and multipart_uploads.left_open(store)):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
-    os.kill(jvm_of(process.pid), signal.SIGKILL)
+    os.kill(spark_jvm(process.pid), signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode == 4
     seals = keys(s3, lake, "_seal.json$")
@@ -458,7 +443,7 @@ def test_an_egress_from_a_bucket_is_killed_half_way(
     while topic_reader.ends(broker.bootstrap, topic)[0] < rows // 3:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    os.kill(jvm_of(process.pid), signal.SIGKILL)
+    os.kill(spark_jvm(process.pid), signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode == 4
     assert topic_reader.ends(broker.bootstrap, topic)[0] < rows

@@ -15,6 +15,7 @@ import pytest
 import tidegate
 from support import oracle_client, spark_cluster, topic_records
 from support.cli_user import Terminal
+from support.process_list import descendants
 from support.spark_cluster import Cluster
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch import jars
@@ -59,7 +60,7 @@ def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert seen
-    assert not seen & set(spark_cluster.below(process.pid))
+    assert not seen & set(descendants(process.pid))
     report = json.loads(out)
     assert len(report["commits"]) > 1
     oracle_client.agree(broker.bootstrap, terminal.lake, "on-a-cluster", ["on-a-cluster"])

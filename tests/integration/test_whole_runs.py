@@ -10,6 +10,7 @@ import pytest
 
 from support import oracle_client, publisher_race, topic_records
 from support.cli_user import Terminal
+from support.process_list import command_line, descendants, is_running, spark_jvm
 from tidegate_local.kafka import Broker
 
 
@@ -29,29 +30,6 @@ def staged_rows(lake: Path) -> int:
         except (OSError, ValueError):
             continue
     return rows
-
-
-def children(pid: int) -> list[int]:
-    """Return all descendants of a process."""
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in path.read_text().split():
-            found += [int(child), *children(int(child))]
-    return found
-
-
-def command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except FileNotFoundError:
-        return ""
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_path: Path) -> None:
@@ -141,14 +119,13 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
     while not 0 < staged_rows(terminal.lake) < 60_000:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    below = children(process.pid)
-    (jvm,) = [pid for pid in below if "org.apache.spark.deploy.SparkSubmit" in command(pid)]
-    drivers = [pid for pid in below if "spark_jobs/ingest.py" in command(pid) and pid != jvm]
+    jvm, below = spark_jvm(process.pid), descendants(process.pid)
+    drivers = [p for p in below if "spark_jobs/ingest.py" in command_line(p) and p != jvm]
     assert drivers
     os.kill(jvm if victim == "jvm" else process.pid, signal.SIGKILL)
     killed = time.monotonic()
-    while any(alive(pid) for pid in [jvm, *drivers]):
-        assert time.monotonic() - killed < 5, [command(pid) for pid in [jvm, *drivers]]
+    while any(is_running(pid) for pid in [jvm, *drivers]):
+        assert time.monotonic() - killed < 5, [command_line(pid) for pid in [jvm, *drivers]]
         time.sleep(0.02)
     process.communicate(timeout=60)
     assert process.returncode == (4 if victim == "jvm" else -signal.SIGKILL)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from support.process_list import command_line, descendants, is_running, spark_jvm
 from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark.ingest_job import Bytes, Chunk, Job
@@ -66,10 +67,8 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
         )  # fmt: skip
     try:
         _wait_for(lambda: len(list(staging.glob("topic=*/*.parquet"))) >= 2, 120)
-        (jvm,) = _children(parent.pid)
-        assert _name(jvm) == "java"
-        # Hadoop calls a `chmod` now and then; it is no driver.
-        (driver,) = [pid for pid in _children(jvm) if _name(pid).startswith("python")]
+        jvm = spark_jvm(parent.pid)
+        (driver,) = [p for p in descendants(jvm) if "spark_jobs/ingest.py" in command_line(p)]
         yield Family(parent, jvm, driver, staging)
     finally:
         parent.kill()
@@ -81,7 +80,7 @@ def test_the_driver_dies_with_its_jvm(family: Family) -> None:
     """Even one that would not notice: stopped, it cannot hear the JVM hang up."""
     os.kill(family.driver, signal.SIGSTOP)
     os.kill(family.jvm, signal.SIGKILL)
-    _wait_for(lambda: not (_lives(family.jvm) or _lives(family.driver)), 5)
+    _wait_for(lambda: not (is_running(family.jvm) or is_running(family.driver)), 5)
     assert family.parent.wait(10) == 1, "the parent sees a failure, and nothing else happens to it"
     _assert_half_staged(family.staging)
 
@@ -89,7 +88,7 @@ def test_the_driver_dies_with_its_jvm(family: Family) -> None:
 def test_jvm_and_driver_die_with_the_process_that_started_them(family: Family) -> None:
     family.parent.kill()
     family.parent.wait()
-    _wait_for(lambda: not (_lives(family.jvm) or _lives(family.driver)), 5)
+    _wait_for(lambda: not (is_running(family.jvm) or is_running(family.driver)), 5)
     _assert_half_staged(family.staging)
 
 
@@ -105,23 +104,3 @@ def _wait_for(condition, seconds: float) -> None:  # type: ignore[no-untyped-def
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def _children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task")
-    return [int(c) for thread in path.iterdir() for c in (thread / "children").read_text().split()]
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except FileNotFoundError:
-        return ""
-
-
-def _lives(pid: int) -> bool:
-    """Say whether a process runs; a dead one that nobody has waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

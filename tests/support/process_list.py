@@ -1,9 +1,11 @@
-"""What any user of the machine can see."""
+"""Processes of this machine, as any of its users sees them."""
 
 import contextlib
 import threading
 from pathlib import Path
 from typing import Self
+
+import psutil
 
 
 class CommandLines:
@@ -29,3 +31,35 @@ class CommandLines:
             for file in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):  # gone
                     self._lines.add(file.read_text(errors="replace"))
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all descendants of a process; none of one that has ended."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def command_line(pid: int) -> str:
+    """Return a process's arguments, with blanks between them; nothing of one that has ended."""
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""
+
+
+def spark_jvm(pid: int) -> int:
+    """Return the JVM of the Spark driver that a process has started."""
+    (jvm,) = [
+        p for p in descendants(pid) if "org.apache.spark.deploy.SparkSubmit" in command_line(p)
+    ]
+    return jvm
+
+
+def is_running(pid: int) -> bool:
+    """Say whether a process runs; a dead one that its parent has not waited for does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from support.process_list import command_line, descendants
 from tidegate_local.ports import free_port
 
 
@@ -25,7 +26,8 @@ class Cluster:
 
     def executors(self) -> list[int]:
         """Return the executors: processes of their own, below the worker."""
-        return [pid for pid in below(self.worker) if "CoarseGrainedExecutorBackend" in command(pid)]
+        below = descendants(self.worker)
+        return [pid for pid in below if "CoarseGrainedExecutorBackend" in command_line(pid)]
 
 
 def spark_home() -> Path:
@@ -86,23 +88,6 @@ def running(home: Path, *, cores: int = 2) -> Iterator[Cluster]:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-
-
-def below(pid: int) -> list[int]:
-    """Return all descendants of a process."""
-    found = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                found += [child, *below(child)]
-    return found
-
-
-def command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
 
 
 def _listens(port: int) -> bool:
