@@ -26,9 +26,9 @@ MUTANTS = (
     ),
     Mutant(
         "what needs action decides the exit code",
-        "cli/maintenance.py",
-        "code = worst(code, error.exit_code)",
-        "code = error.exit_code",
+        "cli/render.py",
+        "code = worst(code, exit_code(result))",
+        "code = exit_code(result)",
         "tests/contracts/test_command_output.py::test_what_needs_action_decides_the_exit_code",
     ),
     Mutant(

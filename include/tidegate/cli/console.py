@@ -1,4 +1,4 @@
-"""What commands share: their usual arguments, and how they answer."""
+"""What commands share: their usual arguments, their output and their exit codes."""
 
 from __future__ import annotations
 
@@ -8,31 +8,61 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
+
+from tidegate.errors import TidegateError
 
 Pipeline = Annotated[str, typer.Argument(help="The name of a file in the pipelines' directory.")]
+OneOrAll = Annotated[str | None, typer.Argument(help="One pipeline; else all.")]
+MaxRecords = Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")]
+MaxChunks = Annotated[
+    int | None, typer.Option(min=1, help="The most commits; what expires soonest goes first.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, logs on stderr.")]
 
-# Done, try again, correct the configuration, refused: a script that retries on 4 must not hide a 3.
-_SEVERITY = (0, 4, 2, 3)
+# From success to what needs an operator: a script that retries on 4 must not hide a 1, 2 or 3.
+_SEVERITY = (0, 4, 1, 2, 3)
 
 out = Console()
 err = Console(stderr=True)
 
 
-def answer(told: Any, tell: Callable[[Any], None], *, as_json: bool) -> None:
-    """Print a document, or tell people what it says."""
+def say(text: str | Text, *, soft_wrap: bool = False) -> None:
+    """Print a line of the result on stdout."""
+    out.print(text, markup=False, highlight=False, soft_wrap=soft_wrap)
+
+
+def note(text: str, style: str | None = None, *, soft_wrap: bool = False) -> None:
+    """Print a line about the work on stderr."""
+    err.print(text, style=style, markup=False, highlight=False, soft_wrap=soft_wrap)
+
+
+def bold(name: str, text: str = "") -> Text:
+    """Return a name in bold, and the text that follows it."""
+    return Text.assemble((name, "bold"), text)
+
+
+def answer(document: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
+    """Print a document as JSON, or show it to a person."""
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(document))
     else:
-        tell(told)
+        show(document)
+
+
+def error_form(error: Exception) -> dict[str, Any]:
+    """Return the public form of an error; one that is not Tidegate's own is `Internal`."""
+    if isinstance(error, TidegateError):
+        return error.to_json()
+    message = f"{type(error).__name__}: {error}"
+    return {"name": "Internal", "kind": "terminal", "message": message, "numbers": {}}
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code of a command that ends with this error."""
+    return error.exit_code if isinstance(error, TidegateError) else 1
 
 
 def worst(*codes: int) -> int:
-    """Return the exit code of several pipelines: what needs action beats what may pass."""
+    """Return the exit code of several pipelines: the one that most needs an operator."""
     return max(codes, key=_SEVERITY.index)
-
-
-def end_with(*codes: int) -> None:
-    """End the command with the worst of these exit codes, unless all is done."""
-    if code := worst(*codes):
-        raise typer.Exit(code)

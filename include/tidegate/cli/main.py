@@ -14,11 +14,25 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from tidegate import flows
 from tidegate.cli import local, maintenance, render, windows
 from tidegate.cli.connections import kafka
-from tidegate.cli.console import Json, Pipeline, answer, end_with, err, out, worst
+from tidegate.cli.console import (
+    Json,
+    MaxChunks,
+    MaxRecords,
+    OneOrAll,
+    Pipeline,
+    answer,
+    err,
+    error_form,
+    exit_code,
+    note,
+    out,
+    say,
+)
 from tidegate.cli.runs import carry_out, new_run
-from tidegate.cli.variables import whoever
+from tidegate.cli.variables import signature
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
@@ -35,7 +49,7 @@ app.add_typer(maintenance.app)
 
 
 class Release(enum.StrEnum):
-    """What becomes of a claim's files."""
+    """What happens to the files of a released claim."""
 
     RESEND = "resend"
     DECLARE_SENT = "declare-sent"
@@ -44,15 +58,15 @@ class Release(enum.StrEnum):
 def run() -> None:
     """Run the command line; exit codes are those of docs/format.md."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    # What it says is in our errors; the broker package listens there for the cause.
+    # Its messages are in our errors; the broker package reads the cause from its log.
     logging.getLogger("kafka").propagate = False
     logging.getLogger("kafka").addHandler(logging.NullHandler())
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # every request, else
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else it logs every request
     try:
         _use_local_stack()
         code = app(standalone_mode=False)
     except TidegateError as error:
-        _fail(error.to_json(), error.exit_code)
+        _fail(error_form(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
     except Exception as error:
@@ -60,26 +74,25 @@ def run() -> None:
             message = error.format_message()
             _fail({"name": "Usage", "kind": "terminal", "message": message, "numbers": {}}, 2)
         if _wants_json():
-            message = f"{type(error).__name__}: {error}"
-            _fail({"name": "Internal", "kind": "terminal", "message": message, "numbers": {}}, 1)
+            _fail(error_form(error), exit_code(error))
         raise
     raise SystemExit(code)
 
 
 def _use_local_stack() -> None:
-    """Let a terminal that names no lake and no connection use the local stack's, if any."""
+    """Set lake and connections of the local stack where the environment has none."""
     if importlib.util.find_spec("tidegate_local") is None:
         return  # a production installation
     from tidegate_local import proxies, stack
 
     os.environ.update(proxies.without_loopback())
-    known = stack.environment(stack.default_home())
-    if "AWS_ENDPOINT_URL" in known and "TIDEGATE_LAKE" not in os.environ:
+    local_stack = stack.environment(stack.default_home())
+    if "AWS_ENDPOINT_URL" in local_stack and "TIDEGATE_LAKE" not in os.environ:
         os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the stack's
-        os.environ.update({k: v for k, v in known.items() if k.startswith("AWS_")})
+        os.environ.update({k: v for k, v in local_stack.items() if k.startswith("AWS_")})
     for name in ("AIRFLOW_CONN_KAFKA_DEFAULT", "TIDEGATE_LAKE"):
-        if name in known:
-            os.environ.setdefault(name, known[name])
+        if name in local_stack:
+            os.environ.setdefault(name, local_stack[name])
 
 
 def _wants_json() -> bool:
@@ -99,10 +112,8 @@ def run_pipeline(
     run_id: Annotated[
         str | None, typer.Option(help="The same id again continues that run; else a new one.")
     ] = None,
-    max_records: Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")] = None,
-    max_chunks: Annotated[
-        int | None, typer.Option(min=1, help="The most commits; what expires soonest goes first.")
-    ] = None,
+    max_records: MaxRecords = None,
+    max_chunks: MaxChunks = None,
     replan: Annotated[bool, typer.Option(help="Plan again although the plan is well.")] = False,
     resend: Annotated[
         bool, typer.Option(help="Egress: send what came back under a name that was sent.")
@@ -111,16 +122,8 @@ def run_pipeline(
 ) -> None:
     """Take what arrived since last time into the lake; of an egress, send what was not sent."""
     spec = files.load_named(pipeline)
-    asked: dict[str, Any] = {"max_records": max_records}
-    if isinstance(spec, Egress):
-        if max_chunks:
-            raise ConfigurationError(f"pipeline {pipeline!r}: --max-chunks is for ingest pipelines")
-        asked["resend"] = resend
-    else:
-        if resend:
-            raise ConfigurationError(f"pipeline {pipeline!r}: --resend is for egress pipelines")
-        asked["max_chunks"] = max_chunks
-    carry_out(new_run(spec, run_id, **asked), replan=replan, as_json=as_json)
+    options = flows.options(spec, max_records=max_records, max_chunks=max_chunks, resend=resend)
+    carry_out(new_run(spec, run_id, **options), replan=replan, as_json=as_json)
 
 
 @app.command()
@@ -138,27 +141,13 @@ def demo(
 
 
 @app.command()
-def status(
-    pipeline: Annotated[str | None, typer.Argument(help="One pipeline; else all.")] = None,
-    as_json: Json = False,
-) -> None:
+def status(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Show origin, cursor, end and lag of every partition."""
     if pipeline:
-        answer(_status_of(files.load_named(pipeline)), render.tell_status, as_json=as_json)
+        answer(_status(files.load_named(pipeline)), render.print_status, as_json=as_json)
         return
-    states, bad = [], 0
-    for name in files.names():
-        try:
-            states.append(_status_of(files.load_named(name)))
-        except TidegateError as error:  # the others are still shown
-            states.append({"format": 1, "pipeline": name, "error": error.to_json()})
-            bad = worst(bad, error.exit_code)
-    if as_json:
-        print(json.dumps({"format": 1, "pipelines": states}))
-    else:
-        for state in states:
-            render.tell_status(state)
-    end_with(bad)
+    states = flows.for_each(files.names(), _status)
+    raise typer.Exit(render.print_each(states, render.print_status, as_json=as_json))
 
 
 @app.command("files")
@@ -166,7 +155,7 @@ def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
     """List the lake's files: every row exactly once, placed or not."""
     from tidegate.ingest.status import files as files_of
 
-    answer(files_of(files.load_ingest(pipeline)), render.tell_lake_files, as_json=as_json)
+    answer(files_of(files.load_ingest(pipeline)), render.print_lake_files, as_json=as_json)
 
 
 @app.command()
@@ -178,21 +167,11 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Hold ledger, manifests, files and footers against each other; exit 3 if they differ."""
-    from tidegate.egress.verify import verify as verify_egress
-    from tidegate.ingest.verify import verify as verify_lake
-
-    def say(line: str) -> None:
-        err.print(line, highlight=False)
-
     spec = files.load_named(pipeline)
     broker = kafka(spec.kafka) if against_kafka else None
-    if isinstance(spec, Egress):
-        findings = verify_egress(spec, broker, say)
-    else:
-        findings = verify_lake(spec, broker, say)
-    answer(findings, render.tell_findings, as_json=as_json)
-    if findings["differences"]:
-        raise typer.Exit(3)
+    findings = flows.of(spec).verify(spec, broker, note)
+    answer(findings, render.print_findings, as_json=as_json)
+    raise typer.Exit(3 if findings["differences"] else 0)
 
 
 @app.command()
@@ -215,7 +194,9 @@ def release(
     spec = files.load_named(pipeline)
     if not isinstance(spec, Egress):
         raise ConfigurationError(f"pipeline {pipeline!r}: only egress pipelines have claims")
-    told: Literal["resend", "declare sent"] = "resend" if how is Release.RESEND else "declare sent"
+    action: Literal["resend", "declare sent"] = (
+        "resend" if how is Release.RESEND else "declare sent"
+    )
     run_id = f"manual__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
     if late:
         if how is Release.RESEND or plan:
@@ -223,21 +204,13 @@ def release(
                 "--late goes with --how declare-sent, and without --plan: to send such offsets all "
                 "the same, use `tidegate replay`"
             )
-        ended = declare_late(spec, reason, by=whoever(), run=run_id)
-        answer(ended, render.tell_late, as_json=as_json)
+        late_offsets = declare_late(spec, reason, by=signature(), run=run_id)
+        answer(late_offsets, render.print_late, as_json=as_json)
         return
-    done = end_claim(spec, plan, told, reason, run=run_id)
-    answer(
-        done,
-        lambda _: out.print(f"plan {done['plan_id']}: released, {told}", highlight=False),
-        as_json=as_json,
-    )
+    released = end_claim(spec, plan, action, reason, run=run_id)
+    text = f"plan {released['plan_id']}: released, {action}"
+    answer(released, lambda _: say(text), as_json=as_json)
 
 
-def _status_of(spec: Spec) -> dict[str, Any]:
-    from tidegate.egress.status import status as egress_status
-    from tidegate.ingest.status import status as ingest_status
-
-    if isinstance(spec, Egress):
-        return egress_status(spec)
-    return ingest_status(spec, kafka(spec.kafka))
+def _status(spec: Spec) -> dict[str, Any]:
+    return flows.of(spec).status(spec, kafka)

@@ -1,4 +1,4 @@
-"""`tidegate offsets`: the cursors, looked at and moved by hand."""
+"""`tidegate offsets`: show, move and adopt cursors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from tidegate.cli.connections import kafka
-from tidegate.cli.console import Json, Pipeline, answer, out
-from tidegate.cli.variables import mirror, whoever
+from tidegate.cli.console import Json, Pipeline, answer, bold, say
+from tidegate.cli.variables import signature, variables_if_any
 from tidegate.pipelines import files
 
 app = typer.Typer(
@@ -27,23 +27,20 @@ def show_offsets(pipeline: Pipeline, as_json: Json = False) -> None:
     """Show the ledger's cursors in Spark's form, origins, gaps, and earlier topic ids."""
     from tidegate.maintenance.cursor import show
 
-    answer(show(files.load_ingest(pipeline)), _tell_offsets, as_json=as_json)
+    answer(show(files.load_ingest(pipeline)), _print_offsets, as_json=as_json)
 
 
-def _tell_offsets(found: Mapping[str, Any]) -> None:
-    out.print(f"[bold]{found['pipeline']}[/], after entry {found['entry']}", highlight=False)
-    for topic, each in found["topics"].items():
-        out.print(f"{topic} {each['topic_id']}", highlight=False, markup=False)
-        out.print(f"  origins  {json.dumps(each['origins'])}", highlight=False, soft_wrap=True)
+def _print_offsets(document: Mapping[str, Any]) -> None:
+    say(bold(document["pipeline"], f", after entry {document['entry']}"))
+    for topic, each in document["topics"].items():
+        say(f"{topic} {each['topic_id']}")
+        say(f"  origins  {json.dumps(each['origins'])}", soft_wrap=True)
         for earlier in each["earlier"]:
-            out.print(f"  earlier  {earlier}", highlight=False)
-    for gap in found["gaps"]:
-        out.print(
-            f"gap {gap['topic']}-{gap['partition']} [{gap['start']}, {gap['end']}): "
-            f"{gap['reason']} ({gap['by']})",
-            highlight=False, markup=False,
-        )  # fmt: skip
-    out.print(json.dumps(found["offsets"]), highlight=False, soft_wrap=True)
+            say(f"  earlier  {earlier}")
+    for gap in document["gaps"]:
+        where = f"{gap['topic']}-{gap['partition']} [{gap['start']}, {gap['end']})"
+        say(f"gap {where}: {gap['reason']} ({gap['by']})")
+    say(json.dumps(document["offsets"]), soft_wrap=True)
 
 
 @app.command("set")
@@ -62,16 +59,16 @@ def set_offset(
     moved = move(
         spec,
         kafka(spec.kafka),
-        mirror(),
+        variables_if_any(),
         topic=topic,
         partition=partition,
         offset=offset,
         reason=reason,
-        by=whoever(),
+        by=signature(),
     )
     entries = ", ".join(f"#{n}" for n in moved["entries"]) or "nothing to skip"
-    says = f"{topic}-{partition}: cursor {moved['was']:,} → {moved['cursor']:,} ({entries})"
-    answer(moved, lambda _: out.print(says, highlight=False, markup=False), as_json=as_json)
+    text = f"{topic}-{partition}: cursor {moved['was']:,} → {moved['cursor']:,} ({entries})"
+    answer(moved, lambda _: say(text), as_json=as_json)
 
 
 @app.command("adopt")
@@ -80,16 +77,13 @@ def adopt_topic(pipeline: Pipeline, topic: Topic, reason: Reason, as_json: Json 
     from tidegate.maintenance.cursor import adopt
 
     spec = files.load_ingest(pipeline)
-    adopted = adopt(spec, kafka(spec.kafka), mirror(), topic=topic, reason=reason, by=whoever())
-    if adopted["entry"] is None:
-        says = f"{topic}: {adopted['topic_id']} is followed already"
-    else:
-        says = (
+    adopted = adopt(
+        spec, kafka(spec.kafka), variables_if_any(), topic=topic, reason=reason, by=signature()
+    )
+    text = f"{topic}: {adopted['topic_id']} is followed already"
+    if adopted["entry"] is not None:
+        text = (
             f"{topic}: {adopted['was']} → {adopted['topic_id']} (#{adopted['entry']}), from "
             f"{json.dumps(adopted['origins'])}"
         )
-    answer(
-        adopted,
-        lambda _: out.print(says, highlight=False, markup=False, soft_wrap=True),
-        as_json=as_json,
-    )
+    answer(adopted, lambda _: say(text, soft_wrap=True), as_json=as_json)

@@ -1,4 +1,4 @@
-"""Airflow's Variables from a terminal: those of its environment, or of the local stack."""
+"""Airflow's Variables for commands: of the environment's Airflow, else of the local stack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tidegate.runs.run import NO_MIRROR, Mirror
 
 
 def variables() -> Mirror:
-    """Return the Variables of the environment's Airflow, else the local stack's; NeedsAirflow."""
+    """Return the Variables of the environment's Airflow, else of the local stack's.
+
+    Raises NeedsAirflow if there is neither.
+    """
     from tidegate.orchestration.metadata_database import NAMED_BY, StoredVariables
 
     if not any(os.environ.get(name) for name in NAMED_BY):
@@ -19,16 +22,16 @@ def variables() -> Mirror:
     return StoredVariables()
 
 
-def mirror() -> Mirror:
-    """Return where cursors are shown; without Airflow, its next run puts the Variable right."""
+def variables_if_any() -> Mirror:
+    """Return the Variables, or none without Airflow: its next run writes them from the ledger."""
     try:
         return variables()
     except NeedsAirflow:
         return NO_MIRROR
 
 
-def whoever() -> str:
-    """Return who signs what is done by hand."""
+def signature() -> str:
+    """Return the user whom the ledger names for what a command does."""
     return f"cli:{getpass.getuser()}"
 
 
@@ -38,15 +41,15 @@ def _of_the_local_stack() -> dict[str, str]:
     from tidegate_local import airflow, postgres, stack
 
     home = stack.default_home()
-    known, database = stack.read(home), postgres.running(home)
-    if known is None or database is None:
+    running, database = stack.read(home), postgres.running(home)
+    if running is None or database is None:
         return {}
-    found = airflow.environment(
+    environment = airflow.environment(
         home,
         database=database,
-        bootstrap=known.kafka,
-        port=int(known.airflow.rpartition(":")[2]),
-        lake=known.lake,
+        bootstrap=running.kafka,
+        port=int(running.airflow.rpartition(":")[2]),
+        lake=running.lake,
         s3={},
     )
-    return {name: value for name, value in found.items() if name.startswith("AIRFLOW_")}
+    return {name: value for name, value in environment.items() if name.startswith("AIRFLOW_")}

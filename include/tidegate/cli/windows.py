@@ -1,28 +1,31 @@
-"""Commands about what a run would do, and what the lake has of the topics."""
+"""Commands about windows of offsets: explain, backfill, replay, coverage."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from tidegate import flows
 from tidegate.cli.connections import kafka
-from tidegate.cli.console import Json, Pipeline, answer, err, out
+from tidegate.cli.console import Json, MaxChunks, MaxRecords, Pipeline, answer, bold, note, out
+from tidegate.cli.render import Document, each_partition, new_table
 from tidegate.cli.runs import carry_out, explain, new_run
 from tidegate.core.coverage import Interval, drawn
-from tidegate.core.requests import Backfill, Replay
+from tidegate.core.requests import Backfill
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Egress, Ingest
 
 app = typer.Typer()
 
-EDGE_HELP = "An offset, offsets in Spark's form, or a time with a zone."
 Topic = Annotated[str | None, typer.Option(help="One of the pipeline's; needed if it has more.")]
 Partitions = Annotated[str | None, typer.Option(help="Their numbers, with commas; else all.")]
+Start = Annotated[
+    str | None, typer.Option(help="An offset, offsets in Spark's form, or a time with a zone.")
+]
+End = Annotated[str | None, typer.Option(help="Likewise; exclusive.")]
 RunId = Annotated[str | None, typer.Option(help="The same id again continues; else a new one.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Explain, and do nothing.")]
 
@@ -41,20 +44,14 @@ _DRAWN = {
 @app.command("explain")
 def explain_run(
     pipeline: Pipeline,
-    max_records: Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")] = None,
-    max_chunks: Annotated[
-        int | None, typer.Option(min=1, help="The most commits; what expires soonest goes first.")
-    ] = None,
+    max_records: MaxRecords = None,
+    max_chunks: MaxChunks = None,
     as_json: Json = False,
 ) -> None:
     """Tell what `run` would do now; nothing is done, nothing is written."""
     spec = files.load_named(pipeline)
-    asked: dict[str, Any] = {"max_records": max_records}
-    if isinstance(spec, Ingest):
-        asked["max_chunks"] = max_chunks
-    elif max_chunks:
-        raise ConfigurationError(f"pipeline {pipeline!r}: --max-chunks is for ingest pipelines")
-    explain(new_run(spec, "explain", **asked), as_json=as_json)
+    options = flows.options(spec, max_records=max_records, max_chunks=max_chunks)
+    explain(new_run(spec, "explain", **options), as_json=as_json)
 
 
 @app.command("backfill")
@@ -62,8 +59,8 @@ def backfill_window(
     pipeline: Pipeline,
     topic: Topic = None,
     partitions: Partitions = None,
-    start: Annotated[str | None, typer.Option(help=EDGE_HELP)] = None,
-    end: Annotated[str | None, typer.Option(help="Likewise; exclusive.")] = None,
+    start: Start = None,
+    end: End = None,
     fill_gaps: Annotated[
         bool, typer.Option(help="Instead: what was skipped and is still in the log.")
     ] = False,
@@ -98,8 +95,8 @@ def replay_window(
     ],
     topic: Topic = None,
     partitions: Partitions = None,
-    start: Annotated[str | None, typer.Option(help=EDGE_HELP)] = None,
-    end: Annotated[str | None, typer.Option(help="Likewise; exclusive.")] = None,
+    start: Start = None,
+    end: End = None,
     where: Annotated[
         str | None, typer.Option(help="Egress: send only rows of which this SQL is true.")
     ] = None,
@@ -108,23 +105,13 @@ def replay_window(
     as_json: Json = False,
 ) -> None:
     """Read a window of the lake again and replace its files; of an egress, send it again."""
-    from tidegate.egress import replay
-
     spec = files.load_named(pipeline)
-    asked = Replay(
-        topic=replay.topic_named(spec, topic)
-        if isinstance(spec, Egress)
-        else spec.topic_named(topic),
-        id=replay_id,
-        partitions=_numbers(partitions),
-        start=start,
-        end=end,
-        where=where,
-    )
-    more = {}
-    if isinstance(spec, Egress):
-        more["source_kafka"] = kafka(files.load_ingest(replay.lake_name(spec)).kafka)
-    run = new_run(spec, run_id, dag_id="tidegate_replay", asked=asked, **more)
+    window = {
+        "id": replay_id, "partitions": _numbers(partitions), "start": start, "end": end,
+        "where": where,
+    }  # fmt: skip
+    settings = flows.of(spec).replay(spec, topic, kafka, window)
+    run = new_run(spec, run_id, dag_id="tidegate_replay", **settings)
     carry_out(run, dry_run=dry_run, as_json=as_json)
 
 
@@ -143,30 +130,23 @@ def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
     from tidegate.ingest.coverage import coverage
 
     spec = files.load_ingest(pipeline)
-    answer(coverage(spec, kafka(spec.kafka)), _tell_coverage, as_json=as_json)
+    answer(coverage(spec, kafka(spec.kafka)), _print_coverage, as_json=as_json)
 
 
-def _tell_coverage(found: Mapping[str, Any]) -> None:
-    out.print(f"[bold]{found['pipeline']}[/]", highlight=False)
-    if found["broker"]:
-        err.print(found["broker"], style="yellow", markup=False)
-    table = Table(box=None)
-    for column in ("topic", "partition"):
-        table.add_column(column)
-    table.add_column("", no_wrap=True)
-    for column in ("start", "end"):
-        table.add_column(column, justify="right")
-    for column in ("state", "expires from"):
-        table.add_column(column)
-    for topic, each in found["topics"].items():
-        for p, partition in each["partitions"].items():
-            _add_partition(table, topic, p, partition)
+def _print_coverage(document: Document) -> None:
+    out.print(bold(document["pipeline"]))
+    if document["broker"]:
+        note(document["broker"], "yellow")
+    table = new_table("topic", "partition", "", ">start", ">end", "state", "expires from")
+    table.columns[2].no_wrap = True
+    for topic, p, partition in each_partition(document):
+        _add_partition(table, topic, p, partition)
     out.print(table)
     out.print(Text.assemble(*(part for kind in _DRAWN for part in (_cells(kind, 1), f" {kind}  "))))
 
 
-def _add_partition(table: Table, topic: str, p: str, partition: Mapping[str, Any]) -> None:
-    """Add the bar, and a line for each interval; the moment stands beside the first unseen one."""
+def _add_partition(table: Table, topic: str, p: str, partition: Document) -> None:
+    """Add the bar, and a line per interval; the first unseen one has the time when it expires."""
     intervals = [Interval(**form) for form in partition["intervals"]]
     bar = Text.assemble(*(_cells(*run) for run in drawn(intervals, _WIDTH)))
     expires = [partition["expires_at"] or ""]
@@ -174,8 +154,8 @@ def _add_partition(table: Table, topic: str, p: str, partition: Mapping[str, Any
         table.add_row(topic, p, "", "-", "-", "empty", "")
     for number, i in enumerate(intervals):
         first = (topic, p, bar) if number == 0 else ("", "", "")
-        moment = expires.pop() if expires and i.state == "unseen" else ""
-        table.add_row(*first, f"{i.start:,}", f"{i.end:,}", _state(i), moment)
+        expiry = expires.pop() if expires and i.state == "unseen" else ""
+        table.add_row(*first, f"{i.start:,}", f"{i.end:,}", _state(i), expiry)
 
 
 def _cells(kind: str, count: int) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Checkpoint: let the next opening of a ledger be quick."""
+"""Checkpoint: store the state of a ledger, so that the next opening reads few entries."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FORMAT = 1
 
 
 def checkpoint(spec: Spec) -> dict[str, Any]:
-    """Write down what the ledger adds up to; nothing if the newest checkpoint is at its end.
+    """Write a checkpoint of the ledger's state, unless the newest one is at its end.
 
-    `read` counts the entries that had to be read for it.
+    `read` is the number of entries that were read for it.
     """
     store = open_store(spec.lake, spec.name)
     ledger = Ledger(store, spec.name)

@@ -1,4 +1,4 @@
-"""The cursor by hand: look at it, move it forward, take up a topic that was recreated."""
+"""Cursors by hand: show them, move one forward, adopt a topic that was recreated."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ FORMAT = 1
 
 
 def show(spec: Ingest) -> dict[str, Any]:
-    """Return the ledger's cursors in Spark's form, and where each partition began."""
-    fold = Ledger(open_store(spec.lake, spec.name), spec.name).fold
+    """Return the ledger's cursors in Spark's form, and the origin of each partition."""
+    fold = _ledger(spec).fold
     return {
         "format": FORMAT,
         "pipeline": spec.name,
@@ -59,13 +59,12 @@ def move(
     by: str,
     run: str | None = None,
 ) -> dict[str, Any]:
-    """Move a cursor forward: what lies between is a gap with a reason. Nothing is read.
+    """Move a cursor forward; the offsets in between become a gap with a reason, and are not read.
 
-    CursorBackward, which names the replay, and BeyondEnd are the refusals. What is committed
-    between the two offsets stays committed.
+    Raises CursorBackward and BeyondEnd. What is committed between the two offsets stays committed.
     """
-    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
-    topic_id = _known(spec, ledger.fold, topic)
+    ledger = _ledger(spec)
+    topic_id = _topic_id(spec, ledger.fold, topic)
     if partition not in ledger.fold.origins[topic_id]:
         raise ConfigurationError(
             f"pipeline {spec.name!r}: partition {partition} of {topic!r} has no origin yet; there "
@@ -80,7 +79,7 @@ def move(
             cursor=cursor,
             offset=offset,
         )
-    seen = _surveyed(spec, kafka, ledger.fold, topic)
+    seen = _survey(spec, kafka, ledger.fold, topic)
     if seen.topic_ids[topic] != topic_id:
         raise IdentityChanged(
             f"pipeline {spec.name!r}: topic {topic!r} was recreated: it was {topic_id}, it is "
@@ -118,14 +117,14 @@ def move(
 def adopt(
     spec: Ingest, kafka: KafkaSettings, mirror: Mirror, *, topic: str, reason: str, by: str
 ) -> dict[str, Any]:
-    """Take up a topic that was recreated: from now on the ledger follows the new topic id.
+    """Adopt a topic that was recreated: from now on the ledger follows the new topic id.
 
-    What was committed stays, under the old id. The new topic begins at its log start. Adopting
-    what is adopted already changes nothing: `entry` is then null.
+    What was committed stays, under the old id. The new topic begins at its log start. If it is
+    adopted already, nothing changes and `entry` is null.
     """
-    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
-    was = _known(spec, ledger.fold, topic)
-    seen = _surveyed(spec, kafka, ledger.fold, topic)
+    ledger = _ledger(spec)
+    was = _topic_id(spec, ledger.fold, topic)
+    seen = _survey(spec, kafka, ledger.fold, topic)
     refuse_leaderless(seen, topic)
     topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
     entry = None
@@ -135,7 +134,7 @@ def adopt(
         match ledger.append(origin, run=by):
             case Appended(n):
                 entry = n
-            case _:  # somebody else was quicker, perhaps with a topic that is newer still
+            case _:  # another entry came first, perhaps of a topic id that is newer still
                 return adopt(spec, kafka, mirror, topic=topic, reason=reason, by=by)
     variables.settle(mirror, spec, ledger.fold, topic)
     return {
@@ -149,8 +148,12 @@ def adopt(
     }
 
 
-def _known(spec: Ingest, fold: Fold, topic: str) -> str:
-    """Return the topic id that the ledger follows."""
+def _ledger(spec: Ingest) -> Ledger:
+    return Ledger(open_store(spec.lake, spec.name), spec.name)
+
+
+def _topic_id(spec: Ingest, fold: Fold, topic: str) -> str:
+    """Return the topic id that the ledger follows; ConfigurationError if it has none."""
     if topic not in fold.topic_ids:
         known = ", ".join(sorted(fold.topic_ids)) or "none"
         raise ConfigurationError(
@@ -160,7 +163,7 @@ def _known(spec: Ingest, fold: Fold, topic: str) -> str:
     return fold.topic_ids[topic]
 
 
-def _surveyed(spec: Ingest, kafka: KafkaSettings, fold: Fold, topic: str) -> Survey:
+def _survey(spec: Ingest, kafka: KafkaSettings, fold: Fold, topic: str) -> Survey:
     seen = survey(kafka, [topic], spec.isolation)
     refuse_another_cluster(spec, kafka, fold, seen.cluster_id)
     if topic not in seen.topic_ids:

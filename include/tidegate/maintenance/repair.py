@@ -1,4 +1,4 @@
-"""Repair: finish what crashed publishers left, and take strangers out of `data/`."""
+"""Repair: finish what crashed publishers left, and move unknown files out of `data/`."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ logger = logging.getLogger(__name__)
 def repair(spec: Ingest) -> dict[str, Any]:
     """Place unplaced commits; move files in `data/` that no live commit lists to quarantine.
 
-    A committed file that is gone or cut is placed again from its staged copy, and where there is
-    none any more LakeDamaged names it, when all else is done. The ledger is read and never
-    written. A manifest that cannot be read stops it before anything is moved.
+    A committed file that is missing or truncated is placed again from its staged copy; where that
+    is gone, LakeDamaged is raised at the end. The ledger is read, and never written. A manifest
+    that cannot be read stops the repair before anything is moved.
     """
     store = open_store(spec.lake, spec.name)
-    # Listed first: a file is placed only after its commit, so what is listed here and unknown to
-    # the ledger that is read next was never committed.
+    # Listed first: a file is placed only after its commit, so a file that is listed here and
+    # unknown to the ledger that is read next was never committed.
     listed = store.objects(layout.DATA)
     ledger = Ledger(store, spec.name)
     files = _live_files(store, ledger.fold, ledger.fold.live)
     failures: list[TidegateError] = []
     placed = placing.roll_forward(store, ledger, failures)
-    known = {file.final: file for each in files.values() for file in each}
+    committed = {file.final: file for each in files.values() for file in each}
     moved = _quarantine(
-        store, [each for each in listed if _is_strange(store, each, known.get(each.path))]
+        store, [each for each in listed if _is_unknown(store, each, committed.get(each.path))]
     )
-    # A run that planned the same once more, in a lake that was rolled back, gives its files the
-    # names that strangers had: what it has committed meanwhile is looked at too.
+    # In a lake that was rolled back, a run that makes the same plan gives its files the names of
+    # the unknown ones: what it has committed meanwhile is checked, too.
     fold = ledger.refresh()
     files |= _live_files(store, fold, fold.live.keys() - files.keys())
-    there = dict(each for each in listed if each not in moved)
-    again, damaged = _place_again(store, ledger, files, there)
+    sizes = dict(each for each in listed if each not in moved)
+    again, damaged = _place_again(store, ledger, files, sizes)
     if failures := [*damaged, *failures]:
         raise failures[0]
     return {
@@ -60,24 +60,24 @@ def _live_files(store: Store, fold: Fold, commits: Iterable[int]) -> dict[int, S
     return dict(files_of_each(store, fold, commits))
 
 
-def _is_strange(store: Store, listed: Listed, known: LakeFile | None) -> bool:
-    """Say whether no live commit lists a file, or lists it otherwise and a better one is there."""
-    if known is None:
+def _is_unknown(store: Store, listed: Listed, file: LakeFile | None) -> bool:
+    """Return whether no live commit lists a file, or its size is wrong and its copy's is right."""
+    if file is None:
         return True
-    size = known.staged.size
-    return listed.size != size and store.size(known.staged.path) == size
+    size = file.staged.size
+    return listed.size != size and store.size(file.staged.path) == size
 
 
-def _quarantine(store: Store, strangers: list[Listed]) -> dict[Listed, dict[str, Any]]:
-    """Move files to a directory of this repair's own, under the names that they had."""
+def _quarantine(store: Store, unknown: list[Listed]) -> dict[Listed, dict[str, Any]]:
+    """Move files to a new quarantine directory, under the names that they had."""
     directory = placing.quarantine_directory()
     moved = {}
-    for each in strangers:
+    for each in unknown:
         path = each.path
         size = placing.move_to_quarantine(store, path, directory)
         if size is None:
             continue  # a replace has moved it away meanwhile
-        logger.warning("%s: no live commit lists it so; moved to quarantine", store.uri(path))
+        logger.warning("%s: no live commit lists it; moved to quarantine", store.uri(path))
         moved[each] = {"from": store.uri(path), "to": store.uri(directory + path), "bytes": size}
     return moved
 
@@ -86,15 +86,15 @@ def _place_again(
     store: Store,
     ledger: Ledger,
     files: Mapping[int, Sequence[LakeFile]],
-    there: Mapping[str, int],
+    sizes: Mapping[str, int],
 ) -> tuple[list[int], list[LakeDamaged]]:
-    """Finalise the commits whose files are not all `there`, by path and size, nor are now."""
+    """Place the files of commits again that are not whole, by `sizes` as listed or as of now."""
     again, damaged = [], []
     for n, each in files.items():
-        if all(_is_whole(store, file, there) for file in each) or n not in ledger.refresh().live:
+        if all(_is_whole(store, file, sizes) for file in each) or n not in ledger.refresh().live:
             continue
         lacking = [
-            file for file in files_of(store, ledger.fold, n) if not _is_whole(store, file, there)
+            file for file in files_of(store, ledger.fold, n) if not _is_whole(store, file, sizes)
         ]
         lost = [file for file in lacking if store.size(file.staged.path) != file.staged.size]
         if lost:
@@ -111,6 +111,6 @@ def _place_again(
     return again, damaged
 
 
-def _is_whole(store: Store, file: LakeFile, there: Mapping[str, int]) -> bool:
+def _is_whole(store: Store, file: LakeFile, sizes: Mapping[str, int]) -> bool:
     size = file.staged.size
-    return there.get(file.final) == size or store.size(file.final) == size
+    return sizes.get(file.final) == size or store.size(file.final) == size

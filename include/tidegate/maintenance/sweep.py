@@ -1,4 +1,4 @@
-"""Sweep: collect the staging that nobody needs any more."""
+"""Sweep: delete staged files that no run and no reader needs any more."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FORMAT = 1
 
 
 def sweep(spec: Spec, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER) -> dict[str, Any]:
-    """Remove what the rules of `lake.sweeping` allow; tell what went and what had to be left.
+    """Delete what the rules of `lake.sweeping` allow; return what was deleted and what was kept.
 
-    `abandon_after` is in seconds; it must be longer than any application runs. Of an object store,
-    uploads that were left open for as long are ended too. Of an egress nothing is given up: what is
-    removed is another attempt's.
+    `abandon_after` is in seconds; it must be longer than any application runs. On an object store,
+    multipart uploads that have been open for as long are aborted, too. No attempt of an egress is
+    abandoned: only files of attempts that lost are deleted.
     """
     store = open_store(spec.lake, spec.name)
     ledger = Ledger(store, spec.name)
@@ -26,8 +26,8 @@ def sweep(spec: Spec, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER
         swept = sweeping.sweep(store, ledger, run=run, abandon_after=abandon_after)
     else:
         swept = sweeping.sweep_egress(store, ledger)
-    moment = datetime.now(UTC) - timedelta(seconds=abandon_after)
-    ended = multipart_uploads.end(store, before=moment)
+    before = datetime.now(UTC) - timedelta(seconds=abandon_after)
+    aborted = multipart_uploads.end(store, before=before)
     return {
         "format": FORMAT,
         "pipeline": spec.name,
@@ -35,5 +35,5 @@ def sweep(spec: Spec, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER
         "left": swept.left,
         "files": sum(each["files"] for each in swept.attempts),
         "bytes": sum(each["bytes"] for each in swept.attempts),
-        "uploads": len(ended),
+        "uploads": len(aborted),
     }

@@ -1,0 +1,167 @@
+"""The table of the kinds of pipelines: the functions and the options of ingest and of egress.
+
+Commands, DAGs, tasks and the page ask it. A function is imported when it is called, so that reading
+a DAG file or printing a help text loads neither Kafka nor Spark nor Arrow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tidegate.core.requests import Replay
+from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.pipelines import files
+from tidegate.pipelines.spec import Egress, Ingest, Spec
+
+if TYPE_CHECKING:
+    from tidegate.broker.settings import KafkaSettings
+
+IsOver = Callable[[Mapping[str, Any]], bool]
+"""Says whether the Airflow task instance of a sender, as its claim names it, has ended."""
+KafkaOf = Callable[[str], "KafkaSettings"]
+"""Returns the settings of a Kafka connection by its id."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What is asked of a kind of pipeline; `spec` and `run` are of that kind.
+
+    `spark_step` is the name of the step that starts Spark, and of its task. `option` is the one
+    option of a run that the other kind does not have. `publishes_partly`: a run whose Spark step
+    has failed may have chunks to publish.
+    """
+
+    kind: str
+    spark_step: str
+    option: str
+    publishes_partly: bool
+    new_run: Callable[..., Any]
+    """(spec, kafka, **settings): the run."""
+    replay: Callable[[Any, str | None, KafkaOf, Mapping[str, Any]], dict[str, Any]]
+    """(spec, topic, kafka_of, window): settings of a run that replays a window."""
+    plan: Callable[..., Any]
+    """(run, is_over, replan=): the run's Planned, frozen if it had none."""
+    work: Callable[..., Any]
+    """(run, submit, is_over): carry out the Spark step."""
+    publish: Callable[..., Any]
+    """(run): commit what is sealed; the run's Published."""
+    verdict: Callable[..., None]
+    """(run): raise if chunks are missing, or partitions or files were excluded."""
+    run_all: Callable[..., Any]
+    """(run, submit, replan=, on_planned=, on_published=): all steps; the run's Published."""
+    explain: Callable[[Any, Callable[[], str]], dict[str, Any]]
+    """(run, master): what the run would do; `master` looks Spark's master up."""
+    status: Callable[[Any, KafkaOf], dict[str, Any]]
+    """(spec, kafka_of): the document of `tidegate status --json`."""
+    verify: Callable[..., dict[str, Any]]
+    """(spec, kafka, say): the document of `tidegate verify --json`; `say` gets progress lines."""
+
+
+def lazy(function: str) -> Callable[..., Any]:
+    """Return a function that imports the named one when it is called."""
+    module, _, name = function.rpartition(".")
+    return lambda *args, **options: getattr(import_module(module), name)(*args, **options)
+
+
+def _opening(step: str) -> Callable[..., Any]:
+    """Return a function that opens its run, and calls the named step with it."""
+    return lambda run, *args, **options: lazy(step)(
+        lazy("tidegate.runs.run.open_run")(run), *args, **options
+    )
+
+
+def _replay_of_lake(
+    spec: Egress, topic: str | None, kafka_of: KafkaOf, window: Mapping[str, Any]
+) -> dict[str, Any]:
+    from tidegate.egress import replay
+
+    source = files.load_ingest(replay.lake_name(spec))
+    asked = Replay(replay.topic_named(spec, topic), **window)
+    return {"asked": asked, "source_kafka": kafka_of(source.kafka)}
+
+
+INGEST = Flow(
+    kind="ingest",
+    spark_step="stage",
+    option="max_chunks",
+    publishes_partly=True,
+    new_run=lazy("tidegate.runs.run.Run"),
+    replay=lambda spec, topic, _, window: {"asked": Replay(spec.topic_named(topic), **window)},
+    plan=lambda run, _, **options: _opening("tidegate.ingest.plan.plan")(run, **options),
+    work=lambda run, submit, _: _opening("tidegate.ingest.stage.stage")(run, submit),
+    publish=_opening("tidegate.ingest.publish.publish"),
+    verdict=_opening("tidegate.ingest.publish.verdict"),
+    run_all=lazy("tidegate.ingest.run.ingest"),
+    explain=lambda run, master: _opening("tidegate.ingest.explain.explain")(run, master=master()),
+    status=lambda spec, kafka_of: lazy("tidegate.ingest.status.status")(spec, kafka_of(spec.kafka)),
+    verify=lazy("tidegate.ingest.verify.verify"),
+)
+EGRESS = Flow(
+    kind="egress",
+    spark_step="send",
+    option="resend",
+    publishes_partly=False,
+    new_run=lazy("tidegate.runs.run.EgressRun"),
+    replay=_replay_of_lake,
+    plan=lazy("tidegate.egress.plan.plan"),
+    work=lazy("tidegate.egress.send.send"),
+    publish=lazy("tidegate.egress.publish.publish"),
+    verdict=lazy("tidegate.egress.publish.verdict"),
+    # Only Airflow knows its tasks: for a terminal none is over.
+    run_all=lambda run, submit, **options: lazy("tidegate.egress.run.egress")(
+        run, submit, lambda _: False, **options
+    ),
+    explain=lambda run, _: lazy("tidegate.egress.explain.explain")(run),
+    status=lambda spec, _: lazy("tidegate.egress.status.status")(spec),
+    verify=lazy("tidegate.egress.verify.verify"),
+)
+FLOWS = {flow.kind: flow for flow in (INGEST, EGRESS)}
+
+
+def of(spec: Spec) -> Flow:
+    """Return the functions of a pipeline's kind."""
+    return FLOWS[spec.kind]
+
+
+def topics(spec: Spec) -> tuple[str, ...]:
+    """Return the topics that a pipeline reads or writes; none where it has a pattern."""
+    return spec.topics if isinstance(spec, Ingest) else spec.target.names
+
+
+def options(spec: Spec, **given: Any) -> dict[str, Any]:
+    """Return the options of a run that were given; ConfigurationError for the other kind's."""
+    for flow in FLOWS.values():
+        if flow.kind != spec.kind and given.get(flow.option):
+            option = flow.option.replace("_", "-")
+            raise ConfigurationError(
+                f"pipeline {spec.name!r}: --{option} is for {flow.kind} pipelines"
+            )
+    return {option: value for option, value in given.items() if value}
+
+
+def for_each(
+    names: Iterable[str],
+    do: Callable[[Any], dict[str, Any]],
+    kinds: Collection[str] = tuple(FLOWS),
+) -> Iterator[tuple[str, dict[str, Any] | Exception]]:
+    """Yield each pipeline of these kinds with its result, or with the error.
+
+    An error of one pipeline, whatever its type, never stops the others.
+    """
+    for name in names:
+        try:
+            spec = files.load_named(name)
+            if spec.kind not in kinds:
+                continue
+            result: dict[str, Any] | Exception = do(spec)
+        except Exception as error:
+            if not isinstance(error, TidegateError):
+                logger.exception("%s: unexpected error", name)
+            result = error
+        yield name, result

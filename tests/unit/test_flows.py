@@ -1,0 +1,54 @@
+"""The table of the kinds of pipelines: every function that it names exists."""
+
+import inspect
+import re
+from importlib import import_module
+
+import pytest
+
+from tidegate import flows
+from tidegate.errors import ConfigurationError
+from tidegate.maintenance import steps
+from tidegate.pipelines.files import load_named
+
+
+def test_every_named_function_exists():
+    """They are imported when they are called: no import of the table fails for a wrong name."""
+    source = inspect.getsource(flows) + inspect.getsource(steps)
+    named = re.findall(r'(?:lazy|_opening)\("([\w.]+)"\)', source)
+    assert len(named) >= 19
+    for each in named:
+        module, _, name = each.rpartition(".")
+        assert callable(getattr(import_module(module), name)), each
+
+
+def test_an_error_of_any_type_is_its_pipelines_alone(tmp_path, monkeypatch, caplog):
+    """The others are done; of an unforeseen one the log has the traceback."""
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    for name in ("a", "c", "d"):
+        text = f"name: {name}\nkind: ingest\ntopics: [t]\nlake: /lake\n"
+        (tmp_path / f"{name}.yaml").write_text(text)
+    (tmp_path / "b.yaml").write_text("name: b\n")
+    unforeseen = RuntimeError("unforeseen")
+
+    def do(spec):
+        if spec.name == "c":
+            raise unforeseen
+        return {"pipeline": spec.name}
+
+    results = dict(flows.for_each("abcd", do))
+    assert (results["a"], results["d"]) == ({"pipeline": "a"}, {"pipeline": "d"})
+    assert isinstance(results["b"], ConfigurationError)
+    assert results["c"] is unforeseen
+    assert [record.exc_info[1] for record in caplog.records] == [unforeseen]
+    assert dict(flows.for_each(["a"], do, kinds=["egress"])) == {}
+
+
+def test_options_of_the_other_kind_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    (tmp_path / "a.yaml").write_text("name: a\nkind: ingest\ntopics: [t]\nlake: /lake\n")
+    spec = load_named("a")
+    given = flows.options(spec, max_records=7, max_chunks=None, resend=False)
+    assert given == {"max_records": 7}
+    with pytest.raises(ConfigurationError, match="--resend is for egress pipelines"):
+        flows.options(spec, resend=True)
