@@ -16,7 +16,7 @@ from tidegate.broker.cluster import survey
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.unreadable import LATEST_MS, Scan, Unreadable
+from tidegate.core.unreadable_records import LATEST_MS, Scan, Unreadable
 from tidegate.ingest import drafting
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run

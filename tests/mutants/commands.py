@@ -36,7 +36,7 @@ MUTANTS = (
         "maintenance/checkpoint.py",
         "*recent_replacements(store, fold)",
         "",
-        "tests/unit/core/test_replacement.py::test_a_copy_that_lands_after_its_client_died",
+        "tests/unit/lake/test_replaced_files.py::test_a_copy_that_lands_after_its_client_died",
     ),
     Mutant(
         "repair lists before it reads",

@@ -5,14 +5,14 @@ from mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "a new topic begins when all its partitions have leaders",
-        "core/live.py",
+        "core/draft.py",
         "elif known_id is None and leaderless.get(topic):",
         "elif False:",
         "tests/unit/ingest/test_leaderless.py::test_a_new_topic_begins_when_all_its_partitions_have_leaders",
     ),
     Mutant(
         "a log that was cut off below the cursor is not read on",
-        "core/live.py",
+        "core/draft.py",
         "if cut is not None and cut < cursor <= marks.high:",
         "if False:",
         "tests/unit/ingest/test_leaderless.py::test_a_log_that_was_cut_off_below_the_cursor",
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "nothing is planned that was not examined",
-        "core/unreadable.py",
+        "core/unreadable_records.py",
         "end, bad = scan.end, NOTHING",
         "end, bad = r.end, NOTHING",
         "tests/unit/core/test_unreadable_records.py",
@@ -41,28 +41,28 @@ MUTANTS = (
     ),
     Mutant(
         "a window is planned up to the log's end",
-        "core/backfill.py",
+        "core/draft.py",
         "missing.within(log_start, log_end)",
         "missing.within(log_start, r.end)",
         "tests/unit/core/test_requested_windows.py::test_what_the_log_does_not_reach_is_excluded",
     ),
     Mutant(
         "complete_through: every offset has an outcome",
-        "core/completeness.py",
+        "core/coverage.py",
         "and all(cursors[p] >= end for p, end in ends.items())",
         "",
         "tests/unit/ingest/test_complete_through.py",
     ),
     Mutant(
         "complete_through: a backfill over dates says nothing",
-        "core/completeness.py",
+        "core/coverage.py",
         'if plan.lane != "live" or surveyed_id',
         "if surveyed_id",
         "tests/unit/ingest/test_complete_through.py::test_a_backfill_over_dates",
     ),
     Mutant(
         "complete_through: no partition is excluded",
-        "core/completeness.py",
+        "core/coverage.py",
         "if any(isinstance(e, LeftOut) and e.topic == topic for e in plan.left_out):",
         "if False:",
         "tests/unit/ingest/test_complete_through.py::test_a_truncated_partition",
@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "the topic id",
-        "core/live.py",
+        "core/draft.py",
         "elif known_id is not None and known_id != topic_id:",
         "elif False:",
         "tests/unit/core/test_live.py::test_one_bad_topic_never_stops_the_others",
@@ -112,9 +112,9 @@ MUTANTS = (
     ),
     Mutant(
         "what a backfill must not read again",
-        "core/backfill.py",
-        "return fold.covered.get((topic_id, r.partition), NOTHING).missing(r.start, r.end)",
-        "return NOTHING.missing(r.start, r.end)",
+        "core/draft.py",
+        "return fold.covered[topic_id, r.partition].missing(r.start, r.end)",
+        "return Intervals().missing(r.start, r.end)",
         "tests/unit/core/test_requested_windows.py::test_a_backfill_takes_what_no_commit_holds",
     ),
     # Egress
@@ -135,8 +135,8 @@ MUTANTS = (
     Mutant(
         "a plan is one sender's",
         "core/judge.py",
-        "        if held.attempt == claim.supersedes:\n",
-        "        if held:\n",
+        "        if earlier.attempt == claim.supersedes:\n",
+        "        if earlier:\n",
         "tests/unit/core/test_claims.py::test_a_plan_is_one_senders",
     ),
     Mutant(
@@ -163,8 +163,8 @@ MUTANTS = (
     Mutant(
         "a release ends its own claim only",
         "core/judge.py",
-        "return Accepted() if held and held.attempt == entry.attempt else Lost()",
-        "return Accepted() if held else Lost()",
+        "return Accepted() if claim and claim.attempt == entry.attempt else Lost()",
+        "return Accepted() if claim else Lost()",
         "tests/unit/core/test_claims.py::test_a_zombie_releases_nothing_of_the_next_attempt",
     ),
     Mutant(

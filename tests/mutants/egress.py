@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "verify compares content",
         "egress/verify.py",
-        "content.of_file(found.values()) != _digest(sent, file, found)",
+        "row_digest.of_file(found.values()) != _digest(\n            sent, file, found\n        )",
         "False",
         "tests/unit/egress/test_egress_verify.py::test_content_is_compared",
     ),

@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "no plan holds an unreadable record",
         "ingest/drafting.py",
-        "    unreadable.exclude(\n",
+        "    unreadable_records.exclude(\n",
         "    (lambda *_, **__: None)(\n",
         "tests/integration/test_unreadable_records.py::test_a_plan_that_holds_one_has_a_next_generation",
     ),

@@ -85,21 +85,21 @@ MUTANTS = (
         "lake/placing.py",
         "            _retire(store, n, file)\n    if lost",
         "            pass\n    if lost",
-        "tests/unit/core/test_replacement.py::test_a_copy_that_was_under_way_while_its_source_went",
+        "tests/unit/lake/test_replaced_files.py::test_a_copy_that_was_under_way_while_its_source_went",
     ),
     Mutant(
         "a late copy is taken away again",
         "lake/placing.py",
         "            _retire_replaced(store, ledger, ledger.commit(n), _take_away)\n",
         "            pass\n",
-        "tests/unit/core/test_replacement.py::test_a_copy_that_lands_after_its_client_died",
+        "tests/unit/lake/test_replaced_files.py::test_a_copy_that_lands_after_its_client_died",
     ),
     Mutant(
         "a replaced file that cannot be moved stops no plan",
         "lake/placing.py",
         "        except TidegateError as refused:\n",
         "        except KeyError as refused:\n",
-        "tests/unit/core/test_replacement.py::test_a_replaced_file_that_cannot_be_moved_stops_no_plan",
+        "tests/unit/lake/test_replaced_files.py::test_a_replaced_file_that_cannot_be_moved_stops_no_plan",
     ),
     Mutant(
         "a damaged seal of a commit stops no run",
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "fsync before the seal",
         "lake/attempts.py",
-        "    store.settle([f.path for f in proven.files])\n",
+        "    store.make_durable([f.path for f in proven.files])\n",
         "",
         "tests/unit/lake/test_attempts.py::test_files_are_durable_before_they_are_sealed",
     ),
@@ -191,7 +191,7 @@ MUTANTS = (
         "                with contextlib.suppress(FileNotFoundError):  # pruned meanwhile\n"
         "                    _fsync_directory(directory)\n",
         "                pass\n",
-        "tests/unit/core/test_replacement.py::test_replaced_files_stay_away_after_a_power_loss",
+        "tests/unit/lake/test_replaced_files.py::test_replaced_files_stay_away_after_a_power_loss",
     ),
     Mutant(
         "sealed attempts stay",

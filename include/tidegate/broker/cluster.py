@@ -18,7 +18,7 @@ from tidegate.broker.client_errors import PATIENCE_MS, cause_of_failure, named
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.unreadable import LATEST_MS
+from tidegate.core.unreadable_records import LATEST_MS
 from tidegate.errors import BrokerError, BrokerTooOld, NotAuthorised
 
 NO_SUCH_TOPIC, TOPIC_FORBIDDEN = 3, 29  # Kafka's error codes

@@ -9,7 +9,7 @@ from tidegate.broker.consumer import Reader, reading
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.unreadable import Scan, Unreadable, is_readable, scanned
+from tidegate.core.unreadable_records import Scan, Unreadable, is_readable, scanned
 from tidegate.errors import BrokerError
 
 MOST_OFFSETS = 5_000_000

@@ -13,7 +13,7 @@ from tidegate.cli.connections import kafka
 from tidegate.cli.console import Json, MaxChunks, MaxRecords, Pipeline, answer, bold, note, out
 from tidegate.cli.render import Document, each_partition, new_table
 from tidegate.cli.runs import carry_out, explain, new_run
-from tidegate.core.coverage import Interval, drawn
+from tidegate.core.coverage import CoverageInterval, coverage_bar
 from tidegate.core.requests import Backfill
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
@@ -147,8 +147,8 @@ def _print_coverage(document: Document) -> None:
 
 def _add_partition(table: Table, topic: str, p: str, partition: Document) -> None:
     """Add the bar, and a line per interval; the first unseen one has the time when it expires."""
-    intervals = [Interval(**form) for form in partition["intervals"]]
-    bar = Text.assemble(*(_cells(*run) for run in drawn(intervals, _WIDTH)))
+    intervals = [CoverageInterval.from_json(form) for form in partition["intervals"]]
+    bar = Text.assemble(*(_cells(*run) for run in coverage_bar(intervals, _WIDTH)))
     expires = [partition["expires_at"] or ""]
     if not intervals:
         table.add_row(topic, p, "", "-", "-", "empty", "")
@@ -163,6 +163,6 @@ def _cells(kind: str, count: int) -> tuple[str, str]:
     return character * count, style
 
 
-def _state(i: Interval) -> Text:
+def _state(i: CoverageInterval) -> Text:
     more = f" by {i.lane}" if i.lane else f": {i.reason} ({i.by})" if i.reason else ""
     return Text(i.state + more)

@@ -1,4 +1,7 @@
-"""Does an attempt hold exactly its window? `end - start = rows + invisible`, per partition."""
+"""Accounting: whether an attempt holds exactly the rows of its window.
+
+Per partition, `end - start = rows + invisible`. A *hole* is a range of offsets without a row.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,12 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange, Window
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """One Parquet file of an attempt, as its footer tells: offsets `first` to `last`, inclusive."""
+    """A Parquet file of an attempt by its footer: offsets `first` to `last`, both inclusive."""
 
     path: str
     size: int
@@ -25,7 +27,7 @@ class StagedFile:
 
 
 def complaints(window: Window, files: Iterable[StagedFile]) -> list[str]:
-    """Name what no attempt may hold: strangers, offsets outside its ranges, overlapping files."""
+    """Name files of unplanned partitions, offsets outside the ranges, and overlapping files."""
     wrong = []
     ranges = {(r.topic, r.partition): r for r in window}
     ends: dict[tuple[str, int], int] = {}
@@ -52,23 +54,23 @@ def rows_by_partition(files: Iterable[StagedFile]) -> dict[tuple[str, int], int]
 
 
 def short_ranges(window: Window, rows: Mapping[tuple[str, int], int]) -> list[OffsetRange]:
-    """Return the ranges with fewer rows than offsets: their holes must be looked at."""
+    """Return the ranges that have holes: fewer rows than offsets."""
     return [r for r in window if rows.get((r.topic, r.partition), 0) < len(r)]
 
 
 def holes(r: OffsetRange, offsets: Sequence[int]) -> list[OffsetRange]:
-    """Return the parts of a range between its rows' offsets (sorted); ValueError for a repeat."""
-    found = []
+    """Return the holes of a range, by its rows' sorted offsets; ValueError for a repeated one."""
+    spans = []
     at = r.start
     for offset in offsets:
         if offset < at:
             raise ValueError(f"offset {offset} of {r.topic}-{r.partition} stands twice")
         if offset > at:
-            found.append(OffsetRange(r.topic, r.partition, at, offset))
+            spans.append((at, offset))
         at = offset + 1
     if at < r.end:
-        found.append(OffsetRange(r.topic, r.partition, at, r.end))
-    return found
+        spans.append((at, r.end))
+    return r.parts(spans)
 
 
 def choose_probes(
@@ -84,5 +86,5 @@ def choose_probes(
 
 
 def expired_part(hole: OffsetRange, log_start: int) -> bool:
-    """Say whether any of a hole lies below the log start: nobody can prove it empty any more."""
-    return bool(Intervals.of([(hole.start, hole.end)]).within(0, log_start))
+    """Return whether a part of a hole is below the log start: it cannot be proven empty."""
+    return hole.start < min(hole.end, log_start)

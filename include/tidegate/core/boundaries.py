@@ -12,7 +12,7 @@ from tidegate.core.json_codec import Document, Name
 
 @dataclass(frozen=True)
 class Boundary(Document):
-    """Where a moment (ms since the epoch) cuts a topic. A partition that is not named: at 0."""
+    """The offset per partition at a timestamp (ms since the epoch); missing partitions are at 0."""
 
     topic: str
     topic_id: str
@@ -23,9 +23,9 @@ class Boundary(Document):
 def clamped(
     found: Mapping[int, int], below: Boundary | None, above: Boundary | None
 ) -> dict[int, int]:
-    """Return the offsets of a new boundary: none before an earlier one's, or after a later one's.
+    """Return a new boundary's offsets, limited by those of an earlier and a later boundary.
 
-    Without it late records, or a log that was cut meanwhile, would make boundaries cross.
+    Unlimited, late records or a log that was truncated meanwhile would make boundaries cross.
     """
     low = below.offsets if below else {}
     high = above.offsets if above else None
@@ -36,5 +36,5 @@ def clamped(
 
 
 def milliseconds(moment: datetime) -> int:
-    """Return a moment as Kafka counts it, rounded down."""
+    """Return a time as ms since the epoch, rounded down."""
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -10,7 +10,7 @@ from typing import Any
 def encode(value: Any) -> bytes:
     """Return `value` as UTF-8 JSON with sorted keys and no spaces.
 
-    Floats are refused with TypeError: they have no single decimal form.
+    Raises TypeError for floats, which have no single decimal form, and for keys but strings.
     """
     _refuse_floats(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

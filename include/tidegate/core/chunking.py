@@ -18,10 +18,10 @@ def chunked(
 ) -> tuple[Window, ...]:
     """Cut ranges into windows of at most `max_records` offsets, shared fairly.
 
-    In each window small partitions go whole and big ones share what is left. With less than one
-    record each, those that got nothing come first in the next window, so none starves. By
-    `urgency`, lower numbers come first: others share only what the more urgent ones leave, and
-    those that have none come last.
+    A window takes small partitions whole and shares the rest among the large ones. If there is less
+    than one record for each, those without one come first in the next window. Partitions with a
+    lower `urgency` number come first, those without a number last; each takes what the more urgent
+    ones leave.
     """
     if max_records < 1:
         raise ValueError(f"max_records must be at least 1, not {max_records}")
@@ -43,22 +43,22 @@ def chunked(
 
 
 def _turn(queue: deque[deque[OffsetRange]], room: int) -> list[OffsetRange]:
-    """Take at most `room` offsets off the partitions' first ranges; what is left queues again."""
+    """Take at most `room` offsets off the partitions' first ranges; requeue the rest of these."""
     turn = [queue.popleft() for _ in range(min(len(queue), room))]
     taken = []
     for partition, share in zip(turn, _fair_shares([len(p[0]) for p in turn], room), strict=True):
         r = partition.popleft()
         cut = r.start + share
-        taken.append(OffsetRange(r.topic, r.partition, r.start, cut))
+        taken += r.parts([(r.start, cut)])
         if cut < r.end:
-            partition.appendleft(OffsetRange(r.topic, r.partition, cut, r.end))
+            partition.extendleft(r.parts([(cut, r.end)]))
         if partition:
             queue.append(partition)
     return taken
 
 
 def _fair_shares(wants: list[int], budget: int) -> list[int]:
-    """Share `budget` (at least one each) so that no want is cut while a bigger one gets more."""
+    """Share `budget`, at least one each: none is cut while another gets more than it wanted."""
     shares = [0] * len(wants)
     left = len(wants)
     for i in sorted(range(len(wants)), key=wants.__getitem__):

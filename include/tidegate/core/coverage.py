@@ -1,8 +1,8 @@
-"""What became of every offset of a partition, as intervals that tile, and as a bar to look at."""
+"""Coverage: the outcome of every offset of a partition, as intervals and as a bar."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Literal
@@ -10,16 +10,18 @@ from typing import Annotated, Literal
 from tidegate.core.cursor import Watermarks
 from tidegate.core.intervals import Intervals
 from tidegate.core.json_codec import OMITTED, Document
+from tidegate.core.ledger import Fold
+from tidegate.core.plan import LeftOut, Plan
 
 State = Literal["before", "covered", "skipped", "expired", "unseen"]
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Interval(Document):
+class CoverageInterval(Document):
     """Offsets `[start, end)` of one outcome.
 
     `before` the origin, and in no commit; `covered` by a commit of this `lane`; `skipped` for this
-    `reason`; `expired`: unseen, and below the log start; `unseen`: still to come.
+    `reason`; `expired`: unseen, and below the log start; `unseen`: not read yet.
     """
 
     start: int
@@ -31,59 +33,81 @@ class Interval(Document):
 
     @property
     def kind(self) -> str:
-        """What it is drawn as: covered offsets by their lane."""
+        """The kind of its cells in a bar: the lane of covered offsets, else the state."""
         return self.lane or self.state
 
 
-def tiled(origin: int, known: Iterable[Interval], marks: Watermarks | None) -> tuple[Interval, ...]:
-    """Return what became of all offsets between the lowest and the highest that anyone knows.
+def partition_coverage(
+    origin: int, known: Iterable[CoverageInterval], marks: Watermarks | None
+) -> tuple[CoverageInterval, ...]:
+    """Return the outcome of all offsets that the ledger or the log knows of, without a hole.
 
-    `known` are the covered and the skipped ones, none twice; neighbours that are alike are merged.
+    `known` are the covered and skipped intervals, none overlapping; equal neighbours are merged.
     """
-    found = sorted(known)
-    low = min([origin, *(i.start for i in found[:1]), *([marks.start] if marks else [])])
-    high = max([origin, *(i.end for i in found), *([marks.end] if marks else [])])
-    rest = Intervals.of((i.start, i.end) for i in found).missing(low, high)
+    intervals = sorted(known)
+    low = min([origin, *(i.start for i in intervals[:1]), *([marks.start] if marks else [])])
+    high = max([origin, *(i.end for i in intervals), *([marks.end] if marks else [])])
+    rest = Intervals.of((i.start, i.end) for i in intervals).missing(low, high)
     log_start = marks.start if marks else low
     borders: list[tuple[State, int, int]] = [
         ("before", low, origin),
         ("expired", origin, max(origin, log_start)),
         ("unseen", max(origin, log_start), high),
     ]
-    found += [
-        Interval(start, end, state)
+    intervals += [
+        CoverageInterval(start, end, state)
         for state, left, right in borders
         for start, end in rest.within(left, right)
     ]
-    return tuple(_merged(sorted(found)))
+    return tuple(_merged(sorted(intervals)))
 
 
-def _merged(intervals: Iterable[Interval]) -> Iterable[Interval]:
+def _merged(intervals: Iterable[CoverageInterval]) -> Iterable[CoverageInterval]:
     for (state, lane, reason, by), alike in groupby(
         intervals, key=lambda i: (i.state, i.lane, i.reason, i.by)
     ):
         together = list(alike)
-        yield Interval(together[0].start, together[-1].end, state, lane, reason, by)
+        yield CoverageInterval(together[0].start, together[-1].end, state, lane, reason, by)
 
 
-_LOUDEST = ("expired", "unseen", "skipped", "before")
+_BY_ATTENTION = ("expired", "unseen", "skipped", "before")
 
 
-def drawn(intervals: Sequence[Interval], width: int) -> list[tuple[str, int]]:
+def coverage_bar(intervals: Sequence[CoverageInterval], width: int) -> list[tuple[str, int]]:
     """Return a bar of `width` cells as (kind, cells) from left to right.
 
-    What needs a keeper's eye wins its cell, however small it is.
+    A cell shows the kind that needs most attention, however few offsets it has.
     """
     if not intervals or intervals[0].start == intervals[-1].end:
         return []
     low, high = intervals[0].start, intervals[-1].end
     cells = [""] * width
-    for i in sorted(intervals, key=_loudness, reverse=True):
+    for i in sorted(intervals, key=_attention_rank, reverse=True):
         first = (i.start - low) * width // (high - low)
         after = -((low - i.end) * width // (high - low))  # rounded up
         cells[first:after] = [i.kind] * (after - first)
     return [(kind, len(list(same))) for kind, same in groupby(cells)]
 
 
-def _loudness(i: Interval) -> int:
-    return _LOUDEST.index(i.state) if i.state in _LOUDEST else len(_LOUDEST)
+def _attention_rank(i: CoverageInterval) -> int:
+    return _BY_ATTENTION.index(i.state) if i.state in _BY_ATTENTION else len(_BY_ATTENTION)
+
+
+def is_complete(
+    fold: Fold, plan: Plan, topic: str, surveyed_id: str | None, ends: Mapping[int, int]
+) -> bool:
+    """Return whether every offset from origin to end of all partitions of a topic has an outcome.
+
+    An outcome is a commit of any run, or a gap. `surveyed_id` and `ends` are the topic id and the
+    ends that the survey for the plan found: under read_committed the last stable offsets.
+
+    False where it cannot be known: the plan is not of the live lane, which alone examines all
+    partitions; it excludes a partition, whose cursor then says nothing of what the broker has; the
+    survey lacks a partition; or the ledger follows another topic id.
+    """
+    if plan.lane != "live" or surveyed_id is None or fold.topic_ids.get(topic) != surveyed_id:
+        return False
+    if any(isinstance(e, LeftOut) and e.topic == topic for e in plan.left_out):
+        return False
+    cursors = fold.cursors(topic)
+    return cursors.keys() == ends.keys() and all(cursors[p] >= end for p, end in ends.items())

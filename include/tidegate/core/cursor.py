@@ -1,4 +1,4 @@
-"""One partition: what the broker has of it, and what the ledger says of it."""
+"""State of one partition: its watermarks by the broker, its progress by the ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.core.intervals import NOTHING, Intervals
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """What the broker has of one partition now.
+    """Log start, end and high watermark of a partition now.
 
     `end` is the last stable offset under read_committed, else the high watermark.
     """
@@ -21,7 +21,7 @@ class Watermarks:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the ledger says of one partition: its origin and the offsets with an outcome."""
+    """Origin, covered and skipped offsets of a partition."""
 
     origin: int
     covered: Intervals = NOTHING

@@ -1,6 +1,6 @@
-"""The ledger's entries: numbered from 1, each created if absent and never changed.
+"""The ledger's entries. Their JSON is a public contract (docs/format.md).
 
-Their JSON is a public contract (docs/format.md).
+Entries are numbered from 1; each is created if absent and never changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A recreated topic is taken up: the topic id that it had before, why, and who said so."""
+    """A recreated topic continues an earlier one: its former topic id, the reason, and by whom."""
 
     topic_id: str
     reason: str
@@ -28,7 +28,7 @@ class Adoption:
 
 @dataclass(frozen=True)
 class Origin(Document):
-    """Where partitions of a topic begin for this pipeline; with `adopts`, of a recreated one."""
+    """The offsets at which partitions of a topic begin; `adopts` if the topic was recreated."""
 
     kind: ClassVar[str] = "origin"
     topic: str
@@ -38,7 +38,10 @@ class Origin(Document):
 
 
 class Account(NamedTuple):
-    """`end - start = rows + invisible` (control records, aborted or compacted ones)."""
+    """Offsets and rows of a partition: `end - start = rows + invisible`.
+
+    Invisible are control records, and records of aborted transactions or removed by compaction.
+    """
 
     start: int
     end: int
@@ -48,11 +51,10 @@ class Account(NamedTuple):
 
 @dataclass(frozen=True, order=True, slots=True)
 class Receipt:
-    """What one target partition took of an egress plan, over all attempts.
+    """The records of an egress plan in one target partition, over all attempts.
 
-    `before` is its end when the plan was first claimed, `after` its end when all was sent; between
-    the two stand `sent` rows of the plan, `duplicates` of them more than once, and what other
-    producers wrote.
+    `before` is its end when the plan was first claimed, `after` its end when all was sent. Between
+    them are `sent` rows of the plan, `duplicates` of them repeated, and records of other producers.
     """
 
     topic: str
@@ -76,9 +78,9 @@ class Reference:
 class Commit(Document):
     """A sealed attempt's files become part of the lake; `manifest` lists them.
 
-    Of egress: a plan's rows are in the target; `manifest` lists the files that were sent,
-    `accounts` tells the ranges of a lake that were, with the rows that were sent or kept back,
-    `receipts` what the target took, `broken_order` where rows stand in another order.
+    In egress, a plan's rows are in the target: `manifest` lists the files that were sent,
+    `accounts` has the ranges of a lake with the rows that were sent or quarantined, `receipts` what
+    each target partition got, `broken_order` the target partitions whose rows are out of order.
     """
 
     kind: ClassVar[str] = "commit"
@@ -97,7 +99,7 @@ class Commit(Document):
 
     @property
     def ranges(self) -> Iterator[tuple[str, OffsetRange]]:
-        """Pairs of topic id and range."""
+        """The topic id and the range of each account."""
         for topic, partitions in self.accounts.items():
             for partition, account in partitions.items():
                 yield (
@@ -127,7 +129,7 @@ class Commit(Document):
 
 @dataclass(frozen=True)
 class Gap(Document):
-    """Offsets given up on purpose, with the reason and who said so."""
+    """Offsets that are skipped on purpose, for what reason and by whom."""
 
     kind: ClassVar[str] = "gap"
     topic: str
@@ -141,7 +143,7 @@ class Gap(Document):
 
 @dataclass(frozen=True)
 class Abandon(Document):
-    """An attempt that may never be committed, so that its files can be collected."""
+    """An attempt that may never be committed, so that its files can be deleted."""
 
     kind: ClassVar[str] = "abandon"
     plan_id: Annotated[str, Name("plan")]
@@ -151,12 +153,12 @@ class Abandon(Document):
 
 @dataclass(frozen=True)
 class Claim(Document):
-    """An attempt of an egress plan is about to send: from here on, records may be in the target.
+    """An attempt of an egress plan is about to send: from now on, its records may be in the target.
 
     `files`, or the ranges of `window` (of a lake, by topic id), belong to this plan until it is
-    committed or released. `sender` is who must be dead before another attempt may begin, `target`
-    the end of every target partition before the first record. `supersedes` names the attempt that
-    was proven dead, `root` what the names of the files are below.
+    committed or released. `sender` identifies the process that must be dead before another attempt
+    begins; `target` is the end of every target partition before the first record. `supersedes`
+    names the attempt that was proven dead, `root` the directory that the files' names are below.
     """
 
     kind: ClassVar[str] = "claim"
@@ -173,7 +175,7 @@ class Claim(Document):
 
     @property
     def partitions(self) -> set[tuple[str, int]]:
-        """The partitions of a lake, by topic id, that it has ranges of."""
+        """The partitions of its window, as (topic id, partition)."""
         return {(self.topic_ids[r.topic], r.partition) for r in self.window}
 
     def to_json(self) -> dict[str, Any]:
@@ -192,11 +194,11 @@ class Claim(Document):
 
 @dataclass(frozen=True)
 class Release(Document):
-    """The claim of an egress attempt ends without a commit; that of another attempt stands.
+    """The claim of an egress attempt ends without a commit; claims of other attempts stay.
 
-    `how`: `nothing sent` and `resend` give its files or ranges back, `declare sent` counts them as
-    sent. `refused` names files that hold bad rows: they are left out until they change, or, unless
-    `on_bad_row` was quarantine when they were refused, until it is.
+    `how`: after `nothing sent` and `resend` its files or ranges can be sent again, after `declare
+    sent` they count as sent. `refused` names files with bad rows: they are left out until they
+    change, or until `on_bad_row` is quarantine, unless it was when they were refused.
     """
 
     kind: ClassVar[str] = "release"

@@ -63,7 +63,7 @@ class Intervals:
         return Intervals.of(gaps)
 
     def subtract(self, other: Intervals) -> Intervals:
-        """Return what is here and not in `other`."""
+        """Return the offsets of this set that are not in `other`."""
         return Intervals.of(gap for s, e in self.spans for gap in other.missing(s, e))
 
     def first_missing(self, at: int) -> int:
@@ -78,3 +78,14 @@ class Intervals:
 
 
 NOTHING = Intervals()
+
+
+class OffsetSets(dict[tuple[str, int], Intervals]):
+    """Sets of offsets per partition: (topic or topic id, partition). A missing key is empty."""
+
+    def __missing__(self, key: tuple[str, int]) -> Intervals:
+        return NOTHING
+
+    def add(self, key: tuple[str, int], start: int, end: int) -> None:
+        """Add `[start, end)` to a partition's set."""
+        self[key] = self[key].add(start, end)

@@ -1,4 +1,4 @@
-"""Judge: whether an entry may be added to the ledger (the table of docs/design.md)."""
+"""Judge: whether an entry may be added to the ledger (the table in docs/design.md)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
-from tidegate.core.intervals import NOTHING, Intervals
+from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.ledger import REPLAY, Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced
@@ -19,47 +19,47 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Adopt:
-    """The chunk is committed as entry `n`: finalise that entry's files."""
+    """The chunk is committed already, as entry `n`: that entry's files are to be placed."""
 
     n: int
 
 
 @dataclass(frozen=True)
 class CoveredBy:
-    """Every offset is in the lake already, by these commits: nothing to do."""
+    """These commits hold every offset already: there is nothing to do."""
 
     commits: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class PartlyCovered:
-    """Others have committed a part: the run needs the next generation of its plan."""
+    """Other commits hold a part of it: the run needs the next generation of its plan."""
 
     ranges: tuple[OffsetRange, ...]
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Someone else's entry says it already, perhaps otherwise: look again."""
+    """An earlier entry has decided the same: the caller reads the ledger again."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The attempt was abandoned, or is committed and cannot be; or another holds the claim."""
+    """The entry contradicts the ledger, for this reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class CutTo:
-    """Only these parts of the gap are unseen; none: nothing to record."""
+    """Only these parts of the gap are unseen; if there are none, nothing is recorded."""
 
     gaps: tuple[Gap, ...]
 
 
 @dataclass(frozen=True)
 class NotLive:
-    """What it would replace is not, or not all, what some live commit holds."""
+    """These ranges are not in the live commits that would be replaced."""
 
     ranges: tuple[OffsetRange, ...]
 
@@ -68,23 +68,20 @@ Verdict = Accepted | Adopt | CoveredBy | PartlyCovered | Lost | Refused | CutTo 
 
 
 def judge(fold: Fold, entry: Entry) -> Verdict:
-    """Say what comes of adding `entry` after the entries in `fold` (docs/design.md, the table)."""
+    """Return whether `entry` may follow the entries in `fold`."""
     match entry:
         case Origin():
             known = fold.origins.get(entry.topic_id, {})
             now = fold.topic_ids.get(entry.topic, entry.topic_id)
             expected = entry.adopts.topic_id if entry.adopts else entry.topic_id
-            doubled = not entry.adopts and known.keys() & entry.partitions.keys()
-            return Lost() if now != expected or doubled else Accepted()
+            repeated = not entry.adopts and known.keys() & entry.partitions.keys()
+            return Lost() if now != expected or repeated else Accepted()
         case Commit():
             return _judge_commit(fold, entry)
         case Gap():
             key = entry.topic_id, entry.partition
-            unseen = (
-                fold.covered.get(key, NOTHING)
-                .missing(entry.start, entry.end)
-                .subtract(fold.skipped.get(key, NOTHING))
-            )
+            uncovered = fold.covered[key].missing(entry.start, entry.end)
+            unseen = uncovered.subtract(fold.skipped[key])
             if unseen.spans == ((entry.start, entry.end),):
                 return Accepted()
             return CutTo(tuple(replace(entry, start=start, end=end) for start, end in unseen))
@@ -92,32 +89,32 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
             n = fold.committed.get((entry.plan_id, entry.chunk))
             if n is not None and n in fold.live and fold.live[n].attempt == entry.attempt:
                 return Refused(f"attempt {entry.attempt} is committed as #{n}")
-            given_up = (entry.plan_id, entry.chunk, entry.attempt) in fold.abandoned
-            return Lost() if given_up else Accepted()
+            known_abandoned = (entry.plan_id, entry.chunk, entry.attempt) in fold.abandoned
+            return Lost() if known_abandoned else Accepted()
         case Claim():
             return _judge_claim(fold, entry)
         case Release():
-            held = fold.claims.get(entry.plan_id)
-            return Accepted() if held and held.attempt == entry.attempt else Lost()
+            claim = fold.claims.get(entry.plan_id)
+            return Accepted() if claim and claim.attempt == entry.attempt else Lost()
 
 
 def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
-    """A file or an offset belongs to one plan at a time, and a plan to one sender."""
+    """Judge a claim: one plan at a time has a file or an offset, one sender a plan."""
     n = fold.committed.get((claim.plan_id, 0))
     if n is not None:
         return Adopt(n)
     if claim.plan_id in fold.declared:
         return PartlyCovered(claim.window)
-    held = fold.claims.get(claim.plan_id)
-    if held:
-        if held.attempt == claim.supersedes:
+    earlier = fold.claims.get(claim.plan_id)
+    if earlier:
+        if earlier.attempt == claim.supersedes:
             return Accepted()
-        return Refused(f"attempt {held.attempt} holds the claim")
+        return Refused(f"attempt {earlier.attempt} holds the claim")
     names = {file.name for file in claim.files}
     for other in fold.claims.values():
         if taken := sorted(names & {file.name for file in other.files}):
             return Refused(f"plan {other.plan_id} has claimed {taken[0]}")
-        # Not only ranges that meet: two senders of one partition would mix its order.
+        # Even disjoint ranges: two senders of one partition would mix its order.
         both = claim.partitions & other.partitions
         if both and REPLAY not in (claim.lane, other.lane):
             return Refused(f"plan {other.plan_id} sends of partition {min(both)[1]}")
@@ -155,27 +152,28 @@ def not_live(
     window: Iterable[OffsetRange],
     replaces: Iterable[Replaced],
 ) -> tuple[OffsetRange, ...]:
-    """Return what is not live of what would be replaced, and what of the window replaces nothing.
+    """Return the parts to replace that are not live, and the ranges that would replace nothing.
 
-    Empty: the parts are live, and exactly the window.
+    It is empty if the parts are live and together exactly the window.
     """
-    left: dict[tuple[str, int], Intervals] = {}
+    unmatched = OffsetSets()
     for r in window:
-        key = r.topic, r.partition
-        left[key] = left.get(key, NOTHING).add(r.start, r.end)
-    held: dict[int, dict[tuple[str, int], Intervals]] = {}
+        unmatched.add((r.topic, r.partition), r.start, r.end)
+    live: dict[int, OffsetSets] = {}
     wrong = []
     for n, r in replaces:
-        if n not in held:
-            held[n] = {}
+        if n not in live:
+            live[n] = OffsetSets()
             for topic_id, each in fold.live_ranges(n) if n in fold.live else ():
                 if topic_ids.get(each.topic) == topic_id:
-                    key = each.topic, each.partition
-                    held[n][key] = held[n].get(key, NOTHING).add(each.start, each.end)
+                    live[n].add((each.topic, each.partition), each.start, each.end)
         key = r.topic, r.partition
-        mine = left.get(key, NOTHING)
-        if held[n].get(key, NOTHING).missing(r.start, r.end) or mine.missing(r.start, r.end):
+        if live[n][key].missing(r.start, r.end) or unmatched[key].missing(r.start, r.end):
             wrong.append(r)
-        left[key] = mine.subtract(Intervals.of([(r.start, r.end)]))
-    wrong += [OffsetRange(topic, p, s, e) for (topic, p), rest in left.items() for s, e in rest]
+        unmatched[key] = unmatched[key].subtract(Intervals.of([(r.start, r.end)]))
+    wrong += [
+        OffsetRange(topic, p, start, end)
+        for (topic, p), rest in unmatched.items()
+        for start, end in rest
+    ]
     return tuple(wrong)

@@ -1,6 +1,6 @@
-"""Names under a pipeline's directory of the lake (docs/format.md), and back.
+"""Paths in a pipeline's directory of the lake (docs/format.md).
 
-All paths are relative to `<lake>/<pipeline>/`, with forward slashes.
+All are relative to `<lake>/<pipeline>/`, with forward slashes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tidegate.core import canonical
 
 LOG = "_tidegate/log/"
 UNSAFE_STORE = f"{LOG}unsafe-store"
-"""There once the doctor has seen that the store is unsafe: whoever opens the ledger lists it."""
+"""Created when the doctor has found the store unsafe; opening the ledger lists it."""
 PROBES = "_tidegate/probes/"
 STAGING = "_tidegate/staging/"
 PLACED = "_tidegate/placed/"
@@ -26,9 +26,8 @@ DATA = "data/"
 _LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes; a topic may have 249
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")  # Kafka's own rule
 _DATA_FILE = re.compile(
-    r"data/topic=(?P<topic>[^/]+)/window_date=(?P<date>\d{4}-\d\d-\d\d)/"
-    r"[^/]+-(?P<partition>\d{5,})-(?P<first>\d{19})-(?P<last>\d{19})-(?P<plan>[0-9a-f]{16})"
-    r"(?:-(?P<k>\d+))?\.parquet"
+    r"data/topic=([^/]+)/window_date=(\d{4}-\d\d-\d\d)/"
+    r"[^/]+-(\d{5,})-(\d{19})-(\d{19})-([0-9a-f]{16})(?:-(\d+))?\.parquet"
 )
 
 
@@ -41,17 +40,17 @@ def plan(plan_id: str) -> str:
 
 
 def note(plan_id: str) -> str:
-    """What was seen when the plan was frozen (watermarks, time, run): not part of the plan."""
+    """Return the path of what was seen when a plan was frozen: watermarks, time, run."""
     return f"_tidegate/plans/{plan_id}.note.json"
 
 
 def unfinished(plan_id: str) -> str:
-    """Return the marker of a plan that may have chunks to commit; it goes when there are none."""
+    """Return the marker of a plan with chunks to commit; it is deleted when there are none."""
     return f"{UNFINISHED}{plan_id}"
 
 
 def run_key(dag_id: str, run_id: str, work: str = "") -> str:
-    """Return the name of a run's frozen plans; `work` tells two plans of one run apart."""
+    """Return the key of a run's frozen plans; `work` distinguishes the plans of one run."""
     return canonical.digest(canonical.encode([dag_id, run_id, work]))
 
 
@@ -68,7 +67,7 @@ def boundaries(topic_id: str) -> str:
 
 
 def boundary(topic_id: str, moment: int) -> str:
-    """Return the name of a frozen boundary; `moment` is in ms since the epoch."""
+    """Return the path of a frozen boundary; `moment` is in ms since the epoch."""
     return f"{boundaries(topic_id)}{moment:015d}.json"
 
 
@@ -85,7 +84,7 @@ def manifest(plan_id: str, number: int, name: str) -> str:
 
 
 def quarantine(plan_id: str, attempt_name: str) -> str:
-    """Where an egress attempt keeps the rows that it could not send."""
+    """Return where an egress attempt writes the rows that it could not send."""
     return f"{QUARANTINE}{plan_id}/{attempt_name}"
 
 
@@ -94,12 +93,12 @@ def checkpoint(n: int) -> str:
 
 
 def checkpoint_commits(n: int) -> str:
-    """The live commits of a checkpoint, one a line."""
+    """Return the path of a checkpoint's live commits, one a line."""
     return f"{CHECKPOINTS}{n:020d}.commits"
 
 
 def replaced(n: int, final: str) -> str:
-    """Return where a file of commit `n` goes when another takes its place."""
+    """Return where a data file of commit `n` is moved when another file replaces it."""
     return f"{REPLACED}{n:020d}/{final}"
 
 
@@ -113,7 +112,7 @@ def placed(n: int) -> str:
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of the lake by its name: offsets `first` to `last`, both inclusive."""
+    """A data file of the lake by its path: offsets `first` to `last`, both inclusive."""
 
     topic: str
     window_date: str
@@ -129,7 +128,7 @@ class DataFile:
 
     @property
     def path(self) -> str:
-        # Kafka allows no "~" in a topic, so a shortened name can meet no other.
+        # Kafka allows no "~" in a topic, so a shortened name cannot equal another topic.
         short = self.topic
         if len(short) > _LONGEST_TOPIC_IN_A_NAME:
             tail = canonical.digest(self.topic.encode())[:16]
@@ -143,19 +142,10 @@ class DataFile:
 
     @classmethod
     def parse(cls, path: str) -> DataFile:
-        """Read a name that `path` made; ValueError for any other."""
-        match = _DATA_FILE.fullmatch(path)
-        if match is None:
-            raise ValueError(f"not a data file of the lake: {path}")
-        file = cls(
-            topic=match["topic"],
-            window_date=match["date"],
-            partition=int(match["partition"]),
-            first=int(match["first"]),
-            last=int(match["last"]),
-            plan_id=match["plan"],
-            k=int(match["k"] or 0),
-        )
-        if file.path != path:
-            raise ValueError(f"not a data file of the lake: {path}")
-        return file
+        """Return the data file with this path; ValueError for a path that is none."""
+        if match := _DATA_FILE.fullmatch(path):
+            topic, date, partition, first, last, plan_id, k = match.groups()
+            file = cls(topic, date, int(partition), int(first), int(last), plan_id, int(k or 0))
+            if file.path == path:
+                return file
+        raise ValueError(f"not a data file of the lake: {path}")

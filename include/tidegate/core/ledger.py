@@ -1,4 +1,4 @@
-"""Fold: the state that the ledger's entries add up to; `tidegate.lake.ledger` reads and writes."""
+"""Fold: the state that the ledger's entries add up to. `tidegate.lake.ledger` stores them."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.core.cursor import Progress
 from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
-from tidegate.core.intervals import NOTHING, Intervals
+from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.replacement import Replaced
 
 REPLAY = "replay"
-"""The lane of what is done once more, on purpose: it covers nothing that was not."""
+"""Lane of replays: they replace or resend data and never extend coverage."""
 
 
 @dataclass
 class Fold:
-    """The sum of entries 1 to `n`. Coverage is kept per (topic id, partition)."""
+    """The sum of entries 1 to `n`. Sets of offsets are per (topic id, partition)."""
 
     n: int = 0
     digest: str = ""  # of entry n; empty before the first
     topic_ids: dict[str, str] = field(default_factory=dict)
-    earlier_ids: dict[str, list[str]] = field(default_factory=dict)  # before it was recreated
-    origins: dict[str, dict[int, int]] = field(default_factory=dict)
-    covered: dict[tuple[str, int], Intervals] = field(default_factory=dict)
-    skipped: dict[tuple[str, int], Intervals] = field(default_factory=dict)
+    earlier_ids: dict[str, list[str]] = field(default_factory=dict)  # of recreated topics
+    origins: dict[str, dict[int, int]] = field(
+        default_factory=dict
+    )  # topic id → partition → offset
+    covered: OffsetSets = field(default_factory=OffsetSets)
+    skipped: OffsetSets = field(default_factory=OffsetSets)
     live: MutableMapping[int, Commit] = field(default_factory=dict)
-    # Live commits that may not be in place yet: all, but those that a checkpoint knows to be.
+    # Live commits whose files may not be placed yet: all but those that a checkpoint has verified.
     waiting: set[int] = field(default_factory=set, compare=False)
-    # What later commits have replaced of those that are live still.
-    replaced: dict[int, dict[tuple[str, int], Intervals]] = field(default_factory=dict)
+    # The parts of live commits that later commits have replaced.
+    replaced: dict[int, OffsetSets] = field(default_factory=dict)
     committed: dict[tuple[str, int], int] = field(default_factory=dict)  # (plan, chunk) → n
-    abandoned: set[tuple[str, int, str]] = field(default_factory=set)
+    abandoned: set[tuple[str, int, str]] = field(default_factory=set)  # (plan, chunk, attempt)
     gaps: list[Gap] = field(default_factory=list)
     cluster_id: str | None = None
-    # Egress: open claims by plan, each with the target's ends at the plan's first claim; by name
-    # the etag of each file that was sent, or that was refused for its rows; what the names of those
-    # that were sent are below; and the plans of replays that somebody has declared sent.
+    # Egress. Open claims by plan, each with the target's ends at the plan's first claim.
     claims: dict[str, Claim] = field(default_factory=dict)
-    sent: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
-    unfit: dict[str, str] = field(default_factory=dict)  # refused, with bad rows in quarantine
-    roots: set[str] = field(default_factory=set)
+    sent: dict[str, str] = field(default_factory=dict)  # file name → etag
+    refused: dict[str, str] = field(default_factory=dict)  # for bad rows: file name → etag
+    unfit: dict[str, str] = field(default_factory=dict)  # of these, refused under quarantine
+    roots: set[str] = field(default_factory=set)  # directories that names of sent files are below
     target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
-    declared: set[str] = field(default_factory=set)
+    declared: set[str] = field(default_factory=set)  # plans of replays that were declared sent
 
     def apply(self, entry: Entry, digest: str) -> None:
         """Add the entry numbered `n + 1`, whose bytes have this digest."""
@@ -68,14 +68,11 @@ class Fold:
                         self._cover(topic_id, r)
                 if claim := self.claims.pop(entry.plan_id, None):
                     self._send(claim)
-                for receipt in entry.receipts:
-                    self.target_ends.setdefault(receipt.topic, {})[receipt.partition] = (
-                        receipt.after
-                    )
+                for each in entry.receipts:
+                    self.target_ends.setdefault(each.topic, {})[each.partition] = each.after
             case Gap():
                 self.gaps.append(entry)
-                key = entry.topic_id, entry.partition
-                self.skipped[key] = self.skipped.get(key, NOTHING).add(entry.start, entry.end)
+                self.skipped.add((entry.topic_id, entry.partition), entry.start, entry.end)
             case Abandon():
                 self.abandoned.add((entry.plan_id, entry.chunk, entry.attempt))
             case Claim():
@@ -106,37 +103,34 @@ class Fold:
 
     def _cover(self, topic_id: str, r: OffsetRange) -> None:
         key = topic_id, r.partition
-        self.covered[key] = self.covered.get(key, NOTHING).add(r.start, r.end)
-        if key in self.skipped:  # covered beats skipped
-            taken = Intervals.of([(r.start, r.end)])
-            self.skipped[key] = self.skipped[key].subtract(taken)
+        self.covered.add(key, r.start, r.end)
+        if key in self.skipped:  # a commit overrides a gap
+            self.skipped[key] = self.skipped[key].subtract(Intervals.of([(r.start, r.end)]))
 
     def _replace(self, part: Replaced) -> None:
         old, r = self.live[part.commit], part.range
-        parts = self.replaced.setdefault(part.commit, {})
-        key = old.topic_ids[r.topic], r.partition
-        parts[key] = parts.get(key, NOTHING).add(r.start, r.end)
+        parts = self.replaced.setdefault(part.commit, OffsetSets())
+        parts.add((old.topic_ids[r.topic], r.partition), r.start, r.end)
         if not any(self.live_ranges(part.commit)):
             del self.live[part.commit], self.replaced[part.commit]
 
     def live_ranges(self, n: int) -> Iterator[tuple[str, OffsetRange]]:
-        """Pairs of topic id and range: what no later commit has replaced of a live one."""
-        replaced = self.replaced.get(n, {})
+        """Yield topic id and range of the parts of a live commit that none has replaced."""
+        replaced = self.replaced.get(n, OffsetSets())
         for topic_id, r in self.live[n].ranges:
-            gone = replaced.get((topic_id, r.partition), NOTHING)
-            for start, end in gone.missing(r.start, r.end):
+            for start, end in replaced[topic_id, r.partition].missing(r.start, r.end):
                 yield topic_id, OffsetRange(r.topic, r.partition, start, end)
 
     def holds(self, n: int, topic_id: str, partition: int, offset: int) -> bool:
-        """Say whether commit `n` still is the one that holds an offset of its ranges."""
-        gone = self.replaced.get(n, {}).get((topic_id, partition), NOTHING)
-        return n in self.live and not gone.within(offset, offset + 1)
+        """Say whether commit `n` is live and no later commit has replaced this offset of it."""
+        replaced = self.replaced.get(n, OffsetSets())[topic_id, partition]
+        return n in self.live and not replaced.within(offset, offset + 1)
 
     @property
-    def begun(self) -> Claim | None:
-        """The oldest open claim that whoever sends next must finish first, if there is one.
+    def oldest_open_claim(self) -> Claim | None:
+        """The oldest open claim that the next send must finish first, if there is one.
 
-        What is sent again of a lake takes nothing from others: it is finished by its id alone.
+        Replays of a lake do not count: they block no other plan, and are resumed by their id.
         """
         claims = self.claims.values()
         return next((claim for claim in claims if claim.lane != REPLAY or claim.files), None)
@@ -146,16 +140,12 @@ class Fold:
         return (plan_id, 0) in self.committed or plan_id in self.declared
 
     def progress(self, topic_id: str, partition: int) -> Progress:
-        """Return one partition's outcome so far; KeyError where it has no origin."""
+        """Return what the ledger says of a partition; KeyError where it has no origin."""
         key = topic_id, partition
-        return Progress(
-            self.origins[topic_id][partition],
-            self.covered.get(key, NOTHING),
-            self.skipped.get(key, NOTHING),
-        )
+        return Progress(self.origins[topic_id][partition], self.covered[key], self.skipped[key])
 
     def cursors(self, topic: str) -> dict[int, int]:
-        """Return the first unseen offset per partition with an origin."""
+        """Return the cursor of each partition that has an origin."""
         return self._cursors_of(self.topic_ids[topic])
 
     def highest_cursors(self, topic: str) -> dict[int, int]:
@@ -170,11 +160,11 @@ class Fold:
         return {p: self.progress(topic_id, p).cursor for p in sorted(self.origins[topic_id])}
 
     def covered_part(self, window: Window, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
-        """Return the parts of a window that some live commit holds already."""
+        """Return the parts of a window that live commits hold."""
         return _within(self.covered, window, topic_ids)
 
     def sent_part(self, window: Window, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
-        """Return the parts of an egress window that were sent, or are declared sent."""
+        """Return the parts of an egress window that were sent or declared sent."""
         return self.covered_part(window, topic_ids) + _within(self.skipped, window, topic_ids)
 
     def covers(self, window: Window, topic_ids: Mapping[str, str]) -> bool:
@@ -194,13 +184,9 @@ class Fold:
         )
 
 
-def _within(
-    sets: Mapping[tuple[str, int], Intervals], window: Window, topic_ids: Mapping[str, str]
-) -> list[OffsetRange]:
+def _within(sets: OffsetSets, window: Window, topic_ids: Mapping[str, str]) -> list[OffsetRange]:
     return [
-        OffsetRange(r.topic, r.partition, start, end)
+        part
         for r in window
-        for start, end in sets.get((topic_ids[r.topic], r.partition), NOTHING).within(
-            r.start, r.end
-        )
+        for part in r.parts(sets[topic_ids[r.topic], r.partition].within(r.start, r.end))
     ]

@@ -1,7 +1,7 @@
-"""Offset ranges, half-open, and their JSON forms.
+"""Offset ranges and their JSON forms.
 
-A *range* is `[start, end)` of one topic partition; `end` is the next offset to read. A *window*
-is the ranges of one chunk. `Offsets` is topic → partition → offset.
+A *range* is `[start, end)` of one topic partition; `end` is the next offset to read. A *window* is
+the ranges of one chunk. `Offsets` maps topic → partition → offset.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+    def parts(self, spans: Iterable[tuple[int, int]]) -> list[OffsetRange]:
+        """Return the ranges `[start, end)` of the same partition."""
+        return [OffsetRange(self.topic, self.partition, start, end) for start, end in spans]
 
 
 def window_to_json(window: Iterable[OffsetRange]) -> dict[str, dict[str, list[int]]]:

@@ -1,7 +1,7 @@
-"""The plan: the frozen description of a run's work, named by the digest of its own bytes.
+"""The plan: the frozen description of a run's work, identified by the digest of its bytes.
 
-An ingest plan has windows of a topic's offsets. An egress plan has one chunk: a window of a lake,
-or a list of files; and it has a target.
+An ingest plan has windows of offsets. An egress plan has one chunk, which is a window of a lake or
+a list of files, and a target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A partition that a plan could not take, and why; `numbers` are what was seen."""
+    """A partition or topic that a plan leaves out, the reason, and the numbers behind it."""
 
     topic: str
     partition: int | None
@@ -50,7 +50,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class LeftOutFile(Document):
-    """A source file that an egress plan does not take, and why."""
+    """A source file that an egress plan leaves out, and the reason."""
 
     file: str
     reason: str
@@ -68,10 +68,10 @@ Exclusion = Annotated[LeftOut | LeftOutFile, Form(lambda each: each.to_json(), _
 
 @dataclass(frozen=True, order=True, slots=True)
 class SourceFile(Document):
-    """A file of an egress source as it was when it was planned.
+    """A file of an egress source when it was planned.
 
-    `name` is relative to the source's root; `size` in bytes; `rows` is None where only reading all
-    of the file would tell.
+    `name` is relative to the source's root, `size` in bytes; `rows` is None if it is not known
+    without reading the whole file.
     """
 
     name: str
@@ -82,7 +82,7 @@ class SourceFile(Document):
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """A topic that an egress plan may write to, as it was when it was planned."""
+    """A topic that an egress plan may write to, when it was planned."""
 
     topic_id: str
     partitions: int
@@ -90,11 +90,11 @@ class TargetTopic:
 
 @dataclass(frozen=True)
 class Plan(Document):
-    """A run's work. No run id, no clock and no watermarks: the same work has the same id.
+    """A run's work. It holds no run id, time or watermarks, so that equal work has an equal id.
 
-    `topics` maps a topic that is read to its topic id; `chunks` are staged, sealed and committed
-    one by one, in any order; `byte_settings` are the settings that decide the bytes of what is
-    written. Only egress has `files`, in the place of windows, and a `target`.
+    `topics` maps each topic that is read to its topic id. `chunks` are staged, sealed and committed
+    one by one, in any order. `byte_settings` are the settings that decide the bytes of what is
+    written. Only egress has `files`, in place of windows, and a `target`.
     """
 
     pipeline: str
@@ -144,13 +144,13 @@ class Plan(Document):
         return self.sha256[:16]
 
     def replaces(self, chunk: int) -> tuple[Replaced, ...]:
-        """Return what a chunk of a re-ingest replaces; of any other plan nothing."""
+        """Return the parts of commits that a chunk of a re-ingest replaces."""
         replaces = (self.replay or {}).get("replaces", ())
         return replaces_from_json(replaces[chunk]) if replaces else ()
 
     @property
     def where(self) -> str | None:
-        """The SQL expression that says which rows of its window a replay sends; None: all."""
+        """The SQL condition for the rows of its window that a replay sends; None for all."""
         asked = (self.replay or {}).get("asked") or {}
         where: str | None = asked.get("where")
         return where
@@ -162,6 +162,6 @@ class Plan(Document):
 
     @property
     def records(self) -> int:
-        """Offsets planned over all chunks, an upper bound of the rows; of files, rows known."""
+        """The planned offsets, an upper bound of the rows; of files, the rows that are known."""
         rows = sum(file.rows or 0 for file in self.files)
         return rows + sum(len(r) for window in self.chunks for r in window)

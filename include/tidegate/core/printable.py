@@ -1,4 +1,4 @@
-"""Texts from outside, names of files for one, in a form that every terminal and database takes."""
+"""Texts from outside, such as file names, in a form that every terminal and database accepts."""
 
 from __future__ import annotations
 

@@ -1,19 +1,20 @@
-"""What a re-ingest replaces: whole committed files, and the offsets that they stand for."""
+"""Replacement: the committed files that a re-ingest replaces, and the offsets they stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 from tidegate.core.accounting import StagedFile
-from tidegate.core.intervals import Intervals
+from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.json_codec import Form
 from tidegate.core.offsets import OffsetRange, Window
 
 
 class Replaced(NamedTuple):
-    """A part of an earlier commit that a later one replaces: whole files of it."""
+    """A range of whole files of an earlier commit that a later commit replaces."""
 
     commit: int
     range: OffsetRange
@@ -46,7 +47,7 @@ Replaces = Annotated[tuple[Replaced, ...], Form(replaces_to_json, replaces_from_
 class Tile:
     """The offsets of commit `n` that a file stands for: up to the next file's first row.
 
-    `file` is its final name; None for a range of the commit without a row.
+    `file` is the file's final name; None for a range of the commit without a row.
     """
 
     range: OffsetRange
@@ -54,57 +55,60 @@ class Tile:
     file: str | None
 
 
-def tiles(
+def tiles_of(
     n: int, ranges: Iterable[OffsetRange], files: Iterable[tuple[StagedFile, str]]
 ) -> list[Tile]:
-    """Cut a commit's ranges at its files (each with its final name): they tile the ranges."""
+    """Cut a commit's ranges at its files, each given with its final name."""
     by_partition: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for staged, final in files:
         by_partition.setdefault((staged.topic, staged.partition), []).append((staged.first, final))
-    found = []
+    tiles = []
     for r in ranges:
-        mine = sorted(by_partition.get((r.topic, r.partition), ()))
-        cuts = [r.start, *(first for first, _ in mine[1:]), r.end]
-        names: list[str | None] = [final for _, final in mine] or [None]
-        for start, end, name in zip(cuts, cuts[1:], names, strict=False):
-            found.append(Tile(OffsetRange(r.topic, r.partition, start, end), n, name))
-    return found
+        starts = sorted(by_partition.get((r.topic, r.partition), ()))
+        cuts = [r.start, *(first for first, _ in starts[1:]), r.end]
+        names: list[str | None] = [final for _, final in starts] or [None]
+        parts = r.parts(pairwise(cuts))
+        tiles += [Tile(part, n, name) for part, name in zip(parts, names, strict=True)]
+    return tiles
 
 
-def whole(window: Sequence[OffsetRange], held: Iterable[Tile], complaints: list[str]) -> list[Tile]:
-    """Return the tiles of a window, sorted; complain unless they are all of it and no more."""
-    chosen = []
+def select_tiles(
+    window: Sequence[OffsetRange], tiles: Iterable[Tile], complaints: list[str]
+) -> list[Tile]:
+    """Return the tiles of a window, sorted; add complaints unless they are exactly the window."""
+    selected = []
     by_partition: dict[tuple[str, int], list[Tile]] = {}
-    for tile in sorted(held):
+    for tile in sorted(tiles):
         by_partition.setdefault((tile.range.topic, tile.range.partition), []).append(tile)
     for r in (r for r in window if len(r)):
-        mine = [
-            t
-            for t in by_partition.get((r.topic, r.partition), ())
-            if t.range.start < r.end and r.start < t.range.end
+        overlapping = [
+            tile
+            for tile in by_partition.get((r.topic, r.partition), ())
+            if tile.range.start < r.end and r.start < tile.range.end
         ]
-        covered = Intervals.of((t.range.start, t.range.end) for t in mine)
-        for start, end in covered.missing(r.start, r.end):
-            complaints.append(
-                f"partition {r.partition}: [{start}, {end}) is not in the lake: there is nothing "
-                "to replace; backfill it"
-            )
-        if mine and not covered.missing(r.start, r.end):
-            low, high = mine[0].range.start, mine[-1].range.end
+        covered = Intervals.of((tile.range.start, tile.range.end) for tile in overlapping)
+        missing = covered.missing(r.start, r.end)
+        complaints += [
+            f"partition {r.partition}: [{start}, {end}) is not in the lake: there is nothing "
+            "to replace; backfill it"
+            for start, end in missing
+        ]
+        if overlapping and not missing:
+            low, high = overlapping[0].range.start, overlapping[-1].range.end
             if (low, high) != (r.start, r.end):
                 complaints.append(
                     f"partition {r.partition}: [{r.start}, {r.end}) cuts committed files; the "
                     f"nearest window of whole ones is [{low}, {high})"
                 )
-        chosen += mine
-    return chosen
+        selected += overlapping
+    return selected
 
 
-def packed(chosen: Sequence[Tile], max_records: int) -> list[list[Tile]]:
-    """Divide tiles, in order, into chunks of at most `max_records` offsets, or one file."""
+def pack(tiles: Sequence[Tile], max_records: int) -> list[list[Tile]]:
+    """Divide tiles, in order, into chunks of at most `max_records` offsets, or one larger file."""
     chunks: list[list[Tile]] = []
     room = 0
-    for tile in chosen:
+    for tile in tiles:
         if not chunks or len(tile.range) > room:
             chunks.append([])
             room = max_records
@@ -113,13 +117,13 @@ def packed(chosen: Sequence[Tile], max_records: int) -> list[list[Tile]]:
     return chunks
 
 
-def merged(ranges: Iterable[OffsetRange]) -> Window:
-    """Join ranges that touch."""
-    spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
+def merge_ranges(ranges: Iterable[OffsetRange]) -> Window:
+    """Return ranges joined where they touch or overlap, sorted."""
+    merged = OffsetSets()
     for r in ranges:
-        spans.setdefault((r.topic, r.partition), []).append((r.start, r.end))
+        merged.add((r.topic, r.partition), r.start, r.end)
     return tuple(
         OffsetRange(topic, p, start, end)
-        for (topic, p), each in sorted(spans.items())
-        for start, end in Intervals.of(each)
+        for (topic, p), spans in sorted(merged.items())
+        for start, end in spans
     )

@@ -10,40 +10,37 @@ from tidegate.core import canonical
 from tidegate.core.json_codec import OMITTED, Document
 
 Order = Literal["oldest", "soonest-expiring"]
-
-
 ORDERS: tuple[Order, ...] = ("oldest", "soonest-expiring")
-
-
-Interval = tuple[datetime, datetime]
+DataInterval = tuple[datetime, datetime]
+"""Airflow's: start and end of what a scheduled run is for."""
 
 
 @dataclass(frozen=True)
 class Live:
-    """Everything since the cursor, whatever the run's interval."""
+    """All records since the cursor, whatever the run's data interval."""
 
     lane: ClassVar[str] = "live"
     work: ClassVar[str] = ""
-    interval: Interval | None = None
+    interval: DataInterval | None = None
 
 
 @dataclass(frozen=True)
 class Dates:
-    """What was written in the run's interval, of all topics: one run of a backfill over dates.
+    """The records of all topics in the run's data interval: one run of a backfill over dates.
 
-    It is the same work as the scheduled run of that interval: whichever is planned first counts.
+    It is the same work as the scheduled run of that interval; the one that is planned first counts.
     """
 
     lane: ClassVar[str] = "backfill"
     work: ClassVar[str] = ""
-    interval: Interval
+    interval: DataInterval
 
 
 @dataclass(frozen=True)
 class Backfill:
-    """A window of one topic, as it was asked for: nothing of it has been judged yet.
+    """A window of one topic, as requested and not validated yet.
 
-    `partitions` None: all. Either `start` and `end`, as texts, or `fill_gaps`.
+    It has either `start` and `end`, as texts, or `fill_gaps`. `partitions` is None for all.
     """
 
     lane: ClassVar[str] = "backfill"
@@ -57,16 +54,16 @@ class Backfill:
 
     @property
     def work(self) -> str:
-        """What tells this window from another of the same run."""
+        """The text that distinguishes this window from others of the same run."""
         return canonical.encode({"backfill": asdict(self)}).decode()
 
 
 @dataclass(frozen=True)
 class Replay(Document):
-    """A window that is in the lake, once more: an ingest reads it again, an egress sends it again.
+    """A window that is in the lake already: an ingest reads it again, an egress sends it again.
 
-    `id` names it: the same id again is the same work, whatever the run. `where` is an SQL
-    expression: of what is sent again, only the rows of which it is true.
+    `id` identifies the work: a replay with the same id is the same one, in any run. `where` is an
+    SQL condition on the rows that an egress sends again.
     """
 
     lane: ClassVar[str] = "replay"

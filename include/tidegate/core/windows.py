@@ -1,7 +1,7 @@
 """Windows: the edges that a user gives, and the offset ranges that they mean.
 
-Edges are offsets or moments. Moments become offsets once, as *boundaries*: frozen, so
-that adjacent windows tile whatever the timestamps do.
+Edges are offsets or timestamps. Timestamps become offsets by frozen *boundaries*, so that adjacent
+windows neither overlap nor leave a gap, whatever timestamps the records have.
 """
 
 from __future__ import annotations
@@ -14,54 +14,55 @@ from tidegate.core.boundaries import Boundary
 from tidegate.core.offsets import OffsetRange, parse_spark_offsets
 
 Edge = int | Mapping[int, int] | datetime
-"""One offset for all partitions, one for each, or a moment."""
+"""One offset for all partitions, one for each, or a timestamp."""
 
 
 @dataclass
 class Edges:
-    """A window's edges as far as they make sense; `complaints` says what does not."""
+    """A window's edges, as far as they are valid; `complaints` says what is not."""
 
     start: Edge | None = None
     end: Edge | None = None
     complaints: list[str] = field(default_factory=list)
 
     @property
-    def moments(self) -> list[datetime]:
+    def timestamps(self) -> list[datetime]:
+        """The edges that are timestamps."""
         return [edge for edge in (self.start, self.end) if isinstance(edge, datetime)]
 
-    def forget(self, *edges: Edge) -> None:
-        """Draw no further conclusions from edges that were complained of."""
+    @property
+    def partitions(self) -> set[int]:
+        """The partitions that the edges name."""
+        return {p for edge in (self.start, self.end) if isinstance(edge, Mapping) for p in edge}
+
+    def discard(self, *edges: Edge) -> None:
+        """Drop edges that a complaint names, so that nothing is concluded from them."""
         self.start = None if self.start in edges else self.start
         self.end = None if self.end in edges else self.end
 
-    @property
-    def named(self) -> set[int]:
-        """The partitions that an edge names."""
-        return {p for edge in (self.start, self.end) if isinstance(edge, Mapping) for p in edge}
 
-
-def edges(topic: str, start: str | None, end: str | None, now: datetime) -> Edges:
-    """Read a window's edges; every complaint at once."""
-    found = Edges()
-    found.start = _edge("start", start, topic, found.complaints)
-    found.end = _edge("end", end, topic, found.complaints)
-    if start and end and found.start is not None and found.end is not None:
-        if len(found.moments) == 1:
-            found.complaints.append(
+def parse_edges(topic: str, start: str | None, end: str | None, now: datetime) -> Edges:
+    """Return a window's edges, with every complaint about them."""
+    edges = Edges()
+    edges.start = _parse("start", start, topic, edges.complaints)
+    edges.end = _parse("end", end, topic, edges.complaints)
+    if start and end and edges.start is not None and edges.end is not None:
+        if len(edges.timestamps) == 1:
+            edges.complaints.append(
                 f"start {start} and end {end}: give both as offsets, or both as timestamps"
             )
-            found.forget(*found.moments)
-        elif found.moments and found.moments[0] > found.moments[1]:
-            found.complaints.append(f"start {start} is after end {end}")
-            found.forget(*found.moments)
-    for moment in found.moments:
-        if moment > now:
-            found.complaints.append(f"{moment.isoformat()} is in the future: it has no offset yet")
-            found.forget(moment)
-    return found
+            edges.discard(*edges.timestamps)
+        elif edges.timestamps and edges.timestamps[0] > edges.timestamps[1]:
+            edges.complaints.append(f"start {start} is after end {end}")
+            edges.discard(*edges.timestamps)
+    for at in edges.timestamps:
+        if at > now:
+            edges.complaints.append(f"{at.isoformat()} is in the future: it has no offset yet")
+            edges.discard(at)
+    return edges
 
 
-def _edge(name: str, text: str | None, topic: str, complaints: list[str]) -> Edge | None:
+def _parse(name: str, text: str | None, topic: str, complaints: list[str]) -> Edge | None:
     if text is None or not text.strip():
         complaints.append(f"{name}: missing")
         return None
@@ -76,53 +77,50 @@ def _edge(name: str, text: str | None, topic: str, complaints: list[str]) -> Edg
             if given.keys() != {topic}:
                 raise ValueError(f'offsets are {{"{topic}": {{"0": 123}}}}')
             return given[topic]
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is None:
             raise ValueError(f"a time without a zone: say {text}Z or {text}+01:00")
-        return moment
+        return at
     except (ValueError, TypeError, AttributeError) as error:
-        complaints.append(f"{name} {text!r}: {_said(error)}")
+        what = str(error)
+        if "isoformat" in what:
+            what = "neither an offset, nor offsets in Spark's form, nor a time with a zone"
+        complaints.append(f"{name} {text!r}: {what}")
         return None
 
 
-def _said(error: Exception) -> str:
-    if "isoformat" in str(error):
-        return "neither an offset, nor offsets in Spark's form, nor a time with a zone"
-    return str(error)
-
-
-def chosen(
-    partitions: Iterable[int] | None, found: Edges, there: Iterable[int], complaints: list[str]
+def choose_partitions(
+    partitions: Iterable[int] | None, edges: Edges, existing: Iterable[int], complaints: list[str]
 ) -> list[int]:
-    """Return the partitions that are meant: those asked for, else those that an edge names."""
-    known = set(there)
-    asked = set(partitions) if partitions is not None else found.named or known
+    """Return the requested partitions; for None those that an edge names, or all existing ones."""
+    known = set(existing)
+    asked = set(partitions) if partitions is not None else edges.partitions or known
     if partitions is not None and not asked:
         complaints.append("partitions: none is named; name some, or leave it out for all")
-    if strangers := sorted(asked - known):
-        complaints.append(f"no partitions {strangers}: there are {_listed(sorted(known))}")
-    if partitions is not None and (strangers := sorted(found.named - asked)):
-        complaints.append(f"offsets for partitions {strangers}, which are not asked for")
+    if unknown := sorted(asked - known):
+        complaints.append(f"no partitions {unknown}: there are {_listed(sorted(known))}")
+    if partitions is not None and (unasked := sorted(edges.partitions - asked)):
+        complaints.append(f"offsets for partitions {unasked}, which are not asked for")
     return sorted(asked & known)
 
 
-def ranges(
+def resolve_ranges(
     topic: str,
     partitions: Iterable[int],
-    found: Edges,
+    edges: Edges,
     boundaries: Mapping[datetime, Boundary],
     complaints: list[str],
 ) -> list[OffsetRange]:
-    """Return a window's range in each partition; complain of edges that make none."""
+    """Return a window's range in each partition; add a complaint where the edges make none."""
     window = []
     for p in partitions:
-        start = _offset(found.start, p, boundaries)
-        end = _offset(found.end, p, boundaries)
-        for name, edge, offset in (("start", found.start, start), ("end", found.end, end)):
+        start = _offset(edges.start, p, boundaries)
+        end = _offset(edges.end, p, boundaries)
+        for name, edge, offset in (("start", edges.start, start), ("end", edges.end, end)):
             if isinstance(edge, Mapping) and offset is None:
                 complaints.append(f"partition {p}: {name} says nothing of it")
         if start is not None and end is not None:
-            if start > end and not found.moments:
+            if start > end and not edges.timestamps:
                 complaints.append(f"partition {p}: start {start} is after end {end}")
             else:
                 window.append(OffsetRange(topic, p, start, max(start, end)))

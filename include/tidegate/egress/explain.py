@@ -18,7 +18,7 @@ def explain(run: EgressRun) -> dict[str, Any]:
     fold = run.ledger(run.store()).fold
     plan, found = planning.preview(run)
     target = plan.target or {}
-    claim = fold.claims.get(plan.id) if run.asked else fold.begun
+    claim = fold.claims.get(plan.id) if run.asked else fold.oldest_open_claim
     held = lake_source.lake_files(plan) if plan.chunks else []
     return {
         "format": FORMAT,

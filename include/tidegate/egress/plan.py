@@ -55,7 +55,7 @@ def plan(run: EgressRun, is_over: IsOver, *, replan: bool = False) -> Planned:
         return Planned(current, known=True)
     number = current.generation + 1 if current else 1
     survey: dict[str, Any] = {}  # of a plan that was begun, its own note tells it
-    if not run.asked and (claim := ledger.fold.begun):
+    if not run.asked and (claim := ledger.fold.oldest_open_claim):
         if not is_dead(claim.sender, claim.attempt, is_over):
             raise SenderAlive(
                 f"pipeline {run.spec.name!r}: attempt {claim.attempt} of plan {claim.plan_id} is "

@@ -92,7 +92,7 @@ def _judged(
     topics: Sequence[str],
 ) -> tuple[Window, list[Boundary]]:
     topic = asked.topic
-    found = windows.edges(topic, asked.start, asked.end, datetime.now(UTC))
+    found = windows.parse_edges(topic, asked.start, asked.end, datetime.now(UTC))
     complaints = id_complaints(asked) + found.complaints
     if asked.where is not None and not asked.where.strip():
         complaints.append("where: an SQL expression, or leave it out")
@@ -102,7 +102,7 @@ def _judged(
         raise _refusal(run, source, topic, [f"{topic} is not in the lake: {known}", *complaints])
     there = set(lake.origins[topic_id])
     cuts: dict[datetime, Boundary] = {}
-    if found.moments:
+    if found.timestamps:
         seen = _surveyed(run, source, topic)
         if seen.topic_ids.get(topic) == topic_id:
             refuse_leaderless(seen, topic)
@@ -111,16 +111,16 @@ def _judged(
             cut = Topic(
                 topic, topic_id, seen.watermarks[topic], run.source_kafka, store, source.name
             )
-            cuts = resolve(cut, found.moments, complaints)
+            cuts = resolve(cut, found.timestamps, complaints)
         else:
             now = seen.topic_ids.get(topic, "gone")
             complaints.append(
                 f"the lake has topic {topic_id}, which is {now} in Kafka: what a time means there "
                 "cannot be known; give offsets"
             )
-            found.forget(*found.moments)
-    partitions = windows.chosen(asked.partitions, found, there, complaints)
-    asked_for = windows.ranges(topic, partitions, found, cuts, complaints)
+            found.discard(*found.timestamps)
+    partitions = windows.choose_partitions(asked.partitions, found, there, complaints)
+    asked_for = windows.resolve_ranges(topic, partitions, found, cuts, complaints)
     for r in asked_for:
         complaints += _uncovered(lake, topic_id, r)
     ranges = tuple(r for r in asked_for if len(r))

@@ -11,7 +11,7 @@ from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import Reader, Record, reading
 from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import compacted
-from tidegate.core import content
+from tidegate.core import row_digest
 from tidegate.core.entries import Commit
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import LakeDamaged
@@ -114,7 +114,7 @@ def _compare(
         once = extra = 0
         reach = OffsetRange(receipt.topic, receipt.partition, receipt.before, receipt.after)
         for file, row, record in _ours(read(reach, "read_uncommitted"), commit.plan_id):
-            digest = content.digest(
+            digest = row_digest.of_row(
                 file, row, receipt.topic, record.key, record.value, _own(record.headers)
             )
             if row not in there[file]:
@@ -141,7 +141,9 @@ def _compare(
                 f"{len(found)} of its rows are in the target, {rows} were sent",
                 commit=n, file=file,
             )  # fmt: skip
-        elif len(found) == rows and content.of_file(found.values()) != _digest(sent, file, found):
+        elif len(found) == rows and row_digest.of_file(found.values()) != _digest(
+            sent, file, found
+        ):
             findings.add("its rows in the target have other content than was sent",
                          commit=n, file=file)  # fmt: skip
         if changed[file]:
@@ -154,7 +156,7 @@ def _digest(sent: Mapping[str, Any], file: str, found: Mapping[int, int]) -> str
     known, and what was found passes.
     """
     told = sent[file].get("digest") if file in sent else None
-    return told if isinstance(told, str) else content.of_file(found.values())
+    return told if isinstance(told, str) else row_digest.of_file(found.values())
 
 
 def _count_later(
@@ -201,7 +203,7 @@ def _ours(found: Iterable[Record], plan_id: str) -> Iterator[tuple[str, int, Rec
             yield ours["tidegate-file"].decode(), int(ours["tidegate-row"]), record
 
 
-def _own(headers: content.Headers) -> list[tuple[str, bytes | None]]:
+def _own(headers: row_digest.Headers) -> list[tuple[str, bytes | None]]:
     """Return a record's own headers: those before the last block of provenance. Behind it stands
     what an agent in the producer has added.
     """

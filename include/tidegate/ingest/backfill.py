@@ -6,14 +6,12 @@ from datetime import UTC, datetime
 
 from tidegate.broker.cluster import Survey
 from tidegate.core import windows
-from tidegate.core.backfill import draft_window, out_of_reach, retained_gaps
 from tidegate.core.boundaries import Boundary
-from tidegate.core.draft import Draft
+from tidegate.core.draft import NO_LEADER, Draft, draft_window, out_of_reach, retained_gaps
 from tidegate.core.ledger import Fold
-from tidegate.core.live import NO_LEADER
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
-from tidegate.core.requests import ORDERS, Backfill, Interval
+from tidegate.core.requests import ORDERS, Backfill, DataInterval
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
 from tidegate.lake.store import Store
@@ -38,12 +36,12 @@ def draft(
         across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
         raise refusal(run, topic, [*complaints, across])
     refuse_leaderless(seen, topic, asked.partitions)
-    partitions = windows.chosen(asked.partitions, found, marks, complaints)
+    partitions = windows.choose_partitions(asked.partitions, found, marks, complaints)
     if asked.fill_gaps:
         window, cuts = retained_gaps(fold, topic, topic_id, partitions, marks), {}
     else:
-        cuts = times_of(run, store, seen, topic, found.moments, complaints)
-        window = windows.ranges(topic, partitions, found, cuts, complaints)
+        cuts = times_of(run, store, seen, topic, found.timestamps, complaints)
+        window = windows.resolve_ranges(topic, partitions, found, cuts, complaints)
     if not again:
         complaints += out_of_reach(fold, topic_id, window, marks)
     if complaints:
@@ -56,7 +54,7 @@ def draft(
 
 
 def draft_dates(
-    run: Run, interval: Interval, store: Store, fold: Fold, seen: Survey, live: Draft
+    run: Run, interval: DataInterval, store: Store, fold: Fold, seen: Survey, live: Draft
 ) -> Draft:
     """Draft what was written in an interval, below the cursor: the rest is the live lane's.
 
@@ -82,7 +80,7 @@ def draft_dates(
         cuts = times_of(run, store, seen, topic, [start, end], complaints)
         if complaints:
             raise refusal(run, topic, complaints)
-        window = windows.ranges(topic, sorted(marks), Edges(start, end), cuts, [])
+        window = windows.resolve_ranges(topic, sorted(marks), Edges(start, end), cuts, [])
         below = []
         for r in window:
             progress = live.progress(fold, topic_id, r.partition)
@@ -127,7 +125,7 @@ def _judged(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
         if asked.start or asked.end:
             complaints.append("give start and end, or have the gaps filled: not both")
         return Edges(), complaints
-    found = windows.edges(asked.topic, asked.start, asked.end, datetime.now(UTC))
+    found = windows.parse_edges(asked.topic, asked.start, asked.end, datetime.now(UTC))
     return found, complaints + found.complaints
 
 

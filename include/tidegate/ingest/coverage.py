@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.broker.retention import expiries, iso
 from tidegate.broker.settings import KafkaSettings
-from tidegate.core.coverage import Interval, tiled
+from tidegate.core.coverage import CoverageInterval, partition_coverage
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
@@ -16,7 +16,7 @@ from tidegate.pipelines.spec import Ingest
 
 FORMAT = 1
 
-IntervalsOf = Mapping[str, Mapping[int, tuple[Interval, ...]]]
+IntervalsOf = Mapping[str, Mapping[int, tuple[CoverageInterval, ...]]]
 
 
 def coverage(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
@@ -50,12 +50,12 @@ def coverage(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
 def intervals(state: PipelineState) -> IntervalsOf:
     """Return the intervals of each partition that ledger or broker knows, by topic."""
     recorded = _recorded(state.fold)
-    found: dict[str, dict[int, tuple[Interval, ...]]] = {}
+    found: dict[str, dict[int, tuple[CoverageInterval, ...]]] = {}
     for topic in state.topics:
         topic_id = state.topic_ids.get(topic, "")
         marks = state.watermarks.get(topic, {})
         found[topic] = {
-            p: tiled(
+            p: partition_coverage(
                 marks[p].start if at.origin is None else at.origin,
                 recorded.get((topic_id, p), ()),
                 marks.get(p),
@@ -65,7 +65,7 @@ def intervals(state: PipelineState) -> IntervalsOf:
     return found
 
 
-def _recorded(fold: Fold) -> dict[tuple[str, int], list[Interval]]:
+def _recorded(fold: Fold) -> dict[tuple[str, int], list[CoverageInterval]]:
     """Return what the ledger says of each partition: covered by lane, skipped with the reason."""
     lanes: dict[tuple[str, int], dict[str, list[tuple[int, int]]]] = {}
     for n, commit in fold.live.items():
@@ -74,7 +74,7 @@ def _recorded(fold: Fold) -> dict[tuple[str, int], list[Interval]]:
             spans.setdefault(commit.lane, []).append((r.start, r.end))
     known = {
         key: [
-            Interval(start, end, "covered", lane=lane)
+            CoverageInterval(start, end, "covered", lane=lane)
             for lane, spans in by_lane.items()
             for start, end in Intervals.of(spans)
         ]
@@ -83,7 +83,7 @@ def _recorded(fold: Fold) -> dict[tuple[str, int], list[Interval]]:
     for gap in fold.gaps:
         key = gap.topic_id, gap.partition
         for start, end in fold.skipped.get(key, NOTHING).within(gap.start, gap.end):
-            skipped = Interval(start, end, "skipped", reason=gap.reason, by=gap.by)
+            skipped = CoverageInterval(start, end, "skipped", reason=gap.reason, by=gap.by)
             known.setdefault(key, []).append(skipped)
     return known
 

@@ -9,12 +9,11 @@ from tidegate.broker import consumer_groups
 from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.broker.retention import expiries
 from tidegate.broker.unreadable import find
-from tidegate.core import unreadable
+from tidegate.core import unreadable_records
 from tidegate.core.boundaries import milliseconds
 from tidegate.core.chunking import chunked
-from tidegate.core.draft import Draft
+from tidegate.core.draft import Draft, draft_live
 from tidegate.core.ledger import Fold
-from tidegate.core.live import draft_live
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import ConfigurationError, UnknownTopic
@@ -43,7 +42,7 @@ def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = Fal
         return replay.draft(run, run.asked, store, fold, seen)  # Spark has read all of it before
     made = _draft(run, store, fold, seen, again=again)
     first_only = spec.on_unreadable == "fail"
-    unreadable.exclude(
+    unreadable_records.exclude(
         made,
         find(run.kafka, made.ranges, spec.isolation, seen.too_late, first_only=first_only),
         fold,

@@ -148,7 +148,7 @@ def _loaded(store: Store, plan_ids: Iterable[str]) -> Iterator[Plan]:
             logger.warning("plan %s: its finished chunks were not sealed: %s", plan_id, error)
 
 
-def settled(fold: Fold, plan: Plan, number: int) -> bool:
+def is_done(fold: Fold, plan: Plan, number: int) -> bool:
     """Say whether a chunk is committed, or needs not be: others have covered all of it.
 
     What a replay replaces is covered, by definition.
@@ -159,7 +159,7 @@ def settled(fold: Fold, plan: Plan, number: int) -> bool:
 
 def unsettled(fold: Fold, plan: Plan) -> list[int]:
     """Return the chunks of a plan that must still be committed."""
-    return [number for number in range(len(plan.chunks)) if not settled(fold, plan, number)]
+    return [number for number in range(len(plan.chunks)) if not is_done(fold, plan, number)]
 
 
 def open_chunks(store: Store, fold: Fold, plan: Plan) -> list[int]:

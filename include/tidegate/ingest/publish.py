@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate import faults
-from tidegate.core.completeness import is_complete
+from tidegate.core.coverage import is_complete
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Offsets, Window, bounds
 from tidegate.core.plan import Plan

@@ -28,7 +28,7 @@ from tidegate.runs.run import Run
 def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Draft:
     """Draft a re-ingest; WindowRefused with every complaint about what was asked for."""
     topic = asked.topic
-    found = windows.edges(topic, asked.start, asked.end, datetime.now(UTC))
+    found = windows.parse_edges(topic, asked.start, asked.end, datetime.now(UTC))
     complaints = list(found.complaints)
     if asked.where is not None:
         complaints.insert(0, "where: a re-ingest replaces whole files, it takes no filter")
@@ -43,21 +43,21 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
         across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
         raise refusal(run, topic, [*complaints, across])
     refuse_leaderless(seen, topic, asked.partitions)
-    partitions = windows.chosen(asked.partitions, found, marks, complaints)
-    cuts = times_of(run, store, seen, topic, found.moments, complaints)
-    window = windows.ranges(topic, partitions, found, cuts, complaints)
+    partitions = windows.choose_partitions(asked.partitions, found, marks, complaints)
+    cuts = times_of(run, store, seen, topic, found.timestamps, complaints)
+    window = windows.resolve_ranges(topic, partitions, found, cuts, complaints)
     complaints += _expired(window, marks)
     held = _held(store, fold, window, topic_id)
-    chosen = replacement.whole(window, held, complaints)
+    chosen = replacement.select_tiles(window, held, complaints)
     if not complaints and not chosen:
         complaints.append("the window is empty")
     if complaints:
         raise refusal(run, topic, complaints)
-    packed = replacement.packed(chosen, run.chunk_size)
+    packed = replacement.pack(chosen, run.chunk_size)
     return Draft(
         boundaries=list(cuts.values()),
         ranges=[tile.range for tile in chosen],
-        chunks=tuple(replacement.merged(tile.range for tile in chunk) for chunk in packed),
+        chunks=tuple(replacement.merge_ranges(tile.range for tile in chunk) for chunk in packed),
         replay={
             "id": asked.id,
             "asked": asked.to_json(),
@@ -84,7 +84,7 @@ def _held(store: Store, fold: Fold, window: list[OffsetRange], topic_id: str) ->
         files = [(f.staged, f.final) for f in manifests.read_manifest(store, commit)]
         held += [
             tile
-            for tile in replacement.tiles(n, ranges, files)
+            for tile in replacement.tiles_of(n, ranges, files)
             if fold.holds(n, topic_id, tile.range.partition, tile.range.start)
         ]
     return held
@@ -97,7 +97,7 @@ def _replaces(chunk: list[Tile]) -> list[dict[str, Any]]:
         by_commit.setdefault(tile.n, []).append(tile)
     forms = []
     for n, mine in sorted(by_commit.items()):
-        ranges: Window = replacement.merged(tile.range for tile in mine)
+        ranges: Window = replacement.merge_ranges(tile.range for tile in mine)
         (form,) = replaces_to_json(Replaced(n, r) for r in ranges)
         forms.append(form | {"files": sorted(tile.file for tile in mine if tile.file)})
     return forms

@@ -144,7 +144,7 @@ def _check_files(
 
 def _whole_accounts(fold: Fold, n: int, commit: Commit) -> dict[tuple[str, int], Account]:
     """Return the accounts of partitions of which nothing was replaced: only they can be counted."""
-    replaced = fold.replaced.get(n, {})
+    replaced = fold.replaced.get(n, ())
     return {
         (topic, p): account
         for topic, partitions in commit.accounts.items()

@@ -264,7 +264,7 @@ def seal(store: Store, proven: Seal) -> None:
     If it is sealed already, that seal is as good: this process's put may have landed though it
     failed, or another process was quicker to prove the same files.
     """
-    store.settle([f.path for f in proven.files])
+    store.make_durable([f.path for f in proven.files])
     store.create(proven.attempt.seal_path, canonical.encode(proven.to_json()))
 
 

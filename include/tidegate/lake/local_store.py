@@ -142,7 +142,7 @@ class LocalStore:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def settle(self, paths: list[str]) -> None:
+    def make_durable(self, paths: list[str]) -> None:
         with as_lake_errors(self.url):
             directories: set[Path] = set()
             for path in paths:

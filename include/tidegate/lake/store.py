@@ -114,7 +114,7 @@ class ObjectStore:
         else:
             obstore.copy(self._store, source, target)
 
-    def settle(self, paths: list[str]) -> None:
+    def make_durable(self, paths: list[str]) -> None:
         pass  # an object that can be listed is durable
 
     def delete(self, *paths: str) -> None:

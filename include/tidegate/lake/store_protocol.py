@@ -51,7 +51,7 @@ class Store(Protocol):
     def check_placing(self, files: Sequence[tuple[str, str, int]]) -> None:
         """Raise what would keep objects from being placed (source, target, size), if it shows."""
 
-    def settle(self, paths: list[str]) -> None:
+    def make_durable(self, paths: list[str]) -> None:
         """Make objects that another process wrote survive a power loss."""
 
     def delete(self, *paths: str) -> None:

@@ -102,7 +102,7 @@ def move(
     if offset > cursor:
         gap = Gap(topic, topic_id, partition, cursor, offset, reason, by)
         entries = ledger.skip(gap, run=run or by)
-    variables.settle(mirror, spec, ledger.fold, topic, partition)
+    variables.write_topic(mirror, spec, ledger.fold, topic, partition)
     return {
         "format": FORMAT,
         "pipeline": spec.name,
@@ -136,7 +136,7 @@ def adopt(
                 entry = n
             case _:  # another entry came first, perhaps of a topic id that is newer still
                 return adopt(spec, kafka, mirror, topic=topic, reason=reason, by=by)
-    variables.settle(mirror, spec, ledger.fold, topic)
+    variables.write_topic(mirror, spec, ledger.fold, topic)
     return {
         "format": FORMAT,
         "pipeline": spec.name,

@@ -20,7 +20,7 @@ from tidegate.pipelines.files import load_ingest
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidegate.core.requests import Interval
+    from tidegate.core.requests import DataInterval
     from tidegate.egress.publish import Published as PublishedEgress
     from tidegate.ingest.publish import Published
     from tidegate.lake.plans import Frozen
@@ -64,7 +64,7 @@ def run_of(pipeline: str, context: Context) -> Run:
     )
 
 
-def _interval(context: Context) -> Interval | None:
+def _interval(context: Context) -> DataInterval | None:
     """Return the run's data interval; a run by hand may have none, or an empty one."""
     edges = context.get("data_interval_start"), context.get("data_interval_end")
     # Airflow's are of a library whose arithmetic is another.

@@ -39,7 +39,7 @@ class NoMirror:
 
 NO_MIRROR = NoMirror()
 LIVE = Live()
-Window = Backfill | Replay
+WindowRequest = Backfill | Replay
 
 
 def replay_key(asked: Replay) -> str:
@@ -99,11 +99,11 @@ class Run(AnyRun):
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that it is about."""
-        return (self.asked.topic,) if isinstance(self.asked, Window) else self.spec.topics
+        return (self.asked.topic,) if isinstance(self.asked, WindowRequest) else self.spec.topics
 
     def in_lane(self, lane: str) -> Run:
         """Return the run as its frozen plan says it is: what Airflow calls it may change."""
-        if isinstance(self.asked, Window) or self.asked.lane == lane:
+        if isinstance(self.asked, WindowRequest) or self.asked.lane == lane:
             return self
         if lane == Live.lane:
             return replace(self, asked=Live(self.asked.interval))

@@ -139,7 +139,7 @@ def show(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
     return shown
 
 
-def settle(
+def write_topic(
     mirror: Mirror, spec: Ingest, fold: Fold, topic: str, partition: int | None = None
 ) -> None:
     """Write a topic's cursors after a decision by hand: about one partition, or about all.

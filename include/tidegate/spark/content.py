@@ -1,11 +1,11 @@
-"""The content digest of a row that is sent, in Spark; `tidegate.core.content` says of what."""
+"""The content digest of a row that is sent, in Spark; `tidegate.core.row_digest` says of what."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidegate.core import content
+from tidegate.core import row_digest
 
 
 def digest() -> Column:
@@ -22,7 +22,7 @@ def digest() -> Column:
 
 def of_file(told: int | None) -> str:
     """Return the digest of all rows of a file, as text, of what `bit_xor` told."""
-    return content.of_file([told or 0])
+    return row_digest.of_file([told or 0])
 
 
 def _optional(column: Column) -> tuple[Column, Column]:

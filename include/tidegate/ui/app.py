@@ -18,7 +18,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi import Path as Path_
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tidegate.core.coverage import drawn
+from tidegate.core.coverage import coverage_bar
 from tidegate.egress.status import status as egress_status
 from tidegate.errors import TidegateError, Transient
 from tidegate.ingest.coverage import IntervalsOf, intervals
@@ -158,7 +158,7 @@ def _status(spec: Spec) -> dict[str, Any]:
 def _bars(found: IntervalsOf) -> dict[str, dict[str, list[tuple[str, int]]]]:
     """Return each partition's bar: (kind, cells) from left to right."""
     return {
-        topic: {str(p): drawn(each, BAR) for p, each in partitions.items()}
+        topic: {str(p): coverage_bar(each, BAR) for p, each in partitions.items()}
         for topic, partitions in found.items()
     }
 

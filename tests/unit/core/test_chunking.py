@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tidegate.core.chunking import chunked
 from tidegate.core.cursor import Progress, Watermarks
+from tidegate.core.draft import Decision, decide_live, new_origins
 from tidegate.core.intervals import Intervals
-from tidegate.core.live import Decision, decide_live, new_origins
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
 

@@ -137,7 +137,7 @@ def test_a_replay_that_was_declared_sent():
 def test_a_replay_is_no_reason_to_wait():
     """Neither for others, nor others for it; but files that are sent again are theirs."""
     replay, live = of_lake("p1", 5, 10, lane="replay"), of_lake("p2", 5, 10)
-    assert folded(replay).begun is None
+    assert folded(replay).oldest_open_claim is None
     fold = folded(replay, live)
-    assert fold.begun == fold.claims["p2"]
-    assert folded(claim("p3", A, lane="replay")).begun is not None
+    assert fold.oldest_open_claim == fold.claims["p2"]
+    assert folded(claim("p3", A, lane="replay")).oldest_open_claim is not None

@@ -1,39 +1,42 @@
-"""The picture of a partition: its intervals tile, and small troubles are not drawn away."""
+"""The picture of a partition: its intervals tile, and small troubles are not coverage_bar away."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.core.coverage import Interval, drawn, tiled
+from tidegate.core.coverage import CoverageInterval, coverage_bar, partition_coverage
 from tidegate.core.cursor import Watermarks
 
 
 def live(start, end):
-    return Interval(start, end, "covered", lane="live")
+    return CoverageInterval(start, end, "covered", lane="live")
 
 
 def test_each_offset_has_its_state():
     """Before the origin, covered by lane, skipped with reason, expired, and to come (req 6.4)."""
     known = [
         live(20, 30),
-        Interval(5, 8, "covered", lane="backfill"),
+        CoverageInterval(5, 8, "covered", lane="backfill"),
         live(30, 35),
-        Interval(35, 40, "skipped", reason="expired", by="r"),
+        CoverageInterval(35, 40, "skipped", reason="expired", by="r"),
     ]
-    assert tiled(10, known, Watermarks(45, 60, 70)) == (
-        Interval(5, 8, "covered", lane="backfill"),
-        Interval(8, 10, "before"),
-        Interval(10, 20, "expired"),
+    assert partition_coverage(10, known, Watermarks(45, 60, 70)) == (
+        CoverageInterval(5, 8, "covered", lane="backfill"),
+        CoverageInterval(8, 10, "before"),
+        CoverageInterval(10, 20, "expired"),
         live(20, 35),
-        Interval(35, 40, "skipped", reason="expired", by="r"),
-        Interval(40, 45, "expired"),
-        Interval(45, 60, "unseen"),
+        CoverageInterval(35, 40, "skipped", reason="expired", by="r"),
+        CoverageInterval(40, 45, "expired"),
+        CoverageInterval(45, 60, "unseen"),
     )
 
 
 def test_without_a_broker_the_ledgers_part_is_told():
-    assert tiled(0, [live(2, 5)], None) == (Interval(0, 2, "unseen"), live(2, 5))
-    assert tiled(7, [], None) == ()
+    assert partition_coverage(0, [live(2, 5)], None) == (
+        CoverageInterval(0, 2, "unseen"),
+        live(2, 5),
+    )
+    assert partition_coverage(7, [], None) == ()
 
 
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9), st.booleans()), max_size=8)
@@ -47,11 +50,13 @@ def test_intervals_tile(origin, spans, log_start, length):
     for start, size, covered in spans:
         if not state.keys() & set(range(start, start + size)):
             kind = {"lane": "live"} if covered else {"reason": "r", "by": "b"}
-            known.append(Interval(start, start + size, "covered" if covered else "skipped", **kind))
+            known.append(
+                CoverageInterval(start, start + size, "covered" if covered else "skipped", **kind)
+            )
             state |= dict.fromkeys(range(start, start + size), known[-1].state)
     marks = Watermarks(log_start, log_start + length, log_start + length)
     at = low = min([origin, log_start, *state])
-    for i in tiled(origin, known, marks):
+    for i in partition_coverage(origin, known, marks):
         assert i.start == at < i.end
         at = i.end
         for offset in range(i.start, i.end):
@@ -61,16 +66,16 @@ def test_intervals_tile(origin, spans, log_start, length):
 
 
 def test_a_bar_is_as_wide_as_asked():
-    halves = (live(0, 50), Interval(50, 100, "unseen"))
-    assert drawn(halves, 10) == [("live", 5), ("unseen", 5)]
-    assert drawn((live(3, 4),), 10) == [("live", 10)]
-    assert drawn((), 10) == []
+    halves = (live(0, 50), CoverageInterval(50, 100, "unseen"))
+    assert coverage_bar(halves, 10) == [("live", 5), ("unseen", 5)]
+    assert coverage_bar((live(3, 4),), 10) == [("live", 10)]
+    assert coverage_bar((), 10) == []
 
 
 @pytest.mark.parametrize("state", ["expired", "unseen", "skipped"])
 def test_one_lost_offset_in_a_million_is_seen(state):
-    whole = (live(0, 499_999), Interval(499_999, 500_000, state), live(500_000, 1_000_000))
-    assert drawn(whole, 40) == [("live", 19), (state, 1), ("live", 20)]
+    whole = (live(0, 499_999), CoverageInterval(499_999, 500_000, state), live(500_000, 1_000_000))
+    assert coverage_bar(whole, 40) == [("live", 19), (state, 1), ("live", 20)]
 
 
 @settings(max_examples=100, deadline=None)
@@ -80,9 +85,11 @@ def test_every_kind_keeps_a_cell_unless_a_louder_one_takes_it(sizes, width):
     at, intervals = 0, []
     for number, size in enumerate(sizes):
         state = ("covered", "unseen", "expired")[number % 3]
-        intervals.append(Interval(at, at + size, state, lane="live" if number % 3 == 0 else None))
+        intervals.append(
+            CoverageInterval(at, at + size, state, lane="live" if number % 3 == 0 else None)
+        )
         at += size
-    bar = drawn(intervals, width)
+    bar = coverage_bar(intervals, width)
     assert sum(cells for _, cells in bar) == width
     states = {i.state for i in intervals}
     loudest = next(s for s in ("expired", "unseen", "covered") if s in states)

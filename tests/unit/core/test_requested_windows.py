@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core import windows
-from tidegate.core.backfill import draft_window, out_of_reach, retained_gaps
 from tidegate.core.boundaries import Boundary, clamped, milliseconds
 from tidegate.core.cursor import Watermarks
+from tidegate.core.draft import draft_window, out_of_reach, retained_gaps
 from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
-from tidegate.core.windows import edges
+from tidegate.core.windows import parse_edges
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
@@ -31,7 +31,7 @@ NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
     ],
 )
 def test_an_edge_is_offsets_or_a_moment(text, edge):
-    found = edges("t", text, text, NOW)
+    found = parse_edges("t", text, text, NOW)
     assert (found.start, found.end, found.complaints) == (edge, edge, [])
 
 
@@ -52,17 +52,17 @@ def test_an_edge_is_offsets_or_a_moment(text, edge):
 )
 def test_edges_that_make_no_sense(start, end, said):
     """Each is told by its name; the other one is judged all the same."""
-    complaints = edges("t", start, end, NOW).complaints
+    complaints = parse_edges("t", start, end, NOW).complaints
     assert len(complaints) == len(said), complaints
     for complaint, words in zip(complaints, said, strict=True):
         assert words in complaint
 
 
 def window(start, end, *, partitions=None, there=(0, 1, 2)):
-    found = edges("t", start, end, NOW)
+    found = parse_edges("t", start, end, NOW)
     complaints = list(found.complaints)
-    chosen = windows.chosen(partitions, found, there, complaints)
-    return windows.ranges("t", chosen, found, {}, complaints), complaints
+    chosen = windows.choose_partitions(partitions, found, there, complaints)
+    return windows.resolve_ranges("t", chosen, found, {}, complaints), complaints
 
 
 def test_which_partitions_are_meant():

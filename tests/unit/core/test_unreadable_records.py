@@ -8,7 +8,14 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
-from tidegate.core.unreadable import LATEST_MS, Scan, Unreadable, exclude, is_readable, scanned
+from tidegate.core.unreadable_records import (
+    LATEST_MS,
+    Scan,
+    Unreadable,
+    exclude,
+    is_readable,
+    scanned,
+)
 
 NANOSECONDS = 1_700_000_000_000_000_000
 IDS = {"a": "id-a"}

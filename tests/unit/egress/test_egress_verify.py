@@ -10,7 +10,7 @@ import pytest
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.consumer import Record
 from tidegate.broker.settings import KafkaSettings
-from tidegate.core import content
+from tidegate.core import row_digest
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Receipt
 from tidegate.core.offsets import OffsetRange
@@ -79,7 +79,7 @@ class Target:
             self.put(plan.id, row)
         for others in again:
             self.put(plan.id, 0, **others)
-        told = [content.digest("a", i, "t", b"k", b"v%d" % i, OWN) for i in range(rows)]
+        told = [row_digest.of_row("a", i, "t", b"k", b"v%d" % i, OWN) for i in range(rows)]
         receipts = tuple(
             Receipt(
                 "t", "id-t", p, before[p], len(log), *((rows, len(again)) if p == 0 else (0, 0))
@@ -87,7 +87,7 @@ class Target:
             for p, log in self.log.items()
         )
         sending = Sending(
-            plan.id, "x", (SentFile("a", rows, 0, content.of_file(told) if digest else None),),
+            plan.id, "x", (SentFile("a", rows, 0, row_digest.of_file(told) if digest else None),),
             receipts, (), {},
         )  # fmt: skip
         ledger = Ledger(self.store, "out")
@@ -215,4 +215,4 @@ def test_the_hash_is_xxh64() -> None:
         (b"abc", 0x44BC2CF5AD770999),
         (b"Nobody inspects the spammish repetition", 0xFBCEA83C8A378BF1),
     ):
-        assert content.xxh64(data, 0) == told
+        assert row_digest.xxh64(data, 0) == told

@@ -516,7 +516,7 @@ def test_settling_makes_durable_what_spark_wrote(tmp_path, calls):
     store = LocalStore(tmp_path / "p")
     (tmp_path / "p/a/b").mkdir(parents=True)
     (tmp_path / "p/a/b/x.parquet").write_bytes(b"rows")
-    store.settle(["a/b/x.parquet"])
+    store.make_durable(["a/b/x.parquet"])
     assert calls[0] == ("fsync", "x.parquet")
     assert sorted(calls[1:]) == [("fsync", "a"), ("fsync", "b"), ("fsync", "p")]
 

@@ -1,7 +1,7 @@
-"""Records that Spark cannot read: a timestamp that does not fit into microseconds of 64 bits.
+"""Records that Spark cannot read: their timestamp does not fit into 64 bits of microseconds.
 
-A producer that writes nanoseconds where milliseconds belong makes such records. Spark's task fails
-at the first one, without naming it, so no plan may hold one.
+Producers that write nanoseconds in place of milliseconds make such records. Spark's task fails at
+the first one without naming it, so no plan may contain one.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Unreadable(NamedTuple):
 
 @dataclass(frozen=True)
 class Scan:
-    """What an independent consumer saw of a range: all offsets below `end` that are unreadable.
+    """The unreadable offsets of a range below `end`, as an independent consumer found them.
 
-    `first` is the first of them. `end` is the range's own unless the consumer stopped before it;
-    `problem` says what stopped it, where it was not its own bound.
+    `first` is the first of them. `end` is the range's end unless the consumer stopped before it;
+    `problem` is the error that stopped it, None if it reached its own bound.
     """
 
     end: int
@@ -44,7 +44,7 @@ class Scan:
 
 
 def is_readable(timestamp: int) -> bool:
-    """Say whether Spark can convert a timestamp in ms since the epoch."""
+    """Return whether Spark can convert a timestamp in ms since the epoch."""
     return -LATEST_MS <= timestamp <= LATEST_MS
 
 
@@ -57,11 +57,11 @@ def exclude(
     policy: Literal["fail", "gap"],
     by: str,
 ) -> None:
-    """Take what Spark cannot read out of a draft's ranges.
+    """Remove the records that Spark cannot read from a draft's ranges.
 
-    `fail` ends the range at the first such record, and names the partition; `gap` gives up these
-    offsets alone, and goes on behind each of them. A range that was not scanned to its end is cut
-    there: the next run plans the rest. `by` signs the gaps.
+    `fail` ends the range at the first such record and leaves out the rest; `gap` skips these
+    offsets alone. A range that was not scanned to its end is cut there: the next run plans the
+    rest. `by` is recorded in the gaps.
     """
     ranges = []
     for r in draft.ranges:
@@ -76,15 +76,14 @@ def exclude(
         else:
             bad = scan.offsets
             topic_id = topic_ids[r.topic]
-            known = fold.skipped.get((topic_id, r.partition), NOTHING)
             draft.gaps += [
                 Gap(r.topic, topic_id, r.partition, start, stop, REASON, by)
-                for start, stop in bad.subtract(known)
+                for start, stop in bad.subtract(fold.skipped[topic_id, r.partition])
             ]
             if scan.problem:
                 numbers = {"offset": scan.end, "because": scan.problem}
                 draft.left_out.append(LeftOut(r.topic, r.partition, REASON, numbers))
-        ranges += [OffsetRange(r.topic, r.partition, *span) for span in bad.missing(r.start, end)]
+        ranges += r.parts(bad.missing(r.start, end))
     draft.ranges = ranges
 
 
