@@ -1,7 +1,7 @@
-"""Every refusal by name: what, where, the numbers, and what to do next.
+"""Errors: one class for each reason to refuse work. Messages say what, where and what to do next.
 
-An error is *terminal* (the same try would fail again: stop) or *transient* (try again later).
-Airflow, the CLI's exit code and `--json` all follow that one distinction.
+An error is *terminal* (a retry would fail again) or *transient* (a later retry may succeed).
+Airflow's retries, the CLI's exit code and `--json` follow this distinction.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 
 class TidegateError(Exception):
-    """Base of all refusals; `numbers` are the facts a program would want."""
+    """Base of all errors; `numbers` are its facts for programs."""
 
     kind: ClassVar[Literal["terminal", "transient"]] = "terminal"
     exit_code: ClassVar[int] = 3
@@ -30,7 +30,7 @@ class TidegateError(Exception):
 
 
 class Transient(TidegateError):
-    """The same try may succeed later."""
+    """A later retry may succeed."""
 
     kind = "transient"
     exit_code = 4
@@ -46,11 +46,11 @@ class ConfigurationError(TidegateError):
 
 
 class TriggerNotPermitted(TidegateError):
-    """Nothing proves that who triggered a run of a form DAG may trigger the pipeline's own DAG."""
+    """The user of a form DAG is not known to be allowed to trigger the pipeline's own DAG."""
 
 
 class NeedsAirflow(TidegateError):
-    """What was asked for lives in Airflow, and there is none here."""
+    """The command needs Airflow's metadata, and Airflow is not installed or configured here."""
 
     exit_code = 2
 
@@ -67,11 +67,11 @@ class NotAuthenticated(TidegateError):
 
 
 class NotAuthorised(TidegateError):
-    """The broker knows us and says no; the missing operation is named."""
+    """The broker denies an operation, which the message names, to the authenticated user."""
 
 
 class UnknownTopic(TidegateError):
-    """The topic does not exist, or we may not see it."""
+    """The topic does not exist, or the user may not describe it."""
 
 
 class BrokerTooOld(TidegateError):
@@ -79,7 +79,7 @@ class BrokerTooOld(TidegateError):
 
 
 class BrokerError(Transient):
-    """The broker answered with an error that may pass."""
+    """The broker answered with a temporary error."""
 
 
 # Lake and ledger
@@ -90,34 +90,34 @@ class LakeUnavailable(Transient):
 
 
 class LakeReadOnly(TidegateError):
-    """The lake can be seen but not written."""
+    """The lake can be read but not written."""
 
 
 class LakeUnsafe(TidegateError):
-    """The lake's store let several writers create one name: a ledger there proves nothing."""
+    """The lake's store let several writers create one object: create-if-absent is not atomic."""
 
 
 class LedgerCorrupt(TidegateError):
-    """A ledger entry cannot be read or does not follow from the one before it."""
+    """A ledger entry cannot be read, or does not follow from the one before it."""
 
 
 class LakeDamaged(TidegateError):
-    """A file that a live commit names is missing or is not what the commit says."""
+    """An object that the ledger refers to is missing, or is not what the ledger says."""
 
 
 # Runs
 
 
 class IdentityChanged(TidegateError):
-    """A cluster or topic is not the one that the ledger or the plan speaks of."""
+    """A cluster or topic is not the one in the ledger or the plan: it was recreated."""
 
 
 class PlanDead(TidegateError):
-    """The plan can never be carried out (expired, re-identified or partly covered by others)."""
+    """The plan cannot be carried out: expired, partly committed by others, or a recreated topic."""
 
 
 class StageFailed(Transient):
-    """Spark ended without staging everything it was given."""
+    """Spark ended without staging all chunks."""
 
 
 class RowsMissing(Transient):
@@ -125,43 +125,43 @@ class RowsMissing(Transient):
 
 
 class AttemptWrong(TidegateError):
-    """An attempt's files are not what the plan or Spark's own count says."""
+    """An attempt's files differ from the plan or from the rows that Spark counted."""
 
 
 class NotSealed(TidegateError):
-    """A chunk has no sealed attempt: nothing proves that it is complete."""
+    """A chunk has no sealed attempt, which would prove that it is complete."""
 
 
 class ChunksMissing(TidegateError):
-    """What was sealed of a plan is published; the named chunks were never staged to the end."""
+    """The sealed chunks of a plan are published; the named ones were not staged to the end."""
 
 
 class AttemptAbandoned(TidegateError):
-    """The attempt was given up by a ledger entry; its files may be gone."""
+    """A ledger entry has abandoned the attempt; its files may be deleted."""
 
 
 class CursorAhead(TidegateError):
-    """A Variable is ahead of the ledger: edited by hand, or the lake is not the one it was."""
+    """A Variable is ahead of the ledger: edited by hand, or the lake was replaced or restored."""
 
 
 class CursorBackward(TidegateError):
-    """An offset behind the cursor was asked for: what is there has its outcome already."""
+    """A requested offset is below the cursor: the offsets between have an outcome already."""
 
 
 class BeyondEnd(TidegateError):
-    """An offset beyond the end of the log was asked for: nobody can skip what is not there yet."""
+    """A requested offset is beyond the end of the log: only existing offsets can be skipped."""
 
 
 class WindowRefused(TidegateError):
-    """A window that was asked for makes no sense; all complaints are in the message."""
+    """A requested window is not valid; all complaints are in the message."""
 
 
 class ReplayRefused(TidegateError):
-    """A replay cannot be done as it was planned; a new one needs a new id."""
+    """A replay cannot be carried out as planned; a new one needs a new id."""
 
 
 class PartitionsLeftOut(TidegateError):
-    """The healthy partitions are published; the named ones could not be read."""
+    """The named partitions could not be read; all others are published."""
 
 
 class SourceUnavailable(Transient):
@@ -169,11 +169,11 @@ class SourceUnavailable(Transient):
 
 
 class SourceRefused(TidegateError):
-    """The source holds what cannot be sent; nothing of it was."""
+    """The source contains what cannot be sent; nothing of it was sent."""
 
 
 class SourceChanged(TidegateError):
-    """A file that was planned is gone or another one now."""
+    """A planned file is gone or was changed."""
 
 
 class RowsRefused(TidegateError):
@@ -181,15 +181,15 @@ class RowsRefused(TidegateError):
 
 
 class SenderAlive(Transient):
-    """Another attempt holds the claim, and is not proven dead."""
+    """The sender of another attempt holds the claim and is not proven dead."""
 
 
 class SendFailed(Transient):
-    """Spark ended without sending and verifying everything; the retry sends what is missing."""
+    """Spark ended without sending and verifying all rows; a retry sends the missing ones."""
 
 
 class NotClaimed(TidegateError):
-    """There is no open claim of that plan."""
+    """The plan has no open claim."""
 
 
 class Difference(TidegateError):

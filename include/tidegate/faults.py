@@ -1,10 +1,10 @@
-"""Fault points: places where a test may stop, delay or end the process that passes them.
+"""Fault points: places at which a test can stop, delay or end the process.
 
-`TIDEGATE_FAULT=<point>[@k]:<action>[;…]` names the points that act, every time or only the k-th
-time that this process passes; unset, a point is one look at the environment. Actions: `exit` (at
-once, with code 86, nothing cleaned up), `kill` (SIGKILL to itself), `kill-parent`, `kill-jvm` (the
-parent, which must be a JVM), `raise`, `sleep=<seconds>`, `wait=<file>` (go on when the file
-appears; `<file>.reached.<pid>` tells who waits).
+`TIDEGATE_FAULT=<point>[@k]:<action>[;…]` sets the actions of points, for every time or only the
+k-th time that this process reaches them. Unset, a point only reads the environment. Actions: `exit`
+(at once, with code 86, without cleanup), `kill` (SIGKILL to itself), `kill-parent`, `kill-jvm` (the
+parent, which must be a JVM), `raise`, `sleep=<seconds>`, `wait=<file>` (continue when the file
+exists; `<file>.reached.<pid>` is created before).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _passed: Counter[str] = Counter()
 
 
 class FaultInjected(Exception):
-    """A fault point was told to raise."""
+    """A fault point raised, as set in TIDEGATE_FAULT."""
 
 
 def point(name: str) -> None:
-    """Do what TIDEGATE_FAULT says for this point; ValueError when it says something unknown."""
+    """Perform the actions of this point; ValueError if TIDEGATE_FAULT is not valid."""
     if faults := os.environ.get(VARIABLE):
         _passed[name] += 1
         for act in [a for at, a in _parse(faults) if at in (name, f"{name}@{_passed[name]}")]:
@@ -35,11 +35,11 @@ def point(name: str) -> None:
 
 
 def _parse(faults: str) -> list[tuple[str, Callable[[], None]]]:
-    """Read all of it at any point, so that a typing error cannot pass for a test that held."""
+    """Return all points and actions: a typing error fails at the first point that is reached."""
     parsed = []
     for fault in filter(None, map(str.strip, faults.split(";"))):
-        at, _, told = fault.partition(":")
-        action, _, argument = told.partition("=")
+        at, _, action = fault.partition(":")
+        action, _, argument = action.partition("=")
         try:
             parsed.append((at, _action(at, action, argument)))
         except (KeyError, ValueError):

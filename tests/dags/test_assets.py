@@ -33,7 +33,7 @@ def published() -> Published:
 
 @pytest.mark.parametrize("by", ["topics", "pattern"])
 def test_events(by: str) -> None:
-    """Of a pattern only for the topics in the plan: there may be hundreds (req 6.20)."""
+    """Of a pattern only for the topics in the plan: there may be hundreds."""
     spec: Any = parse({**LEAST, "topics": ["a.b", "a.c"]} if by == "topics" else
                       {**LEAST, "pattern": r"a\..*"})  # fmt: skip
     events, task = OutletEventAccessors(), mock.Mock(outlets=tasks.outlets(spec))

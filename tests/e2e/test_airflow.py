@@ -218,7 +218,7 @@ def test_airflows_database_and_variables_are_lost(home: Path) -> None:
 def test_all_lanes_at_once(home: Path) -> None:
     """A DAG every minute, beside it a backfill over dates, one of many chunks over offsets and a
     replay, the scheduler killed twice: at the end every offset is there once, the oracle agrees,
-    and the cursor is what the schedule alone would have reached (fault F8, F11, F12).
+    and the cursor is what the schedule alone would have reached.
     """
     concurrent_runs.all_at_once(home, intervals=6, chunks=4)
 

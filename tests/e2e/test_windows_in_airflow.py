@@ -17,6 +17,6 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_all_lanes_at_once(home: Path) -> None:
-    """As in test_airflow.py, with 30 intervals and 20 chunks (fault F8, F11, F12)."""
+    """As in test_airflow.py, with 30 intervals and 20 chunks."""
     concurrent_runs.pipeline(home)
     concurrent_runs.all_at_once(home, intervals=30, chunks=20)

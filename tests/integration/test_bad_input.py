@@ -164,7 +164,7 @@ def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Pat
 
 
 def test_a_lake_that_cannot_be_written(terminal: Terminal, topic: Callable[..., str]) -> None:
-    """Refused before Spark starts (fault F20). /sys is written by nobody, root included."""
+    """Refused before Spark starts. /sys is written by nobody, root included."""
     name = topic()
     terminal.pipeline("readonly", [name], lake="/sys/tidegate")
     error = refused(terminal, "readonly", code=3, seconds=8)
@@ -172,8 +172,8 @@ def test_a_lake_that_cannot_be_written(terminal: Terminal, topic: Callable[..., 
 
 
 def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Broker) -> None:
-    """No room in PLAN or in STAGE: said as such, nothing visible, and with room it goes on
-    (fault F19). A limit on file sizes stands for the full disk.
+    """No room in PLAN or in STAGE: said as such, nothing visible, and with room it goes on.
+    A limit on file sizes stands for the full disk.
     """
     name = topic()
     topic_records.numbers(broker.bootstrap, name, 50_000)

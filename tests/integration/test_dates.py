@@ -61,8 +61,7 @@ def test_intervals_tile(
     broker: Broker, topic: Callable[..., str], run_of: MakeRun, order: str
 ) -> None:
     """Planned in any order, or in parallel, with late records in between: each offset below the
-    cursor is in exactly one interval's plan; explain told it, and a retry has the same plan
-    (req 6.5, fault F12, K19).
+    cursor is in exactly one interval's plan; explain told it, and a retry has the same plan.
     """
     name = topic(partitions=2, config={"retention.ms": "-1"})
     scattered(broker, name)
@@ -138,7 +137,7 @@ def test_before_the_log_start_it_goes_by_policy(
     broker: Broker, topic: Callable[..., str], run_of: MakeRun, on_expired: str
 ) -> None:
     """An interval whose boundary was frozen before its records expired: named, or a gap with the
-    reason and the run; the rest is planned. Other intervals tile all the same (fault K5).
+    reason and the run; the rest is planned. Other intervals tile all the same.
     """
     name = topic(partitions=1, config={"retention.ms": "-1"})
     start = int(DAY.timestamp() * 1000)

@@ -211,8 +211,8 @@ def test_killed_half_way(
     tmp_path: Path, mortal: Broker, format_: str, victim: str, seed: int
 ) -> None:
     """The JVM, the run itself, the broker for 10 s: nothing is missing after the retry, and the
-    doubles are counted (fault E1, E2). A lake's rows keep their order. What is sent again is so by
-    its id alone, and once (fault E7; req 0.15, 2.7, 2.19, 4.9).
+    doubles are counted. A lake's rows keep their order. What is sent again is so by
+    its id alone, and once.
     """
     name = f"killed-{format_}-{victim}"
     made, report = killed(tmp_path, mortal, name, format_, victim, seed)
@@ -245,7 +245,7 @@ def test_killed_anywhere(tmp_path: Path, mortal: Broker, seed: int) -> None:
 @pytest.mark.slow
 def test_the_same_again_sends_nothing(tmp_path: Path, mortal: Broker) -> None:
     """A whole run with the settings of real ones; compressed text beside plain; run again: the same
-    report, the same ends; status and exit codes (req 4.24).
+    report, the same ends; status and exit codes.
     """
     terminal = Terminal(tmp_path, mortal.bootstrap)
     source = tmp_path / "in"

@@ -30,7 +30,7 @@ def test_a_recreated_topic_is_never_read_with_old_offsets(
     terminal: Terminal, broker: Broker, topic: Callable[..., str], count: int
 ) -> None:
     """Recreated between PLAN and STAGE, with fewer or more records than were planned (plain Spark
-    would read the latter): nothing is committed, by the retry or by a new run (fault K6, K7, K10).
+    would read the latter): nothing is committed, by the retry or by a new run.
     """
     name = topic()
     topic_records.numbers(broker.bootstrap, name, 4_000)
@@ -50,8 +50,7 @@ def test_what_expires_between_plan_and_stage(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """The healthy partitions are published, the run fails naming the exact interval that is lost,
-    and with `on_expired: skip` the gap is recorded and the rest goes on (fault K4, K5;
-    req 1.17, 6.7).
+    and with `on_expired: skip` the gap is recorded and the rest goes on.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 2_000, partitions=2)
@@ -75,7 +74,7 @@ def test_what_expires_between_plan_and_stage(
 def test_a_partition_added_after_the_plan(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """The running plan is not touched; the next one takes the partition from 0 (fault K9)."""
+    """The running plan is not touched; the next one takes the partition from 0."""
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 100, partitions=1)
     terminal.pipeline("grown", [name], start="latest")

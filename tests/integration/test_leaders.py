@@ -155,7 +155,7 @@ def cursors(run: Run) -> dict[str, dict[int, int]]:
 
 def test_a_partition_without_a_leader_stops_no_other(cluster: Cluster, tmp_path: Path) -> None:
     """Its only replica is away: it is excluded by name, other partitions and topics are planned,
-    sealed and published, and it goes on from its cursor when it is back (fault K15).
+    sealed and published, and it goes on from its cursor when it is back.
     """
     cluster.create("alone", [[2], [3]])
     cluster.create("other", [[2]])
@@ -191,7 +191,7 @@ def test_a_partition_without_a_leader_stops_no_other(cluster: Cluster, tmp_path:
 def test_a_log_that_was_cut_off_and_written_again(cluster: Cluster, tmp_path: Path) -> None:
     """A leader without the last records wins an unclean election, and its log grows past the
     cursor: the partition is excluded by name, with the offset at which it was cut off; a replay
-    of the offsets that changed lets it go on (fault K14).
+    of the offsets that changed lets it go on.
     """
     unclean = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
     cluster.create("torn", [[2, 3]], **unclean)

@@ -30,7 +30,7 @@ def test_a_recreated_topic_is_adopted(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """With more records than before: left out until it is adopted, then read from its own start,
-    every record once, while the rows of the old topic stay (faults K6, K7).
+    every record once, while the rows of the old topic stay.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 400)
@@ -59,7 +59,7 @@ def test_a_recreated_topic_is_adopted(
 def test_skipped_offsets_are_never_read(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """The next run begins at the cursor that was set; the gap says why (req 4.6)."""
+    """The next run begins at the cursor that was set; the gap says why."""
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 1_000)
     terminal.pipeline("skips", [name])
@@ -83,7 +83,7 @@ def test_repair_after_a_crash(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """A commit that was not placed, and a copy that somebody made: both are put right, by a
-    command that needs no broker (fault F4).
+    command that needs no broker.
     """
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 300)

@@ -61,8 +61,7 @@ def test_a_re_ingest_under_a_reader_by_the_ledger(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """Never twice, never missing, at every moment; afterwards a glob sees each row once too, the
-    oracle agrees, and neither the same id, nor `repair` by the next plan, changes anything
-    (req 3.12).
+    oracle agrees, and neither the same id, nor `repair` by the next plan, changes anything.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 4_000, partitions=2)
@@ -99,7 +98,7 @@ def test_what_cannot_be_replayed(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """Not in the lake, not whole files, expired, an id that stands for another window: every
-    complaint at once, and nothing moved. X, Y and X again are three commits (req 2.3, fault E7).
+    complaint at once, and nothing moved. X, Y and X again are three commits.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 2_000, partitions=2)

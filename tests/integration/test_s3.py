@@ -169,7 +169,7 @@ def test_killed_half_way_and_what_it_leaves_is_ended(
 ) -> None:
     """kill -9 of the JVM while files are being uploaded: only sealed chunks are visible, the retry
     has the same plan, and the open uploads are found and ended, but not those of the young, the
-    sealed or the living (fault F1, F23).
+    sealed or the living.
     """
     topic_records.numbers(broker.bootstrap, "killed", 300_000)
     terminal.pipeline("killed", ["killed"], max_records=100_000)
@@ -426,9 +426,7 @@ def test_a_poisoned_object_is_named_and_the_others_go(
 def test_an_egress_from_a_bucket_is_killed_half_way(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
-    """kill -9 of the JVM: after the retry every row is in the target, and the doubles are counted
-    (fault E1).
-    """
+    """kill -9 of the JVM: after the retry every row is in the target; the doubles are counted."""
     topic, rows = "killed-from-s3", 40_000
     topic_records.create(broker.bootstrap, topic, partitions=1)
     expected = {(name, n): f"{name}-{n}".encode() for name in "ab" for n in range(rows // 2)}

@@ -47,7 +47,7 @@ def on(spark: Cluster) -> dict[str, str]:
 
 def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
     """The executors are processes of the worker's, and the lake is what an independent consumer
-    reads (req 4.22).
+    reads.
     """
     with topic_records.fill(broker.bootstrap, "on-a-cluster", records=5_000):
         pass
@@ -73,7 +73,7 @@ def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None
 @pytest.mark.faults
 def test_an_executor_is_killed(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
     """kill -9 with rows staged and the rest to come: Spark tries the tasks again on another, or
-    the retry does; no row is doubled or lost (fault F7).
+    the retry does; no row is doubled or lost.
     """
     topic_records.numbers(broker.bootstrap, "killed-executor", 60_000)
     terminal.pipeline("killed-executor", ["killed-executor"], max_records=5_000)

@@ -34,7 +34,7 @@ def set_group(broker: Broker, group: str, offsets: dict[tuple[str, int], int]) -
 
 def test_topics_come_and_go(terminal: Terminal, broker: Broker) -> None:
     """New topics and partitions are taken up from their first record, a deleted one is left out
-    by name until it is excluded, and never stops the others (req 1.4, 1.12, 1.13; fault K9).
+    by name until it is excluded, and never stops the others.
     """
     for name in ("tides.north", "tides.south", "tides.test", "other.north"):
         topic_records.numbers(broker.bootstrap, name, 200, partitions=2)
@@ -88,7 +88,7 @@ def test_a_pattern_that_matches_nothing(terminal: Terminal, broker: Broker) -> N
 def test_cursors_for_lag_tools(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """A group's offsets follow the commits (req 3.13); a group with members is no failure of the
+    """A group's offsets follow the commits; a group with members is no failure of the
     run, and `reconcile`, without Airflow, mends what somebody has reset.
     """
     name = topic(partitions=2)
@@ -122,7 +122,7 @@ def test_starting_where_a_group_stopped(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """Once, for a topic's first plan; a partition of which it committed nothing begins at the log
-    start (req 4.3).
+    start.
     """
     name = topic(partitions=3)
     topic_records.numbers(broker.bootstrap, name, 300, partitions=3)

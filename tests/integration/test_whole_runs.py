@@ -35,7 +35,7 @@ def staged_rows(lake: Path) -> int:
 def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_path: Path) -> None:
     """Nulls, tombstones, headers, 1 MB values, transactions of all fates, an empty and a skewed
     partition: the lake equals what an independent consumer reads, by glob and by the ledger, and
-    what an open transaction hides comes with a later run (req 0.5, 1.3, 1.14; fault K12, K16).
+    what an open transaction hides comes with a later run.
     """
     with topic_records.fill(broker.bootstrap, "everything") as filled:
         terminal.pipeline("everything", ["everything"], max_records=9_000)
@@ -62,7 +62,7 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
 
 
 def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None:
-    """The empty plan is frozen, the run succeeds in seconds, the lake is as it was (req 1.10)."""
+    """The empty plan is frozen, the run succeeds in seconds, the lake is as it was."""
     topic_records.create(broker.bootstrap, "quiet", partitions=2)
     terminal.pipeline("quiet", ["quiet"], start="latest")
     started = time.monotonic()
@@ -78,7 +78,7 @@ def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None
 
 
 def test_the_same_run_again_changes_nothing(terminal: Terminal, broker: Broker) -> None:
-    """A finished run that is cleared and run again is a no-op by its plan (req 4.24; fault F13)."""
+    """A finished run that is cleared and run again is a no-op by its plan."""
     topic_records.numbers(broker.bootstrap, "again", 1_000)
     terminal.pipeline("again", ["again"])
     first = terminal.json("run", "again", "--run-id", "one")
@@ -109,8 +109,7 @@ def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None
 @pytest.mark.parametrize("victim", ["jvm", "tidegate"])
 def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> None:
     """kill -9 of the JVM, or of what started it, with staged rows above zero and below the total:
-    driver and JVM are gone within 5 s, nothing is visible, and the retry has the same plan
-    (fault F1, F2).
+    driver and JVM are gone within 5 s, nothing is visible, and the retry has the same plan.
     """
     topic = f"killed-{victim}"
     topic_records.numbers(broker.bootstrap, topic, 60_000)
@@ -159,7 +158,7 @@ def test_a_commit_that_crashed_is_placed_by_the_next_plan(
     terminal: Terminal, broker: Broker
 ) -> None:
     """Killed between commit and finalise: readers by the ledger have the rows at once, and a later
-    run, though there is nothing new, places the files (fault F4).
+    run, though there is nothing new, places the files.
     """
     topic_records.numbers(broker.bootstrap, "crashed", 1_000)
     terminal.pipeline("crashed", ["crashed"])

@@ -156,7 +156,7 @@ def test_a_backlog_over_several_runs(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """Soonest-expiring first: a partition whose records are older by hours goes before the others,
-    which share fairly; each run takes `max_chunks` (req 6.19, 6.6).
+    which share fairly; each run takes `max_chunks`.
     """
     name = topic(partitions=3, config={"retention.ms": str(10 * 86_400_000)})
     now = int(datetime.now(UTC).timestamp() * 1000)
@@ -179,7 +179,7 @@ def test_what_is_finished_is_sealed_while_spark_goes_on(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """kill -9 in the middle of one long application: the chunks before are sealed and counted by
-    `status`, and the retry does not read them again (fault F1).
+    `status`, and the retry does not read them again.
     """
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 600, partitions=1)

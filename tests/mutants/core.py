@@ -94,7 +94,7 @@ MUTANTS = (
         "core/draft.py",
         "elif known_id is not None and known_id != topic_id:",
         "elif False:",
-        "tests/unit/core/test_live.py::test_one_bad_topic_never_stops_the_others",
+        "tests/unit/core/test_draft.py::test_one_bad_topic_never_stops_the_others",
     ),
     Mutant(
         "what may be replaced",

@@ -57,7 +57,7 @@ def test_local_files_are_found_whatever_the_default_file_system_is(
 
 
 def test_parquet_in_many_row_groups_and_splits(pipeline: EgressPipeline) -> None:
-    """Each row once, with the place in its file, however many tasks read a file (req 2.1, 2.17)."""
+    """Each row once, with the place in its file, however many tasks read a file."""
     parquet(pipeline.source / "a.parquet", 5_000)
     parquet(pipeline.source / "b.parquet", 300, first=5_000)
     pipeline.set_source("parquet")
@@ -156,7 +156,7 @@ def test_lines_of_text_plain_and_compressed(pipeline: EgressPipeline) -> None:
 
 def test_many_topics_by_a_column(pipeline: EgressPipeline, topic: str) -> None:
     """Each row goes to the topic that it names, with receipts per topic; the option beats the
-    column (req 2.11, 2.12).
+    column.
     """
     topics = [f"{topic}-{n}" for n in range(3)]
     for name in topics:
@@ -180,9 +180,7 @@ def test_many_topics_by_a_column(pipeline: EgressPipeline, topic: str) -> None:
 
 
 def test_columns_become_records(pipeline: EgressPipeline) -> None:
-    """Bytes and text, a partition of one's own, headers as an array with nulls, tombstones, no key
-    (req 2.10, 2.16, 2.22).
-    """
+    """Bytes and text, a given partition, headers as an array with nulls, tombstones, no key."""
     table = pa.table(
         {
             "k": pa.array([b"\xff\x00", None, b""], pa.binary()),
@@ -207,7 +205,7 @@ def test_columns_become_records(pipeline: EgressPipeline) -> None:
 
 
 def test_the_order_within_a_key_is_that_of_the_pipeline(pipeline: EgressPipeline) -> None:
-    """Whatever file or task a row comes from (req 4.2)."""
+    """Whatever file or task a row comes from."""
     for name in range(4):
         pipeline.put(f"{name}.json", lines(*range(name, 400, 4)))
     pipeline.set_source("json")
@@ -221,7 +219,7 @@ def test_the_order_within_a_key_is_that_of_the_pipeline(pipeline: EgressPipeline
 
 
 def test_a_topic_is_read_changed_and_sent_to_another(pipeline: EgressPipeline, topic: str) -> None:
-    """By way of the lake, with SQL over its columns; JSON is UTF-8 (req 2.21, 4.14)."""
+    """By way of the lake, with SQL over its columns; JSON is UTF-8."""
     producer = Producer({"bootstrap.servers": pipeline.bootstrap})
     topic_records.create(pipeline.bootstrap, f"{topic}-in", partitions=1)
     for number, name in enumerate(("Łódź", "zürich", "東京")):
@@ -246,7 +244,7 @@ def test_a_topic_is_read_changed_and_sent_to_another(pipeline: EgressPipeline, t
 
 
 def test_bad_rows_into_quarantine(pipeline: EgressPipeline) -> None:
-    """The good ones are sent, the bad ones kept with file, row, reason and text (req 6.22)."""
+    """The good ones are sent, the bad ones kept with file, row, reason and text."""
     pipeline.put("a.json", '{"id":1,"name":"n1"}\nnot json\n{"id":2,"name":null}\n')
     pipeline.put("b.json", lines(3, 4))
     pipeline.set_source("json")

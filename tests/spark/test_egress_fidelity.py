@@ -1,4 +1,4 @@
-"""Topic → lake → topic: byte for byte, in order, after a dead attempt too (req 6.25, 0.7)."""
+"""Topic → lake → topic: byte for byte, in order, after a dead attempt too."""
 
 from collections import defaultdict
 from operator import attrgetter

@@ -34,7 +34,7 @@ def test_what_the_producer_is_told_reaches_it(pipeline: EgressPipeline) -> None:
 
 def test_the_sink_is_v1_with_one_producer(pipeline: EgressPipeline) -> None:
     """Many tasks of one executor share a producer that bears the attempt's name, and no plan writes
-    through V2 (req 2.2, 2.8, 4.12, 4.16).
+    through V2.
     """
     for name in range(6):
         pipeline.put(f"{name}.json", lines(*range(name * 100, name * 100 + 100)))
@@ -65,7 +65,7 @@ def test_a_record_that_the_broker_refuses_fails_the_attempt(
     pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One in the middle, too large for a limit that was lowered after the look at every row: an
-    error of one record is never a success; the retry sends what is missing (req 0.15, 2.5, 2.7).
+    error of one record is never a success; the retry sends what is missing.
     """
     small = f"{topic}-small"
     topic_records.create(pipeline.bootstrap, small, partitions=1)
@@ -112,7 +112,7 @@ def test_small_limits_of_a_topic(pipeline: EgressPipeline, topic: str) -> None:
 
 def test_records_that_come_after_the_sink_has_ended(pipeline: EgressPipeline, topic: str) -> None:
     """The producer guesses how well rows compress. Where it guesses wrong the broker refuses the
-    batch, and its pieces are sent when Spark thinks that all is: the read-back waits (req 2.6).
+    batch, and its pieces are sent when Spark thinks that all is: the read-back waits.
     """
     small = f"{topic}-small"
     topic_records.create(

@@ -274,7 +274,7 @@ def test_refused_before_anything_is_sent(
     pipeline: EgressPipeline, target: str, refusal: Refusal
 ) -> None:
     """With file and row, and what to do; the target's ends as they were, no open claim, the files
-    at fault left out of the next run (req 2.13-2.16, 4.15, 6.10; fault E3, E5, E6, E9).
+    at fault left out of the next run.
     """
     pipeline.topic = target
     refusal.put(pipeline)
@@ -324,7 +324,7 @@ def test_what_was_refused_is_named_and_the_others_go(pipeline: EgressPipeline) -
 
 
 def test_a_committed_name_with_other_content(pipeline: EgressPipeline) -> None:
-    """Left out and named; `--resend` sends it, with a plan of its own (fault E7)."""
+    """Left out and named; `--resend` sends it, with a plan of its own."""
     texts("json", a=GOOD, b=GOOD)(pipeline)
     first = pipeline.run_all("one")
     pipeline.put("a.json", GOOD * 2)

@@ -105,7 +105,7 @@ def agrees(pipeline: EgressPipeline, report: dict[str, Any]) -> None:
 
 
 def test_of_a_prefix_the_rest_is_sent_in_order(pipeline: EgressPipeline) -> None:
-    """Exactly the missing rows, each partition in its order (fault E1; req 6.8)."""
+    """Exactly the missing rows, each partition in its order."""
     plan = dies(pipeline, range(50))
     before = pipeline.ends()
     report = pipeline.run_all()
@@ -334,7 +334,7 @@ def test_a_record_of_the_plan_that_is_no_row(pipeline: EgressPipeline) -> None:
 def test_the_read_back_sees_a_record_that_is_not_there(
     pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sink that loses a row without a word is not believed; the retry sends it (req 2.6)."""
+    """A sink that loses a row without a word is not believed; the retry sends it."""
     sent_as = shaping.sent_as
     monkeypatch.setattr(
         shaping,

@@ -104,7 +104,7 @@ def test_any_window(
     windows: int,
 ) -> None:
     """What explain tells is what is done, to the plan's id, the ranges, the rows and the files;
-    what it refuses is refused; no row twice; the live cursor stays; the oracle agrees (req 6.14).
+    what it refuses is refused; no row twice; the live cursor stays; the oracle agrees.
     """
     rng, ends = random.Random(seed), big_topic(broker, topic)
     moments = sorted(rng.randrange(0, 36_000) for _ in range(11))

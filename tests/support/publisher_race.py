@@ -11,7 +11,7 @@ Entries = Callable[[], Mapping[str, bytes]]
 
 def of_publishers(terminal: Terminal, home: Path, entries: Entries, *, rounds: int) -> None:
     """Let two runs of what is staged race for each chunk, by turns together and one behind the
-    other: one entry is made and stays as it is, and the one that lost adopts it (fault F10).
+    other: one entry is made and stays as it is, and the one that lost adopts it.
 
     `entries` reads the ledger: name → content.
     """

@@ -21,7 +21,7 @@ class Boundary(Document):
 
 
 def clamped(
-    found: Mapping[int, int], below: Boundary | None, above: Boundary | None
+    offsets: Mapping[int, int], below: Boundary | None, above: Boundary | None
 ) -> dict[int, int]:
     """Return a new boundary's offsets, limited by those of an earlier and a later boundary.
 
@@ -31,7 +31,7 @@ def clamped(
     high = above.offsets if above else None
     return {
         p: max(low.get(p, 0), offset if high is None else min(offset, high.get(p, 0)))
-        for p, offset in {**low, **found}.items()
+        for p, offset in {**low, **offsets}.items()
     }
 
 

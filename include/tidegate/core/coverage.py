@@ -38,13 +38,13 @@ class CoverageInterval(Document):
 
 
 def partition_coverage(
-    origin: int, known: Iterable[CoverageInterval], marks: Watermarks | None
+    origin: int, outcomes: Iterable[CoverageInterval], marks: Watermarks | None
 ) -> tuple[CoverageInterval, ...]:
     """Return the outcome of all offsets that the ledger or the log knows of, without a hole.
 
-    `known` are the covered and skipped intervals, none overlapping; equal neighbours are merged.
+    `outcomes` are the covered and skipped intervals, none overlapping; equal neighbours are merged.
     """
-    intervals = sorted(known)
+    intervals = sorted(outcomes)
     low = min([origin, *(i.start for i in intervals[:1]), *([marks.start] if marks else [])])
     high = max([origin, *(i.end for i in intervals), *([marks.end] if marks else [])])
     rest = Intervals.of((i.start, i.end) for i in intervals).missing(low, high)

@@ -87,12 +87,12 @@ def draft_live(
             draft.left_out.append(LeftOut(topic, None, NO_LEADER, numbers))
         else:
             marks, headless = watermarks[topic], leaderless.get(topic, ())
-            known = fold.origins.get(topic_id)
-            origins = new_origins(marks, known, first_sight.get(topic, {}))
+            recorded = fold.origins.get(topic_id)
+            origins = new_origins(marks, recorded, first_sight.get(topic, {}))
             if origins:
                 draft.origins.append(Origin(topic, topic_id, origins))
             draft.left_out += [LeftOut(topic, p, NO_LEADER) for p in headless]
-            for p in sorted((known or {}).keys() - marks.keys() - set(headless)):
+            for p in sorted((recorded or {}).keys() - marks.keys() - set(headless)):
                 numbers = {"cursor": fold.progress(topic_id, p).cursor}
                 draft.left_out.append(LeftOut(topic, p, "the partition vanished", numbers))
             for p in sorted(marks):
@@ -160,17 +160,17 @@ def decide_live(
 
 
 def new_origins(
-    partitions: Iterable[int], known: Mapping[int, int] | None, first_sight: Mapping[int, int]
+    partitions: Iterable[int], recorded: Mapping[int, int] | None, first_sight: Mapping[int, int]
 ) -> dict[int, int]:
     """Return the origins to record for partitions that have none.
 
-    A topic that is new to the ledger (`known` is None) begins at `first_sight`, by the pipeline's
+    A topic that is new to the ledger (`recorded` is None) begins at `first_sight`, by the spec's
     `start`. A partition that is added later begins at 0, wherever its log starts: offsets that
     expired before they were read then go by the policy `on_expired`.
     """
-    if known is None:
+    if recorded is None:
         return {p: first_sight[p] for p in partitions}
-    return {p: 0 for p in partitions if p not in known}
+    return {p: 0 for p in partitions if p not in recorded}
 
 
 def out_of_reach(

@@ -99,13 +99,13 @@ class _Field(NamedTuple):
 @cache
 def _fields(cls: Any) -> tuple[_Field, ...]:
     hints = get_type_hints(cls, include_extras=True)
-    found = []
+    derived = []
     for each in fields(cls):
         notes = getattr(hints[each.name], "__metadata__", ())
         name = next((note.name for note in notes if isinstance(note, Name)), each.name)
         presence = next((note for note in notes if isinstance(note, Presence)), None)
-        found.append(_Field(each.name, name, form_of(hints[each.name]), each.default, presence))
-    return tuple(found)
+        derived.append(_Field(each.name, name, form_of(hints[each.name]), each.default, presence))
+    return tuple(derived)
 
 
 @cache

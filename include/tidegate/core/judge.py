@@ -71,10 +71,10 @@ def judge(fold: Fold, entry: Entry) -> Verdict:
     """Return whether `entry` may follow the entries in `fold`."""
     match entry:
         case Origin():
-            known = fold.origins.get(entry.topic_id, {})
+            origins = fold.origins.get(entry.topic_id, {})
             now = fold.topic_ids.get(entry.topic, entry.topic_id)
             expected = entry.adopts.topic_id if entry.adopts else entry.topic_id
-            repeated = not entry.adopts and known.keys() & entry.partitions.keys()
+            repeated = not entry.adopts and origins.keys() & entry.partitions.keys()
             return Lost() if now != expected or repeated else Accepted()
         case Commit():
             return _judge_commit(fold, entry)

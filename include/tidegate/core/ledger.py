@@ -54,8 +54,8 @@ class Fold:
                 if entry.adopts:
                     self.earlier_ids.setdefault(entry.topic, []).append(entry.adopts.topic_id)
                 self.topic_ids[entry.topic] = entry.topic_id
-                known = self.origins.get(entry.topic_id, {})
-                self.origins[entry.topic_id] = {**entry.partitions, **known}
+                recorded = self.origins.get(entry.topic_id, {})
+                self.origins[entry.topic_id] = {**entry.partitions, **recorded}
             case Commit():
                 self.live[n] = entry
                 self.waiting.add(n)
@@ -122,7 +122,7 @@ class Fold:
                 yield topic_id, OffsetRange(r.topic, r.partition, start, end)
 
     def holds(self, n: int, topic_id: str, partition: int, offset: int) -> bool:
-        """Say whether commit `n` is live and no later commit has replaced this offset of it."""
+        """Return whether commit `n` is live and no later commit has replaced this offset of it."""
         replaced = self.replaced.get(n, OffsetSets())[topic_id, partition]
         return n in self.live and not replaced.within(offset, offset + 1)
 
@@ -136,7 +136,7 @@ class Fold:
         return next((claim for claim in claims if claim.lane != REPLAY or claim.files), None)
 
     def is_sent(self, plan_id: str) -> bool:
-        """Say whether an egress plan is committed, or was declared sent."""
+        """Return whether an egress plan is committed, or was declared sent."""
         return (plan_id, 0) in self.committed or plan_id in self.declared
 
     def progress(self, topic_id: str, partition: int) -> Progress:
@@ -168,7 +168,7 @@ class Fold:
         return self.covered_part(window, topic_ids) + _within(self.skipped, window, topic_ids)
 
     def covers(self, window: Window, topic_ids: Mapping[str, str]) -> bool:
-        """Say whether every offset of a window is in some live commit."""
+        """Return whether every offset of a window is in some live commit."""
         return sum(map(len, self.covered_part(window, topic_ids))) == sum(map(len, window))
 
     def commits_over(self, window: Window, topic_ids: Mapping[str, str]) -> tuple[int, ...]:

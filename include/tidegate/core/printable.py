@@ -17,7 +17,7 @@ def printable_name(text: str) -> str:
     return printable(text).replace("\t", "\\t").replace("\n", "\\n")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
     # A byte of a file name that is not UTF-8, as Python holds it.
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else repr(found[0])[1:-1]
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else repr(match[0])[1:-1]

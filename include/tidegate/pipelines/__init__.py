@@ -1,1 +1,1 @@
-"""What a user writes: YAML files, read at the border into frozen specs."""
+"""Pipeline files: the YAML that users write, parsed into frozen specs."""

@@ -28,9 +28,9 @@ def directory() -> Path:
 
 
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
-    """Read one file; ConfigurationError names the file and all that is wrong with it.
+    """Return the spec of one file; ConfigurationError names the file and everything wrong in it.
 
-    Nothing else is raised, whatever is in the file: one bad file must not stop the others.
+    No other exception is raised, whatever the file contains: one bad file must not stop others.
     """
     where = printable(str(path))
     try:
@@ -50,7 +50,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
         raise ConfigurationError(f"{where}: cannot be read: {error.strerror}") from None
     except (Unreadable, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{where}: cannot be read: {error}") from None
-    except Exception as error:  # what no check foresaw; the text of the error may quote the file
+    except Exception as error:  # not foreseen by a check; its text may quote the file
         raise ConfigurationError(f"{where}: cannot be read: {type(error).__name__}") from None
     if complaints:
         complaints = [printable(each) for each in dict.fromkeys(complaints)]
@@ -60,18 +60,18 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
 
 
 def load_named(name: str) -> Spec:
-    """Read the file of the pipeline with this name; the error lists those that exist."""
+    """Return the spec of the pipeline with this name; ConfigurationError lists those that exist."""
     path = directory() / f"{name}.yaml"
     if not path.is_file():
-        known = ", ".join(names()) or "none"
+        existing = ", ".join(names()) or "none"
         raise ConfigurationError(
-            printable(f"there is no pipeline {name!r} in {directory()}; there are: {known}")
+            printable(f"there is no pipeline {name!r} in {directory()}; there are: {existing}")
         )
     return load(path)
 
 
 def load_ingest(name: str) -> Ingest:
-    """Read the file of an ingest pipeline; an egress one is refused by name."""
+    """Return the spec of an ingest pipeline; ConfigurationError for an egress."""
     spec = load_named(name)
     if not isinstance(spec, Ingest):
         raise ConfigurationError(f"pipeline {name!r} is an egress: this is for ingest pipelines")
@@ -79,33 +79,33 @@ def load_ingest(name: str) -> Ingest:
 
 
 def names() -> list[str]:
-    """Return the names of the pipelines that have a file, good or bad; all can be printed."""
+    """Return the printable names of all pipeline files, valid or not."""
     return sorted(printable_name(path.stem) for path in directory().glob("*.yaml"))
 
 
 def is_pipeline_name(name: str) -> bool:
-    """Say whether a pipeline may have this name."""
+    """Return whether a pipeline may have this name."""
     return re.match(PIPELINE_NAME, name) is not None
 
 
 def ingest_names() -> list[str]:
-    """Return the names of the ingest pipelines whose file is right."""
-    return [name for name, spec in _sound() if isinstance(spec, Ingest)]
+    """Return the names of the ingest pipelines whose file is valid."""
+    return [name for name, spec in _valid() if isinstance(spec, Ingest)]
 
 
 def replay_names() -> list[str]:
-    """Return the names of the sound pipelines with a lake to replay: to read, or to send from."""
-    return [name for name, spec in _sound() if isinstance(spec, Ingest) or spec.source.lake]
+    """Return the names of the valid pipelines that read into a lake or send from one."""
+    return [name for name, spec in _valid() if isinstance(spec, Ingest) or spec.source.lake]
 
 
-def _sound() -> Iterator[tuple[str, Spec]]:
+def _valid() -> Iterator[tuple[str, Spec]]:
     for name in names():
         with contextlib.suppress(ConfigurationError):
             yield name, load_named(name)
 
 
 def _form(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return a file's keys and values, and the complaints about its keys."""
+    """Return a file's keys and values, and complaints about its keys."""
     if path.exists() and not path.is_file():
         raise Unreadable("not a file")
     with path.open("rb") as file:
@@ -121,17 +121,17 @@ def _form(path: Path) -> tuple[dict[str, Any], list[str]]:
 def _expand(form: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """Return the form with its variables expanded, and complaints about its texts."""
     missing: list[str] = []
-    strange: list[str] = []
+    unprintable: list[str] = []
 
-    def look_at(text: str, signs: re.Pattern[str], *at: str) -> None:
-        if signs.search(text):
-            strange.append(f"{'.'.join(at)}: holds a control character, or is not Unicode")
+    def check(text: str, refused: re.Pattern[str], *at: str) -> None:
+        if refused.search(text):
+            unprintable.append(f"{'.'.join(at)}: holds a control character, or is not Unicode")
 
     def expanded(value: Any, *at: str) -> Any:
         match value:
             case dict():
                 for key in value:
-                    look_at(str(key), CONTROL, *at, str(key))
+                    check(str(key), CONTROL, *at, str(key))
                 return {key: expanded(inner, *at, str(key)) for key, inner in value.items()}
             case list():
                 return [expanded(inner, *at) for inner in value]
@@ -142,11 +142,11 @@ def _expand(form: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str,
                     if m["default"] is None and m["name"] not in environ
                 )
                 text = _VARIABLE.sub(lambda m: environ.get(m["name"]) or m["default"] or "", value)
-                # Of a reader's options some are control characters: what separates, what quotes.
+                # A reader's separators and quotes may be control characters.
                 options = at[:2] == ("source", "options")
-                look_at(text, _NOT_UNICODE if options else CONTROL, *at)
+                check(text, _NOT_UNICODE if options else CONTROL, *at)
                 return text
         return value
 
     form = expanded(form)
-    return form, [*(f"${{{name}}} is not set in the environment" for name in missing), *strange]
+    return form, [*(f"${{{name}}} is not set in the environment" for name in missing), *unprintable]

@@ -1,4 +1,4 @@
-"""Secrets among Spark settings: settings are command-line arguments, which all users can see."""
+"""Secrets among Spark settings, which are visible to all users as command-line arguments."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _SECRET = re.compile(
     r"|(access|account|api|encryption|private|session|shared|signing)[._-]?key(?!provider|[._-]?id)",
     re.IGNORECASE,
 )
-# The name of a setting that says where a secret is, or of what kind it is.
+# Names of settings with the place, the kind or an attribute of a secret.
 _NO_SECRET = re.compile(
     r"(provider|path|(?<!pro)file|location|type|class|mechanism|enabled|endpoint|length|regex"
     r"|algorithm|bits|interval|lifetime)$",
     re.IGNORECASE,
 )
-# Names that end with the name of an account, which may be any word.
+# Names that end in the name of an Azure account, which may be any word.
 _OF_AN_ACCOUNT = re.compile(
     r"\bazure\.(account\.key|account\.oauth2\.(client\.secret|user\.password)|sas\.fixed\.token)\.",
     re.IGNORECASE,
 )
 _ON_KUBERNETES = r"spark\.kubernetes\.(driver|executor)"
-_OBJECT = r"[a-z0-9][a-z0-9.-]*"  # of Kubernetes, by its name
-# Name and value of settings that refer to a secret, or describe one. With another value they are
-# judged as all others are.
+_OBJECT = r"[a-z0-9][a-z0-9.-]*"  # the name of a Kubernetes object
+# Names and values of settings that refer to a secret or describe one. With other values they are
+# checked as all settings are.
 _REFERENCES = [
     (re.compile(name), re.compile(value, re.ASCII))
     for name, value in (
@@ -35,7 +35,7 @@ _REFERENCES = [
         (r"spark\.kubernetes\.container\.image\.pullSecrets", rf"{_OBJECT}(\s*,\s*{_OBJECT})*"),
         (r"spark\.kubernetes\.kerberos\.tokenSecret\.(name|itemKey)", r"[\w.-]+"),
         (r"spark\.(sql\.)?redaction\.((string|options)\.)?regex", r"(?s:.*)"),
-        # A key of AWS's key store, by alias or id. A key of one's own is in base64, with = behind.
+        # A key in AWS KMS, by alias or id. A customer-provided key is base64 that ends in "=".
         (
             r"spark\.hadoop\.fs\.s3a\.(bucket\..+\.)?(server-side-)?encryption\.key",
             r"alias/[\w/-]+|mrk-[0-9a-f]{32}|[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}",
@@ -49,16 +49,16 @@ _LOGIN_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
 def secret_settings(conf: Mapping[str, str]) -> list[str]:
-    """Return the names of the settings that hold a secret, by their names or within their values.
+    """Return the names of the settings that hold a secret, by their names or values.
 
-    What names a file, a provider, a kind, a number or a duration is none, nor are a switch, a
-    secret of Kubernetes by its name, and a key of AWS's key store by its ARN, alias or id.
+    The name of a file, a provider or a kind is no secret, nor are numbers, durations, switches, the
+    name of a Kubernetes secret, and the ARN, alias or id of a key in AWS KMS.
     """
     return sorted(name for name, value in conf.items() if _is_secret(name, value))
 
 
 def complaint(names: list[str]) -> str:
-    """Return what is wrong with secrets in these settings, and where they belong."""
+    """Return the message about secrets in these settings, and where they belong."""
     return (
         f"spark.conf: {', '.join(names)}: a secret here would show in the process list;"
         " give it to Spark by its environment, a credentials provider or spark-defaults.conf"
@@ -66,7 +66,7 @@ def complaint(names: list[str]) -> str:
 
 
 def has_login(url: str) -> bool:
-    """Say whether a URL holds a user's password."""
+    """Return whether a URL contains a user's password."""
     return bool(_LOGIN_IN_URL.search(url))
 
 

@@ -1,4 +1,4 @@
-"""A pipeline file as a frozen spec; whatever is wrong with it is said at once."""
+"""The specs of pipelines: frozen, and validated with all complaints at once."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from tidegate.pipelines.value_types import (
 )
 from tidegate.spark import kafka_sink, reader_options
 
-_LONGEST_WAIT = 10**9  # seconds; a clock cannot go back for ever
+_LONGEST_WAIT = 10**9  # seconds
 
 
 class _Strict(BaseModel):
-    # Python's regular expressions: pydantic's own know no look-ahead.
+    # Python's regular expressions: pydantic's own have no look-ahead.
     model_config = ConfigDict(extra="forbid", frozen=True, regex_engine="python-re")
 
 
 class StartAt(_Strict):
-    """Begin at the first record since a moment, at given offsets, or where a group stopped."""
+    """Begin at the first record since a timestamp, at offsets, or at a consumer group's offsets."""
 
     timestamp: Time | None = None
     offsets: dict[TopicName, dict[Offset, Offset]] | None = None
@@ -56,7 +56,7 @@ class StartAt(_Strict):
         return self
 
 
-# Told apart by shape, so that a complaint is about the one that was meant.
+# Distinguished by shape, so that complaints are about the form that was given.
 Start = Annotated[
     Annotated[Literal["earliest", "latest"], Tag("Word")] | Annotated[StartAt, Tag("At")],
     Discriminator(lambda value: "At" if isinstance(value, dict | StartAt) else "Word"),
@@ -67,7 +67,7 @@ Scalar = str | int | float | bool
 
 
 class Spark(_Strict):
-    """Where the job runs, and Spark settings beside Tidegate's own."""
+    """The Spark connection, and Spark settings in addition to Tidegate's own."""
 
     connection: str = "spark_default"
     conf: dict[str, Scalar] = {}
@@ -81,7 +81,7 @@ class Spark(_Strict):
 
 
 class Ingest(_Strict):
-    """Topics into the lake."""
+    """An ingest pipeline: topics into the lake."""
 
     name: PipelineName
     kind: Literal["ingest"]
@@ -101,7 +101,7 @@ class Ingest(_Strict):
     retries: Annotated[Whole, Field(ge=0, le=100)] = 3
 
     def topic_named(self, topic: str | None) -> str:
-        """Return the topic that is meant; unnamed, it is the only one."""
+        """Return a topic of the pipeline; for None the only one."""
         return one_of(self.name, self.topics, topic)
 
     @model_validator(mode="after")
@@ -114,41 +114,39 @@ class Ingest(_Strict):
             raise ValueError(f"topics: one is named twice in {list(self.topics)}")
         _refuse_relative("lake", self.lake)
         if isinstance(self.start, StartAt) and self.start.offsets:
-            strangers = self.start.offsets.keys() - set(self.select(self.start.offsets))
-            if strangers:
-                raise ValueError(f"start.offsets: not among the topics: {sorted(strangers)}")
+            unknown = self.start.offsets.keys() - set(self.select(self.start.offsets))
+            if unknown:
+                raise ValueError(f"start.offsets: not among the topics: {sorted(unknown)}")
         return self
 
-    def select(self, known: Iterable[str]) -> tuple[str, ...]:
-        """Return the topics that are meant: the named ones, or those of `known` that match.
+    def select(self, existing: Iterable[str]) -> tuple[str, ...]:
+        """Return the pipeline's topics: the named ones, or those of `existing` that match.
 
-        The whole name must match; Kafka's own topics never do.
+        The whole name must match; Kafka's internal topics never do.
         """
         if self.pattern is None:
             return self.topics
         return tuple(
-            sorted(
-                topic
-                for topic in set(known)
-                if re.fullmatch(self.pattern, topic)
-                and not (self.exclude and re.fullmatch(self.exclude, topic))
-                and not topic.startswith("__")
-            )
+            topic
+            for topic in sorted(set(existing))
+            if re.fullmatch(self.pattern, topic)
+            and not (self.exclude and re.fullmatch(self.exclude, topic))
+            and not topic.startswith("__")
         )
 
     @property
     def subscription(self) -> str:
-        """What the pipeline reads, in words."""
+        """The topics that the pipeline reads, as text."""
         if self.pattern is None:
             return ", ".join(self.topics)
         return f"/{self.pattern}/" + (f" without /{self.exclude}/" if self.exclude else "")
 
 
 class Source(_Strict):
-    """What is sent: files below a root, or what an ingest pipeline has in its lake.
+    """What is sent: files below a root, or the lake of an ingest pipeline.
 
-    `columns` is a schema in Spark's DDL form; without it Parquet tells its own, and the others'
-    is inferred.
+    `columns` is a schema in Spark's DDL; without it the schema of Parquet files is read, and that
+    of others inferred.
     """
 
     path: str | None = None
@@ -179,9 +177,9 @@ class Source(_Strict):
 
 
 class Target(_Strict):
-    """Where rows go: one topic, or those that the rows name among `topics`.
+    """Where rows are sent: one topic, or the one of `topics` that the row names.
 
-    A topic that is missing is made only if `partitions` says with how many.
+    A missing topic is created only if `partitions` is given.
     """
 
     kafka: str = "kafka_default"
@@ -211,7 +209,7 @@ class Target(_Strict):
 
 
 class Columns(_Strict):
-    """What becomes of a row: names of columns, or SQL expressions over them."""
+    """The fields of a row's record: names of columns, or SQL expressions over them."""
 
     key: str | None = None
     value: str | None = None
@@ -221,7 +219,7 @@ class Columns(_Strict):
 
 
 class Egress(_Strict):
-    """Files, or a lake, into topics. `lake` is where the ledger is kept."""
+    """An egress pipeline: files or a lake into topics. `lake` is where its ledger is."""
 
     name: PipelineName
     kind: Literal["egress"]
@@ -259,14 +257,14 @@ class Egress(_Strict):
         return self
 
     def _disorders(self) -> list[str]:
-        """Name the producer settings that an order, if there is one, would not survive."""
+        """Return complaints about producer settings that would break the order, if there is one."""
         if not (self.order_by or self.source.lake):
             return []
         by_key = self._is_null("partition")
         return kafka_sink.disorders(self.target.producer_settings, by_key=by_key)
 
     def _spreads(self) -> bool:
-        """Say whether neither a row's partition nor its key decides where it goes."""
+        """Return whether neither a row's partition nor its key determines its target partition."""
         return self._is_null("partition") and self._is_null("key")
 
     def _is_null(self, name: Literal["key", "partition"]) -> bool:
@@ -280,31 +278,25 @@ class Egress(_Strict):
 
     @property
     def sends_tombstones(self) -> bool:
-        """Whether a row without a value is a record: those of a lake have been records."""
+        """Whether rows without a value are sent, as tombstones: by default those of a lake."""
         return self.source.lake is not None if self.tombstones is None else self.tombstones
 
 
 Spec = Ingest | Egress
 
 _KINDS: Mapping[str, type[Ingest] | type[Egress]] = {"ingest": Ingest, "egress": Egress}
+_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
+    "ingest": {"": Ingest, "spark": Spark, "start": StartAt},
+    "egress": {"": Egress, "spark": Spark, "source": Source, "target": Target, "columns": Columns},
+}
 _KNOWN_KEYS = {
-    "ingest": {
-        "": sorted(Ingest.model_fields),
-        "spark": sorted(Spark.model_fields),
-        "start": sorted(StartAt.model_fields),
-    },
-    "egress": {
-        "": sorted(Egress.model_fields),
-        "spark": sorted(Spark.model_fields),
-        "source": sorted(Source.model_fields),
-        "target": sorted(Target.model_fields),
-        "columns": sorted(Columns.model_fields),
-    },
+    kind: {path: sorted(model.model_fields) for path, model in parts.items()}
+    for kind, parts in _PARTS.items()
 }
 
 
 def parse(form: dict[str, Any]) -> Spec:
-    """Return the spec; ValueError with one complaint a line otherwise."""
+    """Return the spec; ValueError with one complaint a line if it is not valid."""
     kind = "egress" if form.get("kind") == "egress" else "ingest"
     try:
         return _KINDS[kind].model_validate(form)
@@ -314,7 +306,7 @@ def parse(form: dict[str, Any]) -> Spec:
 
 
 def one_of(pipeline: str, topics: Sequence[str], topic: str | None) -> str:
-    """Return the topic that is meant; unnamed, it is the only one."""
+    """Return `topic`, for None the only one of `topics`; ConfigurationError if there are more."""
     if topic or len(topics) == 1:
         return topic or topics[0]
     raise ConfigurationError(
@@ -323,14 +315,14 @@ def one_of(pipeline: str, topics: Sequence[str], topic: str | None) -> str:
 
 
 def as_text(value: Scalar) -> str:
-    """Return a setting as Spark and Kafka read it."""
+    """Return a setting's value in the form of Spark and Kafka."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _refuse_relative(key: str, path: str) -> None:
     if secret_settings.has_login(path):
-        # It would stand in the ledger, in plans and in the DAG's documentation.
+        # It would be written to the ledger, to plans and to the DAG's documentation.
         raise ValueError(f"{key}: a URL here holds no password: give keys by the environment")
     if "://" not in path and not path.startswith("/"):
-        # Airflow and a terminal have other working directories: they would mean two places.
+        # Airflow and a terminal have different working directories.
         raise ValueError(f"{key}: {path!r} is neither an absolute path nor a URL")

@@ -1,4 +1,4 @@
-"""The types of single values in a pipeline file: stricter than pydantic's, which guess."""
+"""Types of single values in a pipeline file. They are stricter than pydantic's own types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from croniter import croniter
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
-# From the environment numbers come as text.
+# Numbers from environment variables are text.
 _WHOLE = re.compile(r"-?(0|[1-9][0-9_]*)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
 _OF_AIRFLOW = {"@quarterly": "0 0 1 */3 *"}  # croniter has the others

@@ -1,8 +1,8 @@
-"""Pipeline files as YAML, less what surprises or does harm.
+"""Pipeline files as YAML, without its surprising and harmful features.
 
-Values that YAML 1.1 reads in an unexpected way (`010` as 8, `1:30` as 90, dates that there are not)
-stay the text that was written: the spec then says what it expects. Aliases, which can make a small
-file endless, and keys given twice are complaints.
+Values that YAML 1.1 reads in an unexpected way (`010` as 8, `1:30` as 90, impossible dates) stay
+text, which the spec then refuses. Aliases, which can make a small file expand without limit, are
+refused; keys given twice are complaints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LEFT_AS_TEXT = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp"}
 
 
 class Unreadable(Exception):
-    """The text is no YAML that a pipeline file may be; the message says where, and quotes none."""
+    """The text is not valid YAML for a pipeline file; the message has the place, but no text."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -38,10 +38,10 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self._depth -= 1
         if isinstance(node, yaml.MappingNode):
-            self._name_doubles(node)
+            self._find_duplicates(node)
         return node
 
-    def _name_doubles(self, node: yaml.MappingNode) -> None:
+    def _find_duplicates(self, node: yaml.MappingNode) -> None:
         first: dict[str, int] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -61,7 +61,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-01234567
 
 
 def read(text: str) -> tuple[Any, list[str]]:
-    """Return what the text holds, and complaints about keys; Unreadable if it holds nothing."""
+    """Return the document, and complaints about keys; Unreadable if it cannot be parsed."""
     try:
         loader = _Loader(text)
         try:
@@ -85,6 +85,6 @@ def _place(mark: Any) -> str:
 
 
 def _unquoted(problem: str) -> str:
-    """Return what the parser says without the words that it quotes: they may be secret."""
+    """Return the parser's message without the words that it quotes, which may be secret."""
     hint = "; quote a value that begins with *" if "alias" in problem else ""
     return re.sub(r"'(?!<)[^']{2,}'|\"[^\"]{2,}\"", "…", problem) + hint

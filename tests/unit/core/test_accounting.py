@@ -25,7 +25,7 @@ def file(path, first, last, rows, *, partition=0, topic="t"):
 
 
 def test_a_right_attempt_has_no_complaints():
-    """Files that meet but do not overlap, in any order, inside the window, with holes (req 6.3)."""
+    """Files that meet but do not overlap, in any order, inside the window, with holes."""
     files = [file("b", 15, 19, 5), file("a", 10, 14, 5), file("c", 2, 4, 2, partition=1)]
     assert complaints(WINDOW, files) == []
     assert rows_by_partition(files) == {("t", 0): 10, ("t", 1): 2}

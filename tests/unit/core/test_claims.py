@@ -58,7 +58,7 @@ def test_a_file_is_one_plans():
 
 
 def test_a_plan_is_one_senders():
-    """The next attempt must name the dead one; the ends of the first claim are kept (req 6.9)."""
+    """The next attempt must name the dead one; the ends of the first claim are kept."""
     fold = folded(claim("p1", A))
     second = claim("p1", A, attempt="y", target={"t": {0: 99}})
     assert isinstance(judge(fold, second), Refused)

@@ -13,7 +13,7 @@ def live(start, end):
 
 
 def test_each_offset_has_its_state():
-    """Before the origin, covered by lane, skipped with reason, expired, and to come (req 6.4)."""
+    """Before the origin, covered by lane, skipped with reason, expired, and to come."""
     known = [
         live(20, 30),
         CoverageInterval(5, 8, "covered", lane="backfill"),

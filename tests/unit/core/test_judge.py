@@ -145,8 +145,7 @@ entries = st.one_of(
 def test_whatever_the_history_committed_ranges_tile(history):
     """Of whatever is tried, what gets in: no offset twice, one commit a chunk, no abandoned one.
 
-    From origin to cursor every offset is covered or skipped, and covered beats skipped (req 3.5,
-    6.2).
+    From origin to cursor every offset is covered or skipped, and covered beats skipped.
     """
     fold = fold_of(Origin("t", "id-t", {0: 0, 1: 3, 2: 0}))
     covered, skipped, chunks, given_up = set(), set(), set(), set()

@@ -51,7 +51,7 @@ def test_two_long_topics_never_meet():
     ["", ".", "..", "../x", "a/b", "/a", "a\n", "a\0", "a b", "%2e", "ä", "~", "a" * 250],
 )
 def test_a_topic_that_kafka_would_not_have_names_no_file(topic):
-    """Fault S6: no topic leads out of its directory."""
+    """No topic leads out of its directory."""
     with pytest.raises(ValueError):
         DataFile(topic, "2024-05-01", 0, 0, 1, PLAN)
 

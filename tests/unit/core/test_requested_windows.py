@@ -211,7 +211,7 @@ steps = st.lists(
 def test_adjacent_windows_tile(steps):
     """Shuffled, equal, missing or append-time stamps; late records, expiry, new partitions, and
     moments frozen in any order: no boundary is before an earlier one, so each offset between the
-    first and the last is in exactly one window (req 6.5, fault K19).
+    first and the last is in exactly one window.
     """
     logs: dict[int, Log] = {}
     boundaries: dict[int, Boundary] = {}

@@ -28,7 +28,7 @@ def test_a_file_that_changed_before_the_claim_is_planned_again(world: World) -> 
 
 @pytest.mark.parametrize("how", ["changed", "gone"])
 def test_a_file_that_changes_while_it_is_sent(world: World, how: str) -> None:
-    """Nothing is sealed; the claim stands until the file is back or somebody decides (fault E4)."""
+    """Nothing is sealed; the claim stands until the file is back or somebody decides."""
     world.put(a="1", b="2")
     path = world.home / "in/a"
     aside = path.with_name(".a")
@@ -71,7 +71,7 @@ def test_a_pipeline_that_is_edited_meanwhile_does_not_move_a_claim(world: World)
 )
 @pytest.mark.parametrize("begun", [True, False])
 def test_another_target_under_the_same_name(world: World, now: Any, begun: bool) -> None:
-    """A recreated topic, another cluster: refused at once, also in the middle (req 6.11)."""
+    """A recreated topic, another cluster: refused at once, also in the middle."""
     world.put(a="1")
     if begun:
         with pytest.raises(SendFailed):
@@ -85,7 +85,7 @@ def test_another_target_under_the_same_name(world: World, now: Any, begun: bool)
 
 
 def test_rows_without_order_do_not_go_into_a_compacted_topic(world: World) -> None:
-    """Which record of a key is the last would be chance. Refused before the claim (req 6.10)."""
+    """Which record of a key is the last would be chance. Refused before the claim."""
     world.target = target_of(compacted=True)
     world.put(a="1")
     with pytest.raises(ConfigurationError, match=r"t is compacted.* give order_by\. Nothing was"):

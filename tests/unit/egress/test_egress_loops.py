@@ -36,7 +36,7 @@ from tidegate.pipelines.spec import Egress, parse
     ],
 )
 def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) -> None:
-    """Into a topic that feeds the source, by its name or by any path to its lake (fault E9)."""
+    """Into a topic that feeds the source, by its name or by any path to its lake."""
     (world.home / "pipelines/back.yaml").write_text(
         json.dumps({"name": "back", "kind": "ingest", "topics": ["t", "other"], "lake": lake})
     )

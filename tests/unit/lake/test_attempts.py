@@ -152,7 +152,7 @@ def test_what_is_not_finished_is_not_staged(store):
 
 @pytest.mark.parametrize("left", [0, 4, 11, 200])
 def test_a_truncated_file_is_no_file(store, left):
-    """Fault F21: at any length, cut in the footer or before."""
+    """At any length, cut in the footer or before."""
     attempt = stage(store, PLAN)
     path = next(Path(store.native(attempt.directory)).glob("topic=t/*-0.*"))
     os.truncate(path, left)
@@ -207,7 +207,7 @@ def test_a_file_of_two_partitions_is_refused(store):
 
 
 def test_a_symbolic_link_in_staging_is_refused(store, tmp_path):
-    """Fault S6: what it points to is not what was staged here."""
+    """What it points to is not what was staged here."""
     attempt = stage(store, PLAN, rows=25)
     secret = write_file(store, "elsewhere/", "secret.parquet", 0, range(10))
     Path(store.native(attempt.directory), "topic=t/link.parquet").symlink_to(secret)

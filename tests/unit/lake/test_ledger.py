@@ -155,7 +155,7 @@ def test_an_entry_that_makes_no_sense(log, change):
 
 
 def test_an_edited_byte_breaks_the_chain(log):
-    """Fault S10: the entry still parses, but the next one does not follow from it."""
+    """The entry still parses, but the next one does not follow from it."""
     path = log / f"{2:020d}.json"
     path.write_bytes(path.read_bytes().replace(b'"0":[0,5,5,0]', b'"0":[0,5,4,1]'))
     refused(log, 3)

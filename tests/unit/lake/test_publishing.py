@@ -94,7 +94,7 @@ def test_what_is_not_sealed_is_not_published(store):
     ],
 )
 def test_a_crash_at_any_point_is_rolled_forward(store, monkeypatch, at, committed, rows):
-    """Faults F3, F4, F5: readers by the ledger see each committed row once, at once; `data/` later.
+    """Readers by the ledger see each committed row once, at once; `data/` later.
 
     Rolling forward needs neither the plan nor the seals.
     """
@@ -320,7 +320,7 @@ def test_what_others_have_committed_is_not_committed_again(store):
 
 @pytest.mark.parametrize("how", ["changed", "missing"])
 def test_a_manifest_that_is_not_the_committed_one_is_refused(store, how):
-    """Fault S10: one byte is enough."""
+    """One byte is enough."""
     staged_attempts.seal(store, PLAN, chunk=0)
     publish(store)
     commit = ledger_of(store).fold.live[3]

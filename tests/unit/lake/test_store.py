@@ -133,7 +133,6 @@ def test_opening_what_is_not_there_is_a_refusal_by_name(store):
 
 @pytest.mark.parametrize("path", ["../a", "a/../../b", "a/.."])
 def test_no_path_leads_out_of_the_lake(store, path):
-    """Fault S6."""
     with pytest.raises(ValueError):
         store.create(path, b"")
     with pytest.raises(ValueError):
@@ -363,7 +362,7 @@ CREATE = """
 
 
 def test_a_full_disk_leaves_nothing(tmp_path):
-    """Fault F19: transient, no partial object, no rubbish; with space it works."""
+    """Transient, no partial object, no rubbish; with space it works."""
     said = run_python(CREATE, tmp_path, 50_000)
     assert said.startswith("LakeUnavailable transient")
     assert "no space left" in said
@@ -377,7 +376,7 @@ def test_a_full_disk_leaves_nothing(tmp_path):
     reason="root may write everywhere, and there is no setpriv to take that away",
 )
 def test_a_read_only_lake_says_so(tmp_path):
-    """Fault F20: terminal, and the lake is as it was."""
+    """Terminal, and the lake is as it was."""
     lake = tmp_path / "lake"
     lake.mkdir(mode=0o555)
     powerless = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")

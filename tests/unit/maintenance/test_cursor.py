@@ -231,14 +231,14 @@ def shown(spec, variables, store):
     ],
 )
 def test_each_drift_by_its_name(spec, store, text, state):
-    """Fault F18: and a Variable that shows the cursors is none."""
+    """And a Variable that shows the cursors is none."""
     (drift,) = shown(spec, {} if text is None else {VARIABLE: text}, store)
     assert drift.state == state
     assert shown(spec, {VARIABLE: '{"t":{"0":10,"1":0}}'}, store) == []
 
 
 def test_reconcile_mends_what_is_behind_and_names_what_is_ahead(spec, store):
-    """Faults F17 and F18: an old copy of Airflow's database comes back, and the ledger wins."""
+    """An old copy of Airflow's database comes back, and the ledger wins."""
     variables = Shown({VARIABLE: '{"t":{"0":4,"1":0}}'})
     (found,) = reconcile.reconcile(spec, variables, None)["variables"]
     assert (found["state"], found["mended"]) == ("behind", True)

@@ -47,7 +47,7 @@ def test_a_healthy_lake_is_left_alone(spec, store):
 
 
 def test_unplaced_commits_are_placed(spec, store, monkeypatch):
-    """Fault F4: the publisher was killed between the two files of its commit."""
+    """The publisher was killed between the two files of its commit."""
     monkeypatch.setenv(faults.VARIABLE, "publish.finalising:raise")
     with pytest.raises(faults.FaultInjected):
         publish(store, 10, 20)

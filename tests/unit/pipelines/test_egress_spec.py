@@ -136,7 +136,7 @@ def test_all_complaints_come_at_once():
     ],
 )  # fmt: skip
 def test_what_contradicts_itself_is_named(change, complaint):
-    """Req 1.6, 2.4, 2.13, 2.18, 4.8."""
+    """Each contradiction within a file is named."""
     (told,) = complaints({**LEAST, **change})
     assert complaint in told
 
@@ -171,7 +171,7 @@ REORDERS = "producer: without idempotence (acks: 1 switches it off) a producer's
     ],
 )
 def test_a_producer_that_would_break_the_order_is_refused(change, producer, complaint):
-    """With the way out; where no order is promised it may be given (req 4.2, 4.10)."""
+    """With the way out; where no order is promised it may be given."""
     form = {**LEAST, **change, "target": {"topic": "t", "producer": producer}}
     if complaint is None:
         egress(form)

@@ -42,9 +42,7 @@ REQUEST = 1024 * 1024
     ],
 )  # fmt: skip
 def test_what_is_refused_is_told_why(given: dict[str, str], complaint: str) -> None:
-    """What would lose records, run code, speak to others, or not start (req 2.4, 4.8-4.11, 4.13,
-    4.18; fault E8).
-    """
+    """What would lose records, run code, speak to others, or not start."""
     (told,) = kafka_sink.complaints(given)
     assert told.startswith(complaint)
 
@@ -74,7 +72,7 @@ def test_all_complaints_come_at_once() -> None:
 def test_what_weakens_the_guarantee_is_allowed_and_told(
     given: dict[str, str], warned: list[str]
 ) -> None:
-    """The defaults warn of nothing (req 4.8, 4.10)."""
+    """The defaults warn of nothing."""
     assert kafka_sink.complaints(given) == []
     told = kafka_sink.warnings(given)
     assert [line.startswith(start) for line, start in zip(told, warned, strict=True)] == [

@@ -13,7 +13,7 @@ from tidegate.spark.ingest_job import Bytes, Job, refusal
 
 @pytest.mark.parametrize("version", ["2.4.8", "3.5.1", "3.10.0-SNAPSHOT"])
 def test_an_old_spark_is_refused(version: str) -> None:
-    """Before 3.0 a producer of a task of ten minutes was closed under it (req 2.9)."""
+    """Before 3.0 a producer of a task of ten minutes was closed under it."""
     old: Any = SimpleNamespace(version=version)
     with pytest.raises(ConfigurationError, match=rf"Spark {version}: 4\.0 or later is needed"):
         session.configure(old)

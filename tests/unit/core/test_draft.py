@@ -79,7 +79,7 @@ def test_what_expired_before_it_was_seen_goes_by_policy(on_expired):
 
 
 def test_one_bad_partition_never_stops_the_others():
-    """Expired, vanished, truncated ones are left out by name; the well one is planned (req 6.7)."""
+    """Expired, vanished, truncated ones are left out by name; the well one is planned."""
     known = fold_of(
         Origin("a", "id-a", {0: 0, 1: 0, 2: 0, 3: 0}),
         commit("p", OffsetRange("a", 2, 0, 50), OffsetRange("a", 3, 0, 50)),
@@ -145,7 +145,7 @@ def test_consecutive_drafts_tile(steps, on_expired, first_seen):
     """Under any watermarks, crashes and commits ahead: each offset once, none passed over.
 
     A draft is what is retained, stable, and neither covered nor skipped, from the first such
-    offset on; every offset below a cursor is covered, or skipped because it had expired (req 1.11).
+    offset on; every offset below a cursor is covered, or skipped because it had expired.
     """
     fold, logs, origins = Fold(), {p: Log() for p in range(3)}, {}
     for number, (moves, how_much, ahead) in enumerate(steps):
