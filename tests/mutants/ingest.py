@@ -35,22 +35,22 @@ MUTANTS = (
     Mutant(
         "what is finished is sealed before a plan is made",
         "ingest/plan.py",
-        "_, unproven = sealing.seal_kept(opened, kept)",
-        "_, unproven = set(), []",
+        "kept = [sealing.seal_kept(opened, each) for each in living]",
+        "kept = [Kept(each, [], {}) for each in living]",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_spark_has_finished",
     ),
     Mutant(
         "no gap over what cannot be sealed yet",
         "ingest/plan.py",
-        "        sealing.refuse_gaps(unproven, draft.gaps)\n",
+        "        sealing.refuse_gaps(kept, draft.gaps)\n",
         "",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_cannot_be_sealed_yet",
     ),
     Mutant(
         "a plan with a kept attempt lives without a leader",
         "ingest/plan.py",
-        "todo = [number for number in open_chunks(opened.store, fold, plan) if number not in kept]",
-        "todo = open_chunks(opened.store, fold, plan)",
+        "todo = [number for number in chunks if number not in kept.unproven]",
+        "todo = chunks",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_partition_without_a_leader_costs_no_finished_attempt_at_the_retry",
     ),
@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "another cluster costs no kept attempt",
         "ingest/sealing.py",
-        "            unproven += [Unproven(plan, attempt.chunk, error) for attempt in kept]",
-        "            [discard(run, store, ledger, attempt, error) for attempt in kept]",
+        "        kept.unproven.update((attempt.chunk, error) for attempt in found)",
+        "        [discard(opened, attempt, error) for attempt in found]",
         "tests/unit/ingest/test_ingest_runs.py::test_another_cluster_costs_no_kept_attempt",
     ),
     Mutant(
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "a finished attempt is given up before it is deleted",
         "ingest/sealing.py",
-        "if not isinstance(ledger.append(given_up, run=run.run_id), Appended | Lost):",
+        "if not isinstance(outcome, Appended | Lost):",
         "if False:",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_finished_attempt_that_is_wrong_is_abandoned_and_staged_again",

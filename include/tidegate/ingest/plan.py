@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
 from tidegate.errors import BrokerError, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.ingest import drafting, sealing
-from tidegate.ingest.sealing import Unproven
+from tidegate.ingest.sealing import Kept
 from tidegate.lake import attempts, boundaries, placing, plans, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
@@ -48,8 +48,8 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     current = opened.latest_plan()
     own = current.plan.id if current else None
     others = [plan_id for plan_id in plans.unfinished(store) if plan_id != own]
-    kept = [*([current.plan] if current else []), *_loaded(store, others)]
-    _, unproven = sealing.seal_kept(opened, kept)
+    living = [*([current.plan] if current else []), *_loaded(store, others)]
+    kept = [sealing.seal_kept(opened, each) for each in living]
     if publish_unfinished(store, ledger, others, run=run.run_id):
         variables.show(run.mirror, run.spec, ledger.fold)
     run = topics.of_run(run, ledger.fold)
@@ -63,7 +63,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
                 run.spec.name, current.plan.lane, current.plan.id,
             )  # fmt: skip
             run = run.in_lane(current.plan.lane)
-        cause = _examined(opened, current.plan, unproven).cause
+        cause = _examined(opened, kept[0]).cause
         if cause is None and not (replan and current.plan.replay is None):
             return Planned(current, known=True)
         if cause:
@@ -79,7 +79,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
             )
     surveyed_at = datetime.now(UTC)
     seen = drafting.surveyed(run)
-    drafted = _recorded_draft(run, store, ledger, seen, unproven, again=current is not None)
+    drafted = _recorded_draft(run, store, ledger, seen, kept, again=current is not None)
     _tell_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
     made = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
@@ -103,10 +103,10 @@ class Living:
     """
 
     plan: Plan
-    chunks: tuple[int, ...]
-    seen: Survey | None
-    sealed: tuple[int, ...]
-    unproven: Mapping[int, TidegateError]
+    chunks: Sequence[int] = ()
+    seen: Survey | None = None
+    sealed: Sequence[int] = ()
+    unproven: Mapping[int, TidegateError] = field(default_factory=dict)
 
 
 def living_plan(opened: OpenRun[Run]) -> Living | None:
@@ -120,18 +120,10 @@ def living_plan(opened: OpenRun[Run]) -> Living | None:
         return None
     _refuse_another_replay(opened.run, current.plan)
     if not current.plan.chunks:
-        return Living(current.plan, (), None, (), {})
-    sealed, unproven = sealing.seal_kept(opened, [current.plan])
-    found = _examined(opened, current.plan, unproven)
-    if found.cause:
-        return None
-    return Living(
-        current.plan,
-        tuple(found.chunks),
-        found.seen,
-        tuple(sorted(chunk for _, chunk in sealed)),
-        {each.chunk: each.error for each in unproven},
-    )
+        return Living(current.plan)
+    kept = sealing.seal_kept(opened, current.plan)
+    cause, chunks, seen = _examined(opened, kept)
+    return None if cause else Living(current.plan, chunks, seen, sorted(kept.sealed), kept.unproven)
 
 
 def _refuse_another_replay(run: Run, plan: Plan) -> None:
@@ -179,12 +171,12 @@ class _Examined(NamedTuple):
     seen: Survey | None = None
 
 
-def _examined(opened: OpenRun[Run], plan: Plan, unproven: Sequence[Unproven]) -> _Examined:
-    """Say what is left to stage of a plan, and whether it can still be carried out.
+def _examined(opened: OpenRun[Run], kept: Kept) -> _Examined:
+    """Return what is left to stage of a plan, and why it cannot be carried out, if so.
 
-    Of `unproven` chunks a finished attempt waits for its seal: their records are not read again.
+    Of unproven chunks a finished attempt waits for its seal: their records are not read again.
     """
-    fold = opened.ledger.fold
+    plan, fold = kept.plan, opened.ledger.fold
     for number in unsettled(fold, plan):
         window = plan.chunks[number]
         if plan.replay is not None:
@@ -192,8 +184,8 @@ def _examined(opened: OpenRun[Run], plan: Plan, unproven: Sequence[Unproven]) ->
                 return _Examined(f"others have replaced {gone[0]}")
         elif taken := fold.covered_part(window, plan.topics):
             return _Examined(f"others have committed {taken[0]} of its chunk {number}")
-    kept = {each.chunk for each in unproven if each.plan.id == plan.id}
-    todo = [number for number in open_chunks(opened.store, fold, plan) if number not in kept]
+    chunks = open_chunks(opened.store, fold, plan)
+    todo = [number for number in chunks if number not in kept.unproven]
     if not todo:
         return _Examined(None)
     seen = drafting.surveyed(opened.run, sorted(plan.topics))
@@ -249,14 +241,14 @@ def _recorded_draft(
     store: Store,
     ledger: Ledger,
     seen: Survey,
-    unproven: Sequence[Unproven],
+    kept: Sequence[Kept],
     *,
     again: bool,
 ) -> Draft:
     """Draft, and record its boundaries, origins and gaps; who loses a race drafts again."""
     while True:
         draft = drafting.draft(run, store, ledger.fold, seen, again=again)
-        sealing.refuse_gaps(unproven, draft.gaps)
+        sealing.refuse_gaps(kept, draft.gaps)
         if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
             isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
         ):

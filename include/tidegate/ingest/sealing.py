@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import tidegate
 from tidegate import faults
 from tidegate.broker.cluster import Survey, probe, survey
+from tidegate.broker.settings import KafkaSettings
 from tidegate.core.entries import Abandon, Gap
 from tidegate.core.judge import Lost
 from tidegate.core.ledger import Fold
@@ -26,7 +27,7 @@ from tidegate.errors import (
 from tidegate.ingest import truncation
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.ledger import Appended
 from tidegate.lake.store import Store
 from tidegate.runs.run import OpenRun, Run
 
@@ -36,51 +37,43 @@ WRONG = (AttemptWrong, RowsMissing, IdentityChanged)  # other errors say nothing
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Unproven:
-    """A chunk of which a finished attempt is kept, because it cannot be sealed now."""
+class Kept(NamedTuple):
+    """The chunks of a plan whose finished attempts were sealed now, and those that were not.
+
+    An `unproven` attempt is kept, because it cannot be sealed now: by chunk, why.
+    """
 
     plan: Plan
-    chunk: int
-    error: TidegateError
+    sealed: list[int]
+    unproven: dict[int, TidegateError]
 
 
-def seal_kept(
-    opened: OpenRun[Run], living: Iterable[Plan]
-) -> tuple[set[tuple[str, int]], list[Unproven]]:
-    """Seal the attempts of these plans that Spark has finished and no process has sealed.
+def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
+    """Seal the attempts of a plan that Spark has finished and no process has sealed.
 
-    Returns the chunks that are sealed now, by plan id and number, and those that cannot be sealed
-    now: their attempts are kept. An attempt that is wrong is abandoned and deleted.
+    An attempt that is wrong is abandoned and deleted.
     """
-    sealed: set[tuple[str, int]] = set()
-    unproven: list[Unproven] = []
-    run, store, ledger = opened.run, opened.store, opened.ledger
-    for plan in living:
-        try:
-            kept = _kept(store, ledger.fold, plan)
-            noted = plans.epochs(store, plan.id) if kept else {}
-        except LakeDamaged as error:  # it must not stop other work
-            logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
-            continue
-        if not kept:
-            continue
-        chunks: list[int] = []
-        try:
-            failures = seal_finished(run, store, plan, kept, noted, chunks)
-        except IdentityChanged as error:  # the connection may name another cluster by mistake
-            failures = dict.fromkeys(kept, error)
-            unproven += [Unproven(plan, attempt.chunk, error) for attempt in kept]
-        else:
-            for attempt, failure in failures.items():
-                if isinstance(failure, WRONG):
-                    discard(run, store, ledger, attempt, failure)
-                elif attempt.chunk not in chunks:
-                    unproven.append(Unproven(plan, attempt.chunk, failure))
-        for text in dict.fromkeys(str(failure) for failure in failures.values()):
-            logger.warning("plan %s: a finished chunk was not sealed: %s", plan.id, text)
-        sealed |= {(plan.id, chunk) for chunk in chunks}
-    return sealed, unproven
+    kept = Kept(plan, [], {})
+    try:
+        found = _kept(opened.store, opened.ledger.fold, plan)
+        noted = plans.epochs(opened.store, plan.id) if found else {}
+    except LakeDamaged as error:  # it must not stop other work
+        logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
+        return kept
+    try:
+        failures = seal_finished(opened, plan, found, noted, kept.sealed)
+    except IdentityChanged as error:  # the connection may name another cluster by mistake
+        failures = dict.fromkeys(found, error)
+        kept.unproven.update((attempt.chunk, error) for attempt in found)
+    else:
+        for attempt, failure in failures.items():
+            if isinstance(failure, WRONG):
+                discard(opened, attempt, failure)
+            elif attempt.chunk not in kept.sealed:
+                kept.unproven[attempt.chunk] = failure
+    for text in dict.fromkeys(map(str, failures.values())):
+        logger.warning("plan %s: a finished chunk was not sealed: %s", plan.id, text)
+    return kept
 
 
 def _kept(store: Store, fold: Fold, plan: Plan) -> list[Attempt]:
@@ -96,36 +89,36 @@ def _kept(store: Store, fold: Fold, plan: Plan) -> list[Attempt]:
     return [attempt for attempt in found if attempt.chunk not in seals]
 
 
-def refuse_gaps(unproven: Sequence[Unproven], gaps: Iterable[Gap]) -> None:
-    """Raise BrokerError if a gap would be recorded over rows that a kept attempt holds."""
-    for gap in gaps:
-        for each in unproven:
-            for r in each.plan.chunks[each.chunk]:
-                same = (each.plan.topics[r.topic], r.partition) == (gap.topic_id, gap.partition)
-                if same and max(r.start, gap.start) < min(r.end, gap.end):
-                    raise BrokerError(
-                        f"{gap.topic}-{gap.partition} [{gap.start}, {gap.end}) has {gap.reason}, "
-                        f"but plan {each.plan.id}, chunk {each.chunk}, has read {r}, and cannot be "
-                        f"sealed now: {each.error}. No gap was recorded; try again. To give these "
-                        "rows up, use `tidegate offsets set`",
-                        plan_id=each.plan.id,
-                        chunk=each.chunk,
-                    ) from each.error
+def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:
+    """Raise BrokerError if a gap would be recorded over rows that an unproven attempt holds."""
+    unproven = [(each.plan, *chunk) for each in kept for chunk in each.unproven.items()]
+    for gap, (plan, chunk, error) in itertools.product(gaps, unproven):
+        for r in plan.chunks[chunk]:
+            same = (plan.topics[r.topic], r.partition) == (gap.topic_id, gap.partition)
+            if same and max(r.start, gap.start) < min(r.end, gap.end):
+                raise BrokerError(
+                    f"{gap.topic}-{gap.partition} [{gap.start}, {gap.end}) has {gap.reason}, but "
+                    f"plan {plan.id}, chunk {chunk}, has read {r}, and cannot be sealed now: "
+                    f"{error}. No gap was recorded; try again. To give these rows up, use "
+                    "`tidegate offsets set`",
+                    plan_id=plan.id,
+                    chunk=chunk,
+                ) from error
 
 
 def seal_finished(
-    run: Run,
-    store: Store,
+    opened: OpenRun[Run],
     plan: Plan,
-    mine: Sequence[Attempt],
+    mine: Iterable[Attempt],
     epochs: Mapping[tuple[str, int], int],
     sealed: list[int],
 ) -> dict[Attempt, TidegateError]:
-    """Seal what Spark has finished, and add its chunks to `sealed`; return why others are not.
+    """Seal what Spark has finished, and add its chunks to `sealed`; return the errors of others.
 
     `epochs` are leader epochs from before Spark read. An attempt that is wrong, or of a partition
     without a leader, never keeps another from its seal. IdentityChanged on another cluster.
     """
+    kafka, store = opened.run.kafka, opened.store
     done: dict[Attempt, Mapping[str, Any]] = {}
     failures: dict[Attempt, TidegateError] = {}
     for attempt in mine:
@@ -137,7 +130,7 @@ def seal_finished(
     if not done:
         return failures
     try:
-        seen = survey(run.kafka, sorted(plan.topics), plan.isolation)
+        seen = survey(kafka, sorted(plan.topics), plan.isolation)
     except TidegateError as error:
         return failures | dict.fromkeys(done, error)
     refuse_another_cluster(plan, seen)
@@ -150,7 +143,7 @@ def seal_finished(
     finished = [attempt for attempt in done if attempt not in failures]
     try:
         ranges = [r for attempt in finished for r in plan.chunks[attempt.chunk]]
-        cut = truncation.since(run.kafka, epochs, seen, ranges)
+        cut = truncation.since(kafka, epochs, seen, ranges)
     except TidegateError as error:
         return failures | dict.fromkeys(finished, error)
     log_starts = {
@@ -166,7 +159,7 @@ def seal_finished(
                 attempt,
                 plan.chunks[attempt.chunk],
                 done[attempt],
-                probe=lambda holes: _probed(run, plan, holes),
+                probe=lambda holes: _probed(kafka, plan, holes),
                 log_starts=log_starts,
                 bound=MOST_PROBES,
                 seen={
@@ -249,9 +242,11 @@ def _refuse_cut_off(plan: Plan, attempt: Attempt, cut: Mapping[OffsetRange, int]
         )
 
 
-def _probed(run: Run, plan: Plan, holes: Sequence[OffsetRange]) -> Mapping[OffsetRange, str]:
+def _probed(
+    kafka: KafkaSettings, plan: Plan, holes: Sequence[OffsetRange]
+) -> Mapping[OffsetRange, str]:
     outcomes = {}
-    for found in probe(run.kafka, holes, plan.isolation):
+    for found in probe(kafka, holes, plan.isolation):
         if found.outcome == "visible":
             raise RowsMissing(
                 f"plan {plan.id}: {found.hole} holds a record at offset {found.offset} that Spark "
@@ -262,14 +257,13 @@ def _probed(run: Run, plan: Plan, holes: Sequence[OffsetRange]) -> Mapping[Offse
     return outcomes
 
 
-def discard(
-    run: Run, store: Store, ledger: Ledger, attempt: Attempt, error: TidegateError | None
-) -> None:
+def discard(opened: OpenRun[Run], attempt: Attempt, error: TidegateError | None) -> None:
     """Delete an attempt that is wrong or unfinished; one that may still be sealed is kept.
 
-    A seal may be there: a put that failed may have landed. Of a finished attempt the ledger says
-    first that it is given up, for any process may be about to seal it.
+    A seal may exist: a put that failed may have landed. A finished attempt is abandoned in the
+    ledger before it is deleted, for any process may be about to seal it.
     """
+    store = opened.store
     if store.size(attempt.directory + attempts.SEAL) is not None:
         return
     if store.size(attempt.directory + attempts.DONE) is not None:
@@ -278,6 +272,7 @@ def discard(
                            attempt.chunk)  # fmt: skip
             return
         given_up = Abandon(attempt.plan_id, attempt.chunk, attempt.name)
-        if not isinstance(ledger.append(given_up, run=run.run_id), Appended | Lost):
+        outcome = opened.ledger.append(given_up, run=opened.run.run_id)
+        if not isinstance(outcome, Appended | Lost):
             return  # another process has sealed and committed it
     store.delete(*(listed.path for listed in store.objects(attempt.directory)))

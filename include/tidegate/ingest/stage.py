@@ -25,7 +25,6 @@ from tidegate.ingest import sealing, truncation
 from tidegate.ingest.plan import living_plan, plan
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
-from tidegate.lake.store import Store
 from tidegate.launch.spark_submit import for_places, submission, terminal_if_refused
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import Submit
@@ -90,32 +89,34 @@ def _stage(
 
     What is wrong, or was not finished, is deleted in the end.
     """
-    run, store = opened.run, opened.store
+    store = opened.store
     failures: list[TidegateError] = []
     unproven: dict[Attempt, TidegateError] = {}
     # A partition that has no leader now is compared with what the plan knew of it.
     epochs = plans.epochs(store, plan.id) | truncation.of_survey(before)
     try:
         try:
-            with _job_file(run, store, plan, mine) as job_file:
+            with _job_file(opened, plan, mine) as job_file:
                 records = sum(len(r) for a in mine for r in plan.chunks[a.chunk])
-                application = submission(job_file, run.spark_conf, records, name=_name(run))
+                application = submission(
+                    job_file, opened.run.spark_conf, records, name=_name(opened.run)
+                )
                 with (
                     terminal_if_refused(job_file.parent),
-                    _sealing(run, store, plan, mine, epochs, sealed, unproven),
+                    _sealing(opened, plan, mine, epochs, sealed, unproven),
                 ):
                     submit(for_places(application, store.native("")))
         except (StageFailed, ConfigurationError) as error:
             failures.append(error)
         rest = [a for a in mine if a.chunk not in sealed and a not in unproven]
         try:
-            unproven |= sealing.seal_finished(run, store, plan, rest, epochs, sealed)
+            unproven |= sealing.seal_finished(opened, plan, rest, epochs, sealed)
         except IdentityChanged as error:  # Spark may have read from the other cluster
             unproven |= dict.fromkeys(rest, error)
     finally:
         for attempt in mine:
             if attempt.chunk not in sealed:
-                sealing.discard(run, store, opened.ledger, attempt, unproven.get(attempt))
+                sealing.discard(opened, attempt, unproven.get(attempt))
     return failures + list(unproven.values())
 
 
@@ -124,8 +125,9 @@ def _name(run: Run) -> str:
 
 
 @contextmanager
-def _job_file(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) -> Iterator[Path]:
+def _job_file(opened: OpenRun[Run], plan: Plan, mine: Sequence[Attempt]) -> Iterator[Path]:
     """Write the job's only input, secrets included, for its owner alone; remove it afterwards."""
+    run, store = opened.run, opened.store
     job = Job(
         plan_id=plan.id,
         app_name=_name(run),
@@ -145,8 +147,7 @@ def _job_file(run: Run, store: Store, plan: Plan, mine: Sequence[Attempt]) -> It
 
 @contextmanager
 def _sealing(
-    run: Run,
-    store: Store,
+    opened: OpenRun[Run],
     plan: Plan,
     mine: Sequence[Attempt],
     epochs: Mapping[tuple[str, int], int],
@@ -160,14 +161,15 @@ def _sealing(
     """
     ended = threading.Event()
 
+    def is_finished(attempt: Attempt) -> bool:
+        return attempts.read_done(opened.store, attempt) is not None
+
     def seal() -> None:
         waiting = list(mine)
         while len(waiting) > 1 and not ended.wait(_LOOK_AGAIN):
             try:
-                finished = list(
-                    takewhile(lambda a: attempts.read_done(store, a) is not None, waiting)
-                )
-                found = sealing.seal_finished(run, store, plan, finished, epochs, sealed)
+                finished = list(takewhile(is_finished, waiting))
+                found = sealing.seal_finished(opened, plan, finished, epochs, sealed)
                 wrong.update((a, e) for a, e in found.items() if isinstance(e, sealing.WRONG))
                 again = {a: e for a, e in found.items() if a not in wrong}
                 waiting = [a for a in waiting if a in again or a not in finished]

@@ -21,6 +21,7 @@ from tidegate.ingest import sealing
 from tidegate.lake import attempts
 from tidegate.lake.attempts import HoleProof
 from tidegate.lake.store import LocalStore
+from tidegate.runs.run import OpenRun
 
 HEADER = [("key", pa.string()), ("value", pa.binary())]
 PLAN = plan_of((OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 0, 5)))
@@ -134,12 +135,12 @@ def test_a_seal_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sealing, "survey", seen)
     sealed: list[int] = []
-    run = SimpleNamespace(kafka=None)
-    unproven = sealing.seal_finished(run, store, PLAN, [attempt], {}, sealed)
+    opened = OpenRun(SimpleNamespace(kafka=None), store, None)
+    unproven = sealing.seal_finished(opened, PLAN, [attempt], {}, sealed)
     assert isinstance(unproven[attempt], LakeUnavailable)
-    sealing.discard(None, store, None, attempt, unproven[attempt])
+    sealing.discard(opened, attempt, unproven[attempt])
     assert list(attempts.sealed(store, PLAN, Fold())) == [0]
-    assert sealing.seal_finished(run, store, PLAN, [attempt], {}, sealed) == {}
+    assert sealing.seal_finished(opened, PLAN, [attempt], {}, sealed) == {}
     assert sealed == [0]
 
 
