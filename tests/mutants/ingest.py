@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "a run with chunks missing fails",
         "ingest/publish.py",
-        "    if missing:\n        raise chunks_missing(run, plan, missing)\n",
+        "    if missing:\n        raise _chunks_missing(run, plan, missing)\n",
         "",
         "tests/unit/ingest/test_ingest_runs.py::test_the_steps_of_a_dag_run_whose_stage_has_failed",
     ),

@@ -1,4 +1,4 @@
-"""Backfill: any window of a topic again, told as offsets or as moments, without a doubled row."""
+"""Backfills: windows of a topic by offsets or timestamps, or all topics by dates."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from tidegate.runs.run import Run
 def draft(
     run: Run, asked: Backfill, store: Store, fold: Fold, seen: Survey, *, again: bool
 ) -> Draft:
-    """Draft a backfill; WindowRefused with every complaint about what was asked for.
+    """Draft a backfill of a window; WindowRefused lists everything wrong with the request.
 
-    `again`: it was well when it was planned first; what has expired since goes by policy.
+    With `again`, of a window that was accepted when the run was first planned, `on_expired` decides
+    about records that have expired since.
     """
     topic = asked.topic
-    found, complaints = _judged(run, asked)
+    found, complaints = _edges(run, asked)
     marks = seen.watermarks.get(topic)
     was, topic_id = fold.topic_ids.get(topic), seen.topic_ids.get(topic)
     if marks is None or topic_id is None:
@@ -56,10 +57,9 @@ def draft(
 def draft_dates(
     run: Run, interval: DataInterval, store: Store, fold: Fold, seen: Survey, live: Draft
 ) -> Draft:
-    """Draft what was written in an interval, below the cursor: the rest is the live lane's.
+    """Draft the records of an interval below the cursors; the rest is left to the live lane.
 
-    `live` is what a live run would do now: its origins, and the topics that are not well, hold
-    here too.
+    `live` is the draft of a live run now: its origins and its excluded topics apply here too.
     """
     made = Draft(origins=live.origins)
     made.left_out = [each for each in live.left_out if each.partition is None]
@@ -69,11 +69,11 @@ def draft_dates(
             f"pipeline {run.spec.name!r}: the interval ends at {end.isoformat()}, in the future; "
             "it has no offsets yet"
         )
-    ill = {each.topic for each in made.left_out}
-    for topic in (t for t in run.topics if t not in ill):
-        if headless := seen.leaderless.get(topic):
-            # A boundary is of all partitions.
-            made.left_out.append(LeftOut(topic, None, NO_LEADER, {"partitions": headless}))
+    excluded = {each.topic for each in made.left_out}
+    for topic in (t for t in run.topics if t not in excluded):
+        if leaderless := seen.leaderless.get(topic):
+            # A boundary needs all partitions.
+            made.left_out.append(LeftOut(topic, None, NO_LEADER, {"partitions": leaderless}))
             continue
         topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
         complaints: list[str] = []
@@ -103,7 +103,7 @@ def draft_dates(
 def times_of(
     run: Run, store: Store, seen: Survey, topic: str, times: list[datetime], complaints: list[str]
 ) -> dict[datetime, Boundary]:
-    """Return where times cut a topic of the run, as `boundaries.resolve` does."""
+    """Return the boundaries of times in a topic of the run."""
     if times:
         refuse_leaderless(seen, topic)
     of = Topic(
@@ -112,8 +112,8 @@ def times_of(
     return resolve(of, times, complaints)
 
 
-def _judged(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
-    """Return the edges, and every complaint that needs no broker."""
+def _edges(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
+    """Return the edges of a window, and the complaints that need no broker."""
     complaints = []
     if asked.topic not in run.spec.topics:
         complaints.append(f"{asked.topic} is not among its topics {list(run.spec.topics)}")
@@ -130,7 +130,7 @@ def _judged(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
 
 
 def refusal(run: Run, topic: str, complaints: list[str]) -> WindowRefused:
-    """Return the error that lists what is wrong with a window."""
+    """Return the error that lists the complaints about a window."""
     listed = "".join(f"\n  - {each}" for each in complaints)
     return WindowRefused(
         f"pipeline {run.spec.name!r}, {run.asked.lane} of {topic}: nothing was done:{listed}\n"

@@ -1,4 +1,4 @@
-"""Offsets for lag tools: the ledger's cursors as a consumer group's, after every commit."""
+"""The progress group: the ledger's cursors as a consumer group's offsets, for lag monitoring."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def show(spec: Ingest, kafka: KafkaSettings, offsets: Offsets) -> None:
-    """Commit cursors to the pipeline's group, if it has one. A failure is a warning, no more."""
+    """Commit cursors to the pipeline's group, if it has one. Never raises: logs a warning."""
     if spec.progress_group is None or not offsets:
         return
     try:
@@ -28,9 +28,9 @@ def show(spec: Ingest, kafka: KafkaSettings, offsets: Offsets) -> None:
 
 
 def reconcile(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> dict[str, Any]:
-    """Name each partition of which the group shows something else; commit the cursors anew.
+    """Commit the cursors if the group differs; return each partition that did.
 
-    `error` says why, if the broker or the group refused.
+    `error` is the reason if the broker or the group refused.
     """
     assert spec.progress_group is not None
     topics = [t for t in known(spec, fold).topics if t in fold.topic_ids]

@@ -1,4 +1,4 @@
-"""Coverage: what became of every offset, per partition. A question that changes nothing."""
+"""Coverage: the state of every offset of each partition. Read-only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IntervalsOf = Mapping[str, Mapping[int, tuple[CoverageInterval, ...]]]
 def coverage(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
     """Return every partition's intervals (contract: `coverage --json`).
 
-    `expires_at` is from when on the first unseen record may be deleted, null if nobody knows.
+    From `expires_at` on, the first unseen record may be deleted; null if that is unknown.
     """
     state = read_state(spec, kafka)
     found = intervals(state)
@@ -48,7 +48,7 @@ def coverage(spec: Ingest, kafka: KafkaSettings) -> dict[str, Any]:
 
 
 def intervals(state: PipelineState) -> IntervalsOf:
-    """Return the intervals of each partition that ledger or broker knows, by topic."""
+    """Return the intervals of each partition that the ledger or the broker knows, by topic."""
     recorded = _recorded(state.fold)
     found: dict[str, dict[int, tuple[CoverageInterval, ...]]] = {}
     for topic in state.topics:
@@ -66,7 +66,7 @@ def intervals(state: PipelineState) -> IntervalsOf:
 
 
 def _recorded(fold: Fold) -> dict[tuple[str, int], list[CoverageInterval]]:
-    """Return what the ledger says of each partition: covered by lane, skipped with the reason."""
+    """Return each partition's committed intervals by lane, and its skipped ones with the reason."""
     lanes: dict[tuple[str, int], dict[str, list[tuple[int, int]]]] = {}
     for n, commit in fold.live.items():
         for topic_id, r in fold.live_ranges(n):

@@ -1,4 +1,4 @@
-"""Drafting: what a run would do now. `plan` records and freezes it, `explain` only tells it."""
+"""Drafting: what a run would do now. `plan` freezes it, `explain` returns it."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ _HOUR_MS = 3_600_000
 
 
 def surveyed(run: Run, topics: Sequence[str] | None = None) -> Survey:
-    """Ask the broker for topics; unless given, those that the run is about."""
+    """Survey topics, by default those of the run."""
     return survey(run.kafka, run.topics if topics is None else topics, run.spec.isolation)
 
 
 def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = False) -> Draft:
-    """Decide what the run would take; IdentityChanged or UnknownTopic where it may not begin.
+    """Return what the run would read now.
 
-    `again` says that it was planned before, and that this plan cannot be carried out any more.
+    `again`: the run had a plan, which cannot be carried out any more. Raises IdentityChanged on
+    another cluster, UnknownTopic for a topic that neither broker nor ledger has, WindowRefused for
+    a window that cannot be read.
     """
     spec = run.spec
     refuse_another_cluster(spec, run.kafka, fold, seen.cluster_id)
     if isinstance(run.asked, Replay):
-        return replay.draft(run, run.asked, store, fold, seen)  # Spark has read all of it before
+        return replay.draft(run, run.asked, store, fold, seen)  # Spark has read them before
     made = _draft(run, store, fold, seen, again=again)
     first_only = spec.on_unreadable == "fail"
     unreadable_records.exclude(
@@ -80,10 +82,10 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool) -> 
     if isinstance(run.asked, Dates):
         return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
     if made is None:
-        if sum(map(len, live.ranges)) > run.chunk_size:  # else it is taken at once
+        if sum(map(len, live.ranges)) > run.chunk_size:  # else one chunk has all of it
             live.expires = expiries(run.kafka, live.ranges, spec.isolation)
         return live
-    # Whoever sees a topic first says where it begins: a window never moves the live cursor.
+    # The first run that sees a topic records its origins: a window never moves the live cursor.
     made.origins = live.origins
     if isinstance(run.asked, Backfill) and run.asked.order == "soonest-expiring":
         made.expires = expiries(run.kafka, made.ranges, spec.isolation)
@@ -91,7 +93,7 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool) -> 
 
 
 def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
-    """Return where topics that the ledger does not know yet begin, by the pipeline's `start`."""
+    """Return the start offsets of topics that the ledger does not know yet, by `start`."""
     new = {
         t: seen.watermarks[t]
         for t in run.topics
@@ -144,8 +146,8 @@ def plan_of(
     run: Run, store: Store, fold: Fold, seen: Survey, draft: Draft, window_date: str
 ) -> Plan:
     """Return the plan of a draft."""
-    # Those that expire within the same hour are equally urgent, and share.
-    urgency = {key: moment // _HOUR_MS for key, moment in draft.expires.items()}
+    # Partitions that expire within the same hour are equally urgent, and share a chunk.
+    urgency = {key: timestamp // _HOUR_MS for key, timestamp in draft.expires.items()}
     chunks = draft.chunks or chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
     topics = sorted({r.topic for window in chunks for r in window})
     return Plan(

@@ -1,4 +1,4 @@
-"""Explain: what a run would do now. It drafts as `plan` does, and neither writes nor does it."""
+"""Explain: what a run would do now, drafted as by `plan`. Read-only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMAT = 1
 def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`).
 
-    `master` is Spark's, for tasks and files; they are null for one whose cores are not known.
+    `master` is Spark's; `splits` and `files` are null if its number of cores is unknown.
     """
     store, fold = opened.store, opened.ledger.fold
     run = subscription.of_run(opened.run, fold)
@@ -66,7 +66,7 @@ def _chunk(window: Window, plan: Plan, cores: int | None) -> dict[str, Any]:
 
 
 def _cores(master: str | None) -> int | None:
-    """Return how many tasks run at once, where the master's name tells."""
+    """Return the number of tasks that run at once, if the master is local."""
     if master == "local":
         return 1
     named = re.fullmatch(r"local\[(\*|\d+).*\]", master or "")
@@ -108,7 +108,7 @@ def _topics(
 def _after(
     before: Progress, ranges: Intervals, draft: Draft, topic_id: str, partition: int
 ) -> Progress:
-    """Return where it will stand when the plan is carried out."""
+    """Return the progress of a partition when the plan is carried out."""
     covered, skipped = before.covered, before.skipped
     for start, end in ranges:
         covered = covered.add(start, end)

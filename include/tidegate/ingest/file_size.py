@@ -1,4 +1,4 @@
-"""How many records go into one file: as many as make about 256 MiB, by the largest records."""
+"""The number of records per file: as many as make about 256 MiB, by the largest records."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.store import Store
 
 BYTES = 256 * 1024 * 1024
-_TELLING = 1024 * 1024  # bytes of a topic; of less, a good part is footers
+_MEASURABLE = 1024 * 1024  # bytes of a topic; of less, a large part is footers
 _MOST_SAMPLED = 16  # partitions
 _FEW = 256  # records of 1 MiB, a broker's default limit, are no more than one file
 MOST_RECORDS = 1_000_000
-"""Per file, as long as only a sample tells how large records are."""
+"""Per file, while only a sample shows how large records are."""
 UNKNOWN_RECORDS = 1 << 17
-"""Per file, where nothing tells."""
+"""Per file, while nothing shows how large records are."""
 
 
 class Density(NamedTuple):
-    """How many bytes the rows of the newest commit take as files of the lake."""
+    """The rows of files, and their size in bytes."""
 
     rows: int
     size: int
 
 
 def density(store: Store, fold: Fold) -> Density | None:
-    """Return what the newest commit tells of the size of rows; None before there is one."""
+    """Return rows and bytes of the newest commit; None if there is none."""
     files = _newest(store, fold)
     return _density(files) if files else None
 
@@ -38,10 +38,10 @@ def density(store: Store, fold: Fold) -> Density | None:
 def records_per_file(
     store: Store, fold: Fold, kafka: KafkaSettings, chunks: tuple[Window, ...], isolation: str
 ) -> int:
-    """Return how many records make a file of about 256 MiB, whichever topic they are of.
+    """Return the number of records that make a file of about 256 MiB, for every topic of a plan.
 
-    By the files of the newest commit; of topics that it tells nothing about, by a sample of their
-    records. Rounded to a power of two, so that small changes in the data do not change plans.
+    By the files of the newest commit; for topics that are not in it, by a sample of their records.
+    Rounded to a power of two, so that small changes in the data do not change plans.
     """
     measured = _measured(store, fold)
     ranges = [r for window in chunks for r in window]
@@ -65,12 +65,12 @@ def records_per_file(
 
 
 def _measured(store: Store, fold: Fold) -> dict[str, float]:
-    """Return the bytes per row of the topics of which the newest commit tells enough."""
+    """Return the bytes per row of the topics of which the newest commit has enough."""
     by_topic: dict[str, list[LakeFile]] = {}
     for file in _newest(store, fold):
         by_topic.setdefault(file.staged.topic, []).append(file)
     found = {topic: _density(files) for topic, files in by_topic.items()}
-    return {t: each.size / each.rows for t, each in found.items() if each.size >= _TELLING}
+    return {t: each.size / each.rows for t, each in found.items() if each.size >= _MEASURABLE}
 
 
 def _newest(store: Store, fold: Fold) -> list[LakeFile]:
@@ -79,7 +79,7 @@ def _newest(store: Store, fold: Fold) -> list[LakeFile]:
     try:
         return read_manifest(store, fold.live[max(fold.live)])
     except LakeDamaged:
-        return []  # an estimate is no reason to stop a plan; `verify` names it
+        return []  # only an estimate is lost; `verify` reports the damage
 
 
 def _density(files: list[LakeFile]) -> Density:

@@ -1,4 +1,4 @@
-"""Plan: repair what crashed, look at ledger and broker, freeze what this run will do."""
+"""Plan: finish what crashed, survey the broker, freeze what the run will read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tidegate.runs.replay_id import refuse_another
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import Planned
 
-_MOST_TOLD = 20
+_MOST_LISTED = 20
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
-    First it finalises what crashed publishers left, seals what Spark has finished and no process
-    has sealed, commits what other runs have sealed and not published, and restores the Variables.
-    What cannot be sealed now is kept; BrokerError if a gap would be recorded over it. `replan`
-    makes the next generation although the current plan is valid.
+    First it restores the Variables, places the files of unfinished commits, seals finished attempts
+    that no process has sealed, and commits sealed chunks that other runs have not published. An
+    attempt that cannot be sealed now is kept; BrokerError if a gap would be recorded over it.
+    `replan` makes the next generation even if the current plan is valid.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     variables.restore(run.mirror, run.spec, ledger)
@@ -68,7 +68,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
             return Planned(current, known=True)
         if cause:
             logger.warning("plan %s: %s; planning again", current.plan.id, cause)
-        # What is sealed is proven and may be all that is left of it.
+        # Its sealed chunks are proven, and may have expired in Kafka.
         publishing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
         if current.plan.replay is not None:
             raise ReplayRefused(
@@ -80,7 +80,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     surveyed_at = datetime.now(UTC)
     seen = drafting.surveyed(run)
     drafted = _recorded_draft(run, store, ledger, seen, kept, again=current is not None)
-    _tell_covered(run, ledger.fold, drafted, seen)
+    _log_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
     made = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
     if current and made.id == current.plan.id:
@@ -141,9 +141,9 @@ def _loaded(store: Store, plan_ids: Iterable[str]) -> Iterator[Plan]:
 
 
 def is_done(fold: Fold, plan: Plan, number: int) -> bool:
-    """Say whether a chunk is committed, or needs not be: others have covered all of it.
+    """Say whether a chunk is committed, or others have covered all of it.
 
-    What a replay replaces is covered, by definition.
+    A chunk of a replay, which replaces covered offsets, must be committed itself.
     """
     committed = (plan.id, number) in fold.committed
     return committed or (plan.replay is None and fold.covers(plan.chunks[number], plan.topics))
@@ -208,7 +208,7 @@ def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Surve
 
 
 def _no_leader(plan: Plan, r: OffsetRange) -> str:
-    """Return why a plan is dead; of a replay, which has no next generation, raise BrokerError."""
+    """Return why a plan is dead; raise BrokerError for a replay, which has no next generation."""
     says = f"{r.topic}-{r.partition} has no leader now"
     if plan.replay is not None:
         raise BrokerError(f"plan {plan.id}: {says}; try again when it has one")
@@ -216,9 +216,10 @@ def _no_leader(plan: Plan, r: OffsetRange) -> str:
 
 
 def _unreadable(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
-    """Say which record of an open chunk Spark cannot read: of a plan made before plans looked.
+    """Return the first record of these chunks that Spark cannot read, if there is one.
 
-    Ranges behind the log's first such record were examined when they were planned.
+    Plans of earlier releases may contain such records. Ranges above the log's first one were
+    examined when they were planned.
     """
     if plan.replay is not None:
         return None
@@ -245,7 +246,7 @@ def _recorded_draft(
     *,
     again: bool,
 ) -> Draft:
-    """Draft, and record its boundaries, origins and gaps; who loses a race drafts again."""
+    """Draft, and record boundaries, origins and gaps; draft again if another run was first."""
     while True:
         draft = drafting.draft(run, store, ledger.fold, seen, again=again)
         sealing.refuse_gaps(kept, draft.gaps)
@@ -262,19 +263,19 @@ def _recorded_draft(
     return draft
 
 
-def _tell_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
-    """Say what was asked for and is in the lake already, and what to do if it is all of it."""
+def _log_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
+    """Log which of the requested offsets are committed already, or left to the live lane."""
     if draft.ahead:
-        parts = ", ".join(map(str, draft.ahead[:_MOST_TOLD]))
+        parts = ", ".join(map(str, draft.ahead[:_MOST_LISTED]))
         logger.warning("%s: left to the live lane, not below its cursor: %s", run.spec.name, parts)
     if not draft.covered:
         return
-    told = draft.covered[:_MOST_TOLD]
-    commits = sorted({n for r in told for n in fold.commits_over((r,), seen.topic_ids)})
-    named = ", ".join(f"#{n}" for n in commits[:_MOST_TOLD])
-    more = " and others" if len(draft.covered) > len(told) or len(commits) > _MOST_TOLD else ""
+    covered = draft.covered[:_MOST_LISTED]
+    commits = sorted({n for r in covered for n in fold.commits_over((r,), seen.topic_ids)})
+    named = ", ".join(f"#{n}" for n in commits[:_MOST_LISTED])
+    more = " and others" if len(draft.covered) > len(covered) or len(commits) > _MOST_LISTED else ""
     if draft.ranges:
-        parts = ", ".join(map(str, told))
+        parts = ", ".join(map(str, covered))
         logger.info("%s: in the lake already, as %s%s: %s", run.spec.name, named, more, parts)
     else:
         logger.warning(
@@ -289,7 +290,7 @@ def _note(run: Run, seen: Survey, draft: Draft, surveyed_at: datetime) -> dict[s
         "run": run.run_id,
         "dag": run.dag_id,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        # Of what came after this, the watermarks say nothing.
+        # Records that came after this time may not be below the watermarks.
         "surveyed_at": surveyed_at.isoformat(timespec="milliseconds"),
         "topic_ids": seen.topic_ids,
         "watermarks": {

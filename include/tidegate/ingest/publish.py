@@ -1,4 +1,4 @@
-"""Publish and verdict: commit what is sealed, finalise it, tell what was done."""
+"""Publish and verdict: commit the sealed chunks, place their files, report the run."""
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ _WAYS_OUT = {
 
 @dataclass(frozen=True)
 class Published:
-    """What a run did: `commits` by chunk, `offsets` the ledger's cursors afterwards.
+    """The outcome of a run: `commits` by chunk, `offsets` the ledger's cursors afterwards.
 
-    `complete_through` has, for each topic of which all is committed or in a gap that could be read
-    when the plan was made, the time just before the broker was asked. `missing` chunks were never
-    sealed.
+    `complete_through` has the time of the plan's survey for each topic of which every record that
+    could be read then is committed or in a gap. `missing` chunks were never sealed.
     """
 
     plan: Plan
@@ -51,7 +50,7 @@ class Published:
     missing: tuple[int, ...] = ()
 
     def asset_event(self, topic: str) -> dict[str, Any]:
-        """Return what is told to those who wait for a topic (contract: event extra)."""
+        """Return the extra of a topic's asset event (contract)."""
         starts, ends = bounds(self._windows())
         return {
             "ranges": {
@@ -67,7 +66,7 @@ class Published:
         }
 
     def _windows(self) -> list[Window]:
-        """Return what is in the lake: of each partition no more than up to a missing chunk."""
+        """Return the committed windows: of each partition no more than up to a missing chunk."""
         cut = set()
         windows = []
         for number, window in enumerate(self.plan.chunks):
@@ -78,16 +77,16 @@ class Published:
 
 
 def publish(opened: OpenRun[Run]) -> Published:
-    """Commit and finalise every sealed chunk of the run's plan. Needs no broker; may be repeated.
+    """Commit and finalise every sealed chunk of the run's plan. Needs no broker; idempotent.
 
-    Chunks that were never proven complete are `missing`, and `verdict` fails for them; NotSealed
-    when there is nothing else. PlanDead when others have committed a part of a chunk.
+    Chunks that were never sealed are `missing`, and `verdict` fails for them; NotSealed if there
+    are no others. PlanDead if others have committed a part of a chunk.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     frozen = opened.frozen_plan()
     plan = frozen.plan
     commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id) if plan.chunks else {}
-    ledger.refresh()  # another publisher of this run may have been quicker
+    ledger.refresh()  # another publisher of this run may have committed a chunk
     missing = unsettled(ledger.fold, plan)
     for number in missing:
         window = plan.chunks[number]
@@ -113,7 +112,7 @@ def publish(opened: OpenRun[Run]) -> Published:
     consumer_group.show(run.spec, run.kafka, offsets)
     report = reports.short(run, frozen, entries, missing, ledger.fold)
     note = plans.note(store, plan.id) or {}
-    if not missing:  # the first report that is kept stays
+    if not missing:  # only the first report is kept
         report_store.keep(
             run, store, report, plan, note,
             lambda: reports.details(run, store, report, entries, plan, ledger.fold, note),
@@ -123,7 +122,7 @@ def publish(opened: OpenRun[Run]) -> Published:
 
 
 def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
-    """Return the time of the survey for each topic that is complete; older notes do not have it."""
+    """Return the time of the survey for each complete topic; older notes do not have it."""
     if "surveyed_at" not in note:
         return {}
     return {
@@ -137,9 +136,9 @@ def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[s
 
 
 def verdict(opened: OpenRun[Run]) -> None:
-    """Raise ChunksMissing when a chunk of the run's plan is not in the lake.
+    """Raise ChunksMissing if a chunk of the run's plan is not in the lake.
 
-    PartitionsLeftOut when the plan could not take every partition.
+    PartitionsLeftOut if the plan excludes partitions.
     """
     plan = opened.frozen_plan().plan
     refuse_incomplete(opened.run, plan, unsettled(opened.ledger.refresh(), plan))
@@ -148,7 +147,7 @@ def verdict(opened: OpenRun[Run]) -> None:
 def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:
     """Raise ChunksMissing for `missing` chunks, PartitionsLeftOut for what a plan excludes."""
     if missing:
-        raise chunks_missing(run, plan, missing)
+        raise _chunks_missing(run, plan, missing)
     if plan.left_out:
         listed = "; ".join(map(str, plan.left_out))
         reasons = {each.reason: None for each in plan.left_out}
@@ -164,7 +163,7 @@ def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:
         )
 
 
-def chunks_missing(run: Run, plan: Plan, missing: Sequence[int]) -> ChunksMissing:
+def _chunks_missing(run: Run, plan: Plan, missing: Sequence[int]) -> ChunksMissing:
     """Return the error that names the offsets of a plan that are not in the lake."""
     starts, ends = bounds([plan.chunks[number] for number in missing])
     parts = [

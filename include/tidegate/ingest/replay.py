@@ -1,6 +1,6 @@
-"""Replay by re-ingest: a window that is in the lake is read again, and its files are replaced.
+"""Re-ingest: a committed window is read from Kafka again, and replaces its files in the lake.
 
-To send such a window to a topic again is an egress: `tidegate.egress.replay`.
+An egress sends a window of a lake again: `tidegate.egress.replay`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tidegate.runs.run import Run
 
 
 def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Draft:
-    """Draft a re-ingest; WindowRefused with every complaint about what was asked for."""
+    """Draft a re-ingest; WindowRefused lists everything wrong with the request."""
     topic = asked.topic
-    found = windows.parse_edges(topic, asked.start, asked.end, datetime.now(UTC))
-    complaints = list(found.complaints)
+    edges = windows.parse_edges(topic, asked.start, asked.end, datetime.now(UTC))
+    complaints = list(edges.complaints)
     if asked.where is not None:
         complaints.insert(0, "where: a re-ingest replaces whole files, it takes no filter")
     complaints[:0] = id_complaints(asked)
@@ -43,12 +43,12 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
         across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
         raise refusal(run, topic, [*complaints, across])
     refuse_leaderless(seen, topic, asked.partitions)
-    partitions = windows.choose_partitions(asked.partitions, found, marks, complaints)
-    cuts = times_of(run, store, seen, topic, found.timestamps, complaints)
-    window = windows.resolve_ranges(topic, partitions, found, cuts, complaints)
+    partitions = windows.choose_partitions(asked.partitions, edges, marks, complaints)
+    cuts = times_of(run, store, seen, topic, edges.timestamps, complaints)
+    window = windows.resolve_ranges(topic, partitions, edges, cuts, complaints)
     complaints += _expired(window, marks)
-    held = _held(store, fold, window, topic_id)
-    chosen = replacement.select_tiles(window, held, complaints)
+    live = _live_tiles(store, fold, window, topic_id)
+    chosen = replacement.select_tiles(window, live, complaints)
     if not complaints and not chosen:
         complaints.append("the window is empty")
     if complaints:
@@ -75,29 +75,29 @@ def _expired(window: list[OffsetRange], marks: Mapping[int, Watermarks]) -> list
     ]
 
 
-def _held(store: Store, fold: Fold, window: list[OffsetRange], topic_id: str) -> list[Tile]:
-    """Return the live tiles of all commits that hold any of the window."""
-    held = []
+def _live_tiles(store: Store, fold: Fold, window: list[OffsetRange], topic_id: str) -> list[Tile]:
+    """Return the live tiles of all commits that contain offsets of the window."""
+    found = []
     for n in fold.commits_over(tuple(window), {r.topic: topic_id for r in window}):
         commit = fold.live[n]
         ranges = [r for each_id, r in commit.ranges if each_id == topic_id]
         files = [(f.staged, f.final) for f in manifests.read_manifest(store, commit)]
-        held += [
+        found += [
             tile
             for tile in replacement.tiles_of(n, ranges, files)
             if fold.holds(n, topic_id, tile.range.partition, tile.range.start)
         ]
-    return held
+    return found
 
 
 def _replaces(chunk: list[Tile]) -> list[dict[str, Any]]:
-    """Return what a chunk replaces, commit by commit: the ranges, and the names of the files."""
+    """Return the ranges and the files that a chunk replaces, by commit."""
     by_commit: dict[int, list[Tile]] = {}
     for tile in chunk:
         by_commit.setdefault(tile.n, []).append(tile)
     forms = []
-    for n, mine in sorted(by_commit.items()):
-        ranges: Window = replacement.merge_ranges(tile.range for tile in mine)
+    for n, replaced in sorted(by_commit.items()):
+        ranges: Window = replacement.merge_ranges(tile.range for tile in replaced)
         (form,) = replaces_to_json(Replaced(n, r) for r in ranges)
-        forms.append(form | {"files": sorted(tile.file for tile in mine if tile.file)})
+        forms.append(form | {"files": sorted(tile.file for tile in replaced if tile.file)})
     return forms

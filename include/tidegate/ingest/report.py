@@ -1,4 +1,4 @@
-"""The report of a run: plan, accounts, files, lag, expiry, and what was left out, in the lake."""
+"""The report of an ingest run: accounts, files, proofs, lag, expiry, excluded partitions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 
 
 Entries = Mapping[int, tuple[int, Commit]]
-"""What a run committed: chunk → number and entry."""
+"""The commits of a run: chunk → number and entry."""
 
 
 def short(
     run: Run, frozen: Frozen, commits: Entries, missing: Sequence[int], fold: Fold
 ) -> dict[str, Any]:
-    """Return what a run did (contract: the XCom `report`, and `run --json`).
+    """Return the summary of a run (contract: the XCom `report`, and `run --json`).
 
     `missing` are the chunks that are not in the lake.
     """
@@ -69,25 +69,25 @@ def short(
 def details(
     run: Run,
     store: Store,
-    told: Mapping[str, Any],
+    summary: Mapping[str, Any],
     commits: Entries,
     plan: Plan,
     fold: Fold,
     note: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what makes a report whole: files, proofs, gaps, and where the topics stand now.
+    """Return what the full report adds: files, proofs, gaps, and the positions of partitions.
 
-    Lag and expiry are asked for now; a broker that does not answer leaves them null.
+    Lag and expiry are those of now; null if the broker does not answer.
     """
-    standing, problem = _standing(run, fold)
+    topics, problem = _positions(run, fold)
     return {
         "records": plan.records,
         "commits": [
-            _whole_commit(store, commits[each["chunk"]][1], each) for each in told["commits"]
+            _whole_commit(store, commits[each["chunk"]][1], each) for each in summary["commits"]
         ],
         "gaps": [gap.to_json() for gap in fold.gaps if gap.by == run.run_id],
         "taken_up": note.get("taken_up", {}),
-        "topics": standing,
+        "topics": topics,
         "broker": problem,
     }
 
@@ -99,13 +99,13 @@ def _accounts(commit: Commit) -> dict[str, dict[str, dict[str, int]]]:
     }
 
 
-def _whole_commit(store: Store, commit: Commit, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what was proven, with what, and the files."""
+def _whole_commit(store: Store, commit: Commit, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Add proofs, versions and files to the summary of a commit."""
     attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
     seal = attempts.read_seal(store, attempt)
     files = manifests.read_manifest(store, commit)
     return {
-        **told,
+        **summary,
         "attempt": commit.attempt,
         "bytes": sum(file.staged.size for file in files),
         "versions": dict(seal.versions) if seal else {},
@@ -128,8 +128,8 @@ def _whole_commit(store: Store, commit: Commit, told: Mapping[str, Any]) -> dict
     }
 
 
-def _standing(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
-    """Return where each partition of the run's topics stands now, and what the broker refused."""
+def _positions(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
+    """Return the position of each partition of the run's topics, and the broker's error if any."""
     topics = [t for t in run.topics if t in fold.topic_ids]
     try:
         marks = survey(run.kafka, topics, run.spec.isolation).watermarks if topics else {}

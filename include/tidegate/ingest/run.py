@@ -1,4 +1,4 @@
-"""A whole run outside Airflow: the same four steps, one after the other."""
+"""A whole ingest run in one process: plan, stage, publish, verdict."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def ingest(
     on_planned: Callable[[Planned], None] = lambda _: None,
     on_published: Callable[[Published], None] = lambda _: None,
 ) -> Published:
-    """Plan, stage, publish, and raise PartitionsLeftOut at the end if some had to be left out.
+    """Plan, stage and publish; then raise PartitionsLeftOut if partitions had to be excluded.
 
-    What is sealed is published even if `stage` fails; its error is raised then.
+    If `stage` fails, sealed chunks are published before its error is raised.
     """
     opened = open_run(run)
     planned = plan(opened, replan=replan)
@@ -38,7 +38,7 @@ def ingest(
             raise
     try:
         published = publish(opened)
-    except PlanDead:  # others have committed a part meanwhile: stage what is left
+    except PlanDead:  # others have committed a part: stage the rest
         _stage(opened, submit)
         published = publish(opened)
     on_published(published)
@@ -53,13 +53,13 @@ def _stage(opened: OpenRun[Run], submit: Submit) -> None:
 
 
 def _publish_sealed(opened: OpenRun[Run], on_published: Callable[[Published], None]) -> None:
-    """Publish what a run has sealed although `stage` failed, and log what is missing."""
+    """Publish the sealed chunks after `stage` has failed, and log what is missing."""
     try:
         opened.ledger.recheck()
         published = publish(opened)
         on_published(published)
         refuse_incomplete(opened.run, published.plan, published.missing)
     except NotSealed:
-        pass  # nothing to publish: the caller raises the cause
+        pass  # nothing is sealed: the caller raises the cause
     except TidegateError as error:
         logger.error("%s", error)

@@ -1,4 +1,4 @@
-"""Sealing: the proof of what Spark has finished, by the process that staged it or a later one."""
+"""Sealing: proving attempts that Spark has finished, in the process that staged them or later."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ from tidegate.lake.ledger import Appended
 from tidegate.lake.store import Store
 from tidegate.runs.run import OpenRun, Run
 
-MOST_PROBES = 200  # holes looked into per chunk; the seal says how many of how many
-WRONG = (AttemptWrong, RowsMissing, IdentityChanged)  # other errors say nothing of an attempt
+MOST_PROBES = 200  # holes per chunk; the seal has the number of holes, too
+WRONG = (AttemptWrong, RowsMissing, IdentityChanged)
+"""The errors that prove an attempt wrong; after any other it may still be sealed."""
 
 logger = logging.getLogger(__name__)
 
@@ -217,9 +218,9 @@ def refuse_changed(plan: Plan, mine: Iterable[Attempt], seen: Survey) -> None:
 
 
 def _refuse_leaderless(plan: Plan, attempt: Attempt, seen: Survey) -> None:
-    """Raise BrokerError for a partition without a leader: nobody can say if its log was cut off.
+    """Raise BrokerError for a partition without a leader: its log may have been truncated.
 
-    A seal without its epoch would hide a log that is cut off later, too.
+    A seal without its epoch would also hide a later truncation.
     """
     for r in plan.chunks[attempt.chunk]:
         if r.partition not in seen.watermarks.get(r.topic, {}):
@@ -232,7 +233,7 @@ def _refuse_leaderless(plan: Plan, attempt: Attempt, seen: Survey) -> None:
 
 
 def _refuse_cut_off(plan: Plan, attempt: Attempt, cut: Mapping[OffsetRange, int]) -> None:
-    """Refuse what was read of a log that lost records of the plan meanwhile, and got others."""
+    """Raise IdentityChanged if a log was truncated below what was read of it."""
     for r, end in ((r, cut[r]) for r in plan.chunks[attempt.chunk] if r in cut):
         raise IdentityChanged(
             f"plan {plan.id}, chunk {attempt.chunk}: the log of {r} was cut off at {end} while it "

@@ -1,4 +1,4 @@
-"""Stage and seal: one Spark application for all open chunks, then the proof of each."""
+"""Stage and seal: one Spark application for all open chunks, and the proof of each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Staged:
-    """The chunks that this call staged and sealed; the others had been, or were covered."""
+    """The chunks that this call has sealed; all others were sealed or covered before."""
 
     plan: Plan
     chunks: tuple[int, ...]
@@ -47,10 +47,10 @@ class Staged:
 def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
     """Stage and seal every open chunk of the run's living plan; plan again if it has none.
 
-    Each chunk is sealed as soon as Spark has finished it, while it goes on with the next: whatever
-    ends this process then, a retry does only the rest. What Spark has finished and could not be
-    looked at, because the broker did not answer, is kept: the retry seals it. Raises StageFailed,
-    AttemptWrong, RowsMissing, IdentityChanged, or what the broker said; nothing of that is visible.
+    Each chunk is sealed as soon as Spark has finished it, while it reads the next: a retry stages
+    only the rest. A finished chunk that cannot be proven because the broker does not answer is
+    kept: the retry seals it. Raises StageFailed, AttemptWrong, RowsMissing, IdentityChanged, or a
+    broker's error; the chunks concerned are not committed.
     """
     living = living_plan(opened)
     if living is None:
@@ -85,9 +85,9 @@ def _stage(
     submit: Submit,
     sealed: list[int],
 ) -> list[TidegateError]:
-    """Start Spark, seal what it finishes, and return what went wrong.
+    """Run Spark, seal the chunks that it finishes, and return the errors.
 
-    What is wrong, or was not finished, is deleted in the end.
+    Attempts that are wrong or unfinished are deleted at the end.
     """
     store = opened.store
     failures: list[TidegateError] = []
@@ -126,7 +126,7 @@ def _name(run: Run) -> str:
 
 @contextmanager
 def _job_file(opened: OpenRun[Run], plan: Plan, mine: Sequence[Attempt]) -> Iterator[Path]:
-    """Write the job's only input, secrets included, for its owner alone; remove it afterwards."""
+    """Write the job's only input, secrets included, readable by its owner; remove it afterwards."""
     run, store = opened.run, opened.store
     job = Job(
         plan_id=plan.id,

@@ -1,8 +1,8 @@
-"""Logs that were cut off below what was read of them: known by the epochs of their leaders.
+"""Truncated logs: the broker lost records that were read, detected by leader epochs.
 
-A seal has the epochs at which its rows were proven. A later leader that did not have all of these
-records, as after an unclean election, began its epoch below them. A leader that changes without
-loss begins at or above them.
+A seal contains the leader epochs at which its rows were proven. A later leader that did not have
+all of these records, as after an unclean election, began its epoch below them; a leader that had
+them began its epoch at or above them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Partitions = Mapping[tuple[str, int], int]
 def below_cursors(
     kafka: KafkaSettings, store: Store, fold: Fold, seen: Survey, topics: Iterable[str]
 ) -> dict[tuple[str, int], int]:
-    """Return where logs were cut off below their cursors, whatever was written behind since.
+    """Return the offsets at which logs were truncated below their cursors, by topic and partition.
 
-    Compared is the newest commit that holds the offset before the cursor. Nothing is compared where
-    a gap ends there: somebody has decided to go on.
+    The epochs are those of the newest commit that contains the offset before the cursor. A
+    partition whose cursor is at the end of a gap is not checked: the gap is a decision to go on.
     """
     cursors = {
         (topic, p): cursor
@@ -51,7 +51,7 @@ def below_cursors(
 def since(
     kafka: KafkaSettings, epochs: Partitions, seen: Survey, ranges: Iterable[OffsetRange]
 ) -> dict[OffsetRange, int]:
-    """Return those ranges of which the log was cut off since it had these epochs, and where."""
+    """Return the ranges whose log was truncated since it had these epochs, and at which offset."""
     asked = list(ranges)
     keys = {(r.topic, r.partition) for r in asked}
     ends = _cut(kafka, seen, {key: epoch for key, epoch in epochs.items() if key in keys})
@@ -63,7 +63,7 @@ def since(
 
 
 def _cut(kafka: KafkaSettings, seen: Survey, epochs: Partitions) -> dict[tuple[str, int], int]:
-    """Return the ends of the epochs that are over; while one lasts, its log only grows."""
+    """Return the end offsets of epochs that have ended; within an epoch, a log only grows."""
     over = {
         (topic, p): epoch
         for (topic, p), epoch in epochs.items()
@@ -80,7 +80,7 @@ def of_survey(seen: Survey) -> dict[tuple[str, int], int]:
 
 
 def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[str, int], int]:
-    """Return the epoch at which the commit below each cursor was proven, where it is known."""
+    """Return the epoch at which the commit below each cursor was proven, if known."""
     wanted = {}
     for (topic, p), cursor in cursors.items():
         key = fold.topic_ids[topic], p

@@ -1,4 +1,4 @@
-"""Verify: is the lake what the ledger says, and does Kafka say the same?"""
+"""Verify: compare the lake with the ledger, and with Kafka."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Say = Callable[[str], None]
 
 
 def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
-    """Hold ledger, plans, seals, manifests, footers and pages against each other.
+    """Check that ledger, plans, seals, manifests, footers and pages agree; return the findings.
 
-    Reading the ledger checks its chain of digests, reading the pages their checksums. Every entry
-    is held against its plan and its seal, every checkpoint against the entries. With `kafka`,
-    every row against the topic. Returns the findings; changes nothing. BrokerError if nothing
-    differs and a partition has no leader now: its rows were not compared.
+    Reading the ledger checks its chain of digests, reading the pages their checksums. Every commit
+    is compared with its plan and its seal, every checkpoint with the entries; with `kafka`, every
+    row with its record. Read-only. BrokerError if nothing differs and a partition has no leader
+    now: its rows were not compared.
     """
     store = open_store(spec.lake, spec.name)
-    # Listed first: what is committed after that is no stranger.
+    # Listed first: files that are committed later are not unknown.
     listed = [each.path for each in store.objects(layout.DATA)]
     findings = Findings()
     fold, commits = audit.read_ledger(store, spec.name, findings.add)
@@ -48,7 +48,7 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     if kafka and fold.live:
         topics = sorted({topic for commit in fold.live.values() for topic in commit.topic_ids})
         seen = survey(kafka, topics, spec.isolation)
-    known: set[str] = set()
+    committed: set[str] = set()
     waiting = set(placing.unplaced(store, fold))
     with ExitStack() as stack:
         read = stack.enter_context(reading(kafka)) if kafka else None
@@ -60,20 +60,20 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
             except LakeDamaged as error:
                 findings.add(str(error), commit=n)
                 continue
-            known.update(file.final for file in files)
+            committed.update(file.final for file in files)
             accounts = _whole_accounts(fold, n, commit)
             _check_files(store, n, commit, accounts, files, findings, placed=n not in waiting)
             if read and seen:
                 _compare_commit(store, read, seen, n, fold, files, findings)
     for path in listed:
-        if path not in known:
+        if path not in committed:
             findings.add("a file that no live commit lists", uri=store.uri(path))
     _refuse_leaderless(findings, say)
     return findings.to_json(spec.name, against_kafka=kafka is not None)
 
 
 def _refuse_leaderless(findings: Findings, say: Say) -> None:
-    """Raise BrokerError for rows that were not compared; if something differs, only name them."""
+    """Raise BrokerError if rows were not compared; only report it if something differs."""
     if not findings.leaderless:
         return
     partitions = [f"{topic}-{p}" for topic, p in sorted(findings.leaderless)]
@@ -87,7 +87,7 @@ def _refuse_leaderless(findings: Findings, say: Say) -> None:
 
 
 def _check_ranges(fold: Fold, findings: Findings) -> None:
-    """Live committed ranges never overlap: their lengths add up to the length of their union."""
+    """Add a finding for each partition whose live committed ranges overlap."""
     spans: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
     for n in fold.live:
         for topic_id, r in fold.live_ranges(n):
@@ -126,8 +126,8 @@ def _check_files(
             findings.add("not the file that was committed", commit=n, uri=store.uri(path))
         findings.rows += footer.rows
         key = footer.topic, footer.partition
-        held = ranges.get(key)
-        if held is None or not (held.start <= footer.first and footer.last < held.end):
+        r = ranges.get(key)
+        if r is None or not (r.start <= footer.first and footer.last < r.end):
             findings.add(
                 f"offsets {footer.first} to {footer.last} of {footer.topic}-{footer.partition}, "
                 "outside of the commit's ranges",
@@ -143,7 +143,7 @@ def _check_files(
 
 
 def _whole_accounts(fold: Fold, n: int, commit: Commit) -> dict[tuple[str, int], Account]:
-    """Return the accounts of partitions of which nothing was replaced: only they can be counted."""
+    """Return the accounts of partitions of which nothing was replaced: the others do not apply."""
     replaced = fold.replaced.get(n, ())
     return {
         (topic, p): account
@@ -154,7 +154,7 @@ def _whole_accounts(fold: Fold, n: int, commit: Commit) -> dict[tuple[str, int],
 
 
 def _read_pages(store: Store, path: str) -> None:
-    """Read a file to its end; OSError for a page that is not what its checksum says."""
+    """Read all pages of a file; OSError if one does not match its checksum."""
     with (
         store.open(path) as opened,
         pq.ParquetFile(opened, page_checksum_verification=True) as parquet,
@@ -189,34 +189,36 @@ def _compare_commit(
         start = min(max(r.start, log_start), r.end)
         findings.expired += start - r.start
         left = OffsetRange(r.topic, r.partition, start, r.end)
-        mine = [f for f in files if (f.staged.topic, f.staged.partition) == (r.topic, r.partition)]
+        of_partition = [
+            f for f in files if (f.staged.topic, f.staged.partition) == (r.topic, r.partition)
+        ]
         records = read(left, isolation)
-        for offset, what in _differences(_rows(store, mine, left), records, findings):
+        for offset, what in _differences(_rows(store, of_partition, left), records, findings):
             findings.add(what, commit=n, topic=r.topic, partition=r.partition, offset=offset)
 
 
 def _differences(
     lake: Iterator[Record], kafka: Iterator[Record], findings: Findings
 ) -> Iterator[tuple[int, str]]:
-    """Merge two streams in offset order; yield what stands in one only, or is not the same."""
-    ours, theirs = next(lake, None), next(kafka, None)
-    while ours or theirs:
+    """Yield the offsets that are in one stream only or differ; both are in offset order."""
+    row, record = next(lake, None), next(kafka, None)
+    while row or record:
         findings.compared += 1
-        if theirs is None or (ours and ours.offset < theirs.offset):
-            assert ours
-            yield ours.offset, "a row that Kafka does not show (doubled, or compacted since)"
-            ours = next(lake, None)
-        elif ours is None or theirs.offset < ours.offset:
-            yield theirs.offset, "a record that is not in the lake"
-            theirs = next(kafka, None)
+        if record is None or (row and row.offset < record.offset):
+            assert row
+            yield row.offset, "a row that Kafka does not show (doubled, or compacted since)"
+            row = next(lake, None)
+        elif row is None or record.offset < row.offset:
+            yield record.offset, "a record that is not in the lake"
+            record = next(kafka, None)
         else:
-            if ours != theirs:
-                yield ours.offset, "the row is not the record"
-            ours, theirs = next(lake, None), next(kafka, None)
+            if row != record:
+                yield row.offset, "the row is not the record"
+            row, record = next(lake, None), next(kafka, None)
 
 
 def _rows(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[Record]:
-    """Yield the rows of one partition's files as records, in the order in which they stand."""
+    """Yield the rows of one partition's files as records, in file order."""
     for file in sorted(files, key=lambda f: f.staged.first):
         path = file.final if store.size(file.final) is not None else file.staged.path
         with store.open(path) as opened:

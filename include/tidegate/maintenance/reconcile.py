@@ -28,7 +28,7 @@ def reconcile(spec: Spec, mirror: Mirror | None, kafka: KafkaSettings | None) ->
         drifts = variables.drifts(mirror, spec, ledger)
         for drift in drifts:
             if drift.state != "ahead":
-                drift.mend(mirror)
+                drift.rewrite(mirror)
         shown = [{**drift.to_json(), "mended": drift.state != "ahead"} for drift in drifts]
     group = None
     if isinstance(spec, Ingest) and spec.progress_group and kafka is not None:

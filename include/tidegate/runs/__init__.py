@@ -1,1 +1,1 @@
-"""The use cases: plan, stage, publish, verdict, and the questions one asks. No Airflow here."""
+"""What the ingest and the egress runs share: the opened run, its steps, Variables, reports."""

@@ -1,7 +1,8 @@
-"""Where times cut a topic: by the records that Kafka has, and by the rows that the lake has.
+"""Boundaries: the offset in each partition at which a timestamp divides a topic.
 
-Kafka alone does not know: it has deleted what expired, and compaction takes records anywhere in
-the log. A boundary behind rows of the lake would hide them from every window by time, for good.
+Records in Kafka and rows in the lake both count: Kafka has deleted expired records, and compaction
+removes records anywhere in the log. A boundary above rows of the lake would exclude them from every
+window by time, permanently.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from tidegate.lake.store import Store
 from tidegate.lake.timestamps import first_since
 from tidegate.lake.unfinished_plans import pending_chunks
 
-_EVERYTHING = (1 << 63) - 1  # the highest end that a log can have
+_HIGHEST_END = (1 << 63) - 1  # of any log
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic whose partitions are cut, and the ingest pipeline whose lake has it."""
+    """A topic, its watermarks, and the ingest pipeline whose lake contains it."""
 
     name: str
     id: str
@@ -39,23 +40,23 @@ class Topic:
 
 
 def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[datetime, Boundary]:
-    """Return where times cut a topic: frozen ones as they are, others as they would be frozen.
+    """Return the boundary of each time: the frozen one, or the one that would be frozen now.
 
-    The first record in Kafka or row of the lake at or after the time, whichever is first; where
-    neither is that late, the end. Complains of rows that are in neither, and may come into the
-    lake: where those are cut is not known. Writes nothing.
+    In each partition it is the lowest offset of a record in Kafka or a row in the lake whose
+    timestamp is at or after the time; the end if there is none. Adds to `complaints` where staged
+    rows, expired in Kafka and not yet committed, could decide it. Writes nothing.
     """
     found = {t: b for t in times if (b := _near(topic, t).frozen)}
     times = [t for t in times if t not in found]
     if not times:
         return found
     in_log = _first_in_log(topic, times)
-    # Read after Kafka was asked: what expires in between is in one of the two.
+    # Read after Kafka was asked: a record that expires in between is in one of the two.
     fold = Ledger(topic.store, topic.pipeline).fold
     near = {t: _near(topic, t) for t in times}
     spans = {
         milliseconds(t): {
-            p: (near[t].start(p), _EVERYTHING if first is None else first)
+            p: (near[t].start(p), _HIGHEST_END if first is None else first)
             for p, first in _all_partitions(topic, fold, in_log[t]).items()
         }
         for t in times
@@ -82,7 +83,7 @@ def _near(topic: Topic, time: datetime) -> Neighbours:
 
 
 def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[int, int | None]]:
-    """Return the first offset in the log at or after each time, below the end; None: none is."""
+    """Return each partition's first offset at or after each time; None if it has none."""
     found: dict[datetime, dict[int, int | None]] = {}
     with Cluster(topic.kafka) as cluster:
         for t in times:
@@ -98,7 +99,7 @@ def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[in
 def _all_partitions(
     topic: Topic, fold: Fold, first: Mapping[int, int | None]
 ) -> dict[int, int | None]:
-    """Return the log's answers, with None for partitions that only the lake has."""
+    """Return the offsets found in the log, with None for partitions only the ledger knows."""
     return {**dict.fromkeys(fold.origins.get(topic.id, {})), **first}
 
 
@@ -114,7 +115,7 @@ def _cut(topic: Topic, fold: Fold, partition: int, first: int | None, row: int |
 def _unknown(
     topic: Topic, fold: Fold, spans: Mapping[int, Mapping[int, tuple[int, int]]]
 ) -> list[str]:
-    """Complain of offsets that decide a boundary, and are staged, expired and not committed."""
+    """Return complaints about staged, expired, uncommitted offsets that decide a boundary."""
     if not spans:
         return []
     complaints = []
@@ -136,9 +137,9 @@ def _unknown(
 
 
 def refuse_leaderless(seen: Survey, topic: str, partitions: Iterable[int] | None = None) -> None:
-    """Raise BrokerError if partitions of a topic have no leader: those named, or any.
+    """Raise BrokerError if any of these partitions of a topic, by default all, has no leader.
 
-    A boundary is of all partitions, and is frozen: one that is not in it would be cut at 0.
+    A boundary is frozen for all partitions: one that is missing from it would be divided at 0.
     """
     without = set(seen.leaderless.get(topic, ()))
     if missing := sorted(without if partitions is None else without & set(partitions)):

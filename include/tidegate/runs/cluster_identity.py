@@ -1,4 +1,4 @@
-"""Is Kafka still the one that a ledger speaks of?"""
+"""The check that Kafka is the cluster of which the ledger has offsets."""
 
 from __future__ import annotations
 

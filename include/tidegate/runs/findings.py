@@ -1,4 +1,4 @@
-"""Findings: what `verify` has looked at, and what differs."""
+"""The findings of `verify`: what was checked, and what differs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _MOST_NAMED = 20
 
 @dataclass
 class Findings:
-    """What was looked at, and what is wrong; `expired` rows could not be compared any more.
+    """What was checked, and the differences found.
 
-    Partitions that are `leaderless` could not be compared now.
+    `expired` counts rows that are not in Kafka any more, `leaderless` names partitions without a
+    leader: neither could be compared.
     """
 
     commits: int = 0

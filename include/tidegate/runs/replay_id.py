@@ -1,4 +1,4 @@
-"""Replay ids: an id stands for one request."""
+"""Replay ids: each id belongs to one request."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
 
 
 def id_complaints(asked: Replay) -> list[str]:
-    """Return what is wrong with a replay's id, if anything."""
+    """Return the complaint about a malformed replay id, if it is."""
     if _ID.fullmatch(asked.id):
         return []
     return [f"replay id {asked.id!r}: letters, digits and _.:+-, 128 at most"]
 
 
 def refuse_another(run: AnyRun, asked: Replay, plan: Plan) -> None:
-    """Raise ReplayRefused if the id stands for another window already."""
+    """Raise ReplayRefused if the plan of this replay id is of another window."""
     if plan.replay is None or plan.replay["asked"] != asked.to_json():
         known = None if plan.replay is None else plan.replay["asked"]
         raise ReplayRefused(

@@ -1,4 +1,4 @@
-"""Reports of runs in the lake: written once, read by the page."""
+"""Reports of runs in the lake: written once, read by the report page."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ logger = logging.getLogger(__name__)
 def keep(
     run: AnyRun,
     store: Store,
-    told: Mapping[str, Any],
+    summary: Mapping[str, Any],
     plan: Plan,
     note: Mapping[str, Any],
     details: Callable[[], Mapping[str, Any]],
 ) -> None:
-    """Write the whole report of a run that had work; the first one stays. No failure fails the run.
+    """Write the full report of a run that had work, unless one exists. Never raises.
 
-    `note` is the one beside the plan; `details` are those of a kind of pipeline.
+    `note` is the one beside the plan; `details` returns what depends on the kind of pipeline.
     """
-    path = layout.report(run.key, told["generation"])
+    path = layout.report(run.key, summary["generation"])
     if not plan.has_work and not plan.left_out:
         return
     try:
         if store.size(path) is not None:
             return
-        whole = {
-            **told,
+        report = {
+            **summary,
             "dag": run.dag_id,
             "window_date": plan.window_date,
             "planned_at": note.get("at"),
             "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
             **details(),
         }
-        store.create(path, canonical.encode(whole))
+        store.create(path, canonical.encode(report))
     except TidegateError as error:
         logger.warning("plan %s: its report was not written: %s", plan.id, error)
-    except Exception:  # what was committed is committed
+    except Exception:  # the run is committed: a report must not fail it
         logger.exception("plan %s: its report was not written", plan.id)
 
 
 def read(spec: Spec, run_key: str, generation: int) -> Mapping[str, Any] | None:
-    """Return a run's report, if there is one."""
+    """Return a run's full report; None if there is none."""
     store = open_store(spec.lake, spec.name)
     return json_documents.read(store, layout.report(run_key, generation), dict)

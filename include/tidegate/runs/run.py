@@ -1,4 +1,4 @@
-"""A run and where it works: what every step of it is given."""
+"""A run of a pipeline, and the opened run that passes through all of its steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
 
 
 class Mirror(Protocol):
-    """Where offsets are shown to people (Airflow's Variables): a copy, never the truth."""
+    """A copy of the offsets for people (Airflow's Variables); the ledger alone decides."""
 
     def read(self, name: str) -> str | None: ...
 
@@ -28,7 +28,7 @@ class Mirror(Protocol):
 
 
 class NoMirror:
-    """Without Airflow there is nothing to show offsets in."""
+    """The mirror of a run outside Airflow: it has no Variables."""
 
     def read(self, name: str) -> str | None:  # noqa: ARG002
         return None
@@ -43,13 +43,13 @@ WindowRequest = Backfill | Replay
 
 
 def replay_key(asked: Replay) -> str:
-    """Return the run key of a replay: its id is the same work, whoever asks."""
+    """Return the run key of a replay: one id is one piece of work, whichever run asks for it."""
     return layout.run_key("tidegate_replay", asked.id)
 
 
 @dataclass(frozen=True)
 class AnyRun:
-    """One run of a pipeline: its key finds its frozen plan again, whatever else is lost.
+    """One run of a pipeline. Its frozen plan is found by its key.
 
     `window_date` is the day that goes into the paths of the lake; `max_records` is per chunk.
     """
@@ -81,9 +81,9 @@ class AnyRun:
 
 @dataclass(frozen=True)
 class Run(AnyRun):
-    """A run of an ingest pipeline, and what it is asked for.
+    """A run of an ingest pipeline, and the request: `asked`.
 
-    Of more than `max_chunks` chunks the rest is left to later runs.
+    It plans at most `max_chunks` chunks; the rest is left to later runs.
     """
 
     spec: Ingest
@@ -98,11 +98,11 @@ class Run(AnyRun):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that it is about."""
+        """The topics of the request."""
         return (self.asked.topic,) if isinstance(self.asked, WindowRequest) else self.spec.topics
 
     def in_lane(self, lane: str) -> Run:
-        """Return the run as its frozen plan says it is: what Airflow calls it may change."""
+        """Return the run with the lane of its frozen plan: Airflow may change a run's type."""
         if isinstance(self.asked, WindowRequest) or self.asked.lane == lane:
             return self
         if lane == Live.lane:
@@ -120,9 +120,9 @@ class Run(AnyRun):
 class EgressRun(AnyRun):
     """A run of an egress pipeline; `kafka` is the target's.
 
-    `task` tells Airflow's task instance, for whoever must know whether this sender is dead;
-    `resend` takes files that came back under a name that was sent. `asked` is a window of the
-    source's lake to be sent again, and `source_kafka` what that lake was read from.
+    `task` identifies Airflow's task instance, to find out later whether this sender is dead.
+    `resend` also takes changed files under names that were sent. `asked` is a window of the
+    source's lake to be sent again, and `source_kafka` the Kafka that this lake was read from.
     """
 
     spec: Egress

@@ -1,4 +1,4 @@
-"""What the steps of both kinds of run share."""
+"""Types that the steps of ingest and egress runs share."""
 
 from __future__ import annotations
 

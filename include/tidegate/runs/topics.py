@@ -1,4 +1,4 @@
-"""Which topics a pipeline is about: those it names, or those that its pattern matches now."""
+"""The topics of an ingest pipeline: those it names, or those that its pattern matches."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tidegate.runs.run import Run
 
 
 def resolved(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> Ingest:
-    """Return the spec with a list of topics: those that match, or did when they were last seen.
+    """Return the spec with the topics that its pattern matches in Kafka or in the ledger.
 
-    One that was deleted is in the list: that is told, and not passed over. UnknownTopic if there
-    is none at all.
+    A topic that was deleted since stays in the list, so that it is reported. UnknownTopic if no
+    topic matches.
     """
     if spec.pattern is None:
         return spec
@@ -34,12 +34,12 @@ def resolved(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> Ingest:
 
 
 def known(spec: Ingest, fold: Fold) -> Ingest:
-    """Return the spec with the topics that the ledger knows, if it has a pattern. Asks nobody."""
+    """Return the spec with the topics of the ledger that its pattern matches; no broker call."""
     if spec.pattern is None:
         return spec
     return spec.model_copy(update={"topics": spec.select(fold.topic_ids)})
 
 
 def of_run(run: Run, fold: Fold) -> Run:
-    """Return the run with its pipeline's topics resolved."""
+    """Return the run with the topics of its pipeline resolved."""
     return replace(run, spec=resolved(run.spec, run.kafka, fold))

@@ -1,4 +1,4 @@
-"""Offsets in Variables: rewritten when missing, unreadable or behind; refused when ahead."""
+"""The Variables that show offsets: rewritten if missing, unreadable or behind; refused if ahead."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Drift:
-    """A Variable that does not show the ledger's cursors; of an egress, its target's ends.
+    """A Variable that differs from the ledger's cursors; of an egress, from its target's ends.
 
-    `state` is `missing`, `unreadable`, `behind` or `ahead`; `shown` is None where it shows nothing.
+    `state` is `missing`, `unreadable`, `behind` or `ahead`; `shown` is None if it has no offsets.
     """
 
     name: str
@@ -44,27 +44,26 @@ class Drift:
             },
         }
 
-    def mend(self, mirror: Mirror) -> None:
-        """Write the ledger's cursors."""
+    def rewrite(self, mirror: Mirror) -> None:
+        """Write the ledger's cursors to the Variable."""
         mirror.write(self.name, spark_offsets({self.topic: self.cursors}))
 
 
 def name_of(pipeline: str, topic: str) -> str:
     """Return the Variable's name (contract).
 
-    A topic may begin with an underscore, and a pipeline's name end with one. Such a pipeline gets a
-    dot behind it, which no pipeline's name has: no two pairs share a Variable.
+    A topic may begin with an underscore, and a pipeline's name end with one. A dot, which no
+    pipeline's name contains, follows such a pipeline: no two pairs share a Variable.
     """
     return f"tidegate__{pipeline}{'.' if pipeline.endswith('_') else ''}__{topic}"
 
 
 def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = ()) -> list[Drift]:
-    """Hold what is shown of every topic against the ledger, which is read after the Variables.
+    """Return the Variables that differ from the ledger, which is read after them.
 
-    `unknown` are topics of a pattern that the ledger does not know.
-
-    The other way round a race would look like an edit. A cursor of the topic before it was
-    recreated is not ahead: it is what was shown then. An egress shows its target's ends.
+    In the other order, a commit in between would look like a Variable edited by hand. A cursor from
+    before a topic was recreated is not ahead. `unknown` are topics that a pattern matches and the
+    ledger does not know.
     """
     topics = (*_topics(spec, ledger.fold), *unknown)
     shown = {topic: mirror.read(name_of(spec.name, topic)) for topic in topics}
@@ -85,7 +84,7 @@ def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = 
 
 
 def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
-    """Rewrite what is missing, unreadable or behind the ledger; CursorAhead for what is ahead."""
+    """Rewrite Variables that are missing, unreadable or behind; CursorAhead if one is ahead."""
     found = drifts(mirror, spec, ledger)
     for drift in found:
         if drift.state == "ahead":
@@ -93,13 +92,13 @@ def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
     for drift in found:
         if drift.state != "missing":
             logger.warning("%s: %s rewritten from the ledger", spec.name, drift.name)
-        drift.mend(mirror)
+        drift.rewrite(mirror)
 
 
 def refuse_ahead(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
-    """Raise CursorAhead for topics that a pattern matches now and the ledger does not know.
+    """Raise CursorAhead for Variables of topics that a pattern matches and the ledger lacks.
 
-    A ledger that is empty, because its lake is not mounted, knows no topic of a pattern.
+    An empty ledger, as of a lake that is not mounted, knows no topic of a pattern.
     """
     new = [topic for topic in spec.topics if topic not in ledger.fold.topic_ids]
     if spec.pattern is None or not new:
@@ -110,7 +109,7 @@ def refuse_ahead(mirror: Mirror, spec: Ingest, ledger: Ledger) -> None:
 
 
 def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
-    """Return the refusal for a Variable that is ahead, with both ways out."""
+    """Return the error for a Variable that is ahead, with both remedies."""
     differing = drift.to_json()["partitions"]
     if isinstance(spec, Egress):
         out = "delete it to go on: what this ledger does not know as sent will be sent"
@@ -131,7 +130,7 @@ def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
 
 
 def show(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
-    """Write the ledger's cursors where people look; return them by topic."""
+    """Write the ledger's cursors to the Variables; return them by topic."""
     cursors = {topic: _cursors(spec, fold, topic) for topic in _topics(spec, fold)}
     shown = {topic: dict(offsets) for topic, offsets in cursors.items() if offsets}
     for topic, offsets in shown.items():
@@ -142,9 +141,9 @@ def show(mirror: Mirror, spec: Spec, fold: Fold) -> dict[str, dict[int, int]]:
 def write_topic(
     mirror: Mirror, spec: Ingest, fold: Fold, topic: str, partition: int | None = None
 ) -> None:
-    """Write a topic's cursors after a decision by hand: about one partition, or about all.
+    """Write a topic's cursors after an operator's decision about one partition, or about all.
 
-    What another partition, or topic, shows ahead of the ledger stays: of that nobody has decided.
+    Offsets ahead of the ledger that other partitions show stay: nothing was decided about them.
     """
     name = name_of(spec.name, topic)
     shown = _parsed(mirror.read(name) or "{}", topic) or {}
@@ -168,7 +167,7 @@ def _cursors(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
 
 
 def _highest(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
-    """Return the highest that was ever shown of a topic, under any id that it has had."""
+    """Return the highest offsets ever shown of a topic, under any of its topic ids."""
     if isinstance(spec, Egress):
         ends: dict[int, int] = {}
         for commit in fold.live.values():
