@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from tidegate.broker.cluster import Survey
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
+from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import NO_LEADER, Draft, draft_window, out_of_reach, retained_gaps
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
-from tidegate.core.requests import ORDERS, Backfill, DataInterval
+from tidegate.core.requests import ORDERS, Backfill, DataInterval, Replay
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
 from tidegate.lake.store import Store
@@ -29,14 +31,7 @@ def draft(
     """
     topic = asked.topic
     found, complaints = _edges(run, asked)
-    marks = seen.watermarks.get(topic)
-    was, topic_id = fold.topic_ids.get(topic), seen.topic_ids.get(topic)
-    if marks is None or topic_id is None:
-        raise refusal(run, topic, [*complaints, f"there is no topic {topic}"])
-    if was not in (None, topic_id):
-        across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
-        raise refusal(run, topic, [*complaints, across])
-    refuse_leaderless(seen, topic, asked.partitions)
+    topic_id, marks = checked_topic(run, asked, fold, seen, complaints)
     partitions = windows.choose_partitions(asked.partitions, found, marks, complaints)
     if asked.fill_gaps:
         window, cuts = retained_gaps(fold, topic, topic_id, partitions, marks), {}
@@ -98,6 +93,25 @@ def draft_dates(
         made.left_out += part.left_out
         made.gaps += part.gaps
     return made
+
+
+def checked_topic(
+    run: Run, asked: Backfill | Replay, fold: Fold, seen: Survey, complaints: list[str]
+) -> tuple[str, Mapping[int, Watermarks]]:
+    """Return id and watermarks of the topic that is asked for.
+
+    WindowRefused if it does not exist or was recreated, BrokerError for partitions without leader.
+    """
+    topic = asked.topic
+    marks, topic_id = seen.watermarks.get(topic), seen.topic_ids.get(topic)
+    if marks is None or topic_id is None:
+        raise refusal(run, topic, [*complaints, f"there is no topic {topic}"])
+    was = fold.topic_ids.get(topic, topic_id)
+    if was != topic_id:
+        across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
+        raise refusal(run, topic, [*complaints, across])
+    refuse_leaderless(seen, topic, asked.partitions)
+    return topic_id, marks
 
 
 def times_of(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
-from tidegate.errors import BrokerError, LakeDamaged, ReplayRefused, TidegateError
+from tidegate.errors import BrokerError, LakeDamaged, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
 from tidegate.lake import attempts, boundaries, placing, plans, publishing
@@ -63,7 +63,8 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
                 run.spec.name, current.plan.lane, current.plan.id,
             )  # fmt: skip
             run = run.in_lane(current.plan.lane)
-        cause = _examined(opened, kept[0]).cause
+        found = _examined(opened, kept[0])
+        cause = found if isinstance(found, str) else None
         if cause is None and not (replan and current.plan.replay is None):
             return Planned(current, known=True)
         if cause:
@@ -94,19 +95,15 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     return Planned(frozen, known=False)
 
 
-@dataclass(frozen=True)
-class Living:
-    """A run's latest plan, which can still be carried out, and the chunks that must be staged.
+class Living(NamedTuple):
+    """A plan that can still be carried out, and its chunks that must be staged.
 
     `seen` is the broker as it was when the plan was examined, None if nothing must be staged.
-    Finished attempts of other chunks were sealed now, or are kept `unproven`.
     """
 
-    plan: Plan
+    kept: Kept
     chunks: Sequence[int] = ()
     seen: Survey | None = None
-    sealed: Sequence[int] = ()
-    unproven: Mapping[int, TidegateError] = field(default_factory=dict)
 
 
 def living_plan(opened: OpenRun[Run]) -> Living | None:
@@ -119,11 +116,8 @@ def living_plan(opened: OpenRun[Run]) -> Living | None:
     if current is None:
         return None
     _refuse_another_replay(opened.run, current.plan)
-    if not current.plan.chunks:
-        return Living(current.plan)
-    kept = sealing.seal_kept(opened, current.plan)
-    cause, chunks, seen = _examined(opened, kept)
-    return None if cause else Living(current.plan, chunks, seen, sorted(kept.sealed), kept.unproven)
+    found = _examined(opened, sealing.seal_kept(opened, current.plan))
+    return None if isinstance(found, str) else found
 
 
 def _refuse_another_replay(run: Run, plan: Plan) -> None:
@@ -156,40 +150,30 @@ def unsettled(fold: Fold, plan: Plan) -> list[int]:
 
 def open_chunks(store: Store, fold: Fold, plan: Plan) -> list[int]:
     """Return the chunks that are neither sealed, committed nor covered: they must be staged."""
-    seals = attempts.sealed(store, plan, fold)
+    seals = attempts.sealed(store, plan, fold) if plan.chunks else ()
     return [number for number in unsettled(fold, plan) if number not in seals]
 
 
-class _Examined(NamedTuple):
-    """The chunks of a plan to be staged, and why it can never be carried out, if so.
+def _examined(opened: OpenRun[Run], kept: Kept) -> Living | str:
+    """Return what is left to stage of a plan, or why it can never be carried out.
 
-    `seen` is the broker, which is asked only if there are such chunks.
-    """
-
-    cause: str | None
-    chunks: Sequence[int] = ()
-    seen: Survey | None = None
-
-
-def _examined(opened: OpenRun[Run], kept: Kept) -> _Examined:
-    """Return what is left to stage of a plan, and why it cannot be carried out, if so.
-
-    Of unproven chunks a finished attempt waits for its seal: their records are not read again.
+    Of unproven chunks a finished attempt waits for its seal: their records are not read again. The
+    broker is asked only if something must be staged.
     """
     plan, fold = kept.plan, opened.ledger.fold
     for number in unsettled(fold, plan):
         window = plan.chunks[number]
         if plan.replay is not None:
             if gone := not_live(fold, plan.topics, window, plan.replaces(number)):
-                return _Examined(f"others have replaced {gone[0]}")
+                return f"others have replaced {gone[0]}"
         elif taken := fold.covered_part(window, plan.topics):
-            return _Examined(f"others have committed {taken[0]} of its chunk {number}")
+            return f"others have committed {taken[0]} of its chunk {number}"
     chunks = open_chunks(opened.store, fold, plan)
     todo = [number for number in chunks if number not in kept.unproven]
     if not todo:
-        return _Examined(None)
+        return Living(kept)
     seen = drafting.surveyed(opened.run, sorted(plan.topics))
-    return _Examined(_unreadable_because(opened.run, plan, todo, seen), todo, seen)
+    return _unreadable_because(opened.run, plan, todo, seen) or Living(kept, todo, seen)
 
 
 def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:

@@ -17,10 +17,9 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.replacement import Replaced, Tile, replaces_to_json
 from tidegate.core.requests import Replay
-from tidegate.ingest.backfill import refusal, times_of
+from tidegate.ingest.backfill import checked_topic, refusal, times_of
 from tidegate.lake import manifests
 from tidegate.lake.store import Store
-from tidegate.runs.boundaries import refuse_leaderless
 from tidegate.runs.replay_id import id_complaints
 from tidegate.runs.run import Run
 
@@ -35,14 +34,7 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
     complaints[:0] = id_complaints(asked)
     if topic not in run.spec.topics:
         complaints.insert(0, f"{topic} is not among its topics {list(run.spec.topics)}")
-    marks, topic_id = seen.watermarks.get(topic), seen.topic_ids.get(topic)
-    if marks is None or topic_id is None:
-        raise refusal(run, topic, [*complaints, f"there is no topic {topic}"])
-    was = fold.topic_ids.get(topic, topic_id)
-    if was != topic_id:
-        across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
-        raise refusal(run, topic, [*complaints, across])
-    refuse_leaderless(seen, topic, asked.partitions)
+    topic_id, marks = checked_topic(run, asked, fold, seen, complaints)
     partitions = windows.choose_partitions(asked.partitions, edges, marks, complaints)
     cuts = times_of(run, store, seen, topic, edges.timestamps, complaints)
     window = windows.resolve_ranges(topic, partitions, edges, cuts, complaints)

@@ -79,9 +79,10 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
 
 def _kept(store: Store, fold: Fold, plan: Plan) -> list[Attempt]:
     """Return the finished attempts of chunks that can be committed and have no seal."""
+    finished = attempts.finished(store, plan, fold) if plan.chunks else ()
     found = [
         attempt
-        for attempt in attempts.finished(store, plan, fold)
+        for attempt in finished
         if attempt.chunk < len(plan.chunks)
         and (plan.id, attempt.chunk) not in fold.committed
         and (plan.replay or not fold.covered_part(plan.chunks[attempt.chunk], plan.topics))

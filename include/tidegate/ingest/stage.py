@@ -58,8 +58,8 @@ def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
         living = living_plan(opened)
     if living is None:
         raise PlanDead(f"run {opened.run.run_id}: its plan was invalid as soon as it was made")
-    planned, sealed = living.plan, list(living.sealed)
-    failures = list(living.unproven.values())
+    planned, sealed, unproven = living.kept
+    failures = list(unproven.values())
     mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in living.chunks]
     if living.seen:
         failures = [*_stage(opened, planned, mine, living.seen, submit, sealed), *failures]
