@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
+WORKERS ?= 3
+PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-slow test-faults test-mutants lint format lock bench clean
@@ -17,16 +19,17 @@ demo: setup ## bring up Kafka and Airflow here, move a year of flights into a la
 	@$(BIN)/tidegate demo $(if $(S3),--s3)
 
 test: setup lint ## lint, types and the default tests (what CI runs)
-	@$(PYTEST)
+	@$(PYTEST) $(PARALLEL) -m 'not slow and not faults and not alone'
+	@$(PYTEST) -m 'alone and not slow and not faults'
 
 test-unit: setup ## tests without any server: seconds
-	@$(PYTEST) tests/unit tests/contracts tests/architecture
+	@$(PYTEST) $(PARALLEL) tests/unit tests/contracts tests/architecture
 
 test-slow: setup ## tests that take minutes by nature
-	@$(PYTEST) -m slow
+	@$(PYTEST) -o faulthandler_timeout=0 -m slow
 
 test-faults: setup ## the whole fault matrix: kill everything, everywhere
-	@$(PYTEST) -m faults
+	@$(PYTEST) -o faulthandler_timeout=0 -m faults
 
 test-mutants: setup ## break the code on purpose, and see the tests go red
 	@$(BIN)/python tests/mutants

@@ -1,20 +1,53 @@
-"""What tests share: one real broker, topics on it, and one real S3 server."""
+"""What tests share, in each worker of a run: a broker, topics on it, and an S3 server."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from support import topic_records
-from tidegate_local import kafka
+from support import order_of_tests, topic_records
+from tidegate_local import kafka, ports
 from tidegate_local import s3 as s3_server
 from tidegate_local.kafka import Broker
 from tidegate_local.s3 import Server
 
+MEMORY = Path("/dev/shm")
+ENOUGH = 4 * 10**9
+"""Bytes: the files of a whole run are less than half of it."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the tests' files in memory where that is possible, and give each worker its ports.
+
+    On a disk a test of the local store waits for hundreds of fsyncs, which show nothing while the
+    machine stays on.
+    """
+    if _fits(MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports.PORTS = ports.PORTS[worker % 4 :: 4]
+
+
+def _fits(directory: Path) -> bool:
+    """Return whether a directory exists, is large, and may hold programs that tests write."""
+    try:
+        state = os.statvfs(directory)
+    except FileNotFoundError:
+        return False
+    free = state.f_bavail * state.f_frsize
+    return free > ENOUGH and not state.f_flag & os.ST_NOEXEC and os.access(directory, os.W_OK)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    order_of_tests.arrange(items)
+
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real Kafka broker, for the whole test run."""
+    """A real Kafka broker, for all tests of a worker."""
     home = tmp_path_factory.mktemp("kafka")
     try:
         yield kafka.start(home)
@@ -24,7 +57,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A real S3 server with a bucket "lakes", for the whole test run."""
+    """A real S3 server with a bucket "lakes", for all tests of a worker."""
     home = tmp_path_factory.mktemp("s3")
     try:
         yield s3_server.start(home, bucket="lakes")

@@ -3,13 +3,13 @@
 import random
 import socket
 
-_BELOW_EPHEMERAL = range(20_000, 32_000)
+PORTS = range(20_000, 32_000)
 """Linux hands out 32768 and up to outgoing connections; one of those could take a kept port."""
 
 
 def free_port() -> int:
     """Return a TCP port of the loopback address on which nothing listens now."""
-    for port in random.sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)):
+    for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

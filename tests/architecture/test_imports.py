@@ -1,10 +1,16 @@
-"""What a production installation loads: nothing of the local stack, and no package of the tests."""
+"""What is imported: in production nothing of the tests, and only what requirements.txt names."""
 
+import ast
 import json
+import re
 import subprocess
 import sys
+from importlib import metadata
+from pathlib import Path
 
 import pytest
+
+PROJECT = Path(__file__).parents[2]
 
 DEVELOPMENT = {
     "confluent_kafka",
@@ -20,22 +26,55 @@ DEVELOPMENT = {
 
 
 @pytest.mark.parametrize(
-    "module",
+    "modules",
     [
-        "tidegate.cli.main",
-        "tidegate.cli.maintenance",
-        "tidegate.orchestration.factory",
-        "tidegate.orchestration.form_dags",
-        "tidegate.orchestration.maintenance",
-        "tidegate.ui",
+        ["tidegate.cli.main", "tidegate.cli.maintenance"],
+        [
+            "tidegate.orchestration.factory",
+            "tidegate.orchestration.form_dags",
+            "tidegate.orchestration.maintenance",
+            "tidegate.ui",
+        ],
     ],
+    ids=["command line", "Airflow"],
 )
-def test_development_packages_are_not_imported(module):
+def test_development_packages_are_not_imported(modules):
     """In an interpreter of its own, which has imported nothing else."""
+    code = f"import {', '.join(modules)}, json, sys; print(json.dumps([*sys.modules]))"
     done = subprocess.run(
-        [sys.executable, "-c", f"import {module}, json, sys; print(json.dumps([*sys.modules]))"],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    loaded = {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
-    assert module.partition(".")[0] in loaded
-    assert loaded & DEVELOPMENT == set()
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert loaded >= set(modules)
+    assert {name.partition(".")[0] for name in loaded} & DEVELOPMENT == set()
+
+
+def imported(path):
+    """Return the top names of the packages that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").partition(".")[0]
+
+
+def files_of(package):
+    """Return the files of an installed package; none if it is not installed."""
+    try:
+        return metadata.files(package) or ()
+    except metadata.PackageNotFoundError:
+        return ()
+
+
+def test_requirements_name_what_is_imported():
+    """Each package that any file imports, also where another package would bring it along."""
+    directories = [PROJECT / name for name in ("include", "dags", "spark_jobs", "plugins", "tests")]
+    files = [path for directory in directories for path in directory.rglob("*.py")]
+    paths = [PROJECT / name for name in ("include", "tests", "tests/dags", "tests/bench")]
+    ours = {path.stem for directory in paths for path in directory.iterdir()}
+    lines = (PROJECT / "requirements.txt").read_text().splitlines()
+    named = [match[0] for line in lines if (match := re.match(r"[\w-]+", line))]
+    brought = {path.parts[0].split(".")[0] for name in named for path in files_of(name)}
+    imports = {name for path in files for name in imported(path)}
+    assert imports - ours - sys.stdlib_module_names <= brought
+    assert {"kafka", "airflow", "pyspark", "confluent_kafka"} <= imports - ours

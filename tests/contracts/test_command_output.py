@@ -70,13 +70,13 @@ def test_reconcile_a_group(tidegate, variables, monkeypatch, tmp_path):
     form = json.loads((tmp_path / "p.yaml").read_text())
     (tmp_path / "p.yaml").write_text(json.dumps({**form, "progress_group": "lag"}))
     monkeypatch.setattr(consumer_groups, "committed", lambda *_: {})
+    monkeypatch.setattr(consumer_groups, "commit", lambda *_: None)
     tidegate("reconcile", "p")
 
     def refuses(*_):
         raise BrokerUnreachable("no broker answered")
 
     monkeypatch.setattr(consumer_groups, "committed", lambda *_: {"t": {0: 4, 1: 0}})
-    monkeypatch.setattr(consumer_groups, "commit", lambda *_: None)
     assert "group lag, t-0 4, ledger 10 mended" in tidegate("reconcile", "p")[1]
     monkeypatch.setattr(consumer_groups, "commit", refuses)
     code, out, err = tidegate("reconcile", "p")

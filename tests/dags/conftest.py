@@ -1,4 +1,4 @@
-"""An Airflow of its own for each test session, on SQLite, set up before airflow is imported."""
+"""An Airflow for each worker of a test run, on SQLite, set up before airflow is imported."""
 
 import atexit
 import base64
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-_home = Path(tempfile.mkdtemp(prefix="tidegate-airflow-"))
+_home = Path(
+    tempfile.mkdtemp(prefix="tidegate-airflow-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+)
 atexit.register(shutil.rmtree, _home, ignore_errors=True)
 os.environ |= {
     "AIRFLOW_HOME": str(_home),

@@ -74,7 +74,7 @@ def test_a_document_that_does_not_fit(name, value):
         Whole.from_json({**FORM, name: value})
 
 
-@pytest.mark.parametrize("name", FORM.keys() - {"note", "root"})
+@pytest.mark.parametrize("name", sorted(FORM.keys() - {"note", "root"}))
 def test_a_field_that_may_not_be_missing(name):
     with pytest.raises(ValueError, match=f"^{name}: missing"):
         Whole.from_json({key: value for key, value in FORM.items() if key != name})

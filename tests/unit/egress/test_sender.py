@@ -18,7 +18,7 @@ import pytest
 from tidegate.egress import sender
 from tidegate.egress.sender import is_alive, is_dead, ourselves
 
-ATTEMPT = "0123456789abcdef-of-a-test"
+ATTEMPT = f"{os.getpid():016x}-of-a-test"  # another run of these tests must not see ours
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 

@@ -1,0 +1,51 @@
+"""How the tests are divided among workers: what shares costly state is a group, long ones first."""
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+LONGEST = (
+    "e2e/test_airflow.py",
+    "integration/test_local_stack.py",
+    "spark/test_egress_resume.py",
+    "integration/test_leaders.py",
+    "spark/test_egress_refusals.py",
+    "integration/test_s3.py",
+    "integration/test_whole_runs.py",
+    "spark/test_egress_rows.py",
+    "integration/test_windows_live.py",
+    "integration/test_dates.py",
+    "integration/test_egress_kills.py",
+    "dags",
+)
+"""Groups that take half a minute and more, the longest first."""
+DIRECTORIES = ("e2e", "integration", "spark", "dags", "contracts", "architecture", "unit")
+ONE_AIRFLOW = "dags"
+"""One group: Airflow's tables are made once, and its modules are loaded once."""
+AN_HOUR = 3600
+
+
+def group(path: Path) -> str:
+    """Return the group of a test file: itself, or the directory that shares an Airflow."""
+    name = path.relative_to(TESTS).as_posix()
+    return ONE_AIRFLOW if name.startswith(f"{ONE_AIRFLOW}/") else name
+
+
+def arrange(items: list[pytest.Item]) -> None:
+    """Sort tests for a run with workers, mark their groups, and give slow tests more time."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item.path)))
+        slow = item.get_closest_marker("slow") or item.get_closest_marker("faults")
+        if slow and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(AN_HOUR))
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> tuple[int, int]:
+    name = group(item.path)
+    directory = item.path.relative_to(TESTS).parts[0]
+    return (
+        LONGEST.index(name) if name in LONGEST else len(LONGEST),
+        DIRECTORIES.index(directory) if directory in DIRECTORIES else 0,
+    )
