@@ -96,42 +96,32 @@ def draft_live(
                 numbers = {"cursor": fold.progress(topic_id, p).cursor}
                 draft.left_out.append(LeftOut(topic, p, "the partition vanished", numbers))
             for p in sorted(marks):
-                new = Progress(origins[p]) if p in origins else None
-                decision = decide_live(
+                draft_partition(
+                    draft,
                     topic,
+                    topic_id,
                     p,
-                    new or fold.progress(topic_id, p),
+                    Progress(origins[p]) if p in origins else fold.progress(topic_id, p),
                     marks[p],
                     on_expired=on_expired,
+                    by=by,
                     cut=cuts.get((topic, p)),
                 )
-                if decision.range:
-                    draft.ranges.append(decision.range)
-                if decision.left_out:
-                    draft.left_out.append(decision.left_out)
-                if gap := decision.gap:
-                    draft.gaps.append(Gap(topic, topic_id, p, gap.start, gap.end, "expired", by))
     return draft
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a live run does with a partition: a range to read, a gap to record, or an exclusion."""
-
-    range: OffsetRange | None = None
-    gap: OffsetRange | None = None
-    left_out: LeftOut | None = None
-
-
-def decide_live(
+def draft_partition(
+    draft: Draft,
     topic: str,
+    topic_id: str,
     partition: int,
     progress: Progress,
     marks: Watermarks,
     *,
     on_expired: str,
+    by: str,
     cut: int | None = None,
-) -> Decision:
+) -> None:
     """Take `[cursor, min(end, next covered start))`; expired offsets go by the policy `on_expired`.
 
     Offsets are expired if the log starts after the cursor. `fail` leaves the partition out; `skip`
@@ -141,22 +131,23 @@ def decide_live(
     cursor = progress.cursor
     numbers = {"cursor": cursor, "end": marks.high}
     if cut is not None and cut < cursor <= marks.high:
-        return Decision(left_out=LeftOut(topic, partition, "truncated", {**numbers, "cut": cut}))
+        draft.left_out.append(LeftOut(topic, partition, "truncated", {**numbers, "cut": cut}))
+        return
     if marks.high < cursor:
-        return Decision(left_out=LeftOut(topic, partition, "truncated", numbers))
-    gap = None
+        draft.left_out.append(LeftOut(topic, partition, "truncated", numbers))
+        return
     if marks.start > cursor:
         if on_expired == "fail":
             numbers = {"start": cursor, "end": marks.start}
-            return Decision(left_out=LeftOut(topic, partition, "expired", numbers))
-        gap = OffsetRange(topic, partition, cursor, marks.start)
-        skipped = progress.skipped.add(gap.start, gap.end)
+            draft.left_out.append(LeftOut(topic, partition, "expired", numbers))
+            return
+        draft.gaps.append(Gap(topic, topic_id, partition, cursor, marks.start, "expired", by))
+        skipped = progress.skipped.add(cursor, marks.start)
         cursor = replace(progress, skipped=skipped).cursor
     next_covered = progress.covered.next_start(cursor)
     end = marks.end if next_covered is None else min(marks.end, next_covered)
-    if cursor >= end:
-        return Decision(gap=gap)
-    return Decision(range=OffsetRange(topic, partition, cursor, end), gap=gap)
+    if cursor < end:
+        draft.ranges.append(OffsetRange(topic, partition, cursor, end))
 
 
 def new_origins(

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from tidegate.core.chunking import chunked
 from tidegate.core.cursor import Progress, Watermarks
-from tidegate.core.draft import Decision, decide_live, new_origins
+from tidegate.core.draft import Draft, draft_partition, new_origins
+from tidegate.core.entries import Gap
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
@@ -35,35 +36,43 @@ def test_the_cursor_is_the_first_unseen_offset(covered, skipped, cursor):
     assert Progress(10, Intervals.of(covered), Intervals.of(skipped)).cursor == cursor
 
 
-def expired(start, end):
-    return LeftOut("t", 0, "expired", {"start": start, "end": end})
+def planned(start, end, *gaps):
+    return Draft(ranges=[part(start, end)], gaps=list(gaps))
+
+
+def gap(start, end):
+    return Gap("t", "id", 0, start, end, "expired", "run")
+
+
+def excluded(reason, **numbers):
+    return Draft(left_out=[LeftOut("t", 0, reason, numbers)])
 
 
 @pytest.mark.parametrize(
     ("covered", "marks", "on_expired", "expected"),
     [
         # plain: up to the end, which an open transaction holds below the high watermark
-        (NO_SPANS, Watermarks(0, 80, 100), "fail", Decision(range=part(10, 80))),
-        (NO_SPANS, Watermarks(10, 10, 10), "fail", Decision()),
-        (NO_SPANS, Watermarks(0, 5, 100), "fail", Decision()),
+        (NO_SPANS, Watermarks(0, 80, 100), "fail", planned(10, 80)),
+        (NO_SPANS, Watermarks(10, 10, 10), "fail", Draft()),
+        (NO_SPANS, Watermarks(0, 5, 100), "fail", Draft()),
         # others have committed ahead: stop before it, then go on after it
-        ([(50, 60)], Watermarks(0, 100, 100), "fail", Decision(range=part(10, 50))),
-        ([(10, 60)], Watermarks(0, 100, 100), "fail", Decision(range=part(60, 100))),
+        ([(50, 60)], Watermarks(0, 100, 100), "fail", planned(10, 50)),
+        ([(10, 60)], Watermarks(0, 100, 100), "fail", planned(60, 100)),
         # expired
-        (NO_SPANS, Watermarks(40, 100, 100), "fail", Decision(left_out=expired(10, 40))),
-        (NO_SPANS, Watermarks(40, 100, 100), "skip", Decision(part(40, 100), part(10, 40))),
-        (NO_SPANS, Watermarks(40, 40, 40), "skip", Decision(gap=part(10, 40))),
-        ([(20, 30)], Watermarks(40, 99, 99), "skip", Decision(part(40, 99), part(10, 40))),
-        ([(20, 50)], Watermarks(40, 99, 99), "skip", Decision(part(50, 99), part(10, 40))),
+        (NO_SPANS, Watermarks(40, 100, 100), "fail", excluded("expired", start=10, end=40)),
+        (NO_SPANS, Watermarks(40, 100, 100), "skip", planned(40, 100, gap(10, 40))),
+        (NO_SPANS, Watermarks(40, 40, 40), "skip", Draft(gaps=[gap(10, 40)])),
+        ([(20, 30)], Watermarks(40, 99, 99), "skip", planned(40, 99, gap(10, 40))),
+        ([(20, 50)], Watermarks(40, 99, 99), "skip", planned(50, 99, gap(10, 40))),
         # truncated: the log ends before what we have
         (
             [(10, 60)],
             Watermarks(0, 50, 50),
             "skip",
-            Decision(left_out=LeftOut("t", 0, "truncated", {"cursor": 60, "end": 50})),
+            excluded("truncated", cursor=60, end=50),
         ),
         # behind the last stable offset, yet all there: not truncated
-        ([(10, 60)], Watermarks(0, 50, 60), "fail", Decision()),
+        ([(10, 60)], Watermarks(0, 50, 60), "fail", Draft()),
     ],
 )
 def test_a_partitions_share_of_a_run(covered, marks, on_expired, expected):
@@ -71,8 +80,10 @@ def test_a_partitions_share_of_a_run(covered, marks, on_expired, expected):
 
     What is planned never begins below the log start.
     """
+    draft = Draft()
     progress = Progress(10, Intervals.of(covered))
-    assert decide_live("t", 0, progress, marks, on_expired=on_expired) == expected
+    draft_partition(draft, "t", "id", 0, progress, marks, on_expired=on_expired, by="run")
+    assert draft == expected
 
 
 def test_origins_of_new_partitions():

@@ -1,4 +1,4 @@
-"""The picture of a partition: its intervals tile, and small troubles are not coverage_bar away."""
+"""The picture of a partition: its intervals tile, and its bar shows small problems."""
 
 import pytest
 from hypothesis import given, settings

@@ -8,7 +8,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import pytest
 
-from tidegate.core.json_codec import ADDED, OMITTED, Document, Form, Name, form_of
+from tidegate.core.entries import Claim, Commit, Reference
+from tidegate.core.json_codec import ADDED, OMITTED, UNREADABLE, Document, Form, Name, form_of
+from tidegate.core.plan import SourceFile
 
 
 class Pair(NamedTuple):
@@ -78,6 +80,19 @@ def test_a_document_that_does_not_fit(name, value):
 def test_a_field_that_may_not_be_missing(name):
     with pytest.raises(ValueError, match=f"^{name}: missing"):
         Whole.from_json({key: value for key, value in FORM.items() if key != name})
+
+
+def test_entries_of_earlier_releases():
+    """They lack the fields that came later; all other fields must be there."""
+    claim = Claim("live", "p", "a", {}, (SourceFile("f", 1, "e"),), {}, (), {})
+    form = claim.to_json()
+    del form["root"], form["files"][0]["rows"]
+    assert Claim.from_json(form) == claim
+    commit = Commit("live", "p", "sha", 0, "a", "c", {}, {}, Reference("m", "sha"))
+    assert "broken_order" not in commit.to_json()
+    for name in commit.to_json():
+        with pytest.raises(UNREADABLE):
+            Commit.from_json({key: each for key, each in commit.to_json().items() if key != name})
 
 
 def test_a_type_without_a_form():
