@@ -20,7 +20,7 @@ from tidegate.pipelines.spec import Egress, Ingest, Spec
 if TYPE_CHECKING:
     from tidegate.broker.settings import KafkaSettings
 
-IsOver = Callable[[Mapping[str, Any]], bool]
+TaskEnded = Callable[[Mapping[str, Any]], bool]
 """Says whether the Airflow task instance of a sender, as its claim names it, has ended."""
 KafkaOf = Callable[[str], "KafkaSettings"]
 """Returns the settings of a Kafka connection by its id."""
@@ -46,9 +46,9 @@ class Flow:
     replay: Callable[[Any, str | None, KafkaOf, Mapping[str, Any]], dict[str, Any]]
     """(spec, topic, kafka_of, window): settings of a run that replays a window."""
     plan: Callable[..., Any]
-    """(run, is_over, replan=): the run's Planned, frozen if it had none."""
+    """(run, task_ended, replan=): the run's Planned, frozen if it had none."""
     work: Callable[..., Any]
-    """(run, submit, is_over): carry out the Spark step."""
+    """(run, submit, task_ended): carry out the Spark step."""
     publish: Callable[..., Any]
     """(run): commit what is sealed; the run's Published."""
     verdict: Callable[..., None]
@@ -82,7 +82,7 @@ def _replay_of_lake(
     from tidegate.egress import replay
 
     source = files.load_ingest(replay.lake_name(spec))
-    asked = Replay(replay.topic_named(spec, topic), **window)
+    asked = Replay(replay.choose_topic(spec, topic), **window)
     return {"asked": asked, "source_kafka": kafka_of(source.kafka)}
 
 
@@ -109,15 +109,15 @@ EGRESS = Flow(
     publishes_partly=False,
     new_run=lazy("tidegate.runs.run.EgressRun"),
     replay=_replay_of_lake,
-    plan=lazy("tidegate.egress.plan.plan"),
-    work=lazy("tidegate.egress.send.send"),
-    publish=lazy("tidegate.egress.publish.publish"),
-    verdict=lazy("tidegate.egress.publish.verdict"),
+    plan=_opening("tidegate.egress.plan.plan"),
+    work=_opening("tidegate.egress.send.send"),
+    publish=_opening("tidegate.egress.publish.publish"),
+    verdict=_opening("tidegate.egress.publish.verdict"),
     # Only Airflow knows its tasks: for a terminal none is over.
     run_all=lambda run, submit, **options: lazy("tidegate.egress.run.egress")(
         run, submit, lambda _: False, **options
     ),
-    explain=lambda run, _: lazy("tidegate.egress.explain.explain")(run),
+    explain=lambda run, _: _opening("tidegate.egress.explain.explain")(run),
     status=lambda spec, _: lazy("tidegate.egress.status.status")(spec),
     verify=lazy("tidegate.egress.verify.verify"),
 )

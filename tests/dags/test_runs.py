@@ -132,10 +132,10 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
         ({}, False),
     ],
 )
-def test_whether_a_senders_task_is_over(states: dict[str, dict[str, Any]], over: bool) -> None:
+def test_whether_a_senders_task_has_ended(states: dict[str, dict[str, Any]], over: bool) -> None:
     """By what Airflow says; where it says nothing, the sender may live."""
     ti = SimpleNamespace(
         dag_id="d", run_id="r", task_id="plan", try_number=1, get_task_states=lambda **_: states
     )
-    is_over = egress_tasks._is_over({"ti": ti})  # type: ignore[typeddict-item]
-    assert is_over({"dag": "d", "run": "r", "task": "send", "try": 1}) is over
+    ended = egress_tasks._task_ended({"ti": ti})  # type: ignore[typeddict-item]
+    assert ended({"dag": "d", "run": "r", "task": "send", "try": 1}) is over

@@ -187,7 +187,7 @@ MUTANTS = (
         "core/ledger.py",
         "        self.roots |= {claim.root} if claim.root else set()\n",
         "",
-        "tests/unit/egress/test_egress_plan.py::test_no_detour_leads_to_another_fixed_part",
+        "tests/unit/egress/test_egress_plan.py::test_every_earlier_root_counts",
     ),
     Mutant(
         "a partition of a lake has one sender",

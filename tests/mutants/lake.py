@@ -241,7 +241,7 @@ MUTANTS = (
         "lake/deliveries.py",
         "dict(files) and attempt not in fold.abandoned:\n",
         "dict(files):\n",
-        "tests/unit/egress/test_egress_claims.py::test_a_sleeper_that_sent_all_is_not_committed",
+        "tests/unit/egress/test_egress_claims.py::test_a_superseded_attempt_is_not_committed",
     ),
     Mutant(
         "a store that fails makes no broken file",

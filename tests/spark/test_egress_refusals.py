@@ -34,7 +34,7 @@ class Refusal:
 
     name: str
     put: Callable[[EgressPipeline], None]
-    told: str
+    message: str
     error: type[TidegateError] = RowsRefused
     settings: dict[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -284,7 +284,7 @@ def test_refused_before_anything_is_sent(
     before = pipeline.ends(other)
     with pytest.raises(refusal.error) as refused:
         pipeline.run_all()
-    assert refusal.told in str(refused.value)
+    assert refusal.message in str(refused.value)
     assert "\n" not in str(refused.value)
     assert pipeline.ends(other) == before
     fold = pipeline.fold()

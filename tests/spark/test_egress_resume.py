@@ -132,8 +132,8 @@ def test_of_any_part_the_missing_rows_are_sent(pipeline: EgressPipeline) -> None
 
 
 def test_a_broken_order_is_reported(pipeline: EgressPipeline) -> None:
-    """A middle batch was lost and a later one was not: the missing rows go behind, and where is
-    told.
+    """A middle batch was lost and a later one was not: the missing rows go behind, and the
+    partition is reported.
     """
     dies(pipeline, [*range(0, 12, 3), *range(30, 45, 3), *range(1, 40, 3)])
     report = pipeline.run_all()
@@ -176,7 +176,7 @@ def test_a_broken_order_is_read_from_the_topic(
 
 
 def test_strict_order_takes_no_other_one_for_sent(pipeline: EgressPipeline) -> None:
-    """Nothing is missing, and two rows stand the other way round: somebody must decide."""
+    """Nothing is missing, and two rows stand the other way round: an operator must decide."""
     pipeline.settings["order"] = "strict"
     dies(pipeline, [*range(0, ROWS, 3), *range(1, ROWS, 3), 5, 2, *range(8, ROWS, 3)])
     ends = pipeline.ends()
@@ -188,7 +188,7 @@ def test_strict_order_takes_no_other_one_for_sent(pipeline: EgressPipeline) -> N
 
 
 def test_strict_order_sends_nothing_behind(pipeline: EgressPipeline) -> None:
-    """The claim stands until somebody decides; a prefix is no reason to refuse."""
+    """The claim stands until an operator decides; a prefix is no reason to refuse."""
     pipeline.settings["order"] = "strict"
     dies(pipeline, [0, 1, 5])
     before = pipeline.ends()
@@ -220,7 +220,7 @@ def test_a_log_that_has_lost_what_was_sent_is_refused(pipeline: EgressPipeline) 
 
 
 def test_an_open_transaction_of_others_hides_nothing(pipeline: EgressPipeline) -> None:
-    """What a read_committed consumer cannot see yet is seen: it is ours, and it is there."""
+    """What a read_committed consumer cannot see yet is seen: it is of this plan, and counts."""
     foreign = Producer(
         {"bootstrap.servers": pipeline.bootstrap, "transactional.id": pipeline.topic}
     )
@@ -369,7 +369,9 @@ def test_the_read_back_sees_a_header_that_is_not_there(
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS
     assert pipeline.fold().claims
-    with pytest.raises(SendFailed):  # what is there is not what should be, whoever looks
+    with pytest.raises(
+        SendFailed
+    ):  # the target does not hold what should be there, for any attempt
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS
 

@@ -27,7 +27,7 @@ from tidegate.lake.boundaries import neighbours
 from tidegate.lake.store import open_store
 from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.files import load_ingest
-from tidegate.runs.run import Run
+from tidegate.runs.run import Run, open_run
 from tidegate.spark import readback
 from tidegate.spark.egress_job import SENDING, SendJob
 
@@ -99,10 +99,10 @@ def test_exactly_the_window_and_the_filter(pipeline: EgressPipeline, source: str
     fill(pipeline, source, range(ROWS, ROWS + 30))
     pipeline.run_ingest(source, "two", max_records=200)
     x = asks(pipeline, source, {"0": 37, "1": 0}, {"0": 250, "1": 310}, where=KEY)
-    told = explain(pipeline.run("r", **x))
-    assert (told["records"], told["replay"]["commit"]) == (213 + 310, None)
+    explained = explain(open_run(pipeline.run("r", **x)))
+    assert (explained["records"], explained["replay"]["commit"]) == (213 + 310, None)
     report = pipeline.run_all("again", **x)
-    assert (report["lane"], report["plan_id"]) == ("replay", told["plan_id"])
+    assert (report["lane"], report["plan_id"]) == ("replay", explained["plan_id"])
     assert offsets(pipeline, report, 0) == kept(37, 250)
     assert offsets(pipeline, report, 1) == kept(0, 310)
     assert report["rows"] == len(kept(37, 250)) + len(kept(0, 310))
@@ -192,8 +192,8 @@ def test_a_filter_that_is_none(pipeline: EgressPipeline, source: str) -> None:
     """Refused before the first record; the claim is released, the target's ends are what they were.
     Its id is not spent: it sends with a filter that is one, and is then that replay's.
     """
-    for n, (where, told) in enumerate(NONE):
-        with pytest.raises(RowsRefused, match=rf"(?s){told}.*Nothing was sent") as refused:
+    for n, (where, message) in enumerate(NONE):
+        with pytest.raises(RowsRefused, match=rf"(?s){message}.*Nothing was sent") as refused:
             pipeline.run_all("one", **asks(pipeline, source, 0, 50, id=f"n{n}", where=where))
         assert "from_json" not in str(refused.value)  # what was asked for, not what we made of it
         assert pipeline.fold().claims == {}
@@ -246,8 +246,8 @@ def test_a_window_by_time_of_what_kafka_has_no_more(pipeline: EgressPipeline, to
         return asks(pipeline, name, at(start), at(end), id=replay_id)
 
     store = open_store(str(pipeline.home / "lake"), "lake")
-    told = explain(pipeline.run("e", **ask(10, 20, "a")))
-    assert told["offsets"] == [{name: {"0": [10, 20], "1": [10, 20]}}]
+    explained = explain(open_run(pipeline.run("e", **ask(10, 20, "a"))))
+    assert explained["offsets"] == [{name: {"0": [10, 20], "1": [10, 20]}}]
     assert list(store.objects("_tidegate/boundaries/")) == []
     nothing_to_do = Backfill(name, None, at(20), at(50))
     ingest = Run(

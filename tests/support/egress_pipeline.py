@@ -19,7 +19,7 @@ from tidegate.errors import StageFailed
 from tidegate.ingest import run as ingest
 from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.spec import Egress, Ingest, parse
-from tidegate.runs.run import LIVE, EgressRun, Run
+from tidegate.runs.run import LIVE, EgressRun, Run, open_run
 from tidegate.spark import ingest as staging
 from tidegate.spark.egress import attempt
 from tidegate.spark.egress_job import SendJob
@@ -108,7 +108,7 @@ class EgressPipeline:
         return dict(egress(run, submit or self.submit, lambda _: False).report)
 
     def plan(self, run_id: str = "r") -> planning.Planned:
-        return planning.plan(self.run(run_id), lambda _: False)
+        return planning.plan(open_run(self.run(run_id)), lambda _: False)
 
     def fold(self) -> Fold:
         run = self.run("any")

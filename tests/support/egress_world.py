@@ -17,13 +17,14 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Replay
 from tidegate.egress import plan as planning
 from tidegate.egress.publish import publish
-from tidegate.egress.send import Sent, send
+from tidegate.egress.send import send
 from tidegate.errors import StageFailed
 from tidegate.lake import publishing
+from tidegate.lake.deliveries import Sending
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, Store, open_store
 from tidegate.pipelines.spec import Egress, parse
-from tidegate.runs.run import EgressRun
+from tidegate.runs.run import EgressRun, OpenRun, open_run
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, SendJob
 
 Application = Callable[[SendJob, Path], None]
@@ -63,22 +64,25 @@ class World:
         day = date(2026, 1, 1)
         return EgressRun(self.spec, kafka, "dag", run_id, day, **others)
 
+    def open(self, run_id: str = "r", **others: Any) -> OpenRun[EgressRun]:
+        return open_run(self.run(run_id, **others))
+
     def plan(self, run_id: str = "r", **others: Any) -> planning.Planned:
-        return planning.plan(self.run(run_id, **others), lambda _: False)
+        return planning.plan(self.open(run_id, **others), lambda _: False)
 
     def send(
         self, run_id: str = "r", application: Application | None = None, **others: Any
-    ) -> Sent:
+    ) -> Sending | None:
         """Run `send`; the application sends all rows unless another one is given."""
         submit = self.app(application or sends_all)
-        return send(self.run(run_id, **others), submit, lambda _: False)
+        return send(self.open(run_id, **others), submit, lambda _: False)
 
     def send_and_publish(
         self, run_id: str = "r", application: Application | None = None, **others: Any
     ) -> dict[str, Any]:
         """Run all steps; return the report."""
         self.send(run_id, application, **others)
-        return dict(publish(self.run(run_id, **others)).report)
+        return dict(publish(self.open(run_id, **others)).report)
 
     def app(self, application: Application) -> Any:
         def submit(given: Any) -> None:
@@ -91,8 +95,7 @@ class World:
 
     @property
     def fold(self) -> Any:
-        run = self.run()
-        return run.ledger(run.store()).fold
+        return self.open().ledger.fold
 
 
 def sends_all(job: SendJob, directory: Path) -> None:
@@ -211,5 +214,5 @@ def sends_window(job: SendJob, directory: Path) -> None:
 def send_next(world: World, run_id: str, **others: Any) -> list[str]:
     """Run all steps; return the ranges that were sent."""
     world.send(run_id, sends_window, **others)
-    publish(world.run(run_id, **others))
+    publish(world.open(run_id, **others))
     return [str(r) for window in world.plan(run_id).plan.chunks for r in window]

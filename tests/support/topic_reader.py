@@ -29,7 +29,7 @@ class Record:
 
     @property
     def row(self) -> tuple[str | None, int]:
-        """File and row, as the provenance tells."""
+        """File and row, by the provenance headers."""
         return self.last("tidegate-file"), int(self.last("tidegate-row") or -1)
 
     @property

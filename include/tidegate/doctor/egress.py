@@ -8,9 +8,9 @@ from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import TargetState, survey_target
 from tidegate.core.ledger import Fold
 from tidegate.doctor.checks import Line, failure, ok, warning
-from tidegate.egress.backlog import waiting
+from tidegate.egress.backlog import read_backlog
 from tidegate.egress.loops import refuse_loop
-from tidegate.egress.sender import is_alive, is_dead
+from tidegate.egress.sender import is_alive, is_dead_here
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Egress
@@ -24,7 +24,7 @@ def claims(spec: Egress) -> Iterator[Line]:
         says = f"plan {claim.plan_id} is claimed by {where}"
         if is_alive(claim.sender, claim.attempt):
             yield ok("claim", f"{says}, which is alive: it is being sent")
-        elif is_dead(claim.sender, claim.attempt, lambda _: False, patience=0):
+        elif is_dead_here(claim.sender, claim.attempt):
             fix = f"`tidegate run {spec.name}`, or the next run: it finishes what was begun"
             yield warning("claim", f"{says}, which is dead", fix)
         else:
@@ -39,10 +39,13 @@ def claims(spec: Egress) -> Iterator[Line]:
 
 def source(spec: Egress) -> Iterator[Line]:
     """Can the source be looked at, and is anything of it excluded? No file is looked into."""
-    found = waiting(spec, _fold(spec), None)
-    offsets = sum(map(len, found.ranges))
+    found = read_backlog(spec, _fold(spec), None)
+    offsets = sum(map(len, found.unsent.ranges))
     says = f"{len(found.files):,} files, {offsets:,} offsets wait"
-    yield ok("source", says + (f"; {found.ahead:,} behind an unseen one" if found.ahead else ""))
+    yield ok(
+        "source",
+        says + (f"; {found.unsent.ahead:,} behind an unseen one" if found.unsent.ahead else ""),
+    )
     for each in found.left_out:
         fix = f"see `tidegate status {spec.name}`; each run fails until it is decided"
         yield warning("source", str(each), fix)

@@ -1,25 +1,27 @@
-"""Explain an egress: what a run would send now. It drafts as `plan` does, and does nothing."""
+"""Explain an egress: what a run would send now. It drafts as `plan` does, and writes nothing."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tidegate.core.offsets import window_to_json
-from tidegate.egress import lake_source
-from tidegate.egress import plan as planning
-from tidegate.egress.sender import is_dead
-from tidegate.runs.run import EgressRun
+from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
+from tidegate.egress.plan import preview
+from tidegate.egress.sender import is_dead_here
+from tidegate.runs.run import EgressRun, OpenRun
 
 FORMAT = 1
 
 
-def explain(run: EgressRun) -> dict[str, Any]:
+def explain(opened: OpenRun[EgressRun]) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`, egress)."""
-    fold = run.ledger(run.store()).fold
-    plan, found = planning.preview(run)
+    run, fold = opened.run, opened.ledger.fold
+    plan, backlog = preview(opened)
     target = plan.target or {}
     claim = fold.claims.get(plan.id) if run.asked else fold.oldest_open_claim
-    held = lake_source.lake_files(plan) if plan.chunks else []
+    lake_files = (
+        planned_files(backlog.unsent.lake or open_lake_of(plan), plan) if plan.chunks else []
+    )
     return {
         "format": FORMAT,
         "pipeline": run.spec.name,
@@ -37,17 +39,17 @@ def explain(run: EgressRun) -> dict[str, Any]:
         and {
             "plan_id": claim.plan_id,
             "attempt": claim.attempt,
-            "sender_dead": is_dead(claim.sender, claim.attempt, lambda _: False, patience=0),
+            "sender_dead": is_dead_here(claim.sender, claim.attempt),
         },
         "files": [file.to_json() for file in plan.files],
         "offsets": [window_to_json(window) for window in plan.chunks],
         "records": plan.records,
-        "bytes": sum(f.size for f in plan.files) + sum(f.size for f in held),
+        "bytes": sum(f.size for f in plan.files) + sum(f.size for f in lake_files),
         "later": {
-            "files": len(found.files) - len(plan.files),
-            "offsets": sum(map(len, found.ranges)) - sum(len(r) for w in plan.chunks for r in w),
-            "young": len(found.young),
-            "ahead": found.ahead,
+            "files": len(backlog.files) - len(plan.files),
+            "offsets": sum(map(len, backlog.unsent.ranges)) - sum(map(len, window_of(plan))),
+            "young": len(backlog.young),
+            "ahead": backlog.unsent.ahead,
         },
         "left_out": [each.to_json() for each in plan.left_out],
         "target": {

@@ -1,7 +1,8 @@
-"""Loops: pipelines that lead from a target back into its own source, over any number of hops."""
+"""Loops: pipelines that lead from a target back into its own source, in any number of hops."""
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import deque
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ logger = logging.getLogger(__name__)
 
 
 class _Topic(NamedTuple):
-    """A topic that rows arrive in; `cluster_id` is None where nobody has sent there yet, or the
-    ledger that would have it cannot be read.
+    """A topic that rows reach.
+
+    `cluster_id` is None if nothing was sent there yet, or the ledger that names it is unreadable.
     """
 
     name: str
@@ -30,18 +32,22 @@ class _Topic(NamedTuple):
 
 
 def refuse_loop(spec: Egress, cluster_id: str) -> None:
-    """Refuse a target from which pipelines lead back into the source: it would never end."""
-    pipelines = list(_pipelines())
+    """Raise ConfigurationError if pipelines lead from the target back into the source."""
+    pipelines = {pipeline.name: pipeline for pipeline in _pipelines()}
+    read_fold = functools.cache(lambda name: _read_fold(pipelines[name]))
+    senders = [each for each in pipelines.values() if isinstance(each, Egress)]
     todo = deque((_Topic(name, cluster_id, spec.kafka), name) for name in spec.target.names)
     seen = {topic for topic, _ in todo}
     while todo:
         topic, way = todo.popleft()
-        for lake in pipelines:
+        for lake in pipelines.values():
             if not isinstance(lake, Ingest) or topic.name not in lake.select([topic.name]):
                 continue
-            others = [e for e in pipelines if isinstance(e, Egress) and _sends(e, lake, topic.name)]
+            others = [each for each in senders if _sends(each, lake, topic.name)]
             closes = _sends(spec, lake, topic.name)
-            if not (closes or others) or not _reads(lake, topic):  # ledgers are opened for this
+            if not (closes or others):
+                continue  # no ledger is opened without need
+            if not _reads(lake, topic, read_fold(lake.name) if topic.cluster_id else None):
                 continue
             if closes:
                 raise ConfigurationError(
@@ -49,7 +55,7 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
                     "source: what is sent would come back and be sent again, without end"
                 )
             for other in others:
-                fold = _fold_of(other)
+                fold = read_fold(other.name)
                 cluster = fold.cluster_id if fold else None
                 for name in other.target.names:
                     reached = _Topic(name, cluster, other.kafka)
@@ -67,19 +73,18 @@ def _pipelines() -> Iterator[Spec]:
             continue
 
 
-def _reads(lake: Ingest, topic: _Topic) -> bool:
-    """Say whether a pipeline reads a topic of this cluster, as far as the ledgers tell. Where one
-    of the two clusters is unknown, the names of the connections are compared.
+def _reads(lake: Ingest, topic: _Topic, fold: Fold | None) -> bool:
+    """Say whether a pipeline reads a topic's cluster, by the pipeline's ledger; where one of the
+    two clusters is unknown, by the names of the connections.
     """
-    fold = _fold_of(lake) if topic.cluster_id is not None else None
     if fold is None:
         return topic.connection == lake.kafka
     return fold.cluster_id in (None, topic.cluster_id)
 
 
-def _fold_of(pipeline: Spec) -> Fold | None:
-    """Return what a pipeline's ledger adds up to; None where it cannot be read: a pipeline whose
-    ledger is damaged or out of reach stops no other.
+def _read_fold(pipeline: Spec) -> Fold | None:
+    """Return what a pipeline's ledger adds up to; None if it is unreadable, which must not stop
+    other pipelines.
     """
     try:
         return Ledger(open_store(pipeline.lake, pipeline.name), pipeline.name).fold
@@ -93,11 +98,11 @@ def _fold_of(pipeline: Spec) -> Fold | None:
 
 
 def _sends(spec: Egress, lake: Ingest, topic: str) -> bool:
-    """Say whether an egress sends what a lake has of a topic, by its name or by a path to it."""
+    """Say whether an egress sends a topic of a lake, by the lake's name or by a path to it."""
     if spec.source.lake is not None:
         chosen = not spec.source.topics or topic in spec.source.topics
         return spec.source.lake == lake.name and chosen
     assert spec.source.path is not None
-    ours = PurePosixPath(Root.of(spec.source.path).native)
-    theirs = PurePosixPath(Root.of(lake.lake).native, lake.name)
-    return ours.is_relative_to(theirs) or theirs.is_relative_to(ours)
+    source = PurePosixPath(Root.of(spec.source.path).native)
+    data = PurePosixPath(Root.of(lake.lake).native, lake.name)
+    return source.is_relative_to(data) or data.is_relative_to(source)

@@ -1,4 +1,4 @@
-"""Release a claim by hand: somebody has looked, and says what is to become of it."""
+"""Release a claim by hand: an operator has looked, and decides what becomes of its rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tidegate.core.entries import Gap, Release
 from tidegate.core.judge import Lost
-from tidegate.egress import lake_source
+from tidegate.egress.lake_source import open_lake, read_unsent
 from tidegate.egress.sender import is_alive
 from tidegate.errors import NotClaimed, SenderAlive
 from tidegate.lake.ledger import Appended, Ledger
@@ -24,11 +24,11 @@ def release(
     *,
     run: str,
 ) -> dict[str, Any]:
-    """End an open claim; without `plan_id` the only one there is.
+    """End an open claim; without `plan_id` the only one there is (contract: `release --json`).
 
     `resend` gives its files back, to be sent as if they never had been; `declare sent` counts them
     as sent. NotClaimed where there is no such claim, or more than one to choose from; SenderAlive
-    where its sender can be seen from here.
+    where its sender is seen to run.
     """
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
     claims = ledger.fold.claims
@@ -52,7 +52,7 @@ def release(
         )
     outcome = ledger.append(Release(plan_id, claim.attempt, how, reason), run=run)
     if isinstance(outcome, Lost):
-        raise NotClaimed(f"plan {plan_id}: somebody else has just ended its claim")
+        raise NotClaimed(f"plan {plan_id}: another process has just ended its claim")
     return {
         "format": FORMAT,
         "pipeline": spec.name,
@@ -64,16 +64,13 @@ def release(
 
 
 def declare_late(spec: Egress, reason: str, *, by: str, run: str) -> dict[str, Any]:
-    """Count as sent what a lake got below offsets that were sent before: no run sends it any more.
+    """Count as sent what a lake got below offsets that were sent before: no later run sends it.
 
     Each range becomes a gap of the egress's own ledger. NotClaimed where there is none.
     """
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
-    late = (
-        lake_source.unsent(spec, spec.source.lake, ledger.fold, in_order=True).late
-        if spec.source.lake
-        else ()
-    )
+    name = spec.source.lake
+    late = read_unsent(spec, open_lake(name), ledger.fold, in_order=True).late if name else ()
     if not late:
         raise NotClaimed(
             f"pipeline {spec.name!r}: nothing in its source lies below what was sent", open=[]

@@ -1,4 +1,4 @@
-"""The report of an egress run: what was sent, the receipts, and what waits, in the lake."""
+"""Reports of egress runs: what was sent, the receipts, and what waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tidegate.core.entries import Commit
 from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
-from tidegate.egress.status import standing
+from tidegate.egress.status import source_backlog
 from tidegate.lake.deliveries import Sending
 from tidegate.lake.plans import Frozen
 from tidegate.runs.run import EgressRun
@@ -43,9 +43,9 @@ def short(
 
 
 def details(run: EgressRun, plan: Plan, sending: Sending | None, fold: Fold) -> dict[str, Any]:
-    """Return what makes a report whole: rows of each file, and what the source has now."""
+    """Return the rest of the report in the lake: rows of each file, and what the source has now."""
     replay = plan.replay or {}
-    now = standing(run.spec, fold)
+    now = source_backlog(run.spec, fold)
     return {
         "replay": {"id": replay["id"], "where": plan.where} if "asked" in replay else None,
         "target": {topic: asdict(each) for topic, each in (plan.target or {}).items()},

@@ -1,4 +1,4 @@
-"""Files into topics, effectively once: plan → send → publish, and what is asked about it."""
+"""An egress run with all its steps: files, or a lake, into topics."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from collections.abc import Callable
 from tidegate.egress.plan import plan
 from tidegate.egress.publish import Published, publish, verdict
 from tidegate.egress.send import send
-from tidegate.egress.sender import IsOver
-from tidegate.runs.run import EgressRun
+from tidegate.egress.sender import TaskEnded
+from tidegate.runs.run import EgressRun, open_run
 from tidegate.runs.steps import Planned, Submit
 
 
 def egress(
     run: EgressRun,
     submit: Submit,
-    is_over: IsOver,
+    task_ended: TaskEnded,
     *,
     replan: bool = False,
     on_planned: Callable[[Planned], None] = lambda _: None,
     on_published: Callable[[Published], None] = lambda _: None,
 ) -> Published:
-    """Plan, send, publish, and raise PartitionsLeftOut at the end if files had to be left out."""
-    planned = plan(run, is_over, replan=replan)
+    """Plan, send and publish; PartitionsLeftOut at the end if the plan excludes files or ranges."""
+    opened = open_run(run)
+    planned = plan(opened, task_ended, replan=replan)
     on_planned(planned)
-    send(run, submit, is_over)
-    published = publish(run)
+    send(opened, submit, task_ended)
+    opened.ledger.recheck()  # Spark may have run for hours
+    published = publish(opened)
     on_published(published)
-    verdict(run)
+    verdict(opened)
     return published

@@ -1,4 +1,4 @@
-"""Send: claim, one Spark application that sends and reads back, and the seal."""
+"""Send: a claim, one Spark application that sends and reads back, and the seal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import secrets
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,15 @@ from tidegate.core import layout
 from tidegate.core.entries import Claim, Receipt, Release
 from tidegate.core.judge import Adopt, Lost, PartlyCovered, Refused
 from tidegate.core.plan import Plan
-from tidegate.egress import lake_source
-from tidegate.egress import plan as planning
-from tidegate.egress.sender import IsOver, is_dead, ourselves
+from tidegate.egress.lake_source import (
+    SourceLake,
+    files_and_counts,
+    late_ranges,
+    open_lake_of,
+    window_of,
+)
+from tidegate.egress.plan import living_plan, plan, root_of, survey
+from tidegate.egress.sender import TaskEnded, is_dead, sender_identity
 from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
@@ -33,10 +39,8 @@ from tidegate.errors import (
 )
 from tidegate.lake import deliveries, sources
 from tidegate.lake.deliveries import Sending, SentFile
-from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Store
 from tidegate.launch.spark_submit import for_places, sending_submission, terminal_if_refused
-from tidegate.runs.run import EgressRun
+from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Submit
 from tidegate.spark import kafka_sink
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, Rows, SendJob, Topic
@@ -45,92 +49,84 @@ from tidegate.spark.private_file import write_private
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Sent:
-    """The plan, and what was sent of it; None: it was committed before, or there was nothing."""
+def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> Sending | None:
+    """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
-    plan: Plan
-    sending: Sending | None
-
-
-def send(run: EgressRun, submit: Submit, is_over: IsOver) -> Sent:
-    """Send and verify the run's plan; what an earlier attempt has sent is not sent again.
-
-    Raises RowsRefused or SourceChanged before anything is sent, SendFailed when a retry must send
-    what is missing.
+    Returns the seal; None if the plan was committed before, or has no work. Plans again if the run
+    has no living plan. Raises RowsRefused or SourceChanged before anything is sent, SendFailed when
+    a retry must send what is missing.
     """
-    plan = planning.plan(run, is_over).plan
-    store = run.store()
-    ledger = run.ledger(store)
-    if not plan.has_work or ledger.fold.is_sent(plan.id):
-        return Sent(plan, None)
-    if sending := deliveries.sealed(store, plan, ledger.fold):
-        return Sent(plan, sending)
-    _refuse_changed(plan)
-    target = _same_target(run, plan)
-    for told in kafka_sink.warnings(run.spec.target.producer_settings):
-        logger.warning("%s: target.producer: %s", run.spec.name, told)
+    run, store, ledger = opened.run, opened.store, opened.ledger
+    planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
+    if not planned.has_work or ledger.refresh().is_sent(planned.id):
+        return None
+    if sending := deliveries.sealed(store, planned, ledger.fold):
+        return sending
+    lake = open_lake_of(planned) if planned.chunks else None
+    if planned.id in ledger.fold.claims:  # any other plan was just compared with its files
+        _refuse_changed_files(planned)
+    target = _check_target(run, planned)
+    for warning in kafka_sink.warnings(run.spec.target.producer_settings):
+        logger.warning("%s: target.producer: %s", run.spec.name, warning)
     if run.spec.target.topic and run.spec.columns.topic:
         logger.warning("%s: target.topic is used, columns.topic is not", run.spec.name)
-    _refuse_unordered(plan, target)
-    rows = _rows_of(plan)
-    attempt = secrets.token_hex(8)
-    claim = _claim(run, ledger, plan, target, attempt, is_over)
+    _refuse_unordered(planned, target)
+    rows = _rows(planned, lake)
+    claim = _claim(opened, planned, target, task_ended)
     if claim is None:
-        return Sent(plan, None)
+        return None
     faults.point("send.claimed")
-    late = _late(run, ledger, plan, claim, target)
-    done = _sent(run, store, ledger, plan, replace(rows, late=late), claim, target, submit)
-    _refuse_changed(plan)
-    target = _same_target(run, plan)
+    if lake:
+        rows = replace(rows, late=_late_partitions(opened, planned, lake, claim, target))
+    answer = _run_application(opened, planned, rows, claim, target, submit)
+    _refuse_changed_files(planned)
+    if lake:
+        open_lake_of(planned)  # as it is now: Spark may have read for hours
+    target = _check_target(run, planned)
     sending = Sending(
-        plan_id=plan.id,
-        attempt=attempt,
-        files=tuple(SentFile(**each) for each in done["files"]),
+        plan_id=planned.id,
+        attempt=claim.attempt,
+        files=tuple(SentFile(**each) for each in answer["files"]),
         receipts=tuple(
             Receipt(topic_id=target.topics[each["topic"]].topic_id, **each)
-            for each in done["receipts"]
+            for each in answer["receipts"]
         ),
-        broken_order=tuple(done["broken_order"]),
-        versions={**done["versions"], "tidegate": tidegate.__version__},
+        broken_order=tuple(answer["broken_order"]),
+        versions={**answer["versions"], "tidegate": tidegate.__version__},
     )
     deliveries.seal(store, sending)
     faults.point("seal.written")
-    logger.info("plan %s: %d rows are sent and sealed", plan.id, sending.rows)
-    return Sent(plan, sending)
+    logger.info("plan %s: %d rows are sent and sealed", planned.id, sending.rows)
+    return sending
 
 
 def _claim(
-    run: EgressRun,
-    ledger: Ledger,
-    plan: Plan,
-    target: TargetSurvey,
-    attempt: str,
-    is_over: IsOver,
+    opened: OpenRun[EgressRun], plan: Plan, target: TargetSurvey, task_ended: TaskEnded
 ) -> Claim | None:
-    """Put the claim into the ledger; return it with the target's ends at the first claim.
+    """Append the claim of a new attempt; return it with the target's ends at the first claim.
 
-    None if others have just sent and committed this very plan.
+    None if another run has just sent and committed this very plan.
     """
-    held = ledger.refresh().claims.get(plan.id)
-    if held and not is_dead(held.sender, held.attempt, is_over):
+    ledger = opened.ledger
+    open_claim = ledger.refresh().claims.get(plan.id)
+    if open_claim and not is_dead(open_claim.sender, open_claim.attempt, task_ended):
         raise SenderAlive(
-            f"plan {plan.id}: attempt {held.attempt} holds the claim, and is not proven dead",
-            sender=dict(held.sender),
+            f"plan {plan.id}: attempt {open_claim.attempt} holds the claim, and is not proven dead",
+            sender=dict(open_claim.sender),
         )
     claim = Claim(
         lane=plan.lane,
         plan_id=plan.id,
-        attempt=attempt,
-        sender=ourselves(run.task),
+        attempt=secrets.token_hex(8),
+        sender=sender_identity(opened.run.task),
         files=plan.files,
         topic_ids=plan.topics,
-        window=tuple(r for window in plan.chunks for r in window),
+        window=window_of(plan),
         target={topic: dict(state.ends) for topic, state in target.topics.items()},
-        supersedes=held.attempt if held else None,
-        root=planning.root_of(plan).url if plan.files else None,
+        supersedes=open_claim.attempt if open_claim else None,
+        root=root_of(plan).url if plan.files else None,
     )
-    match ledger.append(claim, run=run.run_id):
+    match ledger.append(claim, run=opened.run.run_id):
         case Refused(reason):
             raise SenderAlive(f"plan {plan.id}: {reason}; try again later")
         case Adopt():
@@ -140,48 +136,49 @@ def _claim(
                 f"plan {plan.id}: others have sent a part of it meanwhile, or declared it sent; "
                 "clear the plan task, or start a new run"
             )
-    return ledger.fold.claims[plan.id]
+    return replace(claim, target=open_claim.target) if open_claim else claim
 
 
-def _late(
-    run: EgressRun, ledger: Ledger, plan: Plan, claim: Claim, target: TargetSurvey
+def _late_partitions(
+    opened: OpenRun[EgressRun], plan: Plan, lake: SourceLake, claim: Claim, target: TargetSurvey
 ) -> tuple[str, ...]:
     """Return the `<topic id>/<partition>` of which later offsets were sent already.
 
-    Looked at behind the claim: from there on nobody else sends of these partitions. PlanDead where
+    Read behind the claim: from there on no other run sends of these partitions. PlanDead where
     their order must hold: the next plan excludes them.
     """
-    late = lake_source.late_of(plan, ledger.fold)
+    late = late_ranges(lake, plan, opened.ledger.fold)
     in_order = plan.byte_settings["order"] == "strict" or any(
         state.compacted for state in target.topics.values()
     )
     if late and in_order and claim.supersedes is None:
         reason = f"{late[0]}: later offsets of its partition were sent meanwhile"
-        _release(run, ledger, claim, reason)
+        _release(opened, claim, reason)
         raise PlanDead(f"plan {plan.id}: {reason}; clear the plan task, or start a new run")
     return tuple(f"{plan.topics[r.topic]}/{r.partition}" for r in late)
 
 
-def _sent(
-    run: EgressRun,
-    store: Store,
-    ledger: Ledger,
+def _run_application(
+    opened: OpenRun[EgressRun],
     plan: Plan,
     rows: Rows,
     claim: Claim,
     target: TargetSurvey,
     submit: Submit,
 ) -> dict[str, Any]:
-    """Run the application; return what it verified. Where nothing was sent, release the claim."""
+    """Run the application; return its answer. The claim is released if nothing was sent."""
+    run = opened.run
     with tempfile.TemporaryDirectory(prefix="tidegate-") as private:
         directory = Path(private, claim.attempt)  # the process list names the attempt
         directory.mkdir(mode=0o700)
         failure: TidegateError | None = None
         try:
-            job = _job(run, store, plan, rows, claim, target)
+            # Text is taken to have 100 bytes a row.
+            estimate = plan.records or sum(file.size for file in plan.files) // 100
+            job = _job(opened, plan, rows, claim, target)
             write_private(directory / "job.json", job.to_json())
             application = sending_submission(
-                directory / "job.json", run.spark_conf, name=job.app_name, rows=_about(plan)
+                directory / "job.json", run.spark_conf, name=job.app_name, rows=estimate
             )
             places = [path for _, path in job.rows.files]
             with terminal_if_refused(directory):
@@ -193,13 +190,13 @@ def _sent(
         began = (directory / SENDING).exists() or claim.supersedes is not None
         refusal = directory / REFUSED
         refused = json.loads(refusal.read_text()) if refusal.exists() else None
-    if refused:  # and a scan has shown whether an attempt before this one has sent anything
+    if refused:  # its scan has shown whether an earlier attempt has sent anything
         began = began and refused["sent"]
     if not began:
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = tuple(refused["files"]) if refused else ()
         policy = plan.byte_settings["on_bad_row"] if files else None
-        _release(run, ledger, claim, reason, files, policy)
+        _release(opened, claim, reason, files, policy)
     if refused:
         raise RowsRefused(
             f"pipeline {run.spec.name!r}: {refused['message']}. Nothing "
@@ -213,33 +210,27 @@ def _sent(
 
 
 def _release(
-    run: EgressRun,
-    ledger: Ledger,
+    opened: OpenRun[EgressRun],
     claim: Claim,
     reason: str,
     refused: tuple[str, ...] = (),
     policy: str | None = None,
 ) -> None:
-    """Give back what was claimed: it is proven that nothing was sent."""
+    """End a claim of which it is proven that nothing was sent."""
     release = Release(claim.plan_id, claim.attempt, "nothing sent", reason[:1000], refused, policy)
-    if isinstance(ledger.append(release, run=run.run_id), Lost):
+    if isinstance(opened.ledger.append(release, run=opened.run.run_id), Lost):
         logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)
     else:
         logger.warning("plan %s: nothing was sent, the claim is released", claim.plan_id)
 
 
-def _about(plan: Plan) -> int:
-    """Return about how many rows a plan has; text is taken to have some 100 bytes a row."""
-    return plan.records or sum(file.size for file in plan.files) // 100
-
-
-def _rows_of(plan: Plan) -> Rows:
+def _rows(plan: Plan, lake: SourceLake | None) -> Rows:
     """Return what is to be read; LakeDamaged where a lake is not as committed."""
     source = plan.byte_settings["source"]
-    if source["lake"]:
-        files, counts = lake_source.files_and_counts(plan)
+    if lake:
+        files, counts = files_and_counts(lake, plan)
     else:
-        root = planning.root_of(plan)
+        root = root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)
         counts = {file.name: file.rows for file in plan.files if file.rows is not None}
     return Rows(
@@ -248,17 +239,18 @@ def _rows_of(plan: Plan) -> Rows:
         columns=source["columns"],
         files=files,
         topic_ids=plan.topics,
-        window=tuple(r for window in plan.chunks for r in window),
+        window=window_of(plan),
         counts=counts,
         where=plan.where,
     )
 
 
 def _job(
-    run: EgressRun, store: Store, plan: Plan, rows: Rows, claim: Claim, target: TargetSurvey
+    opened: OpenRun[EgressRun], plan: Plan, rows: Rows, claim: Claim, target: TargetSurvey
 ) -> SendJob:
+    run = opened.run
     settings = plan.byte_settings
-    quarantine = layout.quarantine(plan.id, claim.attempt)
+    quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
     producer = run.spec.target.producer_settings
     client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
     return SendJob(
@@ -270,7 +262,7 @@ def _job(
         order_by=tuple(settings["order_by"]),
         strict_order=settings["order"] == "strict",
         tombstones=settings["tombstones"],
-        quarantine=store.native(quarantine) if settings["on_bad_row"] == "quarantine" else None,
+        quarantine=quarantine if settings["on_bad_row"] == "quarantine" else None,
         target={
             topic: Topic(
                 state.partitions,
@@ -289,7 +281,9 @@ def _job(
 
 
 def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
-    """Refuse rows in any order where only the last of a key is kept: any could be that."""
+    """Raise ConfigurationError for rows without an order and a compacted topic, which keeps the
+    last record of a key.
+    """
     settings = plan.byte_settings
     compacted = sorted(topic for topic, state in target.topics.items() if state.compacted)
     if compacted and not (settings["order_by"] or settings["source"]["lake"]):
@@ -301,10 +295,8 @@ def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:
         )
 
 
-def _refuse_changed(plan: Plan) -> None:
-    if plan.chunks:
-        lake_source.held_window(plan)
-    if plan.files and (names := sources.changed(planning.root_of(plan), plan.files)):
+def _refuse_changed_files(plan: Plan) -> None:
+    if plan.files and (names := sources.changed(root_of(plan), plan.files)):
         raise SourceChanged(
             f"plan {plan.id}: {len(names)} of its files are gone or have changed, {names[0]} among "
             "them. Put them back as they were; or release the claim, if there is one, and start a "
@@ -313,9 +305,9 @@ def _refuse_changed(plan: Plan) -> None:
         )
 
 
-def _same_target(run: EgressRun, plan: Plan) -> TargetSurvey:
-    """Look at the target again; IdentityChanged if it is not the one that was planned."""
-    now = planning.target_of(run)
+def _check_target(run: EgressRun, plan: Plan) -> TargetSurvey:
+    """Survey the target again; IdentityChanged if it is not the one that was planned."""
+    now = survey(run)
     planned = {topic: each.topic_id for topic, each in (plan.target or {}).items()}
     found = {topic: state.topic_id for topic, state in now.topics.items()}
     if found != planned or now.cluster_id != plan.cluster_id:

@@ -1,4 +1,4 @@
-"""Who sends, and the proof that it does so no more."""
+"""The process that holds a claim: its identity, and the proof that it has ended."""
 
 from __future__ import annotations
 
@@ -9,64 +9,69 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-IsOver = Callable[[Mapping[str, Any]], bool]
-"""Says of a sender's `task` whether Airflow knows that this try has ended."""
+TaskEnded = Callable[[Mapping[str, Any]], bool]
+"""Says whether Airflow knows that the try of a sender's `task` has ended."""
 
 _PATIENCE = 15.0  # seconds for a JVM whose parent is dead to end
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # The kernel gives the first namespaces fixed numbers (PROC_PID_INIT_INO, PROC_UTS_INIT_INO).
-_OF_THE_MACHINE = {"pid:[4026531836]", "uts:[4026531838]"}
+_HOST_NAMESPACES = {"pid:[4026531836]", "uts:[4026531838]"}
 
 
-def ourselves(task: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what a claim says of this process: host, boot, pid, start time, Airflow's task."""
+def sender_identity(task: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return this process as a claim names it: host, boot, pid, start time, Airflow's task."""
     return {
         "host": socket.gethostname(),
-        **_here(),
+        **_pid_namespace(),
         "pid": os.getpid(),
-        "started": _started(os.getpid()),
+        "started": _start_time(os.getpid()),
         "task": None if task is None else dict(task),
     }
 
 
 def is_dead(
-    sender: Mapping[str, Any], attempt: str, is_over: IsOver, *, patience: float = _PATIENCE
+    sender: Mapping[str, Any], attempt: str, task_ended: TaskEnded, *, patience: float = _PATIENCE
 ) -> bool:
-    """Say whether a sender is proven dead, its Spark driver with it; False means: not proven.
+    """Say whether a sender and its Spark driver are proven dead; False means not proven.
 
-    Where its processes can be seen from here: neither it nor any that names the attempt is left; a
-    driver whose parent has just died is given `patience` seconds. Elsewhere, in another container
-    or before another boot for two, Airflow is asked about its task. Of one without a task, a
-    reboot of the same machine is proof; in a container that cannot be known.
+    In the sender's pid namespace the proof is that neither its process nor any that names the
+    attempt is left; a driver whose parent has just died is given `patience` seconds. From anywhere
+    else, another container or another boot included, Airflow's state of the task decides. A sender
+    without a task is proven dead by a reboot of the same machine, but not in a container.
     """
-    here = _here()
-    can_be_seen = {name: sender[name] for name in here} == here and _sees_all_processes()
-    runs = _runs(sender) if can_be_seen else None
-    if runs is None:
+    here = _pid_namespace()
+    visible = {name: sender[name] for name in here} == here and _sees_all_processes()
+    running = _is_running(sender) if visible else None
+    if running is None:
         task = sender["task"]
-        return _ended_by_a_reboot(sender, here) if task is None else is_over(task)
-    if runs:
+        return _ended_by_a_reboot(sender, here) if task is None else task_ended(task)
+    if running:
         return False
-    give_up = time.monotonic() + patience
-    while _names(attempt):
-        if time.monotonic() > give_up:
+    deadline = time.monotonic() + patience
+    while _processes_naming(attempt):
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.2)
     return True
 
 
+def is_dead_here(sender: Mapping[str, Any], attempt: str) -> bool:
+    """Say whether a sender is proven dead now, by this machine alone: Airflow is not asked."""
+    return is_dead(sender, attempt, lambda _: False, patience=0)
+
+
 def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
-    """Say whether a sender, or its Spark driver, is seen to live; False means: not seen."""
-    here = {"host": socket.gethostname(), **_here()}
+    """Say whether a sender or its Spark driver is seen to run; False means not seen."""
+    here = {"host": socket.gethostname(), **_pid_namespace()}
     if {name: sender[name] for name in here} != here:
         return False
-    return bool(_runs(sender) or _names(attempt))
+    return bool(_is_running(sender) or _processes_naming(attempt))
 
 
-def _runs(sender: Mapping[str, Any]) -> bool | None:
-    """Say whether a sender's process runs; None where there is one that may not be looked at."""
+def _is_running(sender: Mapping[str, Any]) -> bool | None:
+    """Say whether a sender's process runs; None if its pid is taken and may not be inspected."""
     try:
-        return bool(_started(sender["pid"]) == sender["started"])
+        return bool(_start_time(sender["pid"]) == sender["started"])
     except PermissionError:
         return None
 
@@ -74,8 +79,8 @@ def _runs(sender: Mapping[str, Any]) -> bool | None:
 def _ended_by_a_reboot(sender: Mapping[str, Any], here: Mapping[str, str]) -> bool:
     """Say whether a sender ran on this machine, and before its last boot.
 
-    A container keeps its host name, and the machine id of its image, when it moves to another
-    node, whose boot is another one too: there, nothing tells a reboot from a move.
+    Not provable in a container: one that moves to another node keeps its host name and the machine
+    id of its image, and sees the other node's boot id.
     """
     return (
         _is_outside_containers()
@@ -88,16 +93,16 @@ def _ended_by_a_reboot(sender: Mapping[str, Any], here: Mapping[str, str]) -> bo
 
 
 def _is_outside_containers() -> bool:
-    """Say whether this process sees the processes and the host name of the machine itself."""
+    """Say whether this process is in the machine's own pid and host name namespaces."""
     namespaces = {str(Path(f"/proc/self/ns/{name}").readlink()) for name in ("pid", "uts")}
-    return namespaces == _OF_THE_MACHINE
+    return namespaces == _HOST_NAMESPACES
 
 
 def _sees_all_processes() -> bool:
-    """Say whether other users' processes can be seen: /proc may be mounted to hide them.
+    """Say whether /proc shows the processes of other users; `hidepid` may hide them.
 
-    Another user's first process that can be read is proof. Our own is none: in a container it may
-    be the only one that we see.
+    Process 1 of another user that can be read is proof. A process 1 of the same user is none: in a
+    container it may be the only one that is shown.
     """
     try:
         first = Path("/proc/1")
@@ -112,8 +117,8 @@ def _sees_all_processes() -> bool:
         return False
 
 
-def _here() -> dict[str, str]:
-    """Return what two processes share that see each other in /proc."""
+def _pid_namespace() -> dict[str, str]:
+    """Return machine, boot and pid namespace, which processes share that see each other."""
     machine = Path("/etc/machine-id")
     return {
         "machine": machine.read_text().strip() if machine.is_file() else "",
@@ -122,10 +127,10 @@ def _here() -> dict[str, str]:
     }
 
 
-def _started(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if there is none.
+def _start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None if it does not run.
 
-    PermissionError where /proc shows that there is one, and nothing else of it.
+    Raises PermissionError where /proc lists it and shows nothing else of it.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
@@ -135,8 +140,8 @@ def _started(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def _names(attempt: str) -> list[int]:
-    """Return the processes of this host whose command line names the attempt."""
+def _processes_naming(attempt: str) -> list[int]:
+    """Return the pids of other processes whose command line names the attempt."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

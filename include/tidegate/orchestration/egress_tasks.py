@@ -69,16 +69,17 @@ def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan; False, which skips the rest, when there is nothing to send."""
     from tidegate.egress import plan as planning
     from tidegate.egress.explain import explain
+    from tidegate.runs.run import open_run
 
     with airflow_errors():
-        run = run_of(context)
+        opened = open_run(run_of(context))
         if context["params"].get("dry_run"):
-            logger.info("dry run, nothing is frozen: %s", json.dumps(explain(run), indent=1))
+            logger.info("dry run, nothing is frozen: %s", json.dumps(explain(opened), indent=1))
             return False
         replan = bool(context["params"].get("replan"))
-        frozen = planning.plan(run, _is_over(context), replan=replan).frozen
+        frozen = planning.plan(opened, _task_ended(context), replan=replan).frozen
     planned = frozen.plan
-    show_plan(run, frozen, context)
+    show_plan(opened.run, frozen, context)
     logger.info(
         "plan %s: %s", planned.id,
         f"{len(planned.files)} files, {planned.records:,} rows known"
@@ -92,19 +93,21 @@ class SendOperator(SparkTask):
 
     def work(self, run: EgressRun, context: Context) -> None:
         from tidegate.egress.send import send
+        from tidegate.runs.run import open_run
 
-        sent = send(run, lambda s: self.submit(s, context), _is_over(context))
-        if sent.sending:
-            logger.info("plan %s: %s rows are in the target", sent.plan.id, sent.sending.rows)
+        sent = send(open_run(run), lambda s: self.submit(s, context), _task_ended(context))
+        if sent:
+            logger.info("plan %s: %s rows are in the target", sent.plan_id, sent.rows)
 
 
 def publish(run_of: RunOf, context: Context) -> None:
     """Commit what is sealed; put the target's ends into XCom, Variables and asset events."""
     from tidegate.egress.publish import publish as record
+    from tidegate.runs.run import open_run
 
     with airflow_errors():
         run = run_of(context)
-        published = record(run)
+        published = record(open_run(run))
     show_published(run.spec.name, run.spec.target.names, published, context)
     logger.info("%s rows in commit %s", f"{published.report['rows']:,}", published.commit)
 
@@ -112,18 +115,19 @@ def publish(run_of: RunOf, context: Context) -> None:
 def verdict(run_of: RunOf, context: Context) -> None:
     """Fail the run if files had to be left out, naming them."""
     from tidegate.egress.publish import verdict as judge
+    from tidegate.runs.run import open_run
 
     if context["params"].get("dry_run"):
         raise AirflowSkipException("dry run")
     with airflow_errors():
-        judge(run_of(context))
+        judge(open_run(run_of(context)))
 
 
-def _is_over(context: Context) -> Any:
-    """Return the question whether a sender's task instance has ended, as far as Airflow knows."""
+def _task_ended(context: Context) -> Any:
+    """Return a function that says whether a sender's task has ended, as far as Airflow knows."""
     ours = context["ti"]
 
-    def is_over(task: Mapping[str, Any]) -> bool:
+    def ended(task: Mapping[str, Any]) -> bool:
         same = (task["dag"], task["run"], task["task"]) == (ours.dag_id, ours.run_id, ours.task_id)
         if same:
             return bool(task["try"] < ours.try_number)
@@ -132,4 +136,4 @@ def _is_over(context: Context) -> Any:
         )
         return states.get(task["run"], {}).get(task["task"], "unknown") in _ENDED
 
-    return is_over
+    return ended

@@ -160,7 +160,7 @@ def _send_again(context: Context) -> EgressRun:
         spec,
         context,
         _known(context),
-        asked=_replay(context, replay.topic_named(spec, params["topic"])),
+        asked=_replay(context, replay.choose_topic(spec, params["topic"])),
         source_kafka=connections.kafka(source.kafka),
     )
 

@@ -24,7 +24,7 @@ from tidegate.core.plan import SourceFile
 from tidegate.doctor import egress as egress_checks
 from tidegate.doctor import machine, pipeline
 from tidegate.doctor.checks import Check, examine, ok
-from tidegate.egress.sender import ourselves
+from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerUnreachable, ConfigurationError, LakeUnsafe, NotAuthorised
 from tidegate.lake import publishing
 from tidegate.lake.ledger import Appended, Ledger
@@ -462,8 +462,8 @@ def ledger_of(spec, *entries):
 
 def claimed(**sender):
     file = SourceFile("b.txt", 1, "e")
-    return Claim("live", "plan", "attempt-of-a-test", {**ourselves(None), **sender}, (file,), {},
-                 (), {"out": {0: 0}})  # fmt: skip
+    process = {**sender_identity(None), **sender}
+    return Claim("live", "plan", "attempt-of-a-test", process, (file,), {}, (), {"out": {0: 0}})
 
 
 def sent_to(topic_id):

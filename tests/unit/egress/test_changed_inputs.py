@@ -28,7 +28,7 @@ def test_a_file_that_changed_before_the_claim_is_planned_again(world: World) -> 
 
 @pytest.mark.parametrize("how", ["changed", "gone"])
 def test_a_file_that_changes_while_it_is_sent(world: World, how: str) -> None:
-    """Nothing is sealed; the claim stands until the file is back or somebody decides."""
+    """Nothing is sealed; the claim stands until the file is back, or it is released."""
     world.put(a="1", b="2")
     path = world.home / "in/a"
     aside = path.with_name(".a")
@@ -45,7 +45,7 @@ def test_a_file_that_changes_while_it_is_sent(world: World, how: str) -> None:
     with pytest.raises(SourceChanged):
         world.send()
     with pytest.raises(NotSealed):
-        publish(world.run())
+        publish(world.open())
     aside.rename(path)
     assert world.send_and_publish()["files"] == ["a", "b"]
     assert len(world.ran) == 2
@@ -69,11 +69,11 @@ def test_a_pipeline_that_is_edited_meanwhile_does_not_move_a_claim(world: World)
         TargetSurvey("another", {"t": TargetState("id-t", {0: 5}, 1, compacted=False)}),
     ],
 )
-@pytest.mark.parametrize("begun", [True, False])
-def test_another_target_under_the_same_name(world: World, now: Any, begun: bool) -> None:
+@pytest.mark.parametrize("claimed", [True, False])
+def test_another_target_under_the_same_name(world: World, now: Any, claimed: bool) -> None:
     """A recreated topic, another cluster: refused at once, also in the middle."""
     world.put(a="1")
-    if begun:
+    if claimed:
         with pytest.raises(SendFailed):
             world.send(application=dies_while_sending)
     else:
@@ -81,7 +81,7 @@ def test_another_target_under_the_same_name(world: World, now: Any, begun: bool)
     world.target = now
     with pytest.raises(IdentityChanged):
         world.send()
-    assert len(world.ran) == begun
+    assert len(world.ran) == claimed
 
 
 def test_rows_without_order_do_not_go_into_a_compacted_topic(world: World) -> None:

@@ -29,7 +29,7 @@ from tidegate.errors import (
 from tidegate.spark.egress_job import SendJob
 
 
-def test_a_poisoned_file_wedges_nothing(world: World) -> None:
+def test_a_refused_file_blocks_no_other(world: World) -> None:
     """The claim is released, the file left out until it changes, the others go with the next."""
     world.put(a="1", b="bad", c="3")
     with pytest.raises(RowsRefused, match=r"row 7 is bad\. Nothing was sent") as refused:
@@ -38,7 +38,7 @@ def test_a_poisoned_file_wedges_nothing(world: World) -> None:
     assert world.fold.claims == {}
     assert world.send_and_publish("one")["files"] == ["a", "c"]
     with pytest.raises(PartitionsLeftOut, match="b: refused for its rows; it has not changed"):
-        verdict(world.run("one"))
+        verdict(world.open("one"))
     assert world.send_and_publish("two", resend=True)["files"] == [
         "b"
     ]  # say, with on_bad_row: quarantine
@@ -56,7 +56,7 @@ def test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine(world: World) 
         world.send("one", refuses("a"))
     world.plan("two")
     with pytest.raises(PartitionsLeftOut, match="or set on_bad_row: quarantine"):
-        verdict(world.run("two"))
+        verdict(world.open("two"))
     world.settings = {"on_bad_row": "quarantine"}
     report = world.send_and_publish("three")
     assert (report["files"], report["lane"]) == (["a"], "live")
@@ -85,7 +85,7 @@ def test_an_application_that_does_not_start_leaves_no_claim(world: World) -> Non
 
 
 def test_a_job_that_cannot_be_made_leaves_no_claim(world: World) -> None:
-    """No PySpark, say: told as what it is, and the next run is not held up."""
+    """PySpark is missing, for example: the cause is reported, and the next run can send."""
     world.put(a="1")
     refuse = mock.Mock(side_effect=ConfigurationError("PySpark is not installed"))
     with (
@@ -97,7 +97,7 @@ def test_a_job_that_cannot_be_made_leaves_no_claim(world: World) -> None:
     assert world.send_and_publish("two")["files"] == ["a"]
 
 
-def test_what_was_begun_is_finished_from_where_it_was_claimed(world: World) -> None:
+def test_resume_scans_from_the_first_claim(world: World) -> None:
     """By the same plan, by a new attempt, looking at all that came since the first claim."""
     world.put(a="1")
     with pytest.raises(SendFailed, match="killed"):
@@ -114,7 +114,7 @@ def test_what_was_begun_is_finished_from_where_it_was_claimed(world: World) -> N
     assert first.client_id != second.client_id
 
 
-def test_a_run_finishes_what_another_began(world: World) -> None:
+def test_a_run_resumes_the_claim_of_another(world: World) -> None:
     """And its own files go with the next run; the first run, tried again, finds all done."""
     world.put(a="1", b="2")
     with pytest.raises(SendFailed):
@@ -126,7 +126,7 @@ def test_a_run_finishes_what_another_began(world: World) -> None:
     assert world.send_and_publish("C")["files"] == ["c"]
 
 
-def test_a_run_waits_for_a_sender_that_may_live(world: World) -> None:
+def test_a_sender_that_may_be_alive_stops_other_runs(world: World) -> None:
     """Nothing is planned, claimed or started; nor does the same run's retry go on."""
     world.put(a="1")
     with pytest.raises(SendFailed):
@@ -141,7 +141,7 @@ def test_a_run_waits_for_a_sender_that_may_live(world: World) -> None:
 
 
 def test_two_runs_find_the_same_dead_sender(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One resumes; the other, who looked at the same moment, is told to wait."""
+    """One resumes; the other, which looked at the same time, is refused and must wait."""
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
@@ -169,7 +169,7 @@ def test_two_runs_plan_the_same_files(world: World) -> None:
     assert world.send_and_publish("slow")["files"] == ["b"]
 
 
-def test_a_refusal_of_a_later_attempt_frees_the_claim_if_a_scan_shows_that_nothing_was_sent(
+def test_a_later_refusal_releases_the_claim_if_nothing_was_sent(
     world: World,
 ) -> None:
     """An attempt killed while it looked at the rows must not make its poisoned file stick."""
@@ -185,7 +185,7 @@ def test_a_refusal_of_a_later_attempt_frees_the_claim_if_a_scan_shows_that_nothi
     assert world.send_and_publish("A")["files"] == ["a"]
 
 
-def test_a_sleeper_releases_nobody_elses_claim(world: World) -> None:
+def test_a_superseded_attempt_releases_no_claim(world: World) -> None:
     """It was taken for dead, and fails before it sends: the claim is another attempt's now."""
     world.put(a="1")
 
@@ -201,7 +201,7 @@ def test_a_sleeper_releases_nobody_elses_claim(world: World) -> None:
     assert world.send_and_publish("B")["files"] == ["a"]
 
 
-def test_a_sleeper_that_sent_all_is_not_committed(world: World) -> None:
+def test_a_superseded_attempt_is_not_committed(world: World) -> None:
     """Its attempt was superseded; the other one, which has looked, is."""
     world.put(a="1")
 
@@ -212,13 +212,13 @@ def test_a_sleeper_that_sent_all_is_not_committed(world: World) -> None:
 
     world.send("A", sleeps)
     with pytest.raises(NotSealed):
-        publish(world.run("A"))
+        publish(world.open("A"))
     assert world.send_and_publish("B")["commit"] == 4
     assert len(world.ran) == 3
 
 
-def test_what_is_sealed_is_not_sent_again(world: World) -> None:
-    """Killed between seal and commit: whoever comes commits it."""
+def test_a_sealed_plan_is_not_sent_again(world: World) -> None:
+    """Killed between seal and commit: the next run commits it."""
     world.put(a="1")
     world.send("A")
     assert world.send_and_publish("B")["files"] == ["a"]
@@ -251,7 +251,7 @@ def test_two_runs_of_one_plan_race_to_the_claim(
         world.send_and_publish()
 
     monkeypatch.setattr("tidegate.egress.send._refuse_unordered", overtaken)
-    assert world.send().sending is None
+    assert world.send() is None
     assert len(world.ran) == 1
-    report = publish(world.run()).report
+    report = publish(world.open()).report
     assert (report["rows"], report["commit"]) == (1, 2)

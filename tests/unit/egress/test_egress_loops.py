@@ -92,7 +92,7 @@ def test_a_loop_of_two_hops_is_refused(world: World) -> None:
 )
 def test_hops_that_lead_elsewhere_are_no_loop(world: World, middle: Any) -> None:
     """Another topic of the lake between, another topic behind it, or one of the same name on a
-    connection of which nobody knows that it is the same cluster.
+    connection that is not known to lead to the same cluster.
     """
     make_hops(world, **middle)
     refuse_loop(world.spec, "cluster")
@@ -127,10 +127,10 @@ def make_unreadable(world: World, lake: str, pipeline: str, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["away", "corrupt"])
 @pytest.mark.parametrize("whose", ["on", "back"])
-def test_anothers_ledger_that_cannot_be_read_stops_nothing(
+def test_an_unreadable_ledger_of_another_pipeline_is_logged(
     world: World, caplog: pytest.LogCaptureFixture, how: str, whose: str
 ) -> None:
-    """Of a pipeline that our rows reach: ours are sent, with a warning that names the ledger."""
+    """Of a pipeline that the rows reach: they are sent, with a warning that names the ledger."""
     make_hops(world, target={"topic": "elsewhere"}, lake=str(world.home / "of_on"))
     form = {"name": "back", "kind": "ingest", "topics": ["t"], "lake": str(world.home / "of_back")}
     (world.home / "pipelines/back.yaml").write_text(json.dumps(form))
@@ -153,7 +153,7 @@ def test_a_loop_is_found_where_a_ledger_cannot_be_read(world: World, how: str, w
         refuse_loop(world.spec, "cluster")
 
 
-def test_anothers_bad_pattern_stops_nothing(world: World) -> None:
+def test_a_bad_pattern_of_another_pipeline_is_ignored(world: World) -> None:
     """Neither a source that is none, nor a lake's directory that looks like one."""
     make_hops(world, source={"path": "/in/[9-0]*", "format": "text"})
     form = {"name": "back", "kind": "ingest", "topics": ["t"], "lake": "/lakes/[9-0]"}

@@ -2,9 +2,11 @@
 
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +17,8 @@ from support.egress_world import (
     commit_spans,
     make_lake,
     refuses,
+    replay_of,
+    sends_window,
     target_of,
 )
 from tidegate.broker.target import TargetState, TargetSurvey
@@ -23,9 +27,10 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 from tidegate.core.requests import Replay
 from tidegate.egress import plan as planning
-from tidegate.egress.backlog import _taken
+from tidegate.egress.backlog import _take
 from tidegate.egress.explain import explain
 from tidegate.egress.publish import publish, verdict
+from tidegate.egress.run import egress
 from tidegate.errors import (
     ConfigurationError,
     CursorAhead,
@@ -33,21 +38,24 @@ from tidegate.errors import (
     RowsRefused,
     SourceRefused,
 )
+from tidegate.lake import sources
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import Store
 from tidegate.maintenance.checkpoint import checkpoint
 
 
 def test_files_are_taken_up_to_the_limits() -> None:
-    """At least one, by name; rows that nobody knows count as none."""
+    """At least one, by name; unknown row counts count as none."""
     found = tuple(SourceFile(n, 1, "e", rows) for n, rows in zip("abcd", (5, 5, None, 1), strict=1))
-    assert [f.name for f in _taken(found, 10, 100)] == ["a", "b", "c", "d"]
-    assert [f.name for f in _taken(found, 2, 100)] == ["a", "b"]
-    assert [f.name for f in _taken(found, 10, 10)] == ["a", "b", "c"]
-    assert [f.name for f in _taken(found, 10, 9)] == ["a"]
-    assert [f.name for f in _taken(found, 10, 1)] == ["a"]
-    assert _taken((), 10, 10) == ()
+    assert [f.name for f in _take(found, 10, 100)[0]] == ["a", "b", "c", "d"]
+    assert [f.name for f in _take(found, 2, 100)[0]] == ["a", "b"]
+    assert [f.name for f in _take(found, 10, 10)[0]] == ["a", "b", "c"]
+    assert [f.name for f in _take(found, 10, 9)[0]] == ["a"]
+    assert [f.name for f in _take(found, 10, 1)[0]] == ["a"]
+    assert _take((), 10, 10) == ([], [])
 
 
-def test_what_was_sent_is_sent_once(world: World) -> None:
+def test_files_are_sent_once(world: World) -> None:
     """And what comes later goes with a later run; a finished run that is run again does nothing."""
     world.put(a="1", b="2")
     assert world.send_and_publish("one")["files"] == ["a", "b"]
@@ -60,11 +68,11 @@ def test_what_was_sent_is_sent_once(world: World) -> None:
 
 
 def complete_through(world: World, run_id: str, **others: Any) -> str | None:
-    """Send, publish, and return what the event of the target's topic tells."""
+    """Send, publish, and return `complete_through` of the asset event."""
     world.send(run_id, **others)
-    told = publish(world.run(run_id, **others)).asset_event("t")["complete_through"]
-    assert told is None or isinstance(told, str)
-    return told
+    through = publish(world.open(run_id, **others)).asset_event("t")["complete_through"]
+    assert through is None or isinstance(through, str)
+    return through
 
 
 @pytest.mark.parametrize("format_", ["text", "parquet"])
@@ -84,10 +92,10 @@ def test_complete_through_of_files(world: World, format_: str) -> None:
     world.settings = source
     put(a="1", b="2")
     before = datetime.now(UTC).replace(microsecond=0)
-    told = complete_through(world, "all")
-    assert told is not None
-    assert before <= datetime.fromisoformat(told) <= datetime.now(UTC)
-    assert complete_through(world, "all") == told
+    through = complete_through(world, "all")
+    assert through is not None
+    assert before <= datetime.fromisoformat(through) <= datetime.now(UTC)
+    assert complete_through(world, "all") == through
     put(c="3", d="4")
     world.settings = {**source, "max_files": 1}
     assert complete_through(world, "one of two") is None
@@ -121,7 +129,7 @@ def test_a_sent_name_with_other_content_is_left_out(world: World) -> None:
     world.put(a="other", c="3")
     assert world.send_and_publish("two")["files"] == ["c"]
     with pytest.raises(PartitionsLeftOut, match="a: sent before, with other content: --resend"):
-        verdict(world.run("two"))
+        verdict(world.open("two"))
     report = world.send_and_publish("again", resend=True)
     assert (report["files"], report["lane"]) == (["a"], REPLAY)
     assert world.send_and_publish("again", resend=True) == report
@@ -129,7 +137,7 @@ def test_a_sent_name_with_other_content_is_left_out(world: World) -> None:
     assert not world.plan("four").plan.left_out
 
 
-def test_a_lake_is_not_sent_again_this_way(world: World) -> None:
+def test_resend_is_refused_for_a_lake(world: World) -> None:
     """Its plan would be a replay, which covers nothing: the next run would send it all again."""
     world.settings = {"source": {"lake": "flights"}}
     (world.home / "pipelines/flights.yaml").write_text(
@@ -151,7 +159,7 @@ def test_another_fixed_part_of_the_path_is_refused(world: World) -> None:
     assert not world.plan("three").plan.has_work
 
 
-def test_no_detour_leads_to_another_fixed_part(world: World) -> None:
+def test_every_earlier_root_counts(world: World) -> None:
     """By way of a path elsewhere: every root that files were ever sent from counts, also after a
     checkpoint, and those of claims that an earlier release wrote by the last plan.
     """
@@ -239,17 +247,50 @@ def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tidegate.egress.plan.survey_target", survey)
     world.settings = {"target": {"topic": "t", "partitions": 3}}
     world.put(a="1")
-    assert [f.name for f in planning.preview(world.run())[0].files] == ["a"]
+    assert [f.name for f in planning.preview(world.open())[0].files] == ["a"]
     assert not (world.home / "lake").exists()
     world.plan()
     assert asked == [None, 3]
 
 
 def test_explain_of_a_topic_that_a_run_would_make(world: World) -> None:
-    """It is told as it would be made; it has no id, and so the plan has none yet."""
+    """The topic is described as it would be made; without its id the plan has no id yet."""
     to_be = TargetState("", {0: 0, 1: 0, 2: 0}, 1_000_000, compacted=False)
     world.target = TargetSurvey("cluster", {"t": to_be})
     world.put(a="1")
-    told = explain(world.run())
-    assert told["target"] == {"t": {"topic_id": None, "partitions": 3}}
-    assert (told["plan_id"], [each["name"] for each in told["files"]]) == (None, ["a"])
+    explained = explain(world.open())
+    assert explained["target"] == {"t": {"topic_id": None, "partitions": 3}}
+    assert (explained["plan_id"], [each["name"] for each in explained["files"]]) == (None, ["a"])
+
+
+def test_send_takes_the_living_plan(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It drafts no plan where the run has one that can be carried out, and lists the source once
+    before the claim and once after Spark.
+    """
+    world.put(a="1")
+    world.plan()
+    listing = mock.Mock(side_effect=sources.listing)
+    monkeypatch.setattr(sources, "listing", listing)
+    monkeypatch.setattr("tidegate.egress.send.plan", mock.Mock(side_effect=AssertionError))
+    world.send()
+    assert listing.call_count == 2
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+@pytest.mark.usefixtures("lake")
+def test_a_run_opens_its_ledger_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, replayed: bool
+) -> None:
+    """For all of its steps; its source lake to plan, to report, and before and after Spark."""
+    opened: list[str] = []
+    read = Ledger.__init__
+
+    def count(self: Ledger, store: Store, pipeline: str, **how: Any) -> None:
+        opened.append(pipeline)
+        read(self, store, pipeline, **how)
+
+    monkeypatch.setattr(Ledger, "__init__", count)
+    asked = replay_of() if replayed else {}
+    submit = world.app(sends_window)
+    assert egress(world.run(**asked), submit, lambda _: False).commit == 2
+    assert Counter(opened) == {"out": 1, "lake": 4}

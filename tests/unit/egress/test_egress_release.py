@@ -34,7 +34,7 @@ def test_released_to_be_sent_again(world: World) -> None:
 
 
 def test_a_sender_that_is_alive_is_not_released(world: World) -> None:
-    """Provably: its process is seen from here. It would go on sending what somebody else then sends
+    """Provably: its process is seen from here. It would go on sending what another run then sends
     again, or be refused its commit. The way out is to end it.
     """
     world.put(a="1")
@@ -80,11 +80,11 @@ def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
     outcome = deliveries.commit(world.run().store(), ledger, plan, sealed, run="A")
     assert "abandoned" in str(outcome)
     with pytest.raises((NotSealed, AttemptAbandoned)):
-        publish(world.run("A"))
+        publish(world.open("A"))
 
 
 def test_an_attempt_is_sealed_once(world: World) -> None:
-    """A second one of other content is somebody else's: its receipts would not be those of the
+    """A second seal of other content is refused: its receipts would not be those of the
     first.
     """
     world.put(a="1")
@@ -98,9 +98,9 @@ def test_an_attempt_is_sealed_once(world: World) -> None:
     assert deliveries.sealed(store, world.plan("A").plan, world.fold) == sealed
 
 
-def test_what_losers_have_kept_back_is_swept(world: World) -> None:
+def test_quarantine_of_dead_attempts_is_swept(world: World) -> None:
     """Bad rows of attempts that died, once another has finished their plan and an hour is over; the
-    committed attempt's stay for good, and those of a plan that nobody has finished.
+    committed attempt's stay for good, and those of a plan that is not committed.
     """
     world.put(a="1")
     world.settings = {"on_bad_row": "quarantine"}
@@ -118,7 +118,7 @@ def test_what_losers_have_kept_back_is_swept(world: World) -> None:
         world.send("A", lambda job, directory: keeps(job, dies_while_sending, directory))
     assert swept(world.spec, run="s")["swept"] == []
     world.send("A", lambda job, directory: keeps(job, sends_all, directory))
-    commit = publish(world.run("A")).report["commit"]
+    commit = publish(world.open("A")).report["commit"]
     assert swept(world.spec, run="s")["swept"] == []
     loser, winner = (job.client_id for job in world.ran)
     assert kept() == {loser, winner}

@@ -39,7 +39,7 @@ from tidegate.lake import timestamps
 
 
 @pytest.mark.usefixtures("lake")
-def test_a_window_is_sent_again_by_its_id(world: World) -> None:
+def test_a_replay_id_is_sent_once(world: World) -> None:
     """Exactly its ranges, from the files that hold them; what the pipeline's own runs have to send
     is not touched; the same id does nothing, whatever the run; a new one sends once more.
     """
@@ -67,7 +67,7 @@ def test_a_window_is_sent_again_by_its_id(world: World) -> None:
 
 
 @pytest.mark.usefixtures("lake")
-def test_a_plan_that_is_sent_again(world: World) -> None:
+def test_the_json_of_a_replays_plan(world: World) -> None:
     """Its exact JSON: `asked` bears the filter, and lacks it where there is none."""
     plan = world.plan(**replay_of(where="true", partitions=(0,))).plan
     form = plan.to_json()
@@ -90,7 +90,7 @@ def test_an_id_stands_for_one_window_and_one_filter(world: World) -> None:
         with pytest.raises(ReplayRefused, match="replay id 'x' stands for"):
             world.plan(**other)
         with pytest.raises(ReplayRefused, match="replay id 'x' stands for"):
-            explain(world.run(**other))
+            explain(world.open(**other))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_window_that_cannot_be_sent_again(
 ) -> None:
     """Every complaint at once, by plan and by explain; nothing is written anywhere."""
     before = sorted(world.home.rglob("*"))
-    for ask in (world.plan, lambda **a: explain(world.run(**a))):
+    for ask in (world.plan, lambda **a: explain(world.open(**a))):
         with pytest.raises(WindowRefused, match=r"nothing was sent") as refused:
             ask(**asked)
         assert refused.value.numbers["complaints"] == complaints
@@ -170,8 +170,8 @@ NOON, ONE = "2026-03-14T12:00:00Z", "2026-03-14T13:00:00Z"
 def test_a_window_by_time_that_cannot_be_sent_again(
     world: World, monkeypatch: pytest.MonkeyPatch, topic_id: str | None, complaints: list[str]
 ) -> None:
-    """Kafka says what a moment means, so its topic must be the lake's; a partition that the lake
-    has never seen is a part of such a window too. No boundary is frozen.
+    """Kafka says which offsets a time means, so its topic must be the lake's; a partition that the
+    lake has never seen is a part of such a window too. No boundary is frozen.
     """
     marks = {0: Watermarks(0, 210, 210), 1: Watermarks(0, 50, 50), 2: Watermarks(0, 7, 7)}
     identities = {"src": TopicIdentity(topic_id, dict.fromkeys(marks, 0))} if topic_id else {}
@@ -210,29 +210,29 @@ def test_a_refused_window_makes_no_topic(world: World, monkeypatch: pytest.Monke
     with pytest.raises(WindowRefused):
         world.plan(**replay_of("90", "130"))
     assert asked == []
-    explain(world.run(**replay_of()))
+    explain(world.open(**replay_of()))
     world.plan(**replay_of())
     assert asked == [None, 3]
 
 
-def test_files_are_not_sent_again_by_a_window(world: World) -> None:
+def test_a_replay_of_files_is_refused(world: World) -> None:
     with pytest.raises(ConfigurationError, match="`tidegate run --resend`"):
         world.plan(**replay_of())
     with pytest.raises(ConfigurationError, match="`tidegate run --resend`"):
-        replay.topic_named(world.spec, None)
+        replay.choose_topic(world.spec, None)
 
 
 @pytest.mark.usefixtures("lake")
-def test_what_is_asked_for_ends_whatever_it_feeds(world: World) -> None:
+def test_a_replay_is_no_loop(world: World) -> None:
     """Back into the topic that the lake is read from: the pipeline's own runs may not."""
     form = json.loads((world.home / "pipelines/lake.yaml").read_text())
     form["topics"] = ["src", "t"]
     (world.home / "pipelines/lake.yaml").write_text(json.dumps(form))
     with pytest.raises(ConfigurationError, match="without end"):
         world.plan("live")
-    assert replay.topic_named(world.spec, "src") == "src"
+    assert replay.choose_topic(world.spec, "src") == "src"
     with pytest.raises(ConfigurationError, match="say which topic, of src, t"):
-        replay.topic_named(world.spec, None)
+        replay.choose_topic(world.spec, None)
     assert world.plan(**replay_of()).plan.records == 40
 
 
@@ -240,8 +240,8 @@ def test_what_is_asked_for_ends_whatever_it_feeds(world: World) -> None:
 def test_explain_of_a_replay(world: World) -> None:
     """The exact JSON; afterwards it names the entry that did it."""
     asked = replay_of(where="true", partitions=(0,))
-    told = explain(world.run(**asked))
-    assert told == {
+    explained = explain(world.open(**asked))
+    assert explained == {
         "format": 1, "pipeline": "out", "kind": "egress", "lane": "replay",
         "replay": {"id": "x", "where": "true", "done": False, "commit": None},
         "plan_id": world.plan(**asked).plan.id, "finishes_first": None, "files": [],
@@ -250,9 +250,9 @@ def test_explain_of_a_replay(world: World) -> None:
         "target": {"t": {"topic_id": "id-t", "partitions": 1}},
     }  # fmt: skip
     world.send_and_publish(application=sends_window, **asked)
-    told["replay"] |= {"done": True, "commit": 2}
-    assert explain(world.run(**asked)) == told
-    live = explain(world.run())
+    explained["replay"] |= {"done": True, "commit": 2}
+    assert explain(world.open(**asked)) == explained
+    live = explain(world.open())
     assert (live["replay"], live["records"], live["bytes"]) == (None, 300, 15 * FILE_SIZE)
 
 
@@ -267,7 +267,7 @@ def test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone(world: World
     assert [each["replay"] for each in status(world.spec)["open_claims"]] == ["x"]
     for alive in ({claim.attempt}, set()):
         world.alive = alive
-        assert explain(world.run())["finishes_first"] is None
+        assert explain(world.open())["finishes_first"] is None
     world.alive = {claim.attempt}
     with pytest.raises(SenderAlive, match="holds the claim"):
         world.send("two", **replay_of())
@@ -318,8 +318,8 @@ def test_a_replay_is_released_by_hand(world: World, how: Any, runs: int) -> None
     assert len(world.ran) == runs
     assert report["commit"] == (4 if how == "resend" else None)
     assert [r["before"] for r in report["receipts"]] == ([9] if how == "resend" else [])
-    told = explain(world.run(**replay_of()))["replay"]
-    assert (told["done"], told["commit"]) == (True, report["commit"])
+    explained = explain(world.open(**replay_of()))["replay"]
+    assert (explained["done"], explained["commit"]) == (True, report["commit"])
     assert world.plan("live").plan.records == 300
 
 
@@ -330,11 +330,15 @@ def test_a_replay_that_was_refused_may_be_corrected(world: World) -> None:
     """
     with pytest.raises(RowsRefused):
         world.send("one", refuses(), **replay_of(where="nosuch = 1"))
-    told = explain(world.run(**replay_of(where="offset < 5")))
+    explained = explain(world.open(**replay_of(where="offset < 5")))
     report = world.send_and_publish(
         "two", application=sends_window, **replay_of(where="offset < 5")
     )
-    assert (report["commit"], report["plan_id"], report["generation"]) == (4, told["plan_id"], 2)
+    assert (report["commit"], report["plan_id"], report["generation"]) == (
+        4,
+        explained["plan_id"],
+        2,
+    )
     for where in ("nosuch = 1", "offset < 6", None):
         with pytest.raises(ReplayRefused):
             world.send("three", **replay_of(where=where))

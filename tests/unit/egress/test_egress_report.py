@@ -26,11 +26,11 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
     """
     world.settings = {"max_files": 1}
     world.put(a="1\n", b="22\n")
-    told = world.send_and_publish()
+    report = world.send_and_publish()
     run = world.run()
     frozen = plans.latest(run.store(), run.key)
     assert frozen
-    assert told == {
+    assert report == {
         "format": 1, "pipeline": "out", "kind": "egress", "run": "r", "run_key": run.key,
         "generation": 1, "plan_id": frozen.plan.id, "lane": "live", "rows": 1, "duplicates": 0,
         "quarantined": 0, "files": ["a"], "commit": 2,
@@ -43,7 +43,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
     assert kept.pop("attempt")
     assert kept.pop("planned_at") <= kept.pop("published_at")
     assert kept == {
-        **told, "dag": "dag", "window_date": "2026-01-01", "replay": None,
+        **report, "dag": "dag", "window_date": "2026-01-01", "replay": None,
         "target": {"t": {"topic_id": "id-t", "partitions": 1}},
         "versions": {"tidegate": tidegate.__version__},
         "sent": [{"file": "a", "rows": 1, "bad": 0, "digest": None}],
@@ -59,11 +59,11 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
     assert "1 files" in page.get_template("report_of_egress.html").render(report=whole)
     before = run.store().get(path)
     world.put(c="3\n")
-    assert publish(run).report == told
+    assert publish(world.open()).report == report
     assert run.store().get(path) == before
 
 
-def test_a_broken_order_is_told_where_people_look(
+def test_a_broken_order_is_reported_everywhere(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ledger, status, the log of `verdict`, asset event and page, beside report and XCom; each by
@@ -77,34 +77,34 @@ def test_a_broken_order_is_told_where_people_look(
 
     world.put(a="1\n")
     assert world.send_and_publish("one")["broken_order"] == []
-    verdict(world.run("one"))
+    verdict(world.open("one"))
     assert "order" not in caplog.text
     world.put(b="1\n")
     report = world.send_and_publish("two", breaks)
-    verdict(world.run("two"))
+    verdict(world.open("two"))
     assert f"out: commit #{report['commit']}: the order is broken in t-0, u-t-0" in caplog.text
-    assert publish(world.run("two")).asset_event("t")["broken_order"] == ["t-0"]
-    assert publish(world.run("one")).asset_event("t")["broken_order"] == []
-    told = status(world.spec)
-    assert told["broken_order"] == [{"commit": report["commit"], "where": ["t-0", "u-t-0"]}]
+    assert publish(world.open("two")).asset_event("t")["broken_order"] == ["t-0"]
+    assert publish(world.open("one")).asset_event("t")["broken_order"] == []
+    state = status(world.spec)
+    assert state["broken_order"] == [{"commit": report["commit"], "where": ["t-0", "u-t-0"]}]
     assert checkpoint(world.spec)["bytes"]
-    assert status(world.spec)["broken_order"] == told["broken_order"]
+    assert status(world.spec)["broken_order"] == state["broken_order"]
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
     )
     page.filters["number"] = str
-    html = page.get_template("status.html").render(pipelines=[told], now=datetime.now(UTC))
+    html = page.get_template("status.html").render(pipelines=[state], now=datetime.now(UTC))
     assert f"Commit #{report['commit']}: the order is broken in t-0, u-t-0" in html
 
 
 def test_a_report_without_its_source(world: World) -> None:
-    """What was sent is committed and told, though nobody can say what waits."""
+    """What was sent is committed and reported, although the source cannot be read."""
     world.put(a="1\n")
     world.send()
     (world.home / "in/a").unlink()
     (world.home / "in").rmdir()
     run = world.run()
-    assert publish(run).report["rows"] == 1
+    assert publish(world.open()).report["rows"] == 1
     kept = json.loads(run.store().get(layout.report(run.key, 1)) or b"")
     assert (kept["waiting"], kept["rows"]) == (None, 1)
     assert kept["source_problem"]

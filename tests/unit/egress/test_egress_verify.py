@@ -51,11 +51,11 @@ class Target:
         """Append a row of file `a` as an attempt of the plan sends it; `after`: an agent's."""
         after = others.pop("after", ())
         form = {"key": b"k", "value": b"v%d" % row, "headers": OWN, **others}
-        ours = (
+        provenance = (
             ("tidegate-plan", plan.encode()), ("tidegate-file", b"a"),
             ("tidegate-row", b"%d" % row),
         )  # fmt: skip
-        form["headers"] = (*form["headers"], *ours, *after)
+        form["headers"] = (*form["headers"], *provenance, *after)
         log = self.log.setdefault(partition, [])
         log.append(Record(offset=len(log), timestamp=0, timestamp_type=0, **form))
 
@@ -79,7 +79,7 @@ class Target:
             self.put(plan.id, row)
         for others in again:
             self.put(plan.id, 0, **others)
-        told = [row_digest.of_row("a", i, "t", b"k", b"v%d" % i, OWN) for i in range(rows)]
+        digests = [row_digest.of_row("a", i, "t", b"k", b"v%d" % i, OWN) for i in range(rows)]
         receipts = tuple(
             Receipt(
                 "t", "id-t", p, before[p], len(log), *((rows, len(again)) if p == 0 else (0, 0))
@@ -87,7 +87,8 @@ class Target:
             for p, log in self.log.items()
         )
         sending = Sending(
-            plan.id, "x", (SentFile("a", rows, 0, row_digest.of_file(told) if digest else None),),
+            plan.id, "x",
+            (SentFile("a", rows, 0, row_digest.of_file(digests) if digest else None),),
             receipts, (), {},
         )  # fmt: skip
         ledger = Ledger(self.store, "out")
@@ -194,7 +195,7 @@ def test_a_duplicate_with_other_content_is_found(target: Target) -> None:
     ]
 
 
-def test_what_is_no_content_is_left_out(target: Target) -> None:
+def test_headers_of_an_agent_and_old_manifests_are_not_compared(target: Target) -> None:
     """Headers that an agent puts behind all others; and the digest, where an earlier release that
     knew none has sent.
     """
@@ -209,10 +210,10 @@ def test_what_is_no_content_is_left_out(target: Target) -> None:
 
 def test_the_hash_is_xxh64() -> None:
     """Its published vectors: of nothing, of less and more than a stripe of 32 bytes."""
-    for data, told in (
+    for data, expected in (
         (b"", 0xEF46DB3751D8E999),
         (b"a", 0xD24EC4F1A98C6E5B),
         (b"abc", 0x44BC2CF5AD770999),
         (b"Nobody inspects the spammish repetition", 0xFBCEA83C8A378BF1),
     ):
-        assert row_digest.xxh64(data, 0) == told
+        assert row_digest.xxh64(data, 0) == expected

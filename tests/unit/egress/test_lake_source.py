@@ -52,7 +52,7 @@ def test_a_lake_by_pattern_is_sent_and_looped(world: World) -> None:
         refuse_loop(fed, "cluster")
 
 
-def test_what_a_lake_holds_of_a_topic_before_it_was_recreated_is_sent_first(world: World) -> None:
+def test_the_earlier_topic_id_is_sent_first(world: World) -> None:
     """Under the id that it had: no committed row is forgotten."""
     store = make_lake(world, OffsetRange("u", 0, 0, 10), topics=["u"])
     ledger = staged_attempts.ledger_of(store, "in")
@@ -64,7 +64,7 @@ def test_what_a_lake_holds_of_a_topic_before_it_was_recreated_is_sent_first(worl
 
 
 @pytest.mark.parametrize("how", ["lost", "another"])
-def test_a_lake_that_is_not_what_it_was_is_not_sent(world: World, how: str) -> None:
+def test_a_lake_that_lacks_the_window_is_refused(world: World, how: str) -> None:
     """Unmounted after it was planned, or another lake there: no row of it passes for invisible."""
     store = make_lake(world, OffsetRange("u", 0, 0, 10), topics=["u"])
     world.settings["source"] = {"lake": "in"}
@@ -97,7 +97,7 @@ def test_a_lake_is_sent_up_to_its_first_unseen_offset(world: World) -> None:
 
 
 @pytest.mark.usefixtures("lake_with_hole")
-def test_what_comes_below_the_origin_before_anything_was_sent_goes_first(world: World) -> None:
+def test_ranges_below_the_origin_go_first(world: World) -> None:
     """A backfill below the origin leaves no unseen offset between; it is early, not late."""
     commit_range(world, "id", 0, 20, 40)
     assert send_next(world, "one") == ["src-0 [20, 40)"]
@@ -106,7 +106,7 @@ def test_what_comes_below_the_origin_before_anything_was_sent_goes_first(world: 
 
 
 @pytest.mark.usefixtures("lake_with_hole")
-def test_what_lies_below_what_was_sent_is_sent_as_late(world: World) -> None:
+def test_late_ranges_are_sent_and_named(world: World) -> None:
     """A backfill below the origin, and a gap that was filled later, after what follows them was
     sent: the application gets them by name, to tell where their rows go.
     """
@@ -125,7 +125,7 @@ def test_what_lies_below_what_was_sent_is_sent_as_late(world: World) -> None:
 
 @pytest.mark.parametrize("why", ["strict", "compacted"])
 @pytest.mark.usefixtures("lake_with_hole")
-def test_what_lies_below_what_was_sent_is_refused(world: World, why: str) -> None:
+def test_late_ranges_are_excluded_where_the_order_must_hold(world: World, why: str) -> None:
     """Where the order must hold, and only the last of a key is kept: it is excluded by name, stops
     nothing else, and is decided about by hand, once.
     """
@@ -138,7 +138,7 @@ def test_what_lies_below_what_was_sent_is_refused(world: World, why: str) -> Non
     commit_range(world, "id", 0, 100, 120)
     assert send_next(world, "two") == ["src-0 [100, 200)"]
     with pytest.raises(PartitionsLeftOut, match=r"src-0 \[0, 20\): committed to the lake after"):
-        verdict(world.run("two"))
+        verdict(world.open("two"))
     done = declare_late(world.spec, "not wanted", by="me", run="manual")
     assert done["late"] == [
         {"topic": "src", "topic_id": "id", "partition": 0, "start": 0, "end": 20}
@@ -150,7 +150,7 @@ def test_what_lies_below_what_was_sent_is_refused(world: World, why: str) -> Non
 
 
 @pytest.mark.usefixtures("lake_with_hole")
-def test_what_is_declared_sent_before_it_is_claimed(world: World) -> None:
+def test_ranges_declared_sent_before_the_claim(world: World) -> None:
     """Planned, and then declared sent by hand: it is not sent, and the run ends."""
     assert send_next(world, "one") == ["src-0 [60, 100)"]
     commit_range(world, "id", 0, 0, 20)
@@ -163,11 +163,11 @@ def test_what_is_declared_sent_before_it_is_claimed(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "cut"])
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("claimed", [False, True])
 @pytest.mark.usefixtures("lake_with_hole")
-def test_a_lake_that_lacks_a_file_is_damaged(world: World, how: str, begun: bool) -> None:
+def test_a_lake_that_lacks_a_file_is_damaged(world: World, how: str, claimed: bool) -> None:
     """Said at once, by the file's name, and not retried: Spark would fail on it each time."""
-    if begun:
+    if claimed:
         with pytest.raises(SendFailed):
             world.send("one", dies_while_sending)
     path = world.home / "of/lake/staged/id-0-60/80"
@@ -175,23 +175,24 @@ def test_a_lake_that_lacks_a_file_is_damaged(world: World, how: str, begun: bool
     state = "is missing" if how == "gone" else "has 3 bytes, not 1000"
     with pytest.raises(LakeDamaged, match=rf"/staged/id-0-60/80, a committed file .*{state}"):
         world.send("one", sends_window)
-    assert (len(world.ran), len(world.fold.claims)) == (begun, begun)
+    assert (len(world.ran), len(world.fold.claims)) == (claimed, claimed)
 
 
 @pytest.mark.usefixtures("lake_with_hole")
 def test_a_file_that_moves_while_it_is_looked_for_is_found(world: World) -> None:
     """Placed, or replaced, after it was listed: it is listed again, and is not taken for lost."""
     plan = world.plan("one").plan
-    listed = lake_source.lake_files(plan)
+    lake = lake_source.open_lake_of(plan)
+    listed = lake_source.planned_files(lake, plan)
     looks = [[replace(file, path=f"staged/before/{file.first}") for file in listed], listed]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lake_source, "lake_files", lambda _: looks.pop(0))
-        found, _ = lake_source.files_and_counts(plan)
+        patched.setattr(lake_source, "planned_files", lambda *_: looks.pop(0))
+        found, _ = lake_source.files_and_counts(lake, plan)
     assert [path.rpartition("/of/lake/")[2] for _, path in found] == [f.path for f in listed]
 
 
 @pytest.mark.usefixtures("lake_with_hole")
-def test_what_becomes_late_before_it_is_claimed(world: World) -> None:
+def test_ranges_that_become_late_before_the_claim(world: World) -> None:
     """Planned as early, overtaken by another run: the claim is given back, and nothing is sent."""
     world.settings["order"] = "strict"
     commit_range(world, "id", 0, 0, 20)
@@ -219,7 +220,7 @@ def test_a_lake_of_a_pattern_is_a_source_too(world: World) -> None:
     path.write_text(json.dumps({**form, "pattern": "s.*"}))
     assert world.plan("live").plan.records == 300
     with pytest.raises(ConfigurationError, match="say which topic"):
-        replay.topic_named(world.spec, None)
+        replay.choose_topic(world.spec, None)
     assert world.plan(**replay_of()).plan.records == 40
     world.settings = {"source": {"lake": "lake", "topics": ["else"]}}
     with pytest.raises(ConfigurationError, match="else: not of 'lake'"):
@@ -228,7 +229,7 @@ def test_a_lake_of_a_pattern_is_a_source_too(world: World) -> None:
 
 @pytest.mark.parametrize("left", [{"topics": ["new"]}, {"pattern": "n.*"}])
 @pytest.mark.usefixtures("lake_with_hole")
-def test_what_a_lake_holds_of_a_topic_that_left_it_is_sent(world: World, left: Any) -> None:
+def test_a_topic_that_left_the_ingest_pipeline_is_sent(world: World, left: Any) -> None:
     """The ingest pipeline reads other topics now; its lake still has what it committed, and that is
     sent, by name too, and can be sent again.
     """
@@ -247,7 +248,7 @@ def test_a_topic_that_left_the_source_is_named(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was begun, and `source.topics` does not have it any more: what is left of it is not sent,
-    which each plan and the status say. A topic that was never begun is nobody's concern.
+    which each plan and the status say. A topic that was never begun is not named.
     """
     world.settings["source"] = {"lake": "lake", "topics": ["src"]}
     assert send_next(world, "one", max_records=20) == ["src-0 [60, 80)"]

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from tidegate.egress import sender
-from tidegate.egress.sender import is_alive, is_dead, ourselves
+from tidegate.egress.sender import is_alive, is_dead, sender_identity
 
 ATTEMPT = f"{os.getpid():016x}-of-a-test"  # another run of these tests must not see ours
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -34,22 +34,22 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def sender_of(pid: int, **others: Any) -> dict[str, Any]:
-    return {**ourselves(None), "pid": pid, "started": sender._started(pid), **others}
+    return {**sender_identity(None), "pid": pid, "started": sender._start_time(pid), **others}
 
 
 def test_we_live() -> None:
-    assert not is_dead(ourselves(None), ATTEMPT, never, patience=0)
-    assert ourselves({"try": 1})["task"] == {"try": 1}
+    assert not is_dead(sender_identity(None), ATTEMPT, never, patience=0)
+    assert sender_identity({"try": 1})["task"] == {"try": 1}
 
 
-def test_another_lives_until_it_is_killed(process: subprocess.Popen[bytes]) -> None:
-    """Also while it is stopped; a zombie that nobody has waited for is dead."""
+def test_another_process_lives_until_it_is_killed(process: subprocess.Popen[bytes]) -> None:
+    """Also while it is stopped; a zombie process is dead."""
     claimed = sender_of(process.pid)
     assert not is_dead(claimed, ATTEMPT, never, patience=0)
     process.send_signal(signal.SIGSTOP)
     assert not is_dead(claimed, ATTEMPT, never, patience=0)
     process.kill()
-    while sender._started(process.pid):
+    while sender._start_time(process.pid):
         time.sleep(0.01)
     assert is_dead(claimed, ATTEMPT, never, patience=0)
     process.wait()
@@ -78,9 +78,9 @@ def test_another_boot_of_the_same_machine_has_other_processes(
     """Even if a process has the number, and by chance the start time."""
     monkeypatch.setattr(socket, "gethostname", lambda: "worker-0")
     monkeypatch.setattr(sender, "_is_outside_containers", lambda: True)
-    here = {**sender._here(), "machine": "m" if machine else ""}
-    monkeypatch.setattr(sender, "_here", lambda: here)
-    claimed = {**ourselves(None), "boot": "before", "machine": machine, **others}
+    here = {**sender._pid_namespace(), "machine": "m" if machine else ""}
+    monkeypatch.setattr(sender, "_pid_namespace", lambda: here)
+    claimed = {**sender_identity(None), "boot": "before", "machine": machine, **others}
     claimed["host"] = host or claimed["host"]
     assert is_dead(claimed, ATTEMPT, never, patience=0) is dead
 
@@ -92,20 +92,20 @@ def test_a_container_that_was_moved_is_no_reboot(
     """The same host name and machine id on another node: the old one may still send. Airflow is
     asked, outside containers too; without a task, nothing is proven.
     """
-    here = {**sender._here(), "machine": "of the image"}
-    monkeypatch.setattr(sender, "_here", lambda: here)
+    here = {**sender._pid_namespace(), "machine": "of the image"}
+    monkeypatch.setattr(sender, "_pid_namespace", lambda: here)
     monkeypatch.setattr(socket, "gethostname", lambda: "worker-0")
     for outside in (False, True):
         monkeypatch.setattr(sender, "_is_outside_containers", lambda outside=outside: outside)
-        claimed = {**ourselves({"task": "send"}), "boot": "of the other node"}
+        claimed = {**sender_identity({"task": "send"}), "boot": "of the other node"}
         airflow = mock.Mock(return_value=over)
         assert is_dead(claimed, ATTEMPT, airflow, patience=0) is over
         airflow.assert_called_once_with({"task": "send"})
-        claimed = {**ourselves(None), "boot": "of the other node"}
+        claimed = {**sender_identity(None), "boot": "of the other node"}
         assert is_dead(claimed, ATTEMPT, never, patience=0) is outside
     # Machines that were cloned may all have this name.
     monkeypatch.setattr(socket, "gethostname", lambda: "localhost.localdomain")
-    claimed = {**ourselves(None), "boot": "of the other node"}
+    claimed = {**sender_identity(None), "boot": "of the other node"}
     assert not is_dead(claimed, ATTEMPT, never, patience=0)
 
 
@@ -113,15 +113,15 @@ def test_a_container_that_was_moved_is_no_reboot(
 def test_a_container_is_known_by_its_namespaces(namespace: str) -> None:
     """One of its own, for processes or for the host name, is enough."""
     script = "from tidegate.egress import sender; print(sender._is_outside_containers())"
-    told = subprocess.run(
+    done = subprocess.run(
         ["unshare", "--fork", "--map-root-user", namespace, sys.executable, "-c", script],
         capture_output=True,
         text=True,
         check=False,
     )
-    if "Operation not permitted" in told.stderr:
+    if "Operation not permitted" in done.stderr:
         pytest.skip("namespaces may not be made here")
-    assert told.stdout.strip() == "False", told.stderr
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_where_processes_are_hidden_nothing_is_proven_by_looking(
@@ -129,7 +129,7 @@ def test_where_processes_are_hidden_nothing_is_proven_by_looking(
 ) -> None:
     """A /proc that hides other users' processes shows a living sender as gone."""
     claimed = sender_of(process.pid)
-    monkeypatch.setattr(sender, "_started", lambda _: None)
+    monkeypatch.setattr(sender, "_start_time", lambda _: None)
     assert is_dead(claimed, ATTEMPT, never, patience=0)
     monkeypatch.setattr(sender, "_sees_all_processes", lambda: False)
     assert not is_dead(claimed, ATTEMPT, never, patience=0)
@@ -170,7 +170,8 @@ def test_a_proc_that_hides_processes(hides: int, first: str) -> None:
         pytest.skip("another user's processes can be made by root only")
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); import sender as s\n"
-        "claimed = {**s.ourselves(None), 'pid': int(sys.argv[2]), 'started': int(sys.argv[3])}\n"
+        "pid, started = map(int, sys.argv[2:4])\n"
+        "claimed = {**s.sender_identity(None), 'pid': pid, 'started': started}\n"
         "print(s.is_alive(claimed, 'y' * 16), s.is_dead(claimed, 'y' * 16, print, patience=0))"
     )
     nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups"
@@ -185,15 +186,15 @@ def test_a_proc_that_hides_processes(hides: int, first: str) -> None:
     with tempfile.TemporaryDirectory() as open_to_all:
         Path(open_to_all).chmod(0o755)
         shutil.copy(sender.__file__, open_to_all)
-        told = subprocess.run(
+        done = subprocess.run(
             ["unshare", "--mount", "--pid", "--fork", "sh", "-c", shell, "sh", open_to_all, script],
             capture_output=True,
             text=True,
             check=False,
         )
-    if "not permitted" in told.stderr and "Traceback" not in told.stderr:
+    if "not permitted" in done.stderr and "Traceback" not in done.stderr:
         pytest.skip("namespaces may not be made here")
-    assert told.stdout == "False False\n", told.stderr
+    assert done.stdout == "False False\n", done.stderr
 
 
 def test_a_driver_outlives_its_parent_a_little() -> None:
@@ -235,8 +236,8 @@ def test_alive_is_what_can_be_seen(process: subprocess.Popen[bytes]) -> None:
 def test_on_another_machine_or_in_a_container_only_airflow_can_tell(
     task: Any, answer: bool, dead: bool
 ) -> None:
-    """Without a task there is nobody to ask: a person must release the claim."""
+    """Without a task Airflow cannot tell: an operator must release the claim."""
     for elsewhere in ({"boot": "other", "host": "h"}, {"processes": "pid:[7]"}):
-        claimed = {**ourselves(task), **elsewhere, "pid": os.getpid() + 1}
-        told = is_dead(claimed, ATTEMPT, lambda asked: asked == task and answer, patience=0)
-        assert told is dead
+        claimed = {**sender_identity(task), **elsewhere, "pid": os.getpid() + 1}
+        found = is_dead(claimed, ATTEMPT, lambda asked: asked == task and answer, patience=0)
+        assert found is dead
