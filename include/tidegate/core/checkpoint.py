@@ -115,7 +115,7 @@ def head(fold: Fold) -> dict[str, Any]:
 def fold_of(form: Mapping[str, Any], load: Callable[[], bytes]) -> Fold:
     """Return the fold of a head; `load` returns its lines when a commit is asked for.
 
-    Raises one of UNREADABLE for a head that does not fit, also if it lacks a field.
+    Raises one of MALFORMED for a head that does not fit, also if it lacks a field.
     """
     values = {name: each.read(form[name]) for name, each in FORMS.items()}
     values["live"] = LiveCommits(values["live"], lambda: load().split(b"\n"))

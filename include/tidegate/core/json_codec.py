@@ -41,7 +41,7 @@ class Presence(Enum):
 
 ADDED, OMITTED = Presence.ADDED, Presence.OMITTED
 UNCHANGED = Form(lambda value: value, lambda value: value)
-UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
+MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 """What reading JSON of the wrong shape raises."""
 
 
@@ -58,7 +58,7 @@ class Document:
     def from_json(cls, form: Mapping[str, Any]) -> Self:
         """Return the value of a JSON object; unknown keys are ignored.
 
-        Raises one of UNREADABLE for a document that does not fit; its message names the field.
+        Raises one of MALFORMED for a document that does not fit; its message names the field.
         """
         read: Self = _read(cls, form)
         return read
@@ -92,7 +92,7 @@ class _Field(NamedTuple):
             raise ValueError(f"{self.name}: missing")
         try:
             return self.form.read(form[self.name])
-        except UNREADABLE as error:
+        except MALFORMED as error:
             raise ValueError(f"{self.name}: {error}") from None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegate.core import canonical, checkpoint, layout
 from tidegate.core.entries import Commit
-from tidegate.core.json_codec import UNREADABLE
+from tidegate.core.json_codec import MALFORMED
 from tidegate.core.ledger import Fold
 from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
@@ -115,7 +115,7 @@ def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set
         return found, checkpoint.FORMS["waiting"].read(kept["waiting"])
     except LakeDamaged as error:
         return [str(error)], everything
-    except UNREADABLE as error:
+    except MALFORMED as error:
         return [f"the checkpoint {where} cannot be read: {error!r}"], everything
 
 

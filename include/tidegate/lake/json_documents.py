@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tidegate.core.json_codec import UNREADABLE
+from tidegate.core.json_codec import MALFORMED
 from tidegate.errors import LakeDamaged
 from tidegate.lake.store import Store
 
@@ -20,7 +20,7 @@ def read(store: Store, path: str, read_form: Callable[[Any], T]) -> T | None:
         return None
     try:
         return read_form(json.loads(data))
-    except UNREADABLE as error:
+    except MALFORMED as error:
         raise LakeDamaged(
             f"{store.uri(path)} cannot be read: {error!r}; restore it from a copy"
         ) from None

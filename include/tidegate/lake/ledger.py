@@ -15,7 +15,7 @@ from typing import Any
 from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import FORMAT, KINDS, Commit, Entry, Gap
-from tidegate.core.json_codec import UNREADABLE
+from tidegate.core.json_codec import MALFORMED
 from tidegate.core.judge import Accepted, CutTo, Verdict, judge
 from tidegate.core.ledger import Fold
 from tidegate.errors import LakeUnsafe, LedgerCorrupt
@@ -98,7 +98,7 @@ class Ledger:
             entry = self._parsed(data)
             self._watch(self.fold, entry)
             self.fold.apply(entry, canonical.digest(data))
-        except UNREADABLE as error:
+        except MALFORMED as error:
             raise self._corrupt(repr(error)) from None
 
     def append(self, entry: Entry, *, run: str) -> Appended | Verdict:

@@ -15,7 +15,7 @@ from tidegate.pipelines import yaml_reader
 from tidegate.pipelines.complaints import quoted
 from tidegate.pipelines.spec import Ingest, Spec, parse
 from tidegate.pipelines.value_types import PIPELINE_NAME
-from tidegate.pipelines.yaml_reader import Unreadable
+from tidegate.pipelines.yaml_reader import BadFile
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
@@ -48,7 +48,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
         raise ConfigurationError(f"{where}: there is no such pipeline file") from None
     except OSError as error:
         raise ConfigurationError(f"{where}: cannot be read: {error.strerror}") from None
-    except (Unreadable, UnicodeDecodeError) as error:
+    except (BadFile, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{where}: cannot be read: {error}") from None
     except Exception as error:  # not foreseen by a check; its text may quote the file
         raise ConfigurationError(f"{where}: cannot be read: {type(error).__name__}") from None
@@ -107,14 +107,14 @@ def _valid() -> Iterator[tuple[str, Spec]]:
 def _form(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Return a file's keys and values, and complaints about its keys."""
     if path.exists() and not path.is_file():
-        raise Unreadable("not a file")
+        raise BadFile("not a file")
     with path.open("rb") as file:
         data = file.read(yaml_reader.MOST_BYTES + 1)
     if len(data) > yaml_reader.MOST_BYTES:
-        raise Unreadable(f"larger than {yaml_reader.MOST_BYTES // 1024} KiB")
+        raise BadFile(f"larger than {yaml_reader.MOST_BYTES // 1024} KiB")
     form, complaints = yaml_reader.read(data.decode())
     if not isinstance(form, dict):
-        raise Unreadable("a pipeline file is a mapping of keys to values")
+        raise BadFile("a pipeline file is a mapping of keys to values")
     return form, complaints
 
 

@@ -18,7 +18,7 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9_]{0,30})\Z")
 _LEFT_AS_TEXT = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp"}
 
 
-class Unreadable(Exception):
+class BadFile(Exception):
     """The text is not valid YAML for a pipeline file; the message has the place, but no text."""
 
 
@@ -31,10 +31,10 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
-            raise Unreadable(f"{_place(mark)}: an alias (*…) is not supported: write the value out")
+            raise BadFile(f"{_place(mark)}: an alias (*…) is not supported: write the value out")
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise Unreadable(f"{_place(mark)}: nested more than {_DEEPEST} deep")
+            raise BadFile(f"{_place(mark)}: nested more than {_DEEPEST} deep")
         node = super().compose_node(parent, index)
         self._depth -= 1
         if isinstance(node, yaml.MappingNode):
@@ -61,23 +61,23 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-01234567
 
 
 def read(text: str) -> tuple[Any, list[str]]:
-    """Return the document, and complaints about keys; Unreadable if it cannot be parsed."""
+    """Return the document, and complaints about keys; BadFile if it cannot be parsed."""
     try:
         loader = _Loader(text)
         try:
             return loader.get_single_data(), loader.complaints
         finally:
             loader.dispose()
-    except Unreadable:
+    except BadFile:
         raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Unreadable(f"{_place(mark)}: not YAML: {_unquoted(error.problem or '')}") from None
+        raise BadFile(f"{_place(mark)}: not YAML: {_unquoted(error.problem or '')}") from None
     except yaml.YAMLError as error:
-        raise Unreadable(f"not YAML: {str(error).splitlines()[0]}") from None
+        raise BadFile(f"not YAML: {str(error).splitlines()[0]}") from None
     # Constructors of tags (`!!timestamp`, `!!int`, …) raise whatever their parsing raises.
     except Exception as error:
-        raise Unreadable(f"a value cannot be read ({type(error).__name__})") from None
+        raise BadFile(f"a value cannot be read ({type(error).__name__})") from None
 
 
 def _place(mark: Any) -> str:

@@ -24,7 +24,7 @@ def file(path, first, last, rows, *, partition=0, topic="t"):
     return StagedFile(path, 100, "digest", topic, partition, first, last, rows)
 
 
-def test_a_right_attempt_has_no_complaints():
+def test_a_valid_attempt_has_no_complaints():
     """Files that meet but do not overlap, in any order, inside the window, with holes."""
     files = [file("b", 15, 19, 5), file("a", 10, 14, 5), file("c", 2, 4, 2, partition=1)]
     assert complaints(WINDOW, files) == []
@@ -47,14 +47,14 @@ def test_a_right_attempt_has_no_complaints():
         ),
     ],
 )
-def test_each_thing_that_no_attempt_may_hold_is_named(files, complaint):
-    """Below, above, a stranger, a doubled offset in one file, an offset in two files."""
+def test_each_fault_of_an_attempt_is_named(files, complaint):
+    """Offsets outside the range, unplanned partitions, offsets twice in one file or in two."""
     assert complaints(WINDOW, files) == [complaint]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.sets(st.integers(100, 130)))
-def test_holes_are_what_is_not_there(offsets):
+def test_holes_are_the_offsets_without_rows(offsets):
     """The offsets of the holes and of the rows are the range, each once."""
     found = holes(OffsetRange("t", 3, 100, 131), sorted(offsets))
     missing = [offset for hole in found for offset in range(hole.start, hole.end)]
@@ -62,20 +62,20 @@ def test_holes_are_what_is_not_there(offsets):
     assert all(a.end < b.start for a, b in pairwise(found))
 
 
-def test_a_doubled_offset_is_no_hole():
-    """It is named."""
+def test_a_duplicated_offset_is_refused():
+    """The error names the offset."""
     with pytest.raises(ValueError, match="offset 12 of t-0 stands twice"):
         holes(OffsetRange("t", 0, 10, 20), [10, 11, 12, 12, 15])
 
 
 def test_few_holes_are_all_probed():
-    """Up to the bound nothing is left to luck."""
+    """There is no sample up to the bound."""
     found = [OffsetRange("t", 0, 5, 6), OffsetRange("t", 0, 1, 3)]
     assert set(choose_probes(found, 2, "seed")) == set(found)
 
 
 def test_many_holes_are_probed_longest_first_then_by_seed():
-    """The bound holds, the longest are in, the same seed looks into the same ones."""
+    """No more than the bound; the longest are probed; the same seed chooses the same holes."""
     long = [OffsetRange("t", 0, 10_000 * i, 10_000 * i + 100 + i) for i in range(5)]
     short = [OffsetRange("t", 1, 10 * i, 10 * i + 1) for i in range(1000)]
     chosen = choose_probes([*short, *long], 11, "a")

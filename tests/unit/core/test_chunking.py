@@ -147,7 +147,7 @@ def test_only_the_biggest_are_cut(lengths, starts, max_records):
 
 
 def test_the_most_urgent_come_first():
-    """Equals share; what they leave goes to the next; of whom nothing is known come last."""
+    """Equally urgent ones share; the next ones get the rest; those without urgency come last."""
     ranges = [OffsetRange("t", p, 0, 6) for p in range(4)]
     urgency = {("t", 3): 1, ("t", 1): 1, ("t", 0): 7}
     cut = [[(r.partition, r.start, r.end) for r in w] for w in chunked(ranges, 8, urgency)]
@@ -189,6 +189,6 @@ def test_fair_shares_by_example():
 
 
 def test_a_cap_of_nothing_is_refused():
-    """It would plan for ever."""
+    """Planning would not end."""
     with pytest.raises(ValueError):
         chunked([OffsetRange("t", 0, 0, 1)], 0)

@@ -1,4 +1,4 @@
-"""Claims and releases: a file, or an offset, is one plan's at a time; a plan is one sender's."""
+"""Claims and releases: a file or an offset belongs to one plan at a time, a plan to one sender."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def folded(*entries) -> Fold:
 
 
 def test_a_file_is_one_plans():
-    """From the claim to the commit, and then for good."""
+    """From the claim to the commit, and always after it."""
     fold = folded(claim("p1", A))
     assert isinstance(judge(fold, claim("p2", A, B)), Refused)
     assert judge(fold, claim("p2", B)) == Accepted()
@@ -74,7 +74,7 @@ def test_a_plan_is_one_senders():
     ("how", "sent"), [("nothing sent", {}), ("resend", {}), ("declare sent", {"a.csv": "e1"})]
 )
 def test_a_release_ends_the_claim(how, sent):
-    """Its sender, should it wake, commits nothing; another release has nothing to release."""
+    """If its sender resumes, it can commit nothing; a second release is refused."""
     fold = folded(claim("p1", A), Release("p1", "x", how, "", refused=("a.csv",)))
     assert (fold.claims, fold.sent, fold.refused) == ({}, sent, {"a.csv": "e1"})
     assert isinstance(judge(fold, commit()), Refused)
@@ -82,7 +82,7 @@ def test_a_release_ends_the_claim(how, sent):
 
 
 def test_a_zombie_releases_nothing_of_the_next_attempt():
-    """Its own claim was superseded: what it says of it does not count."""
+    """Its own claim was superseded, so its release is refused."""
     fold = folded(claim("p1", A), claim("p1", A, attempt="y", supersedes="x"))
     assert judge(fold, Release("p1", "x", "nothing sent", "")) == Lost()
     assert judge(fold, Release("p1", "y", "nothing sent", "")) == Accepted()
@@ -107,7 +107,7 @@ def test_offsets_of_a_lake_are_one_plans():
 
 
 def test_a_replay_sends_again_and_covers_nothing():
-    """What was never sent live still will be."""
+    """Ranges that no live plan has sent will still be sent by one."""
     changed = replace(A, etag="e9")
     assert isinstance(
         judge(folded(claim("p1", A), commit()), claim("p2", A, lane="replay")), Refused
@@ -125,7 +125,7 @@ def test_a_replay_sends_again_and_covers_nothing():
 
 
 def test_a_replay_that_was_declared_sent():
-    """It covers nothing, for it was nobody's; a sleeper may not begin it again."""
+    """It covers nothing, and a late sender may not claim it again."""
     replay = of_lake("p1", 5, 10, lane="replay")
     fold = folded(replay, Release("p1", "x", "declare sent", "looked"))
     assert (fold.covered, fold.claims, fold.is_sent("p1")) == ({}, {}, True)
@@ -135,7 +135,7 @@ def test_a_replay_that_was_declared_sent():
 
 
 def test_a_replay_is_no_reason_to_wait():
-    """Neither for others, nor others for it; but files that are sent again are theirs."""
+    """Neither it nor other plans wait; a replay of files, however, holds their claims."""
     replay, live = of_lake("p1", 5, 10, lane="replay"), of_lake("p2", 5, 10)
     assert folded(replay).oldest_open_claim is None
     fold = folded(replay, live)

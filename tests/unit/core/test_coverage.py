@@ -31,7 +31,7 @@ def test_each_offset_has_its_state():
     )
 
 
-def test_without_a_broker_the_ledgers_part_is_told():
+def test_without_a_broker_the_ledgers_part_is_shown():
     assert partition_coverage(0, [live(2, 5)], None) == (
         CoverageInterval(0, 2, "unseen"),
         live(2, 5),
@@ -80,8 +80,8 @@ def test_one_lost_offset_in_a_million_is_seen(state):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=9), st.integers(1, 50))
-def test_every_kind_keeps_a_cell_unless_a_louder_one_takes_it(sizes, width):
-    """The cells add up, and what is loudest of all is always there."""
+def test_every_kind_keeps_a_cell_unless_a_more_important_one_takes_it(sizes, width):
+    """The cells add up, and the most important kind is always there."""
     at, intervals = 0, []
     for number, size in enumerate(sizes):
         state = ("covered", "unseen", "expired")[number % 3]

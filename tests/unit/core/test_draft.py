@@ -44,7 +44,7 @@ def commit(plan_id, *ranges, topic_ids=TOPICS):
 
 
 def test_the_first_sight_of_a_topic_gives_it_its_origin():
-    """Also where there is nothing to read: `latest` must not mean "never"."""
+    """Also if there is nothing to read: `latest` must not mean "never"."""
     made = draft(Fold(), {"a": {0: marks(3, 9), 1: marks(0, 0)}}, first_sight={"a": {0: 9, 1: 0}})
     assert made.origins == [Origin("a", "id-a", {0: 9, 1: 0})]
     assert (made.ranges, made.gaps, made.left_out) == ([], [], [])
@@ -58,7 +58,7 @@ def test_records_after_a_quiet_start_are_taken():
 
 
 def test_a_partition_that_appears_later_starts_at_0():
-    """It was written to before it was seen: nothing of that may be missed."""
+    """Records that were written before it was discovered must not be missed."""
     made = draft(fold_of(Origin("a", "id-a", {0: 9})), {"a": {0: marks(9, 9), 1: marks(0, 5)}})
     assert made.origins == [Origin("a", "id-a", {1: 0})]
     assert made.ranges == [OffsetRange("a", 1, 0, 5)]
@@ -79,7 +79,7 @@ def test_what_expired_before_it_was_seen_goes_by_policy(on_expired):
 
 
 def test_one_bad_partition_never_stops_the_others():
-    """Expired, vanished, truncated ones are left out by name; the well one is planned."""
+    """Expired, vanished and truncated ones are left out by name; the other one is planned."""
     known = fold_of(
         Origin("a", "id-a", {0: 0, 1: 0, 2: 0, 3: 0}),
         commit("p", OffsetRange("a", 2, 0, 50), OffsetRange("a", 3, 0, 50)),
@@ -188,7 +188,7 @@ def test_consecutive_drafts_tile(steps, on_expired, first_seen):
 
 
 def record(fold, logs, entry):
-    """Append as `runs.plan` does; keep the model, which fails on a doubled offset."""
+    """Append as `ingest.plan` does; keep the model, which fails on a duplicated offset."""
     verdict = judge(fold, entry)
     if isinstance(verdict, CutTo):
         for part in verdict.gaps:

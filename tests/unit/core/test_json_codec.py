@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 import pytest
 
 from tidegate.core.entries import Claim, Commit, Reference
-from tidegate.core.json_codec import ADDED, OMITTED, UNREADABLE, Document, Form, Name, form_of
+from tidegate.core.json_codec import ADDED, MALFORMED, OMITTED, Document, Form, Name, form_of
 from tidegate.core.plan import SourceFile
 
 
@@ -91,7 +91,7 @@ def test_entries_of_earlier_releases():
     commit = Commit("live", "p", "sha", 0, "a", "c", {}, {}, Reference("m", "sha"))
     assert "broken_order" not in commit.to_json()
     for name in commit.to_json():
-        with pytest.raises(UNREADABLE):
+        with pytest.raises(MALFORMED):
             Commit.from_json({key: each for key, each in commit.to_json().items() if key != name})
 
 

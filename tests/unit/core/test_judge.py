@@ -88,15 +88,15 @@ def test_the_table(entry, verdict):
 
 
 def test_an_abandoned_attempt_is_never_committed():
-    """Its files may be gone; another attempt of the same chunk may."""
+    """Its files may be deleted; another attempt of the same chunk can be committed."""
     fold = fold_of(ORIGIN, Abandon("p", 0, "x"))
     assert judge(fold, commit("p", (0, 10))) == Refused("attempt x was abandoned")
     assert judge(fold, commit("p", (0, 10), attempt="y")) == Accepted()
     assert judge(fold, Abandon("p", 0, "x")) == Lost()
 
 
-def test_covered_beats_skipped():
-    """A commit takes what a gap gave up; the rest of the gap stays."""
+def test_a_commit_overrides_a_gap():
+    """Its offsets are covered; the rest of the gap stays skipped."""
     fold = fold_of(ORIGIN, gap(0, 10), commit("p", (3, 7)))
     assert fold.covered["id-t", 0].spans == ((3, 7),)
     assert fold.skipped["id-t", 0].spans == ((0, 3), (7, 10))
@@ -143,9 +143,9 @@ entries = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(entries, max_size=25))
 def test_whatever_the_history_committed_ranges_tile(history):
-    """Of whatever is tried, what gets in: no offset twice, one commit a chunk, no abandoned one.
+    """Of the accepted entries: no offset twice, one commit a chunk, no abandoned attempt.
 
-    From origin to cursor every offset is covered or skipped, and covered beats skipped.
+    From origin to cursor every offset is covered or skipped, and a commit overrides a gap.
     """
     fold = fold_of(Origin("t", "id-t", {0: 0, 1: 3, 2: 0}))
     covered, skipped, chunks, given_up = set(), set(), set(), set()

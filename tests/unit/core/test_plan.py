@@ -95,7 +95,7 @@ def test_a_plan_reads_back():
 
 
 def test_a_plan_of_another_format_is_refused():
-    """Nothing guesses what a later Tidegate meant."""
+    """A later format is refused, not guessed."""
     with pytest.raises(ValueError, match="format 2"):
         Plan.from_json({**PLAN.to_json(), "format": 2})
 

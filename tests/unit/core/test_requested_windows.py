@@ -1,4 +1,4 @@
-"""Windows as they are asked for: every complaint at once, and moments that tile."""
+"""Requested windows: every complaint at once; windows between timestamps tile."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
         ("2026-03-14 11:00+01:00", datetime(2026, 3, 14, 10, tzinfo=UTC)),
     ],
 )
-def test_an_edge_is_offsets_or_a_moment(text, edge):
+def test_an_edge_is_offsets_or_a_timestamp(text, edge):
     found = parse_edges("t", text, text, NOW)
     assert (found.start, found.end, found.complaints) == (edge, edge, [])
 
@@ -50,8 +50,8 @@ def test_an_edge_is_offsets_or_a_moment(text, edge):
         ("{}", '{"t": 5}', ["start '{}'", "end '{\"t\": 5}'"]),
     ],
 )
-def test_edges_that_make_no_sense(start, end, said):
-    """Each is told by its name; the other one is judged all the same."""
+def test_edges_that_are_not_valid(start, end, said):
+    """Each complaint names the edge; the other edge is checked, too."""
     complaints = parse_edges("t", start, end, NOW).complaints
     assert len(complaints) == len(said), complaints
     for complaint, words in zip(complaints, said, strict=True):
@@ -65,8 +65,8 @@ def window(start, end, *, partitions=None, there=(0, 1, 2)):
     return windows.resolve_ranges("t", chosen, found, {}, complaints), complaints
 
 
-def test_which_partitions_are_meant():
-    """Those asked for; else those that an edge names; else all."""
+def test_which_partitions_are_chosen():
+    """The requested ones; else those that an edge names; else all."""
     whole = [OffsetRange("t", p, 2, 5) for p in range(3)]
     assert window("2", "5") == (whole, [])
     assert window("2", "5", partitions=(1,)) == (whole[1:2], [])
@@ -74,7 +74,7 @@ def test_which_partitions_are_meant():
 
 
 def test_no_partitions_are_none():
-    """An empty list is neither all of them, nor a window in which there is nothing to do."""
+    """An empty list is refused: it means neither all partitions nor an empty window."""
     found, complaints = window("2", "5", partitions=())
     assert (found, complaints) == (
         [], ["partitions: none is named; name some, or leave it out for all"],
@@ -123,7 +123,7 @@ def part(start, end):
 
 
 def test_a_backfill_takes_what_no_commit_holds():
-    """Skipped offsets too; what is covered is told, and not read."""
+    """Skipped offsets too; covered ones are reported and not read."""
     made = draft_window(
         KNOWN, "id", [part(12, 60)], {0: Watermarks(2, 70, 70)}, on_expired="fail", by="r"
     )
@@ -134,7 +134,7 @@ def test_a_backfill_takes_what_no_commit_holds():
 
 @pytest.mark.parametrize("on_expired", ["fail", "skip"])
 def test_what_expired_goes_by_policy(on_expired):
-    """Only what is new of it; the rest of the partition is taken all the same."""
+    """Only offsets without a gap; the rest of the partition is planned."""
     marks = {0: Watermarks(25, 70, 70)}
     made = draft_window(KNOWN, "id", [part(0, 60)], marks, on_expired=on_expired, by="me")
     assert made.ranges == [part(25, 40), part(50, 60)]
@@ -200,7 +200,7 @@ steps = st.lists(
     st.tuples(
         st.lists(stamps, min_size=1, max_size=3),  # records for each partition that there is
         st.integers(0, 4),  # how far the log starts move
-        st.lists(st.integers(0, 30), max_size=3),  # moments that are frozen then
+        st.lists(st.integers(0, 30), max_size=3),  # timestamps that are frozen then
     ),
     max_size=8,
 )
@@ -210,7 +210,7 @@ steps = st.lists(
 @given(steps)
 def test_adjacent_windows_tile(steps):
     """Shuffled, equal, missing or append-time stamps; late records, expiry, new partitions, and
-    moments frozen in any order: no boundary is before an earlier one, so each offset between the
+    timestamps frozen in any order: no boundary is before an earlier one, so each offset between the
     first and the last is in exactly one window.
     """
     logs: dict[int, Log] = {}
@@ -241,6 +241,6 @@ def test_a_quiet_log_is_cut_where_kafka_says(stamps, moments):
         assert boundary.offsets[0] == (first[0] if first else len(stamps))
 
 
-def test_a_moment_is_milliseconds_rounded_down():
+def test_a_timestamp_is_milliseconds_rounded_down():
     assert milliseconds(datetime(1970, 1, 1, 0, 0, 1, 999, tzinfo=UTC)) == 1_000
     assert milliseconds(datetime(2026, 3, 14, tzinfo=UTC)) == 1_773_446_400_000
