@@ -6,8 +6,7 @@ import json
 import logging
 import posixpath
 import secrets
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,9 +19,8 @@ from tidegate.core.judge import Accepted, CutTo, Verdict, judge
 from tidegate.core.ledger import Fold
 from tidegate.errors import LakeUnsafe, LedgerCorrupt
 from tidegate.lake import checkpoints, json_documents
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
-
-_AT_ONCE = 16  # requests
 
 logger = logging.getLogger(__name__)
 
@@ -70,11 +68,8 @@ class Ledger:
     def _check_and_read(self) -> None:
         if self.fold.n:
             self._check_that_it_follows()
-        highest = self._listed()
-        self._read_up_to(highest)
-        if self.refresh().n < highest:
-            # Going on would commit again what the missing entries have committed.
-            raise self._corrupt(f"it is missing, and entry {highest} was there")
+        self._read_listed()
+        self.refresh()
 
     def refresh(self) -> Fold:
         """Fold the entries that were added since; LedgerCorrupt names the one that is wrong."""
@@ -82,16 +77,34 @@ class Ledger:
             self._add(data)
         return self.fold
 
-    def _read_up_to(self, highest: int) -> None:
-        """Fold the entries that are known to be there: several are read at a time."""
-        numbers = range(self.fold.n + 1, highest + 1)
-        if len(numbers) < _AT_ONCE:
-            return
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for data in pool.map(lambda n: self._store.get(layout.entry(n)), numbers):
-                if data is None:
-                    return
-                self._add(data)
+    def _read_listed(self) -> None:
+        """Fold the entries that are listed; LedgerCorrupt if one before the last is missing.
+
+        The same two listings show whether the store is recorded as unsafe, and what is in place.
+        """
+        n = self.fold.n
+        entries = self._store.names(layout.LOG, after=posixpath.basename(layout.entry(n)))
+        self._unsafe = posixpath.basename(layout.UNSAFE_STORE) in entries
+        placed = _numbers(
+            self._store.names(layout.PLACED, after=posixpath.basename(layout.placed(n)))
+        )
+        highest = max([n, *_numbers(entries), *placed])
+        numbers = range(n + 1, highest + 1)
+        for data in in_parallel(lambda n: self._store.get(layout.entry(n)), numbers):
+            if data is None:
+                # Going on would commit again what the missing entries have committed.
+                raise self._corrupt(f"it is missing, and entry {highest} was there")
+            self._add(data)
+        for m in placed:
+            self.mark_placed(m)
+
+    def mark_placed(self, n: int) -> None:
+        """Note that the files of a commit are in place.
+
+        One that replaces files goes on waiting: a late copy may still put those back.
+        """
+        if n in self.fold.waiting and n in self.fold.live and not self.fold.live[n].replaces:
+            self.fold.waiting.remove(n)
 
     def _add(self, data: bytes) -> None:
         try:
@@ -102,9 +115,10 @@ class Ledger:
             raise self._corrupt(repr(error)) from None
 
     def append(self, entry: Entry, *, run: str) -> Appended | Verdict:
-        """Create the entry under the next number, or say why it may not be.
+        """Create the entry under the next number, or return the verdict that refuses it.
 
-        The judging is done again each time another writer takes the number first.
+        The commit loop: a writer that loses the number reads the winner's entry, and its own is
+        judged again.
         """
         self.refuse_unsafe_store()
         while True:
@@ -193,19 +207,6 @@ class Ledger:
             )
             raise self._corrupt(f"it {state} since {since}", n=self.fold.n)
 
-    def _listed(self) -> int:
-        """Return the highest number that any entry, or any sign of one, bears.
-
-        The same listing shows whether the store is recorded as unsafe.
-        """
-        entries = self._store.names(layout.LOG, after=posixpath.basename(layout.entry(self.fold.n)))
-        self._unsafe = posixpath.basename(layout.UNSAFE_STORE) in entries
-        names = [
-            *entries,
-            *self._store.names(layout.PLACED, after=posixpath.basename(layout.placed(self.fold.n))),
-        ]
-        return max((int(n) for name in names if (n := name[:20]).isdecimal()), default=self.fold.n)
-
     def _corrupt(self, cause: str, *, n: int | None = None) -> LedgerCorrupt:
         n = self.fold.n + 1 if n is None else n
         return LedgerCorrupt(
@@ -214,3 +215,7 @@ class Ledger:
             "renumbered",
             entry=n,
         )
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    return [int(n) for name in names if (n := name[:20]).isdecimal()]

@@ -9,7 +9,7 @@ import logging
 import posixpath
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 
 from tidegate import faults
@@ -55,6 +55,7 @@ def finalise(store: Store, ledger: Ledger, n: int) -> None:
     if lost:
         raise lost[0]
     store.create(layout.placed(n), b"")
+    ledger.mark_placed(n)
     faults.point("publish.finalised")
 
 
@@ -101,9 +102,10 @@ def roll_forward(
     return done
 
 
-def unplaced(store: Store, fold: Fold) -> list[int]:
-    """Return the live commits whose files are not all known to be in place."""
-    waiting = sorted(n for n in fold.waiting if n in fold.live)
+def unplaced(store: Store, fold: Fold, among: Collection[int] | None = None) -> list[int]:
+    """Return the live commits, or those of them in `among`, that are not known to be in place."""
+    asked = fold.waiting if among is None else fold.waiting.intersection(among)
+    waiting = sorted(n for n in asked if n in fold.live)
     if not waiting:
         return []
     before = posixpath.basename(layout.placed(waiting[0] - 1))

@@ -8,6 +8,7 @@ from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import Commit, Reference
 from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
+from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.lake import attempts
@@ -77,27 +78,34 @@ def publish_sealed(
     end. ReplayRefused if others have replaced what a chunk was to replace. With `not_placed`, what
     is committed and cannot be placed is added there, and not raised.
     """
-    commits = {}
     failures: list[TidegateError] = []
-    seals = attempts.sealed(store, plan, ledger.refresh())
-    for number in range(len(plan.chunks)):
-        n = ledger.fold.committed.get((plan.id, number))
-        if n is None and number in seals:
-            try:
-                n = _committed(store, ledger, plan, seals[number], run)
-            except TidegateError as error:
-                if error.kind == "transient":
-                    raise
-                failures.append(error)
-        if n is not None:
-            commits[number] = n
+    all_committed = len(_commits(ledger.refresh(), plan)) == len(plan.chunks)
+    seals = {} if all_committed else attempts.sealed(store, plan, ledger.fold)
+    new: list[int] = []
+    for number in sorted(seals.keys() & set(range(len(plan.chunks)))):
+        try:
+            n = _committed(store, ledger, plan, seals[number], run)
+        except TidegateError as error:
+            if error.kind == "transient":
+                raise
+            failures.append(error)
+        else:
+            new += [] if n is None else [n]
     for other in failures[1:]:
         logger.error("plan %s: %s", plan.id, other)
-    mine = [n for n in unplaced(store, ledger.fold) if n in commits.values()]
-    finalise_each(store, ledger, mine, failures if not_placed is None else not_placed)
+    commits = _commits(ledger.fold, plan)
+    # What was committed just now is not asked for: it is not in place yet.
+    waiting = [*unplaced(store, ledger.fold, among=set(commits.values()).difference(new)), *new]
+    finalise_each(store, ledger, waiting, failures if not_placed is None else not_placed)
     if failures:
         raise failures[0]
     return commits
+
+
+def _commits(fold: Fold, plan: Plan) -> dict[int, int]:
+    """Return the commits of a plan by chunk."""
+    found = ((number, fold.committed.get((plan.id, number))) for number in range(len(plan.chunks)))
+    return {number: n for number, n in found if n is not None}
 
 
 def _committed(store: Store, ledger: Ledger, plan: Plan, seal: Seal, run: str) -> int | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from support import staged_attempts
+from support import staged_attempts, store_requests
 from support.staged_attempts import ledger_of, plan_of
 from tidegate import faults
 from tidegate.core import layout
@@ -82,6 +82,23 @@ def test_what_is_not_sealed_is_not_published(store):
     staged_attempts.seal(store, PLAN, chunk=1)
     assert publish(store) == {1: 3}
     assert rows_in_data(store) == {("t", 0): [10, 11, 12, 13, 14], ("u", 0): [0, 1]}
+
+
+def test_what_publishing_asks_of_the_store(store, monkeypatch):
+    """Two chunks of two files each; what is committed and in place is not asked for again."""
+    staged_attempts.seal(store, PLAN, chunk=0)
+    staged_attempts.seal(store, PLAN, chunk=1)
+    ledger = ledger_of(store)
+    counted = store_requests.count(monkeypatch)
+    publishing.publish_sealed(store, ledger, PLAN, run="run")
+    # One listing of the plan, one for each chunk before its commit; a place and a look a file.
+    assert counted == {"objects": 3, "get": 9, "create": 6, "place": 4, "size": 4}
+    ledger = ledger_of(store)
+    counted.clear()
+    publishing.publish_sealed(store, ledger, PLAN, run="run")
+    assert counted == {"get": 1}
+    assert placing.roll_forward(store, ledger) == []
+    assert counted == {"get": 1}
 
 
 @pytest.mark.parametrize(

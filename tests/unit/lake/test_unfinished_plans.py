@@ -1,12 +1,11 @@
 """Plans that are not finished: found again while anything of them may be sealed, and no longer."""
 
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from support import ingest_world, staged_attempts
+from support import ingest_world, staged_attempts, store_requests
 from support.ingest_steps import plan
 from support.ingest_world import World
 from tidegate.core.cursor import Watermarks
@@ -15,9 +14,6 @@ from tidegate.errors import StageFailed
 from tidegate.ingest.run import ingest
 from tidegate.lake import attempts, plans, unfinished_plans
 from tidegate.lake.attempts import SEAL
-from tidegate.lake.store import LocalStore
-
-REQUESTS = ("get", "objects", "names", "size", "create", "modified", "delete")
 
 
 @pytest.fixture
@@ -108,14 +104,7 @@ def test_what_each_failing_run_adds_to_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan of which nothing is sealed costs the next plan two requests, side by side."""
-    counted: Counter[str] = Counter()
-    for name in REQUESTS:
-
-        def count(self, *args, _of=getattr(LocalStore, name), _name=name, **given):
-            counted[_name] += 1
-            return _of(self, *args, **given)
-
-        monkeypatch.setattr(LocalStore, name, count)
+    counted = store_requests.count(monkeypatch)
     costs = []
     for n in range(4):
         end_at(world, 10 + n)
