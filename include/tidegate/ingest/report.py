@@ -110,7 +110,7 @@ def _whole_commit(store: Store, commit: Commit, summary: Mapping[str, Any]) -> d
         "bytes": sum(file.staged.size for file in files),
         "versions": dict(seal.versions) if seal else {},
         "proofs": {
-            topic: {str(p): vars(proof) for p, proof in partitions.items() if proof.holes}
+            topic: {str(p): proof._asdict() for p, proof in partitions.items() if proof.holes}
             for topic, partitions in (seal.proofs if seal else {}).items()
         },
         "files": [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from tidegate.core import accounting, canonical, layout
 from tidegate.core.accounting import StagedFile
@@ -22,6 +22,7 @@ from tidegate.lake.store import Listed, Store
 FORMAT = 1
 SEAL = "_seal.json"
 DONE = "_done.json"
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +47,8 @@ class Attempt(NamedTuple):
         return self.directory + DONE
 
 
-@dataclass(frozen=True)
-class HoleProof:
-    """What is known of the offsets without a row: how many were looked at, what cannot be."""
+class HoleProof(NamedTuple):
+    """How many holes (offsets without a row) a range has, were probed, and cannot be proven."""
 
     holes: int = 0
     probed: int = 0
@@ -67,20 +67,18 @@ class Seal:
     versions: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
+        plan_id, chunk, attempt = self.attempt
         return {
             "format": FORMAT,
-            "plan_id": self.attempt.plan_id,
-            "chunk": self.attempt.chunk,
-            "attempt": self.attempt.name,
-            "files": [
-                {name: getattr(f, name) for name in StagedFile.__dataclass_fields__}
-                for f in self.files
-            ],
+            "plan_id": plan_id,
+            "chunk": chunk,
+            "attempt": attempt,
+            "files": [asdict(f) for f in self.files],
             "partitions": {
                 topic: {
                     str(p): {
                         **account._asdict(),
-                        **vars(self.proofs.get(topic, {}).get(p, HoleProof())),
+                        **self.proofs.get(topic, {}).get(p, HoleProof())._asdict(),
                     }
                     for p, account in partitions.items()
                 }
@@ -92,23 +90,21 @@ class Seal:
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Seal:
-        partitions = form["partitions"]
+        def by_partition(kind: type[T]) -> dict[str, dict[int, T]]:
+            names = get_type_hints(kind)
+            return {
+                topic: {int(p): kind(*(each[n] for n in names)) for p, each in partitions.items()}
+                for topic, partitions in form["partitions"].items()
+            }
+
         return cls(
             attempt=Attempt(form["plan_id"], form["chunk"], form["attempt"]),
             files=tuple(StagedFile(**f) for f in form["files"]),
-            accounts={
-                topic: {int(p): Account(*(each[name] for name in Account._fields))
-                        for p, each in of_topic.items()}
-                for topic, of_topic in partitions.items()
-            },
-            proofs={
-                topic: {int(p): HoleProof(each["holes"], each["probed"], each["unprovable"])
-                        for p, each in of_topic.items()}
-                for topic, of_topic in partitions.items()
-            },
+            accounts=by_partition(Account),
+            proofs=by_partition(HoleProof),
             seen=form["seen"],
             versions=form["versions"],
-        )  # fmt: skip
+        )
 
 
 def sealed(store: Store, plan: Plan, fold: Fold) -> dict[int, Seal]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import Account, Commit, Receipt, Reference
+from tidegate.core.json_codec import ADDED, Document
 from tidegate.core.judge import Verdict
 from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
@@ -31,11 +32,11 @@ class SentFile:
     file: str
     rows: int
     bad: int
-    digest: str | None = None
+    digest: Annotated[str | None, ADDED] = None
 
 
 @dataclass(frozen=True)
-class Sending:
+class Sending(Document):
     """The record that all rows of a plan are in the target, as it was read back.
 
     `broken_order` names the target partitions, or topics, that got rows of an earlier place later.
@@ -53,27 +54,7 @@ class Sending:
         return sum(file.rows for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "plan_id": self.plan_id,
-            "chunk": 0,
-            "attempt": self.attempt,
-            "files": [vars(file) for file in self.files],
-            "receipts": [asdict(receipt) for receipt in self.receipts],
-            "broken_order": list(self.broken_order),
-            "versions": dict(self.versions),
-        }
-
-    @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> Sending:
-        return cls(
-            plan_id=form["plan_id"],
-            attempt=form["attempt"],
-            files=tuple(SentFile(**each) for each in form["files"]),
-            receipts=tuple(Receipt(**each) for each in form["receipts"]),
-            broken_order=tuple(form["broken_order"]),
-            versions=form["versions"],
-        )
+        return {"format": FORMAT, "chunk": 0, **super().to_json()}
 
 
 def sealed(store: Store, plan: Plan, fold: Fold) -> Sending | None:
