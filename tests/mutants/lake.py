@@ -8,7 +8,7 @@ MUTANTS = (
         "lake/local_store.py",
         "target.hardlink_to(temporary)",
         "temporary.replace(target)",
-        "tests/unit/lake/test_store.py::test_sixteen_processes_race_for_one_name",
+        "tests/unit/lake/test_local_store.py::test_sixteen_processes_race_for_one_name",
     ),
     Mutant(
         "create-if-absent, in a whole run",
@@ -176,7 +176,7 @@ MUTANTS = (
         "lake/local_store.py",
         "        file.flush()\n        os.fsync(file.fileno())\n",
         "        file.flush()\n",
-        "tests/unit/lake/test_store.py::test_creating_survives_a_power_loss",
+        "tests/unit/lake/test_local_store.py::test_creating_survives_a_power_loss",
     ),
     Mutant(
         "fsync before the seal",
