@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -17,13 +17,13 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
-from tidegate.errors import BrokerError, LakeDamaged, ReplayRefused
+from tidegate.errors import BrokerError, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
-from tidegate.lake import attempts, boundaries, placing, plans, publishing
+from tidegate.lake import attempts, boundaries, placing, publishing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
-from tidegate.lake.unfinished_plans import publish_unfinished
+from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
 from tidegate.runs import topics, variables
 from tidegate.runs.replay_id import refuse_another
 from tidegate.runs.run import OpenRun, Run
@@ -47,8 +47,8 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     placing.roll_forward(store, ledger)
     current = opened.latest_plan()
     own = current.plan.id if current else None
-    others = [plan_id for plan_id in plans.unfinished(store) if plan_id != own]
-    living = [*([current.plan] if current else []), *_loaded(store, others)]
+    others = load_unfinished(store, other_than=own)
+    living = [*([current.plan] if current else []), *others]
     kept = [sealing.seal_kept(opened, each) for each in living]
     if publish_unfinished(store, ledger, others, run=run.run_id):
         variables.show(run.mirror, run.spec, ledger.fold)
@@ -123,15 +123,6 @@ def living_plan(opened: OpenRun[Run]) -> Living | None:
 def _refuse_another_replay(run: Run, plan: Plan) -> None:
     if isinstance(run.asked, Replay):
         refuse_another(run, run.asked, plan)
-
-
-def _loaded(store: Store, plan_ids: Iterable[str]) -> Iterator[Plan]:
-    """Yield plans; one that is damaged must not stop other work."""
-    for plan_id in plan_ids:
-        try:
-            yield plans.load(store, plan_id)
-        except LakeDamaged as error:
-            logger.warning("plan %s: its finished chunks were not sealed: %s", plan_id, error)
 
 
 def is_done(fold: Fold, plan: Plan, number: int) -> bool:

@@ -13,7 +13,6 @@ from tidegate.broker.cluster import Survey, probe, survey
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.entries import Abandon, Gap
 from tidegate.core.judge import Lost
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import (
@@ -28,7 +27,6 @@ from tidegate.ingest import truncation
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended
-from tidegate.lake.store import Store
 from tidegate.runs.run import OpenRun, Run
 
 MOST_PROBES = 200  # holes per chunk; the seal has the number of holes, too
@@ -56,7 +54,7 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
     """
     kept = Kept(plan, [], {})
     try:
-        found = _kept(opened.store, opened.ledger.fold, plan)
+        found = attempts.finished(opened.store, plan, opened.ledger.fold)
         noted = plans.epochs(opened.store, plan.id) if found else {}
     except LakeDamaged as error:  # it must not stop other work
         logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
@@ -75,20 +73,6 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
     for text in dict.fromkeys(map(str, failures.values())):
         logger.warning("plan %s: a finished chunk was not sealed: %s", plan.id, text)
     return kept
-
-
-def _kept(store: Store, fold: Fold, plan: Plan) -> list[Attempt]:
-    """Return the finished attempts of chunks that can be committed and have no seal."""
-    finished = attempts.finished(store, plan, fold) if plan.chunks else ()
-    found = [
-        attempt
-        for attempt in finished
-        if attempt.chunk < len(plan.chunks)
-        and (plan.id, attempt.chunk) not in fold.committed
-        and (plan.replay or not fold.covered_part(plan.chunks[attempt.chunk], plan.topics))
-    ]
-    seals = attempts.sealed(store, plan, fold) if found else {}
-    return [attempt for attempt in found if attempt.chunk not in seals]
 
 
 def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:

@@ -11,13 +11,12 @@ from tidegate.broker.cluster import survey
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import iso
 from tidegate.broker.settings import KafkaSettings
-from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.ledger import Fold
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
 from tidegate.ingest.plan import unsettled
 from tidegate.lake import plans
-from tidegate.lake.attempts import SEAL
+from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import live_files
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
@@ -148,10 +147,10 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
     `sealed` chunks wait for their commit.
     """
     sealed: dict[str, set[int]] = defaultdict(set)
-    for listed in store.objects(layout.STAGING):
-        plan_id, chunk, *rest = listed.path.removeprefix(layout.STAGING).split("/")
-        if rest and chunk.isdecimal() and (plan_id, int(chunk)) not in fold.committed:
-            sealed[plan_id] |= {int(chunk)} if rest[-1] == SEAL else set()
+    for attempt, files in staged_files(store).items():
+        if attempt[:2] not in fold.committed:
+            is_sealed = attempt.seal_path in dict(files)
+            sealed[attempt.plan_id] |= {attempt.chunk} if is_sealed else set()
     found = []
     for plan_id, chunks in sealed.items():
         try:

@@ -55,6 +55,10 @@ class HoleProof(NamedTuple):
     unprovable: int = 0
 
 
+Staged = Mapping[Attempt, Sequence[Listed]]
+"""What is staged, by attempt."""
+
+
 @dataclass(frozen=True)
 class Seal:
     """The record that an attempt is complete and right."""
@@ -120,7 +124,7 @@ def finished(store: Store, plan: Plan, fold: Fold) -> list[Attempt]:
 
     Each is as good as a new one, once it is sealed.
     """
-    staged = staged_files(store, plan.id)
+    staged = staged_files(store, plan.id) if plan.chunks else {}
     found = [
         attempt
         for attempt in _committable(fold, staged)
@@ -150,9 +154,7 @@ def _committable(fold: Fold, staged: Iterable[Attempt]) -> Iterator[Attempt]:
             yield attempt
 
 
-def _sealed(
-    store: Store, fold: Fold, staged: Mapping[Attempt, Sequence[Listed]]
-) -> dict[int, Seal]:
+def _sealed(store: Store, fold: Fold, staged: Staged) -> dict[int, Seal]:
     candidates = [a for a in _committable(fold, staged) if a.seal_path in dict(staged[a])]
     found: dict[int, Seal] = {}
     seals = in_parallel(lambda attempt: read_seal(store, attempt), candidates)

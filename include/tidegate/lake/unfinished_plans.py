@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
@@ -13,18 +13,17 @@ from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import attempts, plans, publishing
-from tidegate.lake.attempts import SEAL, Attempt
+from tidegate.lake.attempts import SEAL, Staged
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store import Listed, Store
-
-Staged = Mapping[Attempt, Sequence[Listed]]
-"""The files of each attempt of a plan."""
+from tidegate.lake.store import Store
 
 logger = logging.getLogger(__name__)
 
 
-def publish_unfinished(store: Store, ledger: Ledger, plan_ids: Sequence[str], *, run: str) -> bool:
+def publish_unfinished(
+    store: Store, ledger: Ledger, unfinished: Sequence[Plan], *, run: str
+) -> bool:
     """Commit what other runs have sealed and not published; return whether anything was.
 
     A run that still works on such a plan finds its chunk committed, and goes on with the rest. A
@@ -32,36 +31,34 @@ def publish_unfinished(store: Store, ledger: Ledger, plan_ids: Sequence[str], *,
     Raises transient errors of the lake only: what is sealed must not be given up because of them.
     """
     before = ledger.fold.n
-    for plan_id, found in load_each(store, plan_ids):
+    listed = in_parallel(lambda plan: attempts.staged_files(store, plan.id), unfinished)
+    for plan, staged in zip(unfinished, listed, strict=True):
+        names = _names_by_chunk(ledger.fold, staged)
         try:
-            if isinstance(found, TidegateError):
-                raise found
-            plan, staged = found
-            names = _names_by_chunk(ledger.fold, staged)
             if any(SEAL in each for each in names.values()):
                 publishing.publish_sealed(store, ledger, plan, run=run, not_placed=[])
         except TidegateError as error:
             if error.kind == "transient":
                 raise
-            logger.warning("plan %s: its sealed chunks were not published: %s", plan_id, error)
+            logger.warning("plan %s: its sealed chunks were not published: %s", plan.id, error)
             continue
         if _is_over(ledger.fold, plan, names):
-            plans.finish(store, plan_id)
+            plans.finish(store, plan.id)
     return ledger.fold.n > before
 
 
-def load_each(
-    store: Store, plan_ids: Iterable[str]
-) -> Iterator[tuple[str, tuple[Plan, Staged] | TidegateError]]:
-    """Yield plans by id, with what is staged of them, or the error; several are read at a time."""
+def load_unfinished(store: Store, *, other_than: str | None = None) -> list[Plan]:
+    """Return the plans that may have chunks to commit; one that is damaged is logged."""
 
-    def load(plan_id: str) -> tuple[str, tuple[Plan, Staged] | TidegateError]:
+    def load(plan_id: str) -> Plan | None:
         try:
-            return plan_id, (plans.load(store, plan_id), attempts.staged_files(store, plan_id))
-        except TidegateError as error:
-            return plan_id, error
+            return plans.load(store, plan_id)
+        except LakeDamaged as error:
+            logger.warning("plan %s: nothing of it was sealed or published: %s", plan_id, error)
+            return None
 
-    return in_parallel(load, plan_ids)
+    others = [plan_id for plan_id in plans.unfinished(store) if plan_id != other_than]
+    return [plan for plan in in_parallel(load, others) if plan]
 
 
 def pending_chunks(store: Store, fold: Fold) -> Iterator[tuple[Plan, int]]:

@@ -453,6 +453,7 @@ def test_a_commit_of_another_run_that_cannot_be_placed_stops_no_plan(store, monk
 
     monkeypatch.setattr(LocalStore, "place", refuse)
     ledger = ledger_of(store)
-    assert unfinished_plans.publish_unfinished(store, ledger, plans.unfinished(store), run="run")
+    others = unfinished_plans.load_unfinished(store)
+    assert unfinished_plans.publish_unfinished(store, ledger, others, run="run")
     assert placing.unplaced(store, ledger.fold) == [3]
     assert rows_by_ledger(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}

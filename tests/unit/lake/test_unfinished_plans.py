@@ -36,9 +36,8 @@ def markers(world: World) -> list[str]:
 
 def publish(world: World) -> bool:
     store = world.run("any").store()
-    return unfinished_plans.publish_unfinished(
-        store, world.ledger, plans.unfinished(store), run="next"
-    )
+    unfinished = unfinished_plans.load_unfinished(store)
+    return unfinished_plans.publish_unfinished(store, world.ledger, unfinished, run="next")
 
 
 def recreate(world: World) -> None:
@@ -103,7 +102,7 @@ def test_a_skipped_chunk_with_nothing_staged(world: World) -> None:
 def test_what_each_failing_run_adds_to_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plan of which nothing is sealed costs the next plan two requests, side by side."""
+    """A plan of which nothing is sealed costs the next plan two requests."""
     counted = store_requests.count(monkeypatch)
     costs = []
     for n in range(4):
@@ -111,9 +110,8 @@ def test_what_each_failing_run_adds_to_the_next(
         fail(world, f"bad-{n}")
         ledger = world.ledger
         counted.clear()
-        unfinished_plans.publish_unfinished(
-            ledger._store, ledger, plans.unfinished(ledger._store), run="next"
-        )
+        unfinished = unfinished_plans.load_unfinished(ledger._store)
+        unfinished_plans.publish_unfinished(ledger._store, ledger, unfinished, run="next")
         costs.append(counted.total())
     assert [later - before for before, later in pairwise(costs)] == [2, 2, 2]
 
