@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tidegate.errors import Transient
-from tidegate_local import postgres, private, processes, proxies
+from tidegate_local import postgres, processes, proxies, state_files
 from tidegate_local.postgres import Postgres
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -137,7 +137,7 @@ def password(home: Path) -> str:
     file = _password_file(home)
     with suppress(FileNotFoundError):
         return str(json.loads(file.read_text())[USER])
-    private.write(file, {USER: secrets.token_urlsafe(12)})
+    state_files.write(file, {USER: secrets.token_urlsafe(12)})
     return password(home)
 
 
@@ -267,5 +267,5 @@ def _keys(home: Path) -> dict[str, str]:
         keys: dict[str, str] = json.loads(file.read_text())
         return keys
     fernet = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
-    private.write(file, {"fernet": fernet, "jwt": secrets.token_hex(32)})
+    state_files.write(file, {"fernet": fernet, "jwt": secrets.token_hex(32)})
     return _keys(home)

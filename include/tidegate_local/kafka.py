@@ -22,7 +22,8 @@ from confluent_kafka.admin import AdminClient
 
 from tidegate.errors import TidegateError
 from tidegate.launch import jars
-from tidegate_local import processes
+from tidegate.launch.file_lock import locked
+from tidegate_local import processes, state_files
 from tidegate_local.ports import free_port, is_free
 
 _NAME = "kafka"
@@ -76,7 +77,7 @@ def start(
     """
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True)
-    with processes.locked(home / ".lock"):
+    with locked(home / ".lock"):
         if running := find(home):
             _wait_until_ready(running)
             return running
@@ -143,9 +144,7 @@ def _remember(home: Path, port: int | None, settings: Mapping[str, str]) -> _Nod
     node = replace(node, port=port or node.port, settings={**node.settings, **settings})
     if not is_free(node.controller_port):  # another process took it while this one was down
         node = replace(node, controller_port=free_port())
-    temporary = home / "node.json.tmp"
-    temporary.write_text(json.dumps(asdict(node), indent=2))
-    temporary.replace(home / "node.json")
+    state_files.write(home / "node.json", asdict(node))
     # JSON's escapes are also those of a properties file, which is Latin-1.
     lines = (f"{key}={json.dumps(value)[1:-1]}\n" for key, value in _properties(home, node).items())
     (home / "server.properties").write_text("".join(lines))

@@ -6,15 +6,17 @@ another process than the one that was checked. Linux only.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tidegate.launch.file_lock import locked
+from tidegate_local import state_files
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,7 @@ def start(
         stat = _stat(child.pid, dead_too=True)
         child.returncode = 0  # from here on the record is in charge: no warning, no implicit wait
         assert stat is not None, "a child that nobody has waited for keeps its entry in /proc"
-        temporary = record.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"pid": stat.pid, "started": stat.started}))
-        temporary.replace(record)
+        state_files.write(record, {"pid": stat.pid, "started": stat.started})
         return Process(name, stat.pid, stat.started, log)
 
 
@@ -111,14 +111,6 @@ def stop(name: str, *, home: Path, timeout: float = 10.0) -> bool:
 def send(process: Process, number: signal.Signals) -> bool:
     """Send a signal to exactly this process; False when it is gone."""
     return _signal(process.pid, process.started, number)
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; the kernel lets go when this process ends."""
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def last_words(name: str, *, home: Path, is_error: Callable[[str], object]) -> str:

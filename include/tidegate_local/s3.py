@@ -19,7 +19,8 @@ from typing import Any
 
 from tidegate.errors import TidegateError
 from tidegate.lake import s3_settings
-from tidegate_local import private, processes
+from tidegate.launch.file_lock import locked
+from tidegate_local import processes, state_files
 from tidegate_local.ports import free_port, is_free
 
 REGION = "us-east-1"
@@ -77,7 +78,7 @@ def start(home: Path, *, port: int | None = None, bucket: str | None = None) -> 
     """
     home = home.absolute()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with processes.locked(home / ".lock"):
+    with locked(home / ".lock"):
         if find(home) is None:
             ports = _remember(home, port)
             _remove_sockets(ports)
@@ -152,11 +153,11 @@ def _remember(home: Path, port: int | None) -> dict[str, int]:
         names = [part + kind for part in _PARTS for kind in ("", ".grpc")]
         ports = {name: next(fresh) for name in (*names, "metrics")}
     ports["s3"] = port or ports["s3"]
-    private.write(home / "ports.json", ports)
+    state_files.write(home / "ports.json", ports)
     if not (home / "keys.json").exists():
         key = {"accessKey": secrets.token_hex(10).upper(), "secretKey": secrets.token_urlsafe(30)}
         user = {"name": "tidegate", "credentials": [key], "actions": ["Admin"]}
-        private.write(home / "keys.json", {"identities": [user]})
+        state_files.write(home / "keys.json", {"identities": [user]})
     return ports
 
 

@@ -8,23 +8,22 @@ which something was killed. What it chose once (ports, keys, login) is kept in t
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.launch import jars
+from tidegate.launch import file_lock, jars
 from tidegate.pipelines import files
-from tidegate_local import airflow, health, kafka, postgres, processes, s3
+from tidegate_local import airflow, health, kafka, postgres, processes, s3, state_files
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.ports import free_port, is_free
 from tidegate_local.postgres import Postgres
@@ -319,21 +318,12 @@ def read(home: Path) -> Stack | None:
 
 
 def _write(home: Path, stack: Stack) -> None:
-    new = home / "stack.json.new"
-    new.write_text(json.dumps({"format": 1, **asdict(stack)}, indent=2) + "\n")
-    new.replace(home / "stack.json")
+    state_files.write(home / "stack.json", {"format": 1, **asdict(stack)})
 
 
-@contextmanager
-def locked(path: Path, say: Say, what: str) -> Iterator[None]:
-    """Hold a lock file for what only one process may do; the kernel lets go when it ends."""
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for {what} to end")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def locked(path: Path, say: Say, what: str) -> AbstractContextManager[None]:
+    """Hold a lock file; if another process holds it, say what is waited for."""
+    return file_lock.locked(path, lambda: say(f"waiting for {what} to end"))
 
 
 @contextmanager

@@ -7,13 +7,13 @@ ignores an archive that does not fit: it affects the speed of a run only.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
 from tidegate.launch import jars
+from tidegate.launch.file_lock import locked
 
 _KEPT = 3  # archives of 170 MB: this one, and those of other environments on the machine
 
@@ -36,8 +36,7 @@ def create() -> Iterator[Path | None]:
     """
     directory = _directory()
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(directory / ".lock"):
         if find():
             yield None
             return

@@ -4,7 +4,6 @@ A lock is a flat list of lines `group:artifact:version sha256`; nothing is resol
 which PySpark contains, fetches the jars from its default repository; its cache is not kept.
 """
 
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -17,6 +16,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from tidegate.errors import TidegateError
+from tidegate.launch.file_lock import locked
 
 _IVY_SETTINGS = """\
 <ivysettings>
@@ -121,8 +121,7 @@ def ensure(name: str) -> list[Path]:
     directory, jars = cache_dir() / "jars", read(name)
     if any(not is_valid(directory / jar.file, jar) for jar in jars):
         directory.mkdir(parents=True, exist_ok=True)
-        with (directory / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(directory / ".lock"):
             for unfinished in directory.glob(".fetch-*"):
                 shutil.rmtree(unfinished)
             _fetch([jar for jar in jars if not is_valid(directory / jar.file, jar)], directory)

@@ -1,4 +1,4 @@
-"""Files that nobody else may read, and that may be written again."""
+"""State of the local stack in JSON files: replaced as a whole, readable by their owner only."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from tidegate.spark.private_file import write_private
 
 
 def write(file: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON document, whole or not at all, for this user alone."""
+    """Replace a JSON document: a reader finds the old or the new one, never a part."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = file.with_suffix(".new")
     new.unlink(missing_ok=True)
