@@ -176,7 +176,7 @@ def test_killed_half_way_and_what_it_leaves_is_ended(
     store = open_store(lake, "killed")
     process = terminal.start("run", "killed", "--run-id", "r")
     until = time.monotonic() + 100
-    while not (keys(s3, lake, "_done.json$") and multipart_uploads.left_open(store)):
+    while not (keys(s3, lake, "_done.json$") and multipart_uploads.open_uploads(store)):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
     os.kill(spark_jvm(process.pid), signal.SIGKILL)
@@ -188,20 +188,22 @@ def test_killed_half_way_and_what_it_leaves_is_ended(
     assert sum(int(last) - int(first) + 1 for first, last in spans) == 100_000 * len(seals)
     (frozen,) = keys(s3, lake, r"/runs/.*1\.json$")
 
-    left = multipart_uploads.left_open(store)
+    left = multipart_uploads.open_uploads(store)
     assert left
     (attempt,) = {each.attempt for each in left}
     assert attempt in left[0].path
     now = datetime.now(UTC)
-    assert multipart_uploads.end(store, before=now - timedelta(hours=1)) == []
-    assert multipart_uploads.end(store, before=now + timedelta(hours=1), living=[attempt]) == []
-    assert multipart_uploads.left_open(store) == left
+    assert multipart_uploads.abort(store, before=now - timedelta(hours=1)) == []
+    assert (
+        multipart_uploads.abort(store, before=now + timedelta(hours=1), in_progress=[attempt]) == []
+    )
+    assert multipart_uploads.open_uploads(store) == left
     # An upload of an attempt that is sealed is none of ours.
     sealed = seals[0].removeprefix("killed/").replace("_seal.json", "topic=killed/part-x.parquet")
     key = f"{lake.removeprefix(f's3://{BUCKET}/')}/killed/{sealed}"
     s3.client().create_multipart_upload(Bucket=BUCKET, Key=key)
-    assert multipart_uploads.end(store, before=now + timedelta(hours=1)) == left
-    assert [each.path for each in multipart_uploads.left_open(store)] == [sealed]
+    assert multipart_uploads.abort(store, before=now + timedelta(hours=1)) == left
+    assert [each.path for each in multipart_uploads.open_uploads(store)] == [sealed]
 
     report = terminal.json("run", "killed", "--run-id", "r")
     assert report["plan_id"] == json.loads(content(s3, lake, frozen))["plan_id"]
@@ -255,19 +257,19 @@ def test_a_large_object_is_copied_in_parts(
     store.create(source, data)
     store.place(source, target, len(data))
     assert store.get(target) == data
-    assert multipart_uploads.left_open(store) == []
+    assert multipart_uploads.open_uploads(store) == []
     store.place(source, target, len(data))
     with pytest.raises(LakeDamaged, match="staging/nothing"):
         store.place("_tidegate/staging/nothing", "data/z", len(data))
     with pytest.raises((LakeDamaged, LakeUnavailable)):
         store.place(source, "data/z", 2 * len(data))  # the source is shorter than it was
     assert store.size("data/z") is None
-    assert multipart_uploads.left_open(store) == []
+    assert multipart_uploads.open_uploads(store) == []
     key = f"{lake.removeprefix(f's3://{BUCKET}/')}/p/data/killed"
     s3.client().create_multipart_upload(Bucket=BUCKET, Key=key)
-    assert [each.path for each in multipart_uploads.left_open(store)] == ["data/killed"]
-    assert len(multipart_uploads.end(store, before=datetime.now(UTC) + timedelta(hours=1))) == 1
-    assert multipart_uploads.left_open(store) == []
+    assert [each.path for each in multipart_uploads.open_uploads(store)] == ["data/killed"]
+    assert len(multipart_uploads.abort(store, before=datetime.now(UTC) + timedelta(hours=1))) == 1
+    assert multipart_uploads.open_uploads(store) == []
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a late copy is taken away again",
         "lake/placing.py",
-        "            _retire_replaced(store, ledger, ledger.commit(n), _take_away)\n",
+        "            _retire_replaced(store, ledger, ledger.commit(n), _move_away)\n",
         "            pass\n",
         "tests/unit/lake/test_replaced_files.py::test_a_copy_that_lands_after_its_client_died",
     ),

@@ -1,4 +1,4 @@
-"""Attempts and seals: what Spark left in a staging directory, and the proof that it is right."""
+"""Attempts and seals: what Spark wrote to a staging directory, and the proof that it is right."""
 
 from __future__ import annotations
 
@@ -183,9 +183,9 @@ def read_seal(store: Store, attempt: Attempt) -> Seal | None:
 
 
 def sealed_epochs(store: Store, attempt: Attempt) -> dict[tuple[str, int], int]:
-    """Return the leader epochs at which an attempt was proven, by topic and partition.
+    """Return the leader epochs at which an attempt was sealed, by topic and partition.
 
-    None of a seal that is missing or damaged: `verify` reports it, and it must not stop a run.
+    Empty if the seal is missing or damaged: `verify` reports that, and it must not stop a run.
     """
     try:
         return json_documents.read(store, attempt.seal_path, _epochs) or {}
@@ -208,7 +208,7 @@ def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
 
 
 Prober = Callable[[Sequence[OffsetRange]], Mapping[OffsetRange, str]]
-"""Looks into holes: hole → "empty" or "unprovable"; raises RowsMissing for a visible record."""
+"""Probes holes: hole → "empty" or "unprovable"; raises RowsMissing for a visible record."""
 
 
 def check(
@@ -257,10 +257,10 @@ def check(
 
 
 def seal(store: Store, proven: Seal) -> None:
-    """Make an attempt count. Its files are made durable first.
+    """Create the seal of an attempt, after its files are made durable.
 
-    If it is sealed already, that seal is as good: this process's put may have landed though it
-    failed, or another process was quicker to prove the same files.
+    A seal that exists already is as good: of a put of this process whose answer was lost, or of
+    another process that has proven the same files.
     """
     store.make_durable([f.path for f in proven.files])
     store.create(proven.attempt.seal_path, canonical.encode(proven.to_json()))
@@ -271,16 +271,16 @@ def _files_of(store: Store, attempt: Attempt) -> list[StagedFile]:
     for listed in store.objects(attempt.directory):
         inner = listed.path.removeprefix(attempt.directory)
         directory, _, name = inner.partition("/")
-        # Spark writes no deeper: what lies there is a committer's (`__magic_job-…`), and no data.
+        # Spark writes no deeper; what lies there belongs to a committer (`__magic_job-…`).
         if name.endswith(".parquet") and "/" not in name and directory.startswith("topic="):
             pairs.append((directory.removeprefix("topic="), listed))
     return read_staged(store, pairs)
 
 
 def _holes(store: Store, r: OffsetRange, files: Sequence[StagedFile]) -> list[OffsetRange]:
-    mine = [f for f in files if (f.topic, f.partition) == (r.topic, r.partition)]
+    of_range = [f for f in files if (f.topic, f.partition) == (r.topic, r.partition)]
     try:
-        return accounting.holes(r, read_offsets(store, mine))
+        return accounting.holes(r, read_offsets(store, of_range))
     except ValueError as error:
         raise AttemptWrong(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""Audit a ledger: is each entry, and each checkpoint, what the rest of the lake says it must be?
+"""Audit of a ledger: compare each entry and each checkpoint with the rest of the lake.
 
 The chain of digests protects all entries but the last one, and no checkpoint.
 """
@@ -20,7 +20,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 
 Add = Callable[..., None]
-"""Takes what is wrong, and where."""
+"""Called with a finding, and where it is."""
 
 
 def read_ledger(store: Store, pipeline: str, add: Add) -> tuple[Fold, dict[int, Commit]]:
@@ -61,9 +61,9 @@ def read_ledger(store: Store, pipeline: str, add: Add) -> tuple[Fold, dict[int, 
 
 
 def check_commits(store: Store, fold: Fold, commits: dict[int, Commit], add: Add) -> None:
-    """Hold the entry of each ingest commit against its plan and its seal.
+    """Compare the entry of each ingest commit with its plan and its seal.
 
-    So are the manifests of commits that were replaced; those of live ones are for who reads them.
+    Reads the manifests of replaced commits; the caller reads those of live ones.
     """
     plan_of = lru_cache(maxsize=64)(lambda plan_id: plans.load(store, plan_id))
     for n, commit in commits.items():

@@ -1,4 +1,4 @@
-"""Frozen boundaries: where a moment cuts a topic, decided once for all who ask."""
+"""Frozen boundaries: the offsets at which a timestamp cuts a topic, decided once."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tidegate.lake import json_documents
 from tidegate.lake.store import Store
 
 KEPT = 3
-"""The newest ones stay: whoever has opened one may still ask for its commits."""
+"""The newest ones stay: a process that has opened one may still read its commits."""
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def _remove_old(store: Store) -> None:
 
 
 def latest(store: Store, pipeline: str) -> Fold | None:
-    """Return the fold of the newest checkpoint that can be read; one that cannot is passed over."""
+    """Return the fold of the newest checkpoint that can be read; others are skipped."""
     for n in reversed(numbers(store)):
         path = layout.checkpoint(n)
         try:
@@ -76,15 +76,15 @@ def latest(store: Store, pipeline: str) -> Fold | None:
 
 
 def numbers(store: Store, ending: str = ".json") -> list[int]:
-    """Return the entries of which there are checkpoints."""
+    """Return the numbers of the entries that have checkpoints."""
     split = [posixpath.splitext(name) for name in store.names(layout.CHECKPOINTS)]
     return sorted(int(n) for n, end in split if end == ending and n.isdecimal())
 
 
 def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set[int]]:
-    """Say where the checkpoint of entry `fold.n` is not `fold`; with the commits it has unplaced.
+    """Return how the checkpoint of entry `fold.n` differs from `fold`, and its unplaced commits.
 
-    That a checkpoint has the digest of its own content does not say that the content is right.
+    A checkpoint may have the digest of its own content, and wrong content.
     """
     path = layout.checkpoint(fold.n)
     where = store.uri(path)
@@ -94,7 +94,7 @@ def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set
             store, path, lambda form: dict(form) | {"fold": dict(form["fold"])}
         )
         if form is None:
-            return [], everything  # removed meanwhile, as the oldest
+            return [], everything  # deleted meanwhile, as the oldest
         kept, expected = form["fold"], checkpoint.head(fold)
         found = [
             f"the checkpoint {where} has another `{name}` than the entries 1 to {fold.n} add up to"
@@ -123,13 +123,13 @@ def _fold(store: Store, pipeline: str, form: Mapping[str, Any]) -> Fold:
     if (form["format"], form["pipeline"]) != (checkpoint.FORMAT, pipeline):
         raise ValueError(f"format {form['format']!r}, pipeline {form['pipeline']!r}")
     if canonical.digest(canonical.encode(form["fold"])) != form["sha256"]:
-        raise ValueError("it was changed")  # one digit of it may hide a million rows
+        raise ValueError("it was changed")
     live = checkpoint.FORMS["live"].read(form["fold"]["live"])
     return checkpoint.fold_of(form["fold"], lambda: _lines(store, form["commits"], live))
 
 
 def _lines(store: Store, kept: Mapping[str, str], numbers: Iterable[int]) -> bytes:
-    """Return the lines of live commits; made anew from their entries if they are not there."""
+    """Return the lines of live commits; from their entries if they are gone or were changed."""
     data = store.get(kept["path"])
     if data is not None and canonical.digest(data) == kept["sha256"]:
         return data

@@ -1,4 +1,4 @@
-"""Test whether a store's create-if-absent is atomic, and record in the lake that it is not.
+"""Check whether a store's create-if-absent is atomic, and record in the lake that it is not.
 
 The ledger relies on it: where two writers can create one name, two runs can commit the same
 offsets. Stores that look for the name before the upload, or lock it in each of their servers
@@ -54,7 +54,7 @@ def compete(stores: Sequence[Store]) -> Outcome:
 
 
 def _round(stores: Sequence[Store], pool: ThreadPoolExecutor, size: int) -> int:
-    """Return how many rivals were told that the name is theirs."""
+    """Return how many rivals created the name, by the answers of the store."""
     path = f"{layout.PROBES}{secrets.token_hex(8)}"
     claims = [secrets.token_bytes(size) for _ in stores]
     start = threading.Barrier(len(stores))
@@ -74,7 +74,7 @@ def _round(stores: Sequence[Store], pool: ThreadPoolExecutor, size: int) -> int:
 
 
 def record(store: Store, outcome: Outcome) -> None:
-    """Write down that the store failed: no ledger entry is made there any more."""
+    """Record that the store failed: no ledger entry is created there any more."""
     form = {
         "format": 1,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

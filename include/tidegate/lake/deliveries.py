@@ -1,4 +1,4 @@
-"""What an egress attempt has sent and verified: its seal, and the commit that it becomes."""
+"""Deliveries: the seal of an egress attempt, and the commit that it becomes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class SentFile:
-    """A file of the source, or of a lake `<topic id>/<partition>`: rows sent, rows kept back.
+    """A file of the source, or `<topic id>/<partition>` of a lake: rows sent, and `bad` ones.
 
-    `digest` is that of all rows sent, by their content; None where an earlier release has sent.
+    `digest` is of the content of all rows sent; None if an earlier release has sent them.
     """
 
     file: str
@@ -37,9 +37,9 @@ class SentFile:
 
 @dataclass(frozen=True)
 class Sending(Document):
-    """The record that all rows of a plan are in the target, as it was read back.
+    """The record that all rows of a plan are in the target, by the read-back.
 
-    `broken_order` names the target partitions, or topics, that got rows of an earlier place later.
+    `broken_order` names the target partitions, or topics, in which rows are not in their order.
     """
 
     plan_id: str
@@ -58,7 +58,7 @@ class Sending(Document):
 
 
 def sealed(store: Store, plan: Plan, fold: Fold) -> Sending | None:
-    """Return the seal of an attempt of this plan that nobody has given up."""
+    """Return the seal of an attempt of this plan that is not abandoned."""
     for attempt, files in staged_files(store, plan.id).items():
         if attempt.seal_path in dict(files) and attempt not in fold.abandoned:
             return json_documents.read(store, attempt.seal_path, Sending.from_json)
@@ -66,16 +66,16 @@ def sealed(store: Store, plan: Plan, fold: Fold) -> Sending | None:
 
 
 def seal(store: Store, sending: Sending) -> None:
-    """Make an attempt count."""
+    """Create the seal of an attempt; LakeDamaged if there is another one."""
     path = Attempt(sending.plan_id, 0, sending.attempt).seal_path
     if not store.create(path, canonical.encode(sending.to_json())):
-        raise LakeDamaged(f"attempt {sending.attempt} is sealed already, and not by us")
+        raise LakeDamaged(f"attempt {sending.attempt} is sealed already, by another process")
 
 
 def commit(
     store: Store, ledger: Ledger, plan: Plan, sending: Sending, *, run: str
 ) -> Appended | Verdict:
-    """Record that a plan's rows are in the target; from here on nobody sends them again."""
+    """Record that a plan's rows are in the target: they are not sent again."""
     data = manifest_of(plan, sending)
     path = layout.manifest(plan.id, 0, sending.attempt)
     if not store.create(path, data):
@@ -107,10 +107,10 @@ def commit(
 
 
 def manifest_of(plan: Plan, sending: Sending) -> bytes:
-    """Return the canonical bytes of the list of what was sent, and as what it was known."""
-    known = {file.name: {"size": file.size, "etag": file.etag} for file in plan.files}
+    """Return the canonical bytes of the list of what was sent, with size and etag of each file."""
+    planned = {file.name: {"size": file.size, "etag": file.etag} for file in plan.files}
     files = [
-        {**vars(each), **known.get(each.file, {})}
+        {**vars(each), **planned.get(each.file, {})}
         for each in sorted(sending.files, key=lambda each: each.file)
     ]
     return canonical.encode({"format": FORMAT, "files": files})

@@ -1,4 +1,4 @@
-"""What Parquet footers tell of staged files, without reading their rows."""
+"""Parquet footers: rows, bounds and columns of files, without reading their rows."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def opened(store: Store, path: str) -> Iterator[IO[bytes]]:
 
 
 def _wrong_columns(metadata: pq.FileMetaData) -> str | None:
-    """Say what is not as the contract of data files has it."""
+    """Return which columns differ from the format of data files, or None."""
     columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     found = {each.path: (each.physical_type, str(each.logical_type)) for each in columns}
     if differing := sorted(found.keys() ^ _COLUMNS.keys()):

@@ -36,8 +36,8 @@ class Ledger:
     """One pipeline's ledger, folded up to the last entry seen.
 
     Opening it reads the newest checkpoint and the entries after it; `whole` reads every entry.
-    `checkpoint` is the number of the entry that reading began after. `watch` is shown each entry
-    before it is added to the fold.
+    `checkpoint` is the number of the last entry in that checkpoint, or 0. `watch` is called with
+    each entry before it is added to the fold.
     """
 
     def __init__(
@@ -55,21 +55,15 @@ class Ledger:
         self._watch = watch
         self.fold = (None if whole else checkpoints.latest(store, pipeline)) or Fold()
         self.checkpoint = self.fold.n
-        self._check_and_read()
+        self._read()
 
     def recheck(self) -> None:
         """Refresh, and refuse what opening refuses: for a process that has had it open for long.
 
         Raises LakeUnsafe, and LedgerCorrupt for entries that are missing or were changed.
         """
-        self._check_and_read()
+        self._read()
         self.refuse_unsafe_store()
-
-    def _check_and_read(self) -> None:
-        if self.fold.n:
-            self._check_that_it_follows()
-        self._read_listed()
-        self.refresh()
 
     def refresh(self) -> Fold:
         """Fold the entries that were added since; LedgerCorrupt names the one that is wrong."""
@@ -77,31 +71,34 @@ class Ledger:
             self._add(data)
         return self.fold
 
-    def _read_listed(self) -> None:
-        """Fold the entries that are listed; LedgerCorrupt if one before the last is missing.
+    def _read(self) -> None:
+        """Fold all entries; LedgerCorrupt if one is missing or was changed.
 
-        The same two listings show whether the store is recorded as unsafe, and what is in place.
+        Two listings show the highest number, whether the store is recorded as unsafe, and which
+        commits are in place.
         """
         n = self.fold.n
+        if n:
+            self._check_that_it_follows()
         entries = self._store.names(layout.LOG, after=posixpath.basename(layout.entry(n)))
         self._unsafe = posixpath.basename(layout.UNSAFE_STORE) in entries
-        placed = _numbers(
-            self._store.names(layout.PLACED, after=posixpath.basename(layout.placed(n)))
-        )
+        markers = self._store.names(layout.PLACED, after=posixpath.basename(layout.placed(n)))
+        placed = _numbers(markers)
         highest = max([n, *_numbers(entries), *placed])
-        numbers = range(n + 1, highest + 1)
-        for data in in_parallel(lambda n: self._store.get(layout.entry(n)), numbers):
+        listed = range(n + 1, highest + 1)
+        for data in in_parallel(lambda n: self._store.get(layout.entry(n)), listed):
             if data is None:
                 # Going on would commit again what the missing entries have committed.
                 raise self._corrupt(f"it is missing, and entry {highest} was there")
             self._add(data)
         for m in placed:
             self.mark_placed(m)
+        self.refresh()
 
     def mark_placed(self, n: int) -> None:
-        """Note that the files of a commit are in place.
+        """Note that the files of a commit are in place: `placing.unplaced` need not look.
 
-        One that replaces files goes on waiting: a late copy may still put those back.
+        A commit that replaces files is looked at again: a late copy may put those back.
         """
         if n in self.fold.waiting and n in self.fold.live and not self.fold.live[n].replaces:
             self.fold.waiting.remove(n)
@@ -153,7 +150,7 @@ class Ledger:
         return []
 
     def commit(self, n: int) -> Commit:
-        """Return a commit by its number, also one that is not live any more."""
+        """Return a commit by its number, live or replaced."""
         if n in self.fold.live:
             return self.fold.live[n]
         found = json_documents.read(self._store, layout.entry(n), Commit.from_json)
@@ -162,9 +159,9 @@ class Ledger:
         return found
 
     def sent_nothing(self, plan_id: str) -> bool:
-        """Say whether a plan was claimed, and each claim ended with proof that nothing was sent.
+        """Return whether a plan was claimed, and each claim ended with proof that nothing was sent.
 
-        Reads the entries back to the first: ask only where it decides something.
+        Reads every entry: slow.
         """
         ends: list[str] = []
         for n in range(self.fold.n, 0, -1):

@@ -1,7 +1,4 @@
-"""A lake in a directory of this machine, which survives a power loss.
-
-obstore's local writes do no fsync: this is an implementation of its own.
-"""
+"""The store in a local directory: durable, unlike obstore's local writes, which do no fsync."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ class LocalStore:
                 created = target.read_bytes() == data
             finally:
                 temporary.unlink(missing_ok=True)
-            _fsync_directory(target.parent)  # the loser too: it may act on what it has read
+            _fsync_directory(target.parent)  # the loser of a race too: it acts on what it has read
         return created
 
     def get(self, path: str) -> bytes | None:
@@ -122,9 +119,9 @@ class LocalStore:
                     probe.unlink(missing_ok=True)
 
     def _link_or_copy(self, source: Path, final: Path) -> None:
-        """Give a file a second name; where the system refuses that, copy it: whole, or not at all.
+        """Give a file a second name; if the system refuses a link, copy it: whole, or not at all.
 
-        `fs.protected_hardlinks` lets nobody link to files of others that he may not write.
+        `fs.protected_hardlinks` refuses links to files of other users that this one may not write.
         """
         try:
             final.hardlink_to(source)
@@ -132,7 +129,7 @@ class LocalStore:
         except OSError as error:
             if error.errno not in _NO_LINK:
                 raise
-        # Not beside the final name: nothing under data/ is ever half a file.
+        # Not beside the final name: no file under data/ is ever partial.
         temporary = self._at(f"{layout.PLACING}{secrets.token_hex(8)}")
         self._make_directory(temporary.parent)
         try:

@@ -1,4 +1,4 @@
-"""Multipart uploads that killed attempts left open: no listing shows them, and they cost money.
+"""Multipart uploads that killed attempts left open: no listing shows them, and they are paid for.
 
 Spark's committer leaves an attempt's files as open uploads until its job commits; a large file is
 copied as an upload, too. Aborting one is always safe: a process that still uses it fails and is
@@ -26,20 +26,20 @@ _ATTEMPT = re.compile(r"(_tidegate/(?:staging/[^/]+/\d+|quarantine/[^/]+)/[^/]+/
 
 @dataclass(frozen=True, order=True)
 class Upload:
-    """An open upload; `path` is what it would become."""
+    """An open upload; `path` is that of the object to be."""
 
-    begun: datetime
+    started: datetime
     path: str
     id: str
 
     @property
     def attempt(self) -> str:
-        """The directory of the attempt that began it; empty for a copy."""
+        """The directory of the attempt that started it; empty for a copy."""
         found = _ATTEMPT.match(self.path)
         return found[1] if found else ""
 
 
-def left_open(store: Store) -> list[Upload]:
+def open_uploads(store: Store) -> list[Upload]:
     """Return the uploads of all attempts of a pipeline, oldest first; only S3 has any."""
     if not store.url.startswith("s3://"):
         return []
@@ -56,15 +56,15 @@ def left_open(store: Store) -> list[Upload]:
     return sorted(found)
 
 
-def end(store: Store, *, before: datetime, living: Collection[str] = ()) -> list[Upload]:
-    """End the uploads that were begun before a moment; return them.
+def abort(store: Store, *, before: datetime, in_progress: Collection[str] = ()) -> list[Upload]:
+    """Abort the uploads that were started before a time; return them.
 
-    Not those of sealed attempts, nor of the directories in `living`: somebody works there.
+    Those of sealed attempts and of the attempt directories `in_progress` are kept.
     """
-    due = [upload for upload in left_open(store) if upload.begun < before]
-    attempts = {upload.attempt for upload in due} - set(living)
-    given_up = {each for each in attempts if store.size(each + SEAL) is None}
-    due = [upload for upload in due if upload.attempt in given_up]
+    due = [upload for upload in open_uploads(store) if upload.started < before]
+    attempts = {upload.attempt for upload in due} - set(in_progress)
+    unsealed = {each for each in attempts if store.size(each + SEAL) is None}
+    due = [upload for upload in due if upload.attempt in unsealed]
     if due:
         bucket, prefix = s3_settings.bucket_and_prefix(store.url)
         with as_lake_errors_of_s3(store.url):

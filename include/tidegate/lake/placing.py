@@ -22,7 +22,7 @@ from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.store import Store
 
 LATE = 24 * 3600.0
-"""Seconds after a commit was placed in which a copy begun before it may still land."""
+"""Seconds after a commit was placed in which an earlier copy may still complete."""
 
 Retire = Callable[[Store, int, LakeFile], None]
 
@@ -30,11 +30,11 @@ logger = logging.getLogger(__name__)
 
 
 def finalise(store: Store, ledger: Ledger, n: int) -> None:
-    """Make `data/` what commit `n` says: what it replaces goes, then its files come. Idempotent.
+    """Make `data/` what commit `n` says: replaced files leave it, then its own are placed.
 
-    Only files that are live are placed. Whoever sleeps here while another commit replaces them
-    finds no staged copy to place, or takes away again what it has placed. A file that is lost keeps
-    no other file from its place; LakeDamaged names it at the end, and the commit stays unplaced.
+    Idempotent. Only live files are placed. If another commit replaces them meanwhile, their staged
+    copies are gone, or what was placed is removed again. A lost file stops no other; LakeDamaged
+    names it at the end, and the commit stays unplaced.
     """
     entry = ledger.commit(n)
     _retire_replaced(store, ledger, entry, _retire)
@@ -62,10 +62,10 @@ def finalise(store: Store, ledger: Ledger, n: int) -> None:
 def finalise_each(
     store: Store, ledger: Ledger, commits: Iterable[int], failures: list[TidegateError]
 ) -> list[int]:
-    """Finalise commits; return those that are in place now, and add what fails to `failures`.
+    """Finalise commits; return those that are in place now, and add errors to `failures`.
 
-    One that cannot be placed keeps no other from its place: it is committed, readers by the ledger
-    are told its staged files, and it is tried again by the next plan.
+    An error of one stops no other: until the next plan retries it, readers by the ledger use its
+    staged files.
     """
     done = []
     for n in commits:
@@ -81,10 +81,10 @@ def finalise_each(
 def roll_forward(
     store: Store, ledger: Ledger, failures: list[TidegateError] | None = None
 ) -> list[int]:
-    """Finalise what crashed publishers left; return the commits that are in place now.
+    """Finalise commits of crashed publishers; return those that are in place now.
 
-    What cannot be placed is added to `failures`. Replaced files that a late copy has put back are
-    moved away again; an error there is added to `failures` too, and stops no other commit.
+    Replaced files that a late copy has put back are moved out of `data/` again. Errors are added
+    to `failures` and stop no other commit.
     """
     failures = [] if failures is None else failures
     unfinished = unplaced(store, ledger.fold)
@@ -95,7 +95,7 @@ def roll_forward(
         if n in unfinished:
             continue  # finalised just now, or its failure is known
         try:
-            _retire_replaced(store, ledger, ledger.commit(n), _take_away)
+            _retire_replaced(store, ledger, ledger.commit(n), _move_away)
         except TidegateError as refused:
             logger.error("what commit #%d replaces cannot be moved out of data/: %s", n, refused)
             failures.append(refused)
@@ -116,8 +116,8 @@ def unplaced(store: Store, fold: Fold, among: Collection[int] | None = None) -> 
 def recent_replacements(store: Store, fold: Fold) -> list[int]:
     """Return the live commits that replace files and were not placed `LATE` seconds ago.
 
-    A copy within an object store goes on when the process that asked for it dies. One that was
-    begun before the replacement may therefore put a replaced file back after it was taken away.
+    A copy within an object store goes on when the process that asked for it dies. An earlier one
+    may therefore put a replaced file back after it was moved away.
     """
     return [
         n
@@ -127,13 +127,13 @@ def recent_replacements(store: Store, fold: Fold) -> list[int]:
 
 
 def _is_settled(store: Store, n: int) -> bool:
-    """Say whether a commit was placed so long ago that no copy begun before it is under way."""
+    """Return whether a commit was placed so long ago that no earlier copy is in progress."""
     placed = store.modified(layout.placed(n))
     return placed is not None and time.time() - placed >= LATE
 
 
 def is_live(fold: Fold, n: int, entry: Commit, file: LakeFile) -> bool:
-    """Say whether commit `n` still is the one that holds a file's rows."""
+    """Return whether no later commit has replaced a file of commit `n`."""
     f = file.staged
     return fold.holds(n, entry.topic_ids[f.topic], f.partition, f.first)
 
@@ -163,13 +163,13 @@ def _retire_replaced(store: Store, ledger: Ledger, entry: Commit, retire: Retire
 
 
 def _retire(store: Store, n: int, file: LakeFile) -> None:
-    """Move a file that is live no more. Its staged copy goes first: nobody can place it then."""
+    """Move a replaced file. Its staged copy is deleted first, so that it cannot be placed again."""
     store.delete(file.staged.path)
     faults.point("publish.retiring")
-    _take_away(store, n, file)
+    _move_away(store, n, file)
 
 
-def _take_away(store: Store, n: int, file: LakeFile) -> None:
+def _move_away(store: Store, n: int, file: LakeFile) -> None:
     """Move a replaced file out of `data/`, if it is there."""
     size = store.size(file.final)
     if size is None:

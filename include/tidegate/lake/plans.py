@@ -1,4 +1,4 @@
-"""Freezing: a run has one plan, whoever asks and however often."""
+"""Frozen plans: all processes and retries of a run get the same plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load(store: Store, plan_id: str) -> Plan:
 
 
 def note(store: Store, plan_id: str) -> Mapping[str, Any] | None:
-    """Return what was seen when the plan was first frozen."""
+    """Return the note of a plan: watermarks, time and run when it was first frozen."""
     return json_documents.read(store, layout.note(plan_id), dict)
 
 
@@ -74,13 +74,13 @@ def freeze(
 ) -> Frozen:
     """Make `plan` the run's plan of this generation, or return the one that was first.
 
-    `note` (what was seen: watermarks, time, run) is kept beside the plan, and is not part of it.
+    `note` (watermarks, time, run) is kept beside the plan, and is not part of it.
     """
     store.create(layout.note(plan.id), canonical.encode(note))
     if not store.create(layout.plan(plan.id), plan.encoded):
-        load(store, plan.id)  # says what is wrong with the one that is there
+        load(store, plan.id)  # raises LakeDamaged
     if plan.kind == "ingest" and plan.chunks and plan.replay is None:
-        store.create(layout.unfinished(plan.id), b"")  # before anybody can stage it
+        store.create(layout.unfinished(plan.id), b"")  # before it can be staged
     pointer = canonical.encode({"format": 1, "plan_id": plan.id})
     if store.create(layout.generation(run_key, generation), pointer):
         return Frozen(plan, generation)

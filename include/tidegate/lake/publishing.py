@@ -1,4 +1,4 @@
-"""Commit and finalise: needs the lake and nothing else, and may be done again at any moment."""
+"""Publishing: sealed attempts become commits. Needs only the lake; idempotent."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) -> Appended | Verdict:
-    """Make a sealed attempt part of the lake by one ledger entry, or say why it may not be.
+    """Make a sealed attempt part of the lake by one ledger entry, or return why it is refused.
 
-    The moment the entry exists, readers by the ledger see the rows; before, nobody does. What would
-    keep the files from their final names, as far as it can be known, is raised before that.
+    Readers by the ledger see the rows as soon as the entry exists. What is known to keep the files
+    from their final names is raised before that.
     """
     attempt = seal.attempt
     manifest = manifest_of(plan, seal)
@@ -46,7 +46,7 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
     for f in seal.files:
         if sizes.get(f.path) != f.size:
             verdict = judge(ledger.refresh(), entry)
-            if not isinstance(verdict, Accepted):  # swept meanwhile, by right
+            if not isinstance(verdict, Accepted):  # the sweeper may delete what is refused
                 return verdict
             raise LakeDamaged(
                 f"{store.uri(f.path)} is missing or changed since it was sealed; "
@@ -71,12 +71,11 @@ def publish_sealed(
     run: str,
     not_placed: list[TidegateError] | None = None,
 ) -> dict[int, int]:
-    """Commit and finalise what is sealed of a plan, whoever does it; return chunk → commit.
+    """Commit and place what is sealed of a plan; return its commits by chunk.
 
-    Chunks that are not sealed, or that others have covered, are missing from the answer. A chunk
-    that cannot be committed, or not be placed, keeps no other from it: its error is raised at the
-    end. ReplayRefused if others have replaced what a chunk was to replace. With `not_placed`, what
-    is committed and cannot be placed is added there, and not raised.
+    Chunks that are not sealed, or that others have covered, are missing from the result. An error
+    of one chunk stops no other, and is raised at the end: ReplayRefused if others have replaced
+    what it was to replace. Errors of placing are added to `not_placed`, if given, and not raised.
     """
     failures: list[TidegateError] = []
     all_committed = len(_commits(ledger.refresh(), plan)) == len(plan.chunks)
@@ -94,7 +93,7 @@ def publish_sealed(
     for other in failures[1:]:
         logger.error("plan %s: %s", plan.id, other)
     commits = _commits(ledger.fold, plan)
-    # What was committed just now is not asked for: it is not in place yet.
+    # The new commits cannot be in place yet: no listing for them.
     waiting = [*unplaced(store, ledger.fold, among=set(commits.values()).difference(new)), *new]
     finalise_each(store, ledger, waiting, failures if not_placed is None else not_placed)
     if failures:

@@ -1,7 +1,7 @@
-"""S3 as the environment describes it, in the words of those that read it otherwise than obstore.
+"""S3 settings of the environment, translated for Spark and botocore.
 
-obstore takes the `AWS_*` variables by itself. So do Spark and botocore with the keys, which are
-never read here; the names for place and region, each of them has its own.
+obstore reads the `AWS_*` variables by itself. Spark and botocore do so with the keys, which are
+never read here; they have other names for endpoint and region.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REGION = "us-east-1"  # obstore's default
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where S3 is; without an endpoint, at AWS."""
 
     endpoint: str | None
@@ -27,8 +27,8 @@ class Place:
     path_style: bool
 
 
-def place(environ: Mapping[str, str] = os.environ) -> Place:
-    """Read the environment as obstore does; ConfigurationError for what it would not tell well."""
+def location(environ: Mapping[str, str] = os.environ) -> Location:
+    """Read the environment as obstore does; ConfigurationError for an endpoint that it refuses."""
     endpoint = environ.get("AWS_ENDPOINT_URL") or environ.get("AWS_ENDPOINT") or None
     if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
         raise ConfigurationError(f"AWS_ENDPOINT_URL={endpoint}: an endpoint is http(s)://host:port")
@@ -37,7 +37,7 @@ def place(environ: Mapping[str, str] = os.environ) -> Place:
             f"AWS_ENDPOINT_URL={endpoint}: the data would go there in clear; set"
             " AWS_ALLOW_HTTP=true if it may"
         )
-    return Place(
+    return Location(
         endpoint,
         region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or _REGION,
         path_style=not _is_true(environ, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"),
@@ -51,12 +51,12 @@ def spark_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     are sent. Files are written by the magic committer: they appear when the job commits, without
     a copy.
     """
-    where = place(environ)
+    where = location(environ)
     s3a = {
         "endpoint.region": where.region,
         "path.style.access": str(where.path_style).lower(),
         "committer.name": "magic",
-        # A fifth of all requests: each attempt writes into a directory that nobody else has.
+        # Saves a fifth of all requests: no other process writes to an attempt's directory.
         "committer.magic.track.commits.in.memory.enabled": "true",
         "performance.flags": "create,mkdir,delete",
     }
@@ -74,17 +74,17 @@ def spark_conf(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def bucket_and_prefix(url: str) -> tuple[str, str]:
-    """Return the bucket of a URL, and what stands before a path below it in its key."""
+    """Return the bucket of a URL, and the prefix of the keys below it."""
     parts = urlsplit(url)
     return parts.netloc, f"{parts.path.strip('/')}/"
 
 
-def client(where: Place | None = None, **keys: str) -> Any:
+def client(where: Location | None = None, **keys: str) -> Any:
     """Return botocore's client, for what obstore has no call for."""
     import botocore.config
     import botocore.session
 
-    where = where or place()
+    where = where or location()
     style = "path" if where.path_style else "virtual"
     return botocore.session.get_session().create_client(
         "s3",
@@ -92,7 +92,7 @@ def client(where: Place | None = None, **keys: str) -> Any:
         endpoint_url=where.endpoint,
         config=botocore.config.Config(
             s3={"addressing_style": style},
-            # By default a server that does not answer is waited for for minutes.
+            # The default is to wait minutes for a server that does not answer.
             connect_timeout=5,
             read_timeout=300,
             max_pool_connections=AT_ONCE,

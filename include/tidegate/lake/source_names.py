@@ -1,4 +1,4 @@
-"""What lies below a source's root: a bad name excludes its own file, and stops no other.
+"""Names below a source's root: an unusable name excludes its own file, and stops no other.
 
 Directories and S3 are listed here and not by obstore, which gives up at the first name that it
 cannot represent.
@@ -25,7 +25,7 @@ from tidegate.core.printable import printable_name
 from tidegate.core.source_root import Root
 from tidegate.errors import SourceUnavailable
 from tidegate.lake import s3_settings
-from tidegate.lake.store_errors import told
+from tidegate.lake.store_errors import one_line
 
 _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _OF_FILE_SYSTEMS = {"lost+found"}
@@ -48,7 +48,7 @@ class Found:
     modified: float
 
 
-def found(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
+def list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
     """Yield the files that match, and those that match and have to be excluded, with the reason.
 
     SourceUnavailable where the root, or a directory below it, cannot be listed now.
@@ -63,7 +63,7 @@ def found(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
                 reason = _unusable(each.file.name)
                 yield LeftOutFile(printable_name(each.file.name), reason) if reason else each
     except (BaseError, botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-        raise SourceUnavailable(f"source {root.url} cannot be listed: {told(error)}") from error
+        raise SourceUnavailable(f"source {root.url} cannot be listed: {one_line(error)}") from error
     except OSError as error:
         said = printable_name(str(error))
         raise SourceUnavailable(f"source {root.url} cannot be listed: {said}") from error

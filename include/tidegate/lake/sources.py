@@ -1,4 +1,4 @@
-"""Files to be sent: what lies below a root now, and whether Parquet is what it should be."""
+"""Source files of an egress: their listing, and the footers of Parquet files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tidegate.errors import SourceRefused, SourceUnavailable
 from tidegate.lake import source_names
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import opened, reader
-from tidegate.lake.store_errors import told
+from tidegate.lake.store_errors import one_line
 
 __all__ = ["Listing", "Root", "changed", "listing", "looked_into"]
 
-_AHEAD = 64  # footers that are read before it is known whether they are wanted
+_AHEAD = 64  # footers that are read in advance
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Listing:
 def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
     """List what matches below a root; SourceUnavailable if there is no such root.
 
-    Names with a part that begins with a dot or an underscore are no files of a source: that is how
-    Spark and others mark what is not finished.
+    Names with a part that begins with a dot or an underscore are skipped: Spark and others mark
+    unfinished files so.
     """
     settled = ((now or datetime.now(UTC)) - timedelta(seconds=settle)).timestamp()
     files: list[SourceFile] = []
     young: list[SourceFile] = []
     left_out: list[LeftOutFile] = []
-    for each in source_names.found(root, _opened(root)):
+    for each in source_names.list_files(root, _opened(root)):
         if isinstance(each, LeftOutFile):
             left_out.append(each)
         else:
@@ -59,11 +59,10 @@ def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
 def looked_into(
     root: Root, files: Sequence[SourceFile], most: int
 ) -> Iterator[SourceFile | LeftOutFile]:
-    """Yield Parquet files with the rows that their footers tell, and those that are broken.
+    """Yield Parquet files with their row counts, and those that are broken.
 
-    Ends after `most` whole ones, and reads no footer behind them. SourceRefused where two do not
-    have the same columns: which are meant is not ours to guess. SourceUnavailable where a footer
-    cannot be read now.
+    Ends after `most` whole ones. SourceRefused if two have different columns, SourceUnavailable if
+    a footer cannot be read now.
     """
     store = _opened(root)
     first: tuple[SourceFile, pyarrow.Schema] | None = None
@@ -94,7 +93,8 @@ def _opened(root: Root) -> Obstore:
         return opened(root.url)
     except (BaseError, ValueError, OSError) as error:
         raise SourceUnavailable(
-            f"source {root.url} cannot be opened: {told(error)}; make it, or correct `source.path`"
+            f"source {root.url} cannot be opened: {one_line(error)}; make it, or correct "
+            "`source.path`"
         ) from error
 
 
@@ -122,7 +122,7 @@ def _footer(root: Root, store: Obstore, name: str) -> pq.FileMetaData | str:
             raise
         except (BaseError, OSError) as error:
             raise SourceUnavailable(
-                f"source {root.url}: {name} cannot be read now: {told(error)}. Nothing was sent"
+                f"source {root.url}: {name} cannot be read now: {one_line(error)}. Nothing was sent"
             ) from error
 
     try:
@@ -131,15 +131,15 @@ def _footer(root: Root, store: Obstore, name: str) -> pq.FileMetaData | str:
         with file:
             return pq.read_metadata(file)
     except (PermissionError, PermissionDeniedError) as error:
-        return f"may not be read: {told(error)}"
+        return f"may not be read: {one_line(error)}"
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        return f"not a whole Parquet file: {told(error)}"
+        return f"not a whole Parquet file: {one_line(error)}"
 
 
 def _differences(one: pyarrow.Schema, other: pyarrow.Schema) -> list[str]:
-    ours, theirs = ({f.name: str(f.type) for f in schema} for schema in (one, other))
+    first, second = ({f.name: str(f.type) for f in schema} for schema in (one, other))
     return [
-        f"{name} {theirs.get(name, 'missing')} / {ours.get(name, 'missing')}"
-        for name in sorted(ours.keys() | theirs.keys())
-        if ours.get(name) != theirs.get(name)
+        f"{name} {second.get(name, 'missing')} / {first.get(name, 'missing')}"
+        for name in sorted(first.keys() | second.keys())
+        if first.get(name) != second.get(name)
     ]

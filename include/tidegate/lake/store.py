@@ -26,7 +26,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.lake import conditional_put, large_copies, s3_settings
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store_errors import as_damage, as_lake_errors, refuse_another_size, told
+from tidegate.lake.store_errors import as_damage, as_lake_errors, one_line, refuse_another_size
 from tidegate.lake.store_protocol import Listed, Store
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ObjectStore:
             refuse_another_size(self.uri(target), there, size)
 
     def check_placing(self, files: Sequence[tuple[str, str, int]]) -> None:
-        # Once: that this user may copy here does not change from file to file.
+        # Once: the right to copy is the same for all files.
         if files and not self._may_copy:
             source, _, size = min(files, key=lambda file: file[2])
             probe = f"{layout.PLACING}{secrets.token_hex(8)}"
@@ -136,7 +136,7 @@ class ObjectStore:
 
 
 class _Reader(io.RawIOBase):
-    """An object as a file of Python's: obstore's own is none (no `with`, no `closed`)."""
+    """An object as a Python file: obstore's has no `with` and no `closed`."""
 
     def __init__(
         self, file: obstore.ReadableFile, errors: Callable[[], AbstractContextManager[None]]
@@ -176,17 +176,17 @@ def open_store(lake: str, pipeline: str) -> Store:
         return LocalStore(Path(directory) / pipeline)
     url = f"{lake.rstrip('/')}/{pipeline}"
     if strange := sorted(set(re.findall(r"[\s%?#]", url))):
-        # Of these obstore, Spark and pyarrow do not make the same key.
+        # obstore, Spark and pyarrow make different keys of these.
         raise ConfigurationError(f"lake {lake!r}: a URL here has no {' '.join(map(repr, strange))}")
     try:
         return ObjectStore(url, opened(url))
     except (BaseError, ValueError) as error:
-        raise ConfigurationError(f"lake {lake!r}: {told(error)}") from None
+        raise ConfigurationError(f"lake {lake!r}: {one_line(error)}") from None
 
 
 def opened(url: str) -> Obstore:
-    """Open a URL with obstore; ConfigurationError for what is wrong with the environment of S3."""
+    """Open a URL with obstore; ConfigurationError if the environment describes S3 wrongly."""
     if urlsplit(url).scheme == "s3":
-        s3_settings.place()
+        s3_settings.location()
         return from_url(url, retry_config=_RETRIES)
     return from_url(url)

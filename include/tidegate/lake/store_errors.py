@@ -1,4 +1,4 @@
-"""What file systems and obstore raise, as refusals by name."""
+"""Errors of file systems and object stores, as Tidegate's own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tidegate.errors import LakeDamaged, LakeReadOnly, LakeUnavailable
 
 @contextmanager
 def as_lake_errors(url: str) -> Iterator[None]:
-    """Raise LakeReadOnly for what is not permitted, LakeUnavailable for what may pass.
+    """Raise LakeReadOnly for what is not permitted, LakeUnavailable for what a retry may solve.
 
-    That obstore finds an object, or does not, is no refusal.
+    AlreadyExistsError and NotFoundError of obstore pass through.
     """
     try:
         yield
@@ -31,13 +31,13 @@ def as_lake_errors(url: str) -> Iterator[None]:
             raise LakeUnavailable(
                 f"lake {url}: no space left; free some, then run again: nothing was lost"
             ) from error
-        raise LakeUnavailable(f"lake {url}: {told(error)}") from error
+        raise LakeUnavailable(f"lake {url}: {one_line(error)}") from error
     except BaseError as error:
         if isinstance(error, AlreadyExistsError | NotFoundError):
             raise
         if " 403 Forbidden" in str(error):  # a listing's refusal has no class of its own
             raise _not_permitted(url, error) from error
-        raise LakeUnavailable(f"lake {url}: {told(error)}") from error
+        raise LakeUnavailable(f"lake {url}: {one_line(error)}") from error
 
 
 @contextmanager
@@ -63,15 +63,15 @@ def as_damage(uri: str) -> Iterator[None]:
 
 
 def refuse_another_size(uri: str, size: int, expected: int) -> None:
-    """Raise LakeDamaged for an object that has not the size that a commit gives it."""
+    """Raise LakeDamaged if an object has another size than its commit says."""
     if size != expected:
         raise LakeDamaged(
             f"{uri} has {size} bytes, and a commit names it with {expected}; restore it"
         )
 
 
-def told(error: Exception) -> str:
-    """Reduce what obstore says to one line, and what S3 said in it to code and message."""
+def one_line(error: Exception) -> str:
+    """Return an error of obstore as one line; of an answer of S3 its code and message."""
     line = str(error).partition("\n\nDebug source")[0]
     if said := re.search(r"<Code>(.*?)</Code>\s*<Message>(.*?)</Message>", line, re.DOTALL):
         line = f"{line.partition(' - Server returned')[0]}: {said[1]}: {said[2]}"
@@ -81,5 +81,5 @@ def told(error: Exception) -> str:
 def _not_permitted(url: str, error: Exception) -> LakeReadOnly:
     whom = "check AWS_ACCESS_KEY_ID and what its owner may do" if url.startswith("s3:") else ""
     return LakeReadOnly(
-        f"lake {url}: not permitted: {told(error)}; {whom or 'give this user write access'}"
+        f"lake {url}: not permitted: {one_line(error)}; {whom or 'give this user write access'}"
     )

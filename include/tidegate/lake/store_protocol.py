@@ -1,4 +1,4 @@
-"""What a lake is made of: objects by relative path, and what may be asked of where they are."""
+"""The protocol of stores: what the lake needs of a directory or a bucket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Listed(NamedTuple):
 
 
 class Store(Protocol):
-    """What the lake needs of a directory or a bucket."""
+    """Objects by relative path, in a directory or a bucket."""
 
     url: str
 
@@ -43,25 +43,25 @@ class Store(Protocol):
         """Return when an object was written, in seconds since the epoch, by the lake's clock."""
 
     def place(self, source: str, target: str, size: int) -> None:
-        """Give an object of this size a second name, durably; nothing if it has the name already.
+        """Give an object of this size a second name, durably; does nothing if it has the name.
 
-        LakeDamaged where neither is there, or what is there has another size.
+        LakeDamaged if neither exists, or what exists has another size.
         """
 
     def check_placing(self, files: Sequence[tuple[str, str, int]]) -> None:
-        """Raise what would keep objects from being placed (source, target, size), if it shows."""
+        """Raise what is known to keep objects (source, target, size) from being placed."""
 
     def make_durable(self, paths: list[str]) -> None:
         """Make objects that another process wrote survive a power loss."""
 
     def delete(self, *paths: str) -> None:
-        """Remove objects, durably; nothing happens where there are none."""
+        """Delete objects, durably; those that do not exist are skipped."""
 
     def prune(self, prefix: str) -> None:
-        """Remove a directory and those below it, as far as they are empty."""
+        """Delete a directory and those below it, as far as they are empty."""
 
     def uri(self, path: str) -> str:
         """Return an absolute URI with its scheme."""
 
     def native(self, path: str) -> str:
-        """Return what Spark and Parquet readers call this object or directory."""
+        """Return the name of an object or directory for Spark and Parquet readers."""

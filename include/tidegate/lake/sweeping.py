@@ -1,7 +1,7 @@
-"""Sweeping: staging that nobody needs any more goes, by the rules of docs/design.md.
+"""Sweeping: delete staging that is not needed any more, by the rules of docs/design.md.
 
 Correctness needs no clock here: what may be committed, or is a live commit's only copy, stays
-whatever its age. Ages, by the lake's own clock, only decide when rubbish is collected.
+whatever its age. Ages, by the lake's own clock, only decide when the rest is deleted.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tidegate.lake.store import Listed, Store
 GRACE = 3600.0
 """Seconds that a staged file lives on after its commit is in place: readers may hold its URI."""
 ABANDON_AFTER = 24 * 3600.0
-"""Seconds since an attempt was last written to, until it is given up if nobody sealed it."""
+"""Seconds since an attempt was last written to until it is abandoned, if it is not sealed."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
 class Swept:
-    """What was removed, attempt by attempt and why; what was due and had to be left."""
+    """What was deleted of each attempt and why, and what was due and had to be left."""
 
     attempts: list[dict[str, Any]] = field(default_factory=list)
     left: list[dict[str, Any]] = field(default_factory=list)
@@ -49,9 +49,9 @@ def sweep(
     grace: float = GRACE,
     abandon_after: float = ABANDON_AFTER,
 ) -> Swept:
-    """Remove the staging of placed commits and of losers, and give up attempts left unsealed.
+    """Delete the staging of placed commits and of losing attempts; abandon unsealed attempts.
 
-    Listed first, judged afterwards: a file that is written meanwhile is not touched.
+    Lists before it reads the ledger: a file that is written meanwhile is not touched.
     """
     listed = staged_files(store)
     fold = ledger.refresh()
@@ -60,7 +60,7 @@ def sweep(
     for attempt, files in listed.items():
         n = fold.committed.get(attempt[:2])
         if n is not None and all(map(_is_seal, files)):
-            continue  # swept before: of each commit its seal stays, so nothing is asked for it
+            continue  # swept before, but for the seal
         if n is not None:
             placed = store.modified(layout.placed(n))
             if placed is None or now - placed < grace:
@@ -90,10 +90,9 @@ def sweep(
 
 
 def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept:
-    """Remove what the losing attempts of a committed egress plan have left: bad rows and seals.
+    """Delete what the losing attempts of a committed egress plan have left: bad rows and seals.
 
-    The committed attempt's are kept for good. So are those of a plan that is not committed: its
-    next attempt keeps the same rows back again, unless somebody has declared it sent.
+    Those of the committed attempt are kept, and so are those of a plan that is not committed.
     """
     listed = staged_files(store)
     for each in store.objects(layout.QUARANTINE):
@@ -113,7 +112,7 @@ def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept
 
 
 def _now(store: Store) -> float:
-    """Return the time by the clock that dates the lake's objects: ours may be another."""
+    """Return the time by the clock that dates the lake's objects."""
     path = f"{layout.PROBES}{secrets.token_hex(8)}"
     store.create(path, b"")
     try:
@@ -123,10 +122,10 @@ def _now(store: Store) -> float:
 
 
 def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt, files: Sequence[Listed]) -> bool:
-    """Say whether an attempt is unsealed, or sealed and can never be committed.
+    """Return whether an attempt is unsealed, or sealed and can never be committed.
 
-    Coverage never shrinks, so a chunk that others have covered in part stays refused; and what
-    was replaced never lives again, so neither can a replay's chunk that names such a part.
+    Coverage never shrinks, so a chunk that others have covered in part stays refused; a replaced
+    part never becomes live again, so a replay's chunk that names one stays refused.
     """
     if not any(map(_is_seal, files)):
         return True
@@ -148,12 +147,12 @@ def _is_seal(listed: Listed) -> bool:
 
 
 def _last_written(store: Store, files: Sequence[Listed], now: float) -> float:
-    """Return when the newest of an attempt's files was written; one that is gone was just now."""
+    """Return when the newest of these files was written; `now` if one is gone."""
     return max(now if (at := store.modified(f.path)) is None else at for f in files)
 
 
 def _unverified(store: Store, commit: Commit, copies: Sequence[Listed]) -> str | None:
-    """Say what keeps the staged copies: a final file that is not, byte for byte, the staged one."""
+    """Return why staged copies must stay: a final file that is not the committed one; else None."""
     staged = {f.path for f in copies}
     for file in read_manifest(store, commit):
         if file.staged.path not in staged:

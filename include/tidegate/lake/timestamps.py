@@ -1,4 +1,4 @@
-"""When the rows of a lake were written: Kafka may not have their records any more."""
+"""Timestamps of the lake's rows: Kafka may have deleted their records."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ def publish_unfinished(
 ) -> bool:
     """Commit what other runs have sealed and not published; return whether anything was.
 
-    A run that still works on such a plan finds its chunk committed, and goes on with the rest. A
-    plan that cannot be published now is logged and stays; it never stops the caller's own work.
-    Raises transient errors of the lake only: what is sealed must not be given up because of them.
+    A run that is still working on such a plan finds its chunk committed. A plan that cannot be
+    published now is logged and stays unfinished. Raises transient errors only: because of those
+    nothing that is sealed may be given up.
     """
     before = ledger.fold.n
     listed = in_parallel(lambda plan: attempts.staged_files(store, plan.id), unfinished)
@@ -96,7 +96,7 @@ def _names_by_chunk(fold: Fold, staged: Staged) -> dict[int, set[str]]:
 
 
 def _is_over(fold: Fold, plan: Plan, staged: Mapping[int, set[str]]) -> bool:
-    """Say whether no chunk can be committed any more: what is covered never becomes uncovered.
+    """Return whether no chunk can be committed any more: coverage never shrinks.
 
     A chunk that is skipped, or of a topic that was recreated, is over when nothing of it is staged:
     until then another process may still seal it and end before it publishes, and only the marker
@@ -114,7 +114,7 @@ def _is_over(fold: Fold, plan: Plan, staged: Mapping[int, set[str]]) -> bool:
 
 
 def _recreated(fold: Fold, plan: Plan, window: Window) -> bool:
-    """Say whether a topic of a chunk is another one by now: its old records cannot be read."""
+    """Return whether a topic of a chunk was recreated: its old records cannot be read."""
     ids = fold.topic_ids
     return any(ids.get(r.topic, plan.topics[r.topic]) != plan.topics[r.topic] for r in window)
 

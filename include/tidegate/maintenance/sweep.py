@@ -27,7 +27,7 @@ def sweep(spec: Spec, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER
     else:
         swept = sweeping.sweep_egress(store, ledger)
     before = datetime.now(UTC) - timedelta(seconds=abandon_after)
-    aborted = multipart_uploads.end(store, before=before)
+    aborted = multipart_uploads.abort(store, before=before)
     return {
         "format": FORMAT,
         "pipeline": spec.name,

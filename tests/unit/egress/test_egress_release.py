@@ -93,7 +93,7 @@ def test_an_attempt_is_sealed_once(world: World) -> None:
     sealed = deliveries.sealed(store, world.plan("A").plan, world.fold)
     assert sealed is not None
     deliveries.seal(store, sealed)  # the same again: its first answer was lost
-    with pytest.raises(LakeDamaged, match="is sealed already, and not by us"):
+    with pytest.raises(LakeDamaged, match="is sealed already, by another process"):
         deliveries.seal(store, replace(sealed, receipts=()))
     assert deliveries.sealed(store, world.plan("A").plan, world.fold) == sealed
 

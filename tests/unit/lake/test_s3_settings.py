@@ -61,7 +61,7 @@ def test_the_names_of_a_place(
 ) -> None:
     """Each name and its other one; empty is not set."""
     endpoint, region, path_style = place
-    assert s3_settings.place(environ) == s3_settings.Place(
+    assert s3_settings.location(environ) == s3_settings.Location(
         endpoint, region or "us-east-1", path_style
     )
 
@@ -79,7 +79,7 @@ def test_a_wrong_endpoint_is_refused(
 ) -> None:
     """Before anything is sent there, also by whoever opens a lake."""
     with pytest.raises(ConfigurationError, match=said):
-        s3_settings.place(environ)
+        s3_settings.location(environ)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=said):
@@ -139,7 +139,7 @@ def test_what_s3_says_is_one_line(
 
 
 def test_a_directory_has_no_open_uploads(tmp_path: Path) -> None:
-    assert multipart_uploads.left_open(LocalStore(tmp_path)) == []
+    assert multipart_uploads.open_uploads(LocalStore(tmp_path)) == []
 
 
 def test_an_open_copy_of_any_kind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,4 +162,4 @@ def test_an_open_copy_of_any_kind_is_found(monkeypatch: pytest.MonkeyPatch) -> N
             return [{"Uploads": [upload] if f"lake/p/{probe}".startswith(asked["Prefix"]) else []}]
 
     monkeypatch.setattr(s3_settings, "client", Client)
-    assert multipart_uploads.left_open(lake) == [multipart_uploads.Upload(begun, probe, "1")]
+    assert multipart_uploads.open_uploads(lake) == [multipart_uploads.Upload(begun, probe, "1")]
