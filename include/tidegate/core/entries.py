@@ -49,6 +49,17 @@ class Account(NamedTuple):
     invisible: int
 
 
+def accounts_of(
+    window: Window, rows: Mapping[tuple[str, int], int]
+) -> dict[str, dict[int, Account]]:
+    """Return the accounts of a window by topic and partition, from the number of rows of each."""
+    accounts: dict[str, dict[int, Account]] = {}
+    for r in window:
+        n = rows.get((r.topic, r.partition), 0)
+        accounts.setdefault(r.topic, {})[r.partition] = Account(r.start, r.end, n, len(r) - n)
+    return accounts
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class Receipt:
     """The records of an egress plan in one target partition, over all attempts.

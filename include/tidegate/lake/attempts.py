@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from tidegate.core import accounting, canonical, layout
 from tidegate.core.accounting import StagedFile
-from tidegate.core.entries import Account
+from tidegate.core.entries import Account, accounts_of
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
@@ -239,17 +239,13 @@ def check(
             complaints=len(wrong),
         )
     counted = accounting.rows_by_partition(files)
-    accounts: dict[str, dict[int, Account]] = {}
-    for r in window:
-        n = counted.get((r.topic, r.partition), 0)
-        accounts.setdefault(r.topic, {})[r.partition] = Account(r.start, r.end, n, len(r) - n)
     holes = {
         r: _holes(store, r, files) for r in accounting.short_ranges(window, counted)
     }  # fmt: skip
     return Seal(
         attempt=attempt,
         files=tuple(files),
-        accounts=accounts,
+        accounts=accounts_of(window, counted),
         proofs=_prove(holes, probe, log_starts, bound, seed=attempt.name),
         seen=seen,
         versions=versions,

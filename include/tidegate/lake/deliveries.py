@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from tidegate import faults
-from tidegate.core import canonical, layout
-from tidegate.core.entries import Account, Commit, Receipt, Reference
+from tidegate.core import canonical
+from tidegate.core.entries import Receipt, accounts_of
 from tidegate.core.json_codec import ADDED, Document
 from tidegate.core.judge import Verdict
 from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
-from tidegate.lake import json_documents
+from tidegate.lake import json_documents, publishing
 from tidegate.lake.attempts import Attempt, staged_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import Store
@@ -76,34 +75,21 @@ def commit(
     store: Store, ledger: Ledger, plan: Plan, sending: Sending, *, run: str
 ) -> Appended | Verdict:
     """Record that a plan's rows are in the target: they are not sent again."""
-    data = manifest_of(plan, sending)
-    path = layout.manifest(plan.id, 0, sending.attempt)
-    if not store.create(path, data):
-        raise LakeDamaged(f"{store.uri(path)} is not what its seal says; restore it")
-    faults.point("publish.before")
+    manifest = manifest_of(plan, sending)
     rows = {each.file: each.rows + each.bad for each in sending.files}
-    accounts: dict[str, dict[int, Account]] = {}
-    for r in (r for window in plan.chunks for r in window):
-        n = rows.get(f"{plan.topics[r.topic]}/{r.partition}", 0)
-        accounts.setdefault(r.topic, {})[r.partition] = Account(r.start, r.end, n, len(r) - n)
-    outcome = ledger.append(
-        Commit(
-            lane=plan.lane,
-            plan_id=plan.id,
-            plan_sha256=plan.sha256,
-            chunk=0,
-            attempt=sending.attempt,
-            cluster_id=plan.cluster_id,
-            topic_ids=plan.topics,
-            accounts=accounts,
-            manifest=Reference(path, canonical.digest(data)),
-            receipts=sending.receipts,
-            broken_order=sending.broken_order,
-        ),
-        run=run,
+    window = tuple(r for chunk in plan.chunks for r in chunk)
+    counted = {
+        (r.topic, r.partition): rows.get(f"{plan.topics[r.topic]}/{r.partition}", 0) for r in window
+    }
+    entry = publishing.commit_entry(
+        plan,
+        Attempt(plan.id, 0, sending.attempt),
+        accounts_of(window, counted),
+        manifest,
+        receipts=sending.receipts,
+        broken_order=sending.broken_order,
     )
-    faults.point("publish.committed")
-    return outcome
+    return publishing.append_commit(store, ledger, entry, manifest, run=run)
 
 
 def manifest_of(plan: Plan, sending: Sending) -> bytes:

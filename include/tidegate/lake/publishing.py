@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from tidegate import faults
 from tidegate.core import canonical, layout
-from tidegate.core.entries import Commit, Reference
+from tidegate.core.entries import Account, Commit, Receipt, Reference
 from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
 from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.lake import attempts
-from tidegate.lake.attempts import Seal
+from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.manifests import files_of_seal, manifest_of
 from tidegate.lake.placing import finalise_each, unplaced
@@ -29,19 +30,7 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
     """
     attempt = seal.attempt
     manifest = manifest_of(plan, seal)
-    path = layout.manifest(plan.id, attempt.chunk, attempt.name)
-    entry = Commit(
-        lane=plan.lane,
-        plan_id=plan.id,
-        plan_sha256=plan.sha256,
-        chunk=attempt.chunk,
-        attempt=attempt.name,
-        cluster_id=plan.cluster_id,
-        topic_ids={topic: plan.topics[topic] for topic in seal.accounts},
-        accounts=seal.accounts,
-        manifest=Reference(path, canonical.digest(manifest)),
-        replaces=plan.replaces(attempt.chunk),
-    )
+    entry = commit_entry(plan, attempt, seal.accounts, manifest)
     sizes = dict(store.objects(attempt.directory))
     for f in seal.files:
         if sizes.get(f.path) != f.size:
@@ -55,8 +44,42 @@ def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) ->
     store.check_placing(
         [(f.staged.path, f.final, f.staged.size) for f in files_of_seal(plan, seal)]
     )
-    if not store.create(path, manifest):
-        raise LakeDamaged(f"{store.uri(path)} does not list the files of its seal; restore it")
+    return append_commit(store, ledger, entry, manifest, run=run)
+
+
+def commit_entry(
+    plan: Plan,
+    attempt: Attempt,
+    accounts: Mapping[str, Mapping[int, Account]],
+    manifest: bytes,
+    *,
+    receipts: tuple[Receipt, ...] = (),
+    broken_order: tuple[str, ...] = (),
+) -> Commit:
+    """Return the entry that commits an attempt, of an egress with receipts."""
+    return Commit(
+        lane=plan.lane,
+        plan_id=plan.id,
+        plan_sha256=plan.sha256,
+        chunk=attempt.chunk,
+        attempt=attempt.name,
+        cluster_id=plan.cluster_id,
+        topic_ids={topic: plan.topics[topic] for topic in accounts},
+        accounts=accounts,
+        manifest=Reference(layout.manifest(*attempt), canonical.digest(manifest)),
+        replaces=plan.replaces(attempt.chunk),
+        receipts=receipts,
+        broken_order=broken_order,
+    )
+
+
+def append_commit(
+    store: Store, ledger: Ledger, entry: Commit, manifest: bytes, *, run: str
+) -> Appended | Verdict:
+    """Write the manifest, then append the entry; LakeDamaged if there is another manifest."""
+    if not store.create(entry.manifest.path, manifest):
+        uri = store.uri(entry.manifest.path)
+        raise LakeDamaged(f"{uri} does not list the files of its seal; restore it")
     faults.point("publish.before")
     outcome = ledger.append(entry, run=run)
     faults.point("publish.committed")
