@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections import deque
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -33,7 +32,7 @@ class _Topic(NamedTuple):
 
 def refuse_loop(spec: Egress, cluster_id: str) -> None:
     """Raise ConfigurationError if pipelines lead from the target back into the source."""
-    pipelines = {pipeline.name: pipeline for pipeline in _pipelines()}
+    pipelines = dict(files.valid_specs())
     read_fold = functools.cache(lambda name: _read_fold(pipelines[name]))
     senders = [each for each in pipelines.values() if isinstance(each, Egress)]
     todo = deque((_Topic(name, cluster_id, spec.kafka), name) for name in spec.target.names)
@@ -63,14 +62,6 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
                         seen.add(reached)
                         how = f"the lake of {lake.name!r}, which {other.name!r} sends to {name}; it"
                         todo.append((reached, f"{way} feeds {how}"))
-
-
-def _pipelines() -> Iterator[Spec]:
-    for name in files.names():
-        try:
-            yield files.load_named(name)
-        except ConfigurationError:
-            continue
 
 
 def _reads(lake: Ingest, topic: _Topic, fold: Fold | None) -> bool:

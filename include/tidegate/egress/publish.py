@@ -80,7 +80,6 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     variables.show(run.mirror, run.spec, fold)
     faults.point("caches.half")
     commit = fold.live[n] if n is not None else None
-    sending = sending if commit else None
     report = reports.short(run, frozen, n, commit, sending)
     note = plans.note(store, plan.id) or {}
     report_store.keep(

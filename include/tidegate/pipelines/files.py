@@ -90,15 +90,16 @@ def is_pipeline_name(name: str) -> bool:
 
 def ingest_names() -> list[str]:
     """Return the names of the ingest pipelines whose file is valid."""
-    return [name for name, spec in _valid() if isinstance(spec, Ingest)]
+    return [name for name, spec in valid_specs() if isinstance(spec, Ingest)]
 
 
 def replay_names() -> list[str]:
     """Return the names of the valid pipelines that read into a lake or send from one."""
-    return [name for name, spec in _valid() if isinstance(spec, Ingest) or spec.source.lake]
+    return [name for name, spec in valid_specs() if isinstance(spec, Ingest) or spec.source.lake]
 
 
-def _valid() -> Iterator[tuple[str, Spec]]:
+def valid_specs() -> Iterator[tuple[str, Spec]]:
+    """Yield name and spec of each pipeline whose file is valid."""
     for name in names():
         with contextlib.suppress(ConfigurationError):
             yield name, load_named(name)
