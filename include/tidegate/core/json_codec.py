@@ -33,13 +33,13 @@ class Name(NamedTuple):
 
 
 class Presence(Enum):
-    """When a field may be missing."""
+    """When a field may be missing: in documents of earlier releases, or while it is the default."""
 
-    ADDED = "in documents of earlier releases"
-    OMITTED = "while it has its default"
+    ADDED = 1
+    OMITTED = 2
 
 
-ADDED, OMITTED = Presence.ADDED, Presence.OMITTED
+ADDED, OMITTED = Presence
 UNCHANGED = Form(lambda value: value, lambda value: value)
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 """What reading JSON of the wrong shape raises."""

@@ -8,7 +8,7 @@ from typing import Any
 from tidegate.broker.retention import expiries, iso
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.coverage import CoverageInterval, partition_coverage
-from tidegate.core.intervals import NOTHING, Intervals
+from tidegate.core.intervals import Intervals
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.ingest.status import PipelineState, positions, read_state
@@ -82,7 +82,7 @@ def _recorded(fold: Fold) -> dict[tuple[str, int], list[CoverageInterval]]:
     }
     for gap in fold.gaps:
         key = gap.topic_id, gap.partition
-        for start, end in fold.skipped.get(key, NOTHING).within(gap.start, gap.end):
+        for start, end in fold.skipped[key].within(gap.start, gap.end):
             skipped = CoverageInterval(start, end, "skipped", reason=gap.reason, by=gap.by)
             known.setdefault(key, []).append(skipped)
     return known

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from tidegate.broker.cluster import Survey
 from tidegate.broker.epochs import epoch_ends
 from tidegate.broker.settings import KafkaSettings
-from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import attempts
@@ -84,7 +83,7 @@ def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[
     wanted = {}
     for (topic, p), cursor in cursors.items():
         key = fold.topic_ids[topic], p
-        if fold.covered.get(key, NOTHING).within(cursor - 1, cursor):  # else no commit has it
+        if fold.covered[key].within(cursor - 1, cursor):  # else no commit has it
             wanted[key] = topic, p
     last: dict[tuple[str, int], Attempt] = {}
     for n in sorted(fold.live, reverse=True):

@@ -15,7 +15,6 @@ from tidegate.broker.cluster import Cluster, Survey
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.boundaries import Boundary, clamped, milliseconds
 from tidegate.core.cursor import Watermarks
-from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
 from tidegate.errors import BrokerError
 from tidegate.lake.boundaries import Neighbours, neighbours
@@ -107,7 +106,7 @@ def _cut(topic: Topic, fold: Fold, partition: int, first: int | None, row: int |
     known = [offset for offset in (first, row) if offset is not None]
     if known:
         return min(known)
-    marks, covered = topic.marks.get(partition), fold.covered.get((topic.id, partition), NOTHING)
+    marks, covered = topic.marks.get(partition), fold.covered[topic.id, partition]
     ends = [end for _, end in covered.spans[-1:]]
     return max([*ends, marks.end if marks else 0])
 
