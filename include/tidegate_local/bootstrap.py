@@ -16,13 +16,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import MappingProxyType
 from typing import Iterator, Mapping, NamedTuple, Sequence  # noqa: UP035
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ((3, 12), (3, 11))
 JAVAS = (17, 21)
 DISK = 4 * 10**9
-"""Bytes; an installation takes 1.6 GB, and pip unpacks beside it."""
+"""Bytes; an installation takes 1.6 GB, and its packages are unpacked beside it."""
 
 RUN_JARS = """\
 import sys
@@ -39,7 +40,17 @@ except errors.TidegateError as error:
 _BACKEND = ("setuptools", "wheel", "packaging")
 _NO_NETWORK = re.compile(
     "NewConnectionError|NameResolutionError|ConnectTimeoutError|ProxyError|Network is unreachable"
+    "|error sending request|dns error|tcp connect error"
 )
+_UV_SETTINGS = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+}
+"""Where packages come from, in pip's configuration and in uv's environment."""
 
 
 class SetupError(Exception):
@@ -188,19 +199,22 @@ class Venv:
                 self._run([python.path, "-m", "venv", str(self.home)], "could not make .venv")
         lines = self._lock.read_text(encoding="utf-8")
         count = len(re.findall(r"^[\w.-]+==", lines, re.M))
-        with _step(f"{count} locked packages, a minute or two"):
-            backend = self.home / "backend.lock"
-            backend.write_text(_only(_BACKEND, lines), encoding="utf-8")
-            locked = ["--require-hashes", "--no-deps", "--no-build-isolation"]
-            self._pip(*locked, "-r", str(backend))
-            self._pip(*locked, "-r", str(self._lock))
+        with _step(f"{count} locked packages, up to two minutes"):
+            for name, packages in (("uv", ("uv",)), ("backend", _BACKEND)):
+                part = self.home / f"{name}.lock"
+                part.write_text(_only(packages, lines), encoding="utf-8")
+            pip = [str(self.python), "-m", "pip", "install", "--no-input", "--retries", "2"]
+            locked = ["--require-hashes", "--no-deps"]
+            self._run([*pip, *locked, "-r", str(self.home / "uv.lock")], "pip failed")
+            self._uv(*locked, "-r", str(self.home / "backend.lock"))
+            self._uv(*locked, "-r", str(self._lock))
         self._check_pyspark()
         self._write_stamp(packages=self._packages(), project="")
         self._installing.unlink()
 
     def install_project(self) -> None:
         with _step("Tidegate itself"):
-            self._pip("--no-deps", "--no-build-isolation", "-e", str(self.root))
+            self._uv("--no-deps", "-e", str(self.root))
         self._write_stamp(packages=self._packages(), project=self._project())
 
     def fetch_jars(self) -> None:
@@ -262,18 +276,32 @@ class Venv:
                 " share their files: give both one version in requirements.txt, then `make lock`"
             )
 
-    def _pip(self, *arguments: str) -> None:
-        self._run(
-            [str(self.python), "-m", "pip", "install", "--no-input", "--retries", "2", *arguments],
-            "pip failed",
-        )
+    def _uv(self, *arguments: str) -> None:
+        """Let uv install from where pip would."""
+        listed = _output([str(self.python), "-m", "pip", "config", "list"]) or ""
+        # The environment's settings come first in pip's list, and win.
+        pip = dict(reversed(re.findall(r"^[^=]*\.([a-z-]+)='(.*)'$", listed, re.M)))
+        settings = {
+            uv: pip[of_pip].replace("\\n", " ")
+            for of_pip, uv in _UV_SETTINGS.items()
+            if of_pip in pip
+        }
+        command = [str(self.home / "bin" / "uv"), "pip", "install", "--python", str(self.python),
+                   "--no-build-isolation", "--index-strategy", "unsafe-best-match"]  # fmt: skip
+        self._run([*command, *arguments], "uv failed", settings)
 
-    def _run(self, command: Sequence[str], what: str) -> None:
-        """Run a command into the log; reduce its failure to one line."""
+    def _run(
+        self, command: Sequence[str], what: str, env: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Run a command into the log, with more environment; reduce its failure to one line."""
         with self.log.open("ab") as log:
             start = log.tell()
             code = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_clean_env()
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**env, **_clean_env()},
             ).returncode
         if code == 0:
             return
@@ -285,9 +313,9 @@ class Venv:
                 "no network: packages cannot be fetched (or pip needs a proxy or index)"
             )
         if "No space left on device" in output:
-            raise SetupError(f"the disk is full ({self.home}, or pip's TMPDIR): make room")
-        errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
-        reason = errors[0][len("ERROR:") :].strip() if errors else _last_line(output)
+            raise SetupError(f"the disk is full ({self.home}, or a cache, or TMPDIR): make room")
+        errors = re.findall(r"^(?:ERROR|error): *(.*(?:\n +cause: .*)?)", output, re.M)
+        reason = re.sub(r"\n +cause:", ":", errors[0]) if errors else _last_line(output)
         raise SetupError(f"{what}: {reason} (all of it is in {self.log})")
 
     def _run_jars(self, function: str) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,9 @@
 """Setup on a machine that does not fit: one line that says what to do, exit code 2, no traceback.
 
-Pythons, Javas and pip are played by scripts in directories of the test.
+Pythons, Javas, pip and uv are played by scripts in directories of the test.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -164,14 +165,15 @@ def test_an_old_python_can_read_the_script() -> None:
 def checkout(
     tmp_path: Path, program: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """A checkout in which venv, pip and the jars are played; `calls` lists what was asked of them.
+    """A checkout in which venv, pip, uv and the jars are scripts; `calls` lists their calls.
 
-    A file `fail` next to it holds what pip should complain about.
+    A file `fail` or `uv-fails` next to it holds the error that pip or uv is to end with.
     """
     root = tmp_path / "checkout"
     root.mkdir()
     (root / "requirements.lock").write_text(
-        "pandas==1 \\\n    --hash=sha256:00\nsetuptools==2 \\\n    --hash=sha256:11\nwheel==3\n"
+        "pandas==1 \\\n    --hash=sha256:00\n"
+        "setuptools==2 \\\n    --hash=sha256:11\nwheel==3\nuv==4\n"
     )
     (root / "pyproject.toml").write_text("[project]\n")
     python = program(
@@ -184,11 +186,21 @@ def checkout(
         *importlib.metadata*) echo 4.0.4 4.0.4 ;;
         *jars.paths*) [ -e {tmp_path}/jars ] ;;
         *jars.ensure*) echo jars >> {tmp_path}/calls; touch {tmp_path}/jars ;;
+        *"pip config list"*) cat {tmp_path}/pip.conf ;;
         *"pip install"*)
             for last; do :; done; echo "pip $(basename "$last")" >> {tmp_path}/calls
+            cp {tmp_path}/uv "$(dirname "$0")/uv"
             [ ! -e {tmp_path}/fail ] || {{ cat {tmp_path}/fail; exit 1; }} ;;
         esac""",
     )
+    program(
+        "uv",
+        f"""
+        for last; do :; done; echo "uv $(basename "$last")" >> {tmp_path}/calls
+        env | grep -e ^UV_ -e ^SSL_ | sort > {tmp_path}/settings
+        [ ! -e {tmp_path}/uv-fails ] || {{ cat {tmp_path}/uv-fails; exit 2; }}""",
+    )
+    (tmp_path / "pip.conf").touch()
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr(bootstrap, "ROOT", root)
     monkeypatch.setattr(bootstrap, "DISK", 0)
@@ -204,7 +216,7 @@ def calls(checkout: Path) -> list[str]:
     return lines
 
 
-WHOLE = ["pip backend.lock", "pip requirements.lock", "pip checkout", "jars"]
+WHOLE = ["pip uv.lock", "uv backend.lock", "uv requirements.lock", "uv checkout", "jars"]
 
 
 def test_setup_does_what_is_missing_and_nothing_twice(checkout: Path) -> None:
@@ -213,13 +225,14 @@ def test_setup_does_what_is_missing_and_nothing_twice(checkout: Path) -> None:
     assert calls(checkout) == WHOLE
     backend = (checkout / ".venv" / "backend.lock").read_text()
     assert backend == "setuptools==2 \\\n    --hash=sha256:11\nwheel==3\n"
+    assert (checkout / ".venv" / "uv.lock").read_text() == "uv==4\n"
 
     assert bootstrap.main() == 0
     assert calls(checkout) == []
 
     (checkout / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     assert bootstrap.main() == 0
-    assert calls(checkout) == ["pip checkout"]
+    assert calls(checkout) == ["uv checkout"]
 
     (checkout.parent / "jars").unlink()
     assert bootstrap.main() == 0
@@ -240,7 +253,7 @@ def test_a_changed_lock_begins_afresh(checkout: Path) -> None:
     (checkout / "requirements.lock").write_text("pandas==2\n")
     calls(checkout)
     assert bootstrap.main() == 0
-    assert calls(checkout) == WHOLE[:3]
+    assert calls(checkout) == WHOLE[:4]
     assert not old.exists()
 
 
@@ -264,7 +277,7 @@ def test_a_changed_lock_waits_for_what_runs(
         assert service.exists()
     assert calls(checkout) == []
     assert bootstrap.main() == 0
-    assert calls(checkout) == WHOLE[:3]
+    assert calls(checkout) == WHOLE[:4]
 
 
 def test_a_python_that_was_removed_is_replaced(checkout: Path) -> None:
@@ -274,7 +287,7 @@ def test_a_python_that_was_removed_is_replaced(checkout: Path) -> None:
     (checkout / ".venv/bin/python").unlink()
     (checkout / ".venv/bin/python").symlink_to(checkout.parent / "gone/python3.11")
     assert bootstrap.main() == 0
-    assert calls(checkout) == WHOLE[:3]
+    assert calls(checkout) == WHOLE[:4]
 
 
 def test_an_install_that_was_killed_is_made_again(checkout: Path) -> None:
@@ -299,38 +312,79 @@ def test_an_environment_that_others_made_is_completed(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "line"),
+    ("file", "output", "line"),
     [
         (
+            "fail",
             "WARNING: Retrying after connection broken by 'NewConnectionError(…)'\n"
             "ERROR: Could not find a version that satisfies the requirement wheel==3\n",
             "tidegate: no network: packages cannot be fetched",
         ),
         (
+            "fail",
             "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n"
             "    pandas==1:\n        Expected sha256 00\n",
             "tidegate: pip failed: THESE PACKAGES DO NOT MATCH THE HASHES",
         ),
         (
+            "fail",
             "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on"
             " device\n",
             "tidegate: the disk is full",
         ),
+        (
+            "uv-fails",
+            "error: Request failed after 3 retries in 4.3s\n"
+            "  cause: Failed to fetch: https://pypi.org/simple/pandas/\n"
+            "  cause: client error (Connect)\n  cause: dns error\n",
+            "tidegate: no network: packages cannot be fetched",
+        ),
+        (
+            "uv-fails",
+            "Resolved 1 package in 178ms\nerror: Failed to download `pandas==1`\n"
+            "  cause: Hash mismatch for `pandas==1`\n\n         Expected:\n           sha256:00\n",
+            "tidegate: uv failed: Failed to download `pandas==1`: Hash mismatch for `pandas==1` (",
+        ),
+        (
+            "uv-fails",
+            "error: Failed to install: pandas-1-py3-none-any.whl (pandas==1)\n"
+            "  cause: No space left on device (os error 28)\n",
+            "tidegate: the disk is full",
+        ),
     ],
 )
-def test_a_failing_pip_is_one_line_and_the_next_run_repairs(
-    checkout: Path, capsys: pytest.CaptureFixture[str], output: str, line: str
+def test_a_failing_installer_is_one_line_and_the_next_run_repairs(
+    checkout: Path, capsys: pytest.CaptureFixture[str], file: str, output: str, line: str
 ) -> None:
-    (checkout.parent / "fail").write_text(output)
+    (checkout.parent / file).write_text(output)
     assert bootstrap.main() == 2
     complaint = capsys.readouterr().err
     assert complaint.startswith(line)
     assert complaint.count("\n") == 1
 
-    (checkout.parent / "fail").unlink()
+    (checkout.parent / file).unlink()
     calls(checkout)
     assert bootstrap.main() == 0
     assert calls(checkout) == WHOLE
+
+
+def test_uv_fetches_from_where_pip_would(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment beats pip's file; what uv's own environment says beats both."""
+    for name in [name for name in os.environ if name.startswith(("UV_", "SSL_"))]:
+        monkeypatch.delenv(name)
+    (checkout.parent / "pip.conf").write_text(
+        ":env:.index-url='https://mirror/simple'\n:env:.cert='/etc/ca.pem'\n"
+        "global.extra-index-url='\\nhttps://a/simple\\nhttps://b/simple'\n"
+        "global.index-url='https://other/simple'\nglobal.find-links='/opt/wheels'\n"
+    )
+    monkeypatch.setenv("UV_FIND_LINKS", "/wheels")
+    assert bootstrap.main() == 0
+    assert (checkout.parent / "settings").read_text().splitlines() == [
+        "SSL_CERT_FILE=/etc/ca.pem",
+        "UV_DEFAULT_INDEX=https://mirror/simple",
+        "UV_FIND_LINKS=/wheels",
+        "UV_INDEX= https://a/simple https://b/simple",
+    ]
 
 
 def test_unequal_pysparks_are_refused(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
