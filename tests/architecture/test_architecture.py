@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,14 @@ def test_no_module_is_two_nouns():
     """None passes 350 lines but the one that must stand alone: any Python runs it, before setup."""
     long = {str(path.relative_to(PACKAGE)): lines(path) for path in PACKAGE.rglob("*.py")}
     assert {path for path, n in long.items() if n > 350} <= {"../tidegate_local/bootstrap.py"}
+
+
+def test_test_files_have_one_subject():
+    """None passes 500 lines, and no two have one name."""
+    files = [path for path in (PROJECT / "tests").rglob("*.py") if path.stem[:2] != "__"]
+    assert {path.name for path in files if lines(path) > 500} <= {"test_doctor.py", "test_store.py"}
+    names = Counter(path.name for path in files if path.name != "conftest.py")
+    assert [name for name, number in names.items() if number > 1] == []
 
 
 @pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a clone: nobody knows the files")

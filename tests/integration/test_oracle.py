@@ -445,7 +445,7 @@ def test_it_cannot_import_tidegate(tmp_path: Path) -> None:
     package = tmp_path / "tidegate"
     package.mkdir()
     (package / "__init__.py").touch()
-    paths = [str(tmp_path), str(oracle_client.ORACLE.parent)]
+    paths = [str(tmp_path), str(oracle_client.ORACLE)]
     program = f"import sys; sys.path[:0] = {paths}; import oracle; import tidegate"
     command = [sys.executable, "-I", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

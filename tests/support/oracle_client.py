@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ORACLE = Path(__file__).parents[1] / "oracle" / "oracle.py"
+ORACLE = Path(__file__).parents[1] / "oracle"
 
 
 def agree(

@@ -1,0 +1,315 @@
+"""The JSON that commands print, key by key (contracts, format 1), written by hand."""
+
+import json
+import sys
+from datetime import date
+
+import pytest
+
+from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, PLAN, PLAN_SHA, SEAL
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.settings import KafkaSettings
+from tidegate.core import canonical
+from tidegate.core.cursor import Watermarks
+from tidegate.core.entries import (
+    Commit,
+    Gap,
+    Origin,
+    Reference,
+)
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import BrokerUnreachable, PlanDead
+from tidegate.ingest import coverage, drafting, explain, status
+from tidegate.lake import plans, publishing
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import LocalStore
+from tidegate.pipelines.spec import parse
+from tidegate.runs.run import Run, open_run
+
+
+@pytest.fixture
+def store(tmp_path):
+    return LocalStore(tmp_path / "flights")
+
+
+@pytest.fixture
+def spec(tmp_path, store):
+    """A pipeline with one commit of two partitions, a gap, and nothing placed yet."""
+    manifest = publishing.manifest_of(PLAN, SEAL)
+    path = "_tidegate/manifests/x.json"
+    store.create(path, manifest)
+    book = Ledger(store, "flights")
+    book.append(Origin("flights", FLIGHTS_ID, {0: 0, 11: 3}), run="a")
+    book.append(Gap("flights", FLIGHTS_ID, 0, 10, 12, "expired", "a"), run="a")
+    reference = Reference(path, canonical.digest(manifest))
+    book.append(Commit(**{**vars(COMMIT), "manifest": reference}), run="a")
+    form = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": str(tmp_path)}
+    return parse(form)
+
+
+@pytest.mark.parametrize("placed", [False, True])
+def test_files_json(spec, store, tmp_path, placed):
+    """Absolute URIs, the staged ones until all is placed; first and last inclusive."""
+    data = f"file://{tmp_path}/flights/data/topic=flights/window_date=2024-05-01/flights"
+    uris = [
+        f"file://{tmp_path}/flights/_tidegate/staging/s/1.parquet",
+        f"file://{tmp_path}/flights/_tidegate/staging/s/2.parquet",
+    ]
+    if placed:
+        store.create("_tidegate/placed/00000000000000000003", b"")
+        uris = [
+            f"{data}-00000-{'0' * 19}-{'9':0>19}-{PLAN_SHA[:16]}.parquet",
+            f"{data}-00011-{'3':0>19}-{'4':0>19}-{PLAN_SHA[:16]}.parquet",
+        ]
+    assert status.files(spec) == [
+        {
+            "uri": uris[0],
+            "topic": "flights",
+            "topic_id": FLIGHTS_ID,
+            "cluster_id": CLUSTER,
+            "partition": 0,
+            "first": 0,
+            "last": 9,
+            "rows": 8,
+            "bytes": 900,
+            "plan_id": "0123456789abcdef",
+            "commit": 3,
+        },
+        {
+            "uri": uris[1],
+            "topic": "flights",
+            "topic_id": FLIGHTS_ID,
+            "cluster_id": CLUSTER,
+            "partition": 11,
+            "first": 3,
+            "last": 4,
+            "rows": 2,
+            "bytes": 700,
+            "plan_id": "0123456789abcdef",
+            "commit": 3,
+        },
+    ]
+
+
+GAP_JSON = {
+    "topic": "flights", "topic_id": FLIGHTS_ID, "partition": 0,
+    "start": 10, "end": 12, "reason": "expired", "by": "a",
+}  # fmt: skip
+KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "localhost:9092"})
+
+
+UNFINISHED_JSON = {
+    "plan_id": PLAN.id, "lane": "live", "run": "r", "at": "2024-05-01T10:00:00+00:00",
+    "chunks": 2, "committed": 0, "sealed": 1,
+}  # fmt: skip
+
+
+def test_status_json(spec, store, monkeypatch):
+    """Partition 12 is new: it has no origin yet, and lags by all that it holds. An open transaction
+    hides the last five offsets of partition 0.
+    """
+    since = {("flights", 0): 1_714_557_600_000}
+    monkeypatch.setattr(status, "open_since", lambda *_: since)
+    marks = {0: Watermarks(2, 20, 25), 11: Watermarks(0, 5, 5), 12: Watermarks(1, 4, 4)}
+    identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
+    seen = Survey(CLUSTER, identities, {"flights": marks})
+    monkeypatch.setattr(status, "survey", lambda *_: seen)
+    note = {"run": "r", "at": "2024-05-01T10:00:00+00:00"}
+    plans.freeze(store, "key", PLAN, 1, note=note)
+    store.create(f"_tidegate/staging/{PLAN.id}/0/a/_seal.json", b"")
+    store.create(f"_tidegate/staging/{PLAN.id}/1/b/topic=flights/x.parquet", b"")
+    form = status.status(spec, KAFKA)
+    assert json.loads(json.dumps(form)) == {
+        "format": 1,
+        "pipeline": "flights",
+        "topics": {
+            "flights": {
+                "topic_id": FLIGHTS_ID,
+                "partitions": {
+                    "0": {
+                        "origin": 0,
+                        "cursor": 12,
+                        "log_start": 2,
+                        "end": 20,
+                        "high": 25,
+                        "lag": 13,
+                        "open_since": "2024-05-01T10:00:00+00:00",
+                    },
+                    "11": {
+                        "origin": 3,
+                        "cursor": 5,
+                        "log_start": 0,
+                        "end": 5,
+                        "high": 5,
+                        "lag": 0,
+                        "open_since": None,
+                    },
+                    "12": {
+                        "origin": None,
+                        "cursor": None,
+                        "log_start": 1,
+                        "end": 4,
+                        "high": 4,
+                        "lag": 3,
+                        "open_since": None,
+                    },
+                },
+            }
+        },
+        "commits": 1,
+        "last_commit": 3,
+        "gaps": [GAP_JSON],
+        "open_claims": [],
+        "unfinished": [UNFINISHED_JSON],
+        "broker": None,
+    }
+
+
+def test_coverage_json(spec, monkeypatch):
+    """Every offset that anyone knows, once; why it was skipped, and when what is left expires."""
+    marks = {0: Watermarks(0, 20, 25), 11: Watermarks(0, 5, 5)}
+    identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
+    seen = Survey(CLUSTER, identities, {"flights": marks})
+    monkeypatch.setattr(status, "survey", lambda *_: seen)
+    asked = []
+
+    def expiries(_, ranges, isolation):
+        asked.extend(ranges)
+        return {("flights", 0): 1_714_557_600_000}
+
+    monkeypatch.setattr(coverage, "expiries", expiries)
+    form = coverage.coverage(spec, KAFKA)
+    assert asked == [OffsetRange("flights", 0, 12, 20)]
+    assert json.loads(json.dumps(form)) == {
+        "format": 1,
+        "pipeline": "flights",
+        "topics": {
+            "flights": {
+                "topic_id": FLIGHTS_ID,
+                "partitions": {
+                    "0": {
+                        "intervals": [
+                            {"start": 0, "end": 10, "state": "covered", "lane": "live"},
+                            {
+                                "start": 10, "end": 12, "state": "skipped",
+                                "reason": "expired", "by": "a",
+                            },
+                            {"start": 12, "end": 20, "state": "unseen"},
+                        ],
+                        "expires_at": "2024-05-01T10:00:00+00:00",
+                    },
+                    "11": {
+                        "intervals": [
+                            {"start": 0, "end": 3, "state": "before"},
+                            {"start": 3, "end": 5, "state": "covered", "lane": "live"},
+                        ],
+                        "expires_at": None,
+                    },
+                },
+            }
+        },
+        "broker": None,
+    }  # fmt: skip
+
+
+def test_explain_json(spec, monkeypatch):
+    """Partition 0 goes on at its cursor, 11 has expired, 12 is new; nothing is written."""
+    marks = {0: Watermarks(2, 20, 25), 11: Watermarks(9, 9, 9), 12: Watermarks(0, 4, 4)}
+    identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
+    seen = Survey(CLUSTER, identities, {"flights": marks})
+    monkeypatch.setattr(drafting, "survey", lambda *_: seen)
+    expires = {("flights", 0): 1_714_557_600_000}
+    monkeypatch.setattr(drafting, "expiries", lambda *_: expires)
+    run = Run(spec, KAFKA, "tidegate__flights", "r", date(2024, 5, 1), max_records=8)
+    before = run.store().objects("")
+    form = explain.explain(open_run(run), master="local[2]")
+    assert run.store().objects("") == before
+    planned = drafting.plan_of(
+        run, run.store(), run.ledger(run.store()).fold, seen,
+        drafting.draft(run, run.store(), run.ledger(run.store()).fold, seen), "2024-05-01",
+    )  # fmt: skip
+    assert json.loads(json.dumps(form)) == {
+        "format": 1,
+        "pipeline": "flights",
+        "lane": "live",
+        "plan_id": planned.id,
+        "window_date": "2024-05-01",
+        "records": 12,
+        "bytes": 1_920,  # 12 records of 160 bytes: the newest commit has 10 in 1,600
+        "splits": 2,
+        "files": 2,
+        "chunks": [  # partition 0 expires, as far as is known, and goes first
+            {"records": 8, "splits": 1, "files": 1},
+            {"records": 4, "splits": 1, "files": 1},
+        ],
+        "later": 0,
+        "topics": {
+            "flights": {
+                "topic_id": FLIGHTS_ID,
+                "partitions": {
+                    "0": {
+                        "ranges": [[12, 20]], "records": 8, "covered": [], "origin": 0,
+                        "cursor": 12, "cursor_after": 20, "log_start": 2, "end": 20,
+                        "expires_at": "2024-05-01T10:00:00+00:00",
+                    },
+                    "11": {
+                        "ranges": [], "records": 0, "covered": [], "origin": 3, "cursor": 5,
+                        "cursor_after": 5, "log_start": 9, "end": 9, "expires_at": None,
+                    },
+                    "12": {
+                        "ranges": [[0, 4]], "records": 4, "covered": [], "origin": 0, "cursor": 0,
+                        "cursor_after": 4, "log_start": 0, "end": 4, "expires_at": None,
+                    },
+                },
+            }
+        },
+        "gaps": [],
+        "left_out": [
+            {"topic": "flights", "partition": 11, "reason": "expired", "start": 5, "end": 9}
+        ],
+    }  # fmt: skip
+
+
+def test_status_json_without_a_broker(spec, monkeypatch):
+    """What the ledger knows is told all the same, and why the rest is missing."""
+
+    def unreachable(*_):
+        raise BrokerUnreachable("no broker answered")
+
+    monkeypatch.setattr(status, "survey", unreachable)
+    form = status.status(spec, KAFKA)
+    assert form["broker"] == "no broker answered"
+    assert form["topics"]["flights"]["partitions"]["0"] == {
+        "origin": 0, "cursor": 12, "log_start": None, "end": None, "high": None, "lag": None,
+        "open_since": None,
+    }  # fmt: skip
+
+
+def test_error_json():
+    """Name, kind, message and numbers; the kind decides the exit code."""
+    dead = PlanDead("gone", chunk=3)
+    assert dead.to_json() == {
+        "name": "PlanDead", "kind": "terminal", "message": "gone", "numbers": {"chunk": 3},
+    }  # fmt: skip
+    assert (dead.exit_code, BrokerUnreachable("").exit_code) == (3, 4)
+    assert BrokerUnreachable("").to_json()["kind"] == "transient"
+
+
+def test_a_failing_command_prints_its_error(tmp_path, monkeypatch, capsys):
+    """With --json, stdout is one document and nothing else; a wrong pipeline name exits with 2."""
+    from tidegate.cli.main import run
+
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["tidegate", "files", "nowhere", "--json"])
+    with pytest.raises(SystemExit) as stopped:
+        run()
+    assert stopped.value.code == 2
+    assert json.loads(capsys.readouterr().out) == {
+        "format": 1,
+        "error": {
+            "name": "ConfigurationError",
+            "kind": "terminal",
+            "message": f"there is no pipeline 'nowhere' in {tmp_path}; there are: none",
+            "numbers": {},
+        },
+    }
