@@ -147,4 +147,11 @@ MUTANTS = (
         "bit_length() - 1) if False else MOST_RECORDS",
         "tests/unit/ingest/test_file_size.py",
     ),
+    Mutant(
+        "the ledger is checked again after Spark",
+        "ingest/run.py",
+        "    stage(opened, submit)\n    opened.ledger.recheck()\n",
+        "    stage(opened, submit)\n",
+        "tests/unit/ingest/test_ingest_runs.py::test_the_ledger_is_checked_again_after_spark",
+    ),
 )

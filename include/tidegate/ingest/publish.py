@@ -86,8 +86,9 @@ def publish(opened: OpenRun[Run]) -> Published:
     frozen = opened.frozen_plan()
     plan = frozen.plan
     commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id) if plan.chunks else {}
-    ledger.refresh()  # another publisher of this run may have committed a chunk
     missing = unsettled(ledger.fold, plan)
+    if missing:  # another publisher of this run may have committed them
+        missing = unsettled(ledger.refresh(), plan)
     for number in missing:
         window = plan.chunks[number]
         taken = ledger.fold.covered_part(window, plan.topics)

@@ -12,7 +12,7 @@ from tidegate.core.offsets import parse_spark_offsets, spark_offsets
 from tidegate.errors import CursorAhead
 from tidegate.lake.ledger import Ledger
 from tidegate.pipelines.spec import Egress, Ingest, Spec
-from tidegate.runs.run import Mirror
+from tidegate.runs.run import NO_MIRROR, Mirror
 from tidegate.runs.topics import known
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,8 @@ def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = 
 
 def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
     """Rewrite Variables that are missing, unreadable or behind; CursorAhead if one is ahead."""
+    if mirror is NO_MIRROR:
+        return
     found = drifts(mirror, spec, ledger)
     for drift in found:
         if drift.state == "ahead":

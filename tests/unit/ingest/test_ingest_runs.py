@@ -8,6 +8,7 @@ from support import ingest_world, staged_attempts
 from support.ingest_steps import plan, publish, stage, verdict
 from support.ingest_world import ranges
 from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.requests import Backfill, Replay
 from tidegate.errors import (
@@ -16,6 +17,8 @@ from tidegate.errors import (
     ChunksMissing,
     ConfigurationError,
     IdentityChanged,
+    LakeUnsafe,
+    LedgerCorrupt,
     NotSealed,
     RowsMissing,
     StageFailed,
@@ -24,6 +27,7 @@ from tidegate.ingest import drafting, sealing, truncation
 from tidegate.ingest import report as reports
 from tidegate.ingest.run import ingest
 from tidegate.lake import plans
+from tidegate.lake.ledger import Ledger
 from tidegate.spark.ingest_job import refuse
 
 
@@ -346,3 +350,46 @@ def test_a_damaged_record_of_an_attempt_stops_no_other_work(world):
     assert world.rows == {0: ranges((0, 300))}
     assert len(world.ledger.fold.live) == 3
     assert world.started == 2
+
+
+def test_a_run_opens_its_ledger_once(world, monkeypatch):
+    """All steps of a run in one process share it, and stage does not plan again."""
+    calls = []
+
+    def counted(function):
+        def call(*args, **given):
+            calls.append(function.__name__)
+            return function(*args, **given)
+
+        return call
+
+    monkeypatch.setattr(Ledger, "__init__", counted(Ledger.__init__))
+    monkeypatch.setattr(drafting, "draft", counted(drafting.draft))
+    ingest(world.run("one"), world.submit())
+    assert calls == ["__init__", "draft"]
+
+
+@pytest.mark.parametrize("change", ["unsafe", "lost", "changed", "hole"])
+def test_the_ledger_is_checked_again_after_spark(world, change):
+    """A ledger or a store that fails while Spark reads is refused before the commit."""
+    ingest(world.run("one"), world.submit())
+    world.marks = {0: Watermarks(0, 400, 400)}
+    store = world.run("any").store()
+    last = layout.entry(world.ledger.fold.n)
+
+    def meanwhile() -> None:
+        if change == "unsafe":
+            store.create(layout.UNSAFE_STORE, b"several writers created one name")
+        elif change == "hole":
+            store.create(layout.entry(world.ledger.fold.n + 2), b"{}")
+        else:
+            entry = store.get(last)
+            store.delete(last)
+            if change == "changed":
+                store.create(last, entry + b" ")
+
+    error = LakeUnsafe if change == "unsafe" else LedgerCorrupt
+    entries = len(store.names(layout.LOG))
+    with pytest.raises(error):
+        ingest(world.run("two"), world.submit(then=meanwhile))
+    assert len(store.names(layout.LOG)) == entries + {"lost": -1, "changed": 0}.get(change, 1)
