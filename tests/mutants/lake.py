@@ -160,7 +160,7 @@ MUTANTS = (
     Mutant(
         "a checkpoint forgets no unplaced commit",
         "lake/audit.py",
-        "if m <= n and m not in known",
+        "if m <= n and m not in listed",
         "if False",
         "tests/unit/lake/test_audit.py::test_a_checkpoint_that_forgets_what_is_not_in_place",
     ),

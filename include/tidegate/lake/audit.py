@@ -53,8 +53,8 @@ def read_ledger(store: Store, pipeline: str, add: Add) -> tuple[Fold, dict[int, 
         if store.size(layout.checkpoint(n)) is not None and n > fold.n:
             add(f"a checkpoint of entry {n}, and the ledger ends at {fold.n}", checkpoint=n)
     unplaced = placing.unplaced(store, fold)
-    for n, known in waiting.items():
-        if forgotten := [m for m in unplaced if m <= n and m not in known]:
+    for n, listed in waiting.items():
+        if forgotten := [m for m in unplaced if m <= n and m not in listed]:
             what = f"the checkpoint takes commit #{forgotten[0]} for placed, and it is not"
             add(f"{what}; delete it: the ledger is read without it", checkpoint=n)
     return fold, commits
@@ -84,17 +84,18 @@ def check_commits(store: Store, fold: Fold, commits: dict[int, Commit], add: Add
 
 def _differences(commit: Commit, plan: Plan, seal: Seal | None) -> list[str]:
     """Return what of an entry is not what its plan and its seal make it."""
-    known = commit.chunk < len(plan.chunks)
-    window = plan.chunks[commit.chunk] if known else ()
+    is_planned = commit.chunk < len(plan.chunks)
+    window = plan.chunks[commit.chunk] if is_planned else ()
     topic_ids = {r.topic: plan.topics[r.topic] for r in window}
     same = {
         "the SHA-256 of its plan": commit.plan_sha256 == plan.sha256,
         "the lane of its plan": commit.lane == plan.lane,
         "the cluster of its plan": commit.cluster_id == plan.cluster_id,
-        "a chunk of its plan": known,
+        "a chunk of its plan": is_planned,
         "the topic ids of its plan": commit.topic_ids == topic_ids,
         "the ranges of its plan": sorted(r for _, r in commit.ranges) == sorted(window),
-        "the replaced ranges of its plan": known and commit.replaces == plan.replaces(commit.chunk),
+        "the replaced ranges of its plan": is_planned
+        and commit.replaces == plan.replaces(commit.chunk),
         "accounts that add up": all(
             a.end - a.start == a.rows + a.invisible
             for partitions in commit.accounts.values()

@@ -52,7 +52,7 @@ def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int
 
 
 def _remove_old(store: Store) -> None:
-    """Keep the newest; of what is older remove also the lines that a killed writer left alone."""
+    """Delete all but the newest, and the lines of older ones that a killed writer has left."""
     heads = numbers(store)
     for n in heads[:-KEPT]:
         store.delete(layout.checkpoint(n))  # first, so that no head is without its lines

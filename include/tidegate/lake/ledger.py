@@ -195,7 +195,7 @@ class Ledger:
         return KINDS[form["kind"]].from_json(form)
 
     def _check_that_it_follows(self) -> None:
-        """Refuse a ledger whose last known entry, of a checkpoint or read before, is another."""
+        """Refuse a ledger whose last folded entry, of a checkpoint or read before, was changed."""
         data = self._store.get(layout.entry(self.fold.n))
         if data is None or canonical.digest(data) != self.fold.digest:
             state = "is missing" if data is None else "was changed"

@@ -1,4 +1,4 @@
-"""Manifests: the list of one commit's files, known by the digest that the commit has of it."""
+"""Manifests: the lists of the files of commits. A commit has the digest of its manifest."""
 
 from __future__ import annotations
 

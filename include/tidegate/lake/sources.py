@@ -101,7 +101,7 @@ def _opened(root: Root) -> Obstore:
 def _footers(
     root: Root, store: Obstore, files: Sequence[SourceFile], most: int
 ) -> Iterator[tuple[SourceFile, pq.FileMetaData | str]]:
-    """Yield files with their footers, or with what is wrong, until `most` are whole."""
+    """Yield files with their footers, or why they are broken, until `most` are whole."""
     at = whole = 0
     while at < len(files) and whole < most:
         batch = files[at : at + min(_AHEAD, most - whole)]
@@ -112,7 +112,7 @@ def _footers(
 
 
 def _footer(root: Root, store: Obstore, name: str) -> pq.FileMetaData | str:
-    """Return a file's footer, or what is wrong with this file, whenever it is read."""
+    """Return a file's footer, or why it is broken; SourceUnavailable if a retry may help."""
 
     @contextmanager
     def reading() -> Iterator[None]:

@@ -8,6 +8,7 @@ import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidegate.core.accounting import StagedFile
 from tidegate.core.intervals import NOTHING
 from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
@@ -25,36 +26,32 @@ Spans = Mapping[int, tuple[int, int]]
 def first_since(
     store: Store, fold: Fold, topic_id: str, spans: Mapping[int, Spans]
 ) -> dict[int, dict[int, int]]:
-    """Return for each moment, per partition, the first row of the lake at or after it.
+    """Return for each timestamp, per partition, the first row of the lake at or after it.
 
-    `spans` has for each moment (ms since the epoch) where to look. Partitions without such a row
+    `spans` has for each timestamp (ms since the epoch) where to look. Partitions without such a row
     are missing. Reads the footers of all files there, and of a few the two columns.
     """
-    spans = {moment: _with_rows(fold, topic_id, of_moment) for moment, of_moment in spans.items()}
+    spans = {ms: _with_rows(fold, topic_id, each) for ms, each in spans.items()}
+    found: dict[int, dict[int, int]] = {ms: {} for ms in spans}
     commits = _commits_over(fold, topic_id, spans.values())
     if not commits:
-        return {moment: {} for moment in spans}
-    files = sorted(
-        (file.staged.partition, file.staged.first, file.staged.last, path)
+        return found
+    files = [
+        (file.staged, path)
         for n, file, path in located(store, fold, commits)
         if fold.live[n].topic_ids[file.staged.topic] == topic_id
-        and any(
-            _meets(of_moment, file.staged.partition, file.staged.first, file.staged.last)
-            for of_moment in spans.values()
-        )
-    )
-    latest = list(in_parallel(lambda each: _latest(store, each[3]), files))
-    found: dict[int, dict[int, int]] = {}
-    for moment, of_moment in spans.items():
-        at = found.setdefault(moment, {})
-        for (partition, first, last, path), stamp in zip(files, latest, strict=True):
-            if partition in at or stamp < moment * 1000:
-                continue
-            if _meets(of_moment, partition, first, last):
-                start, end = of_moment[partition]
-                offset = _first_since(store, path, moment * 1000, start)
+        and any(_overlaps(each, file.staged) for each in spans.values())
+    ]
+    files.sort(key=lambda each: (each[0].partition, each[0].first))
+    latest = list(in_parallel(lambda each: _latest(store, each[1]), files))
+    for ms, each in spans.items():
+        for (file, path), newest in zip(files, latest, strict=True):
+            p = file.partition
+            if p not in found[ms] and newest >= ms * 1000 and _overlaps(each, file):
+                start, end = each[p]
+                offset = _first_since(store, path, ms * 1000, start)
                 if offset is not None and offset < end:
-                    at[partition] = offset
+                    found[ms][p] = offset
     return found
 
 
@@ -69,19 +66,17 @@ def _with_rows(fold: Fold, topic_id: str, spans: Spans) -> Spans:
 
 def _commits_over(fold: Fold, topic_id: str, spans: Iterable[Spans]) -> list[int]:
     """Return the live commits that hold an offset of any span: only their manifests are read."""
-    windows = [
-        tuple(OffsetRange(topic_id, p, start, end) for p, (start, end) in of_moment.items())
-        for of_moment in spans
-        if of_moment
-    ]
-    named = {topic_id: topic_id}
-    return sorted({n for window in windows for n in fold.commits_over(window, named)})
+    commits: set[int] = set()
+    for each in filter(None, spans):
+        window = tuple(OffsetRange(topic_id, p, start, end) for p, (start, end) in each.items())
+        commits.update(fold.commits_over(window, {topic_id: topic_id}))
+    return sorted(commits)
 
 
-def _meets(spans: Spans, partition: int, first: int, last: int) -> bool:
-    """Say whether a file with offsets `first` to `last`, inclusive, meets a partition's span."""
-    start, end = spans.get(partition, (0, 0))
-    return first < end and start <= last
+def _overlaps(spans: Spans, file: StagedFile) -> bool:
+    """Return whether a file has offsets in the span of its partition."""
+    start, end = spans.get(file.partition, (0, 0))
+    return file.first < end and start <= file.last
 
 
 def _latest(store: Store, path: str) -> int:
@@ -94,7 +89,7 @@ def _latest(store: Store, path: str) -> int:
 
 
 def _first_since(store: Store, path: str, microseconds: int, start: int) -> int | None:
-    """Return the first offset of a file, from `start` on, that is at or after a moment."""
+    """Return the first offset of a file, from `start` on, that is at or after a timestamp."""
     with opened(store, path) as file:
         columns = pq.ParquetFile(file).read(columns=_COLUMNS)
     late = pc.greater_equal(columns["timestamp"].cast(pyarrow.int64()), microseconds)

@@ -87,7 +87,7 @@ def test_no_boundary_is_frozen_without_all_partitions(world, monkeypatch):
     for given in (Backfill(**window), Replay(id="r", **window)):
         with pytest.raises(BrokerError, match=r"partitions \[1\] have no leader"):
             plan(world.run("window", asked=given))
-    assert boundaries._moments(world.run("any").store(), "id-t") == []
+    assert boundaries._timestamps(world.run("any").store(), "id-t") == []
 
 
 def test_a_replay_waits_for_a_leader(world):
