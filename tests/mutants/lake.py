@@ -232,8 +232,8 @@ MUTANTS = (
     Mutant(
         "an attempt is sealed once",
         "lake/deliveries.py",
-        "if not store.create(path, canonical.encode(sending.to_json())):",
-        "if store.create(path, canonical.encode(sending.to_json())) is None:",
+        "if not store.create(path, canonical.encode(delivery.to_json())):",
+        "if store.create(path, canonical.encode(delivery.to_json())) is None:",
         "tests/unit/egress/test_egress_release.py::test_an_attempt_is_sealed_once",
     ),
     Mutant(

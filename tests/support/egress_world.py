@@ -20,7 +20,7 @@ from tidegate.egress.publish import publish
 from tidegate.egress.send import send
 from tidegate.errors import StageFailed
 from tidegate.lake import publishing
-from tidegate.lake.deliveries import Sending
+from tidegate.lake.deliveries import Delivery
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, Store, open_store
 from tidegate.pipelines.spec import Egress, parse
@@ -72,7 +72,7 @@ class World:
 
     def send(
         self, run_id: str = "r", application: Application | None = None, **others: Any
-    ) -> Sending | None:
+    ) -> Delivery | None:
         """Run `send`; the application sends all rows unless another one is given."""
         submit = self.app(application or sends_all)
         return send(self.open(run_id, **others), submit, lambda _: False)

@@ -78,7 +78,7 @@ def read_backlog(
     if max_records is not None:
         candidates: Iterable[SourceFile | LeftOutFile] = new
         if spec.source.format == "parquet" and spec.source.columns is None:
-            candidates = sources.looked_into(root, new, spec.max_files)
+            candidates = sources.read_footers(root, new, spec.max_files)
         taken, broken = _take(candidates, spec.max_files, max_records)
         names = {each.file for each in broken}
         new = [file for file in new if file.name not in names]

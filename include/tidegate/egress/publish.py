@@ -61,18 +61,18 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     frozen = opened.frozen_plan()
     plan, fold = frozen.plan, ledger.refresh()
     n = fold.committed.get((plan.id, 0))
-    sending = deliveries.sealed(store, plan, fold) if plan.has_work else None
+    delivery = deliveries.sealed(store, plan, fold) if plan.has_work else None
     if plan.has_work and not fold.is_sent(plan.id):
-        if sending is None:
+        if delivery is None:
             raise NotSealed(
                 f"plan {plan.id}: no attempt of it is sealed, so nothing proves that all was sent. "
                 "Clear the send task: it sends what is missing"
             )
-        match deliveries.commit(store, ledger, plan, sending, run=run.run_id):
+        match deliveries.commit(store, ledger, plan, delivery, run=run.run_id):
             case Appended(n):
                 pass
             case Adopt(n):  # perhaps of another attempt
-                sending = deliveries.sealed(store, plan, fold)
+                delivery = deliveries.sealed(store, plan, fold)
             case Refused(reason):
                 raise AttemptAbandoned(f"plan {plan.id}: {reason}")
             case other:
@@ -80,11 +80,11 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     variables.show(run.mirror, run.spec, fold)
     faults.point("caches.half")
     commit = fold.live[n] if n is not None else None
-    report = reports.short(run, frozen, n, commit, sending)
+    report = reports.short(run, frozen, n, commit, delivery)
     note = plans.note(store, plan.id) or {}
     report_store.keep(
         run, store, report, plan, note,
-        lambda: reports.details(run, plan, sending, fold),
+        lambda: reports.details(run, plan, delivery, fold),
     )  # fmt: skip
     through = note.get("surveyed_at") if commit and note.get("takes_all") else None
     return Published(plan, n, fold.target_ends, report, through)

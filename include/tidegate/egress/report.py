@@ -9,7 +9,7 @@ from tidegate.core.entries import Commit
 from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
 from tidegate.egress.status import source_backlog
-from tidegate.lake.deliveries import Sending
+from tidegate.lake.deliveries import Delivery
 from tidegate.lake.plans import Frozen
 from tidegate.runs.run import EgressRun
 
@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 def short(
-    run: EgressRun, frozen: Frozen, n: int | None, commit: Commit | None, sending: Sending | None
+    run: EgressRun, frozen: Frozen, n: int | None, commit: Commit | None, delivery: Delivery | None
 ) -> dict[str, Any]:
     """Return what a run did (contract: the XCom `report`, and `run --json`, of an egress)."""
     plan = frozen.plan
@@ -33,25 +33,25 @@ def short(
         "lane": plan.lane,
         "rows": sum(r.sent for r in receipts),
         "duplicates": sum(r.duplicates for r in receipts),
-        "quarantined": sum(file.bad for file in sending.files) if sending else 0,
+        "quarantined": sum(file.bad for file in delivery.files) if delivery else 0,
         "files": [file.name for file in plan.files],
         "commit": n,
         "receipts": [asdict(receipt) for receipt in receipts],
-        "broken_order": list(sending.broken_order) if sending else [],
+        "broken_order": list(delivery.broken_order) if delivery else [],
         "left_out": [each.to_json() for each in plan.left_out],
     }
 
 
-def details(run: EgressRun, plan: Plan, sending: Sending | None, fold: Fold) -> dict[str, Any]:
+def details(run: EgressRun, plan: Plan, delivery: Delivery | None, fold: Fold) -> dict[str, Any]:
     """Return the rest of the report in the lake: rows of each file, and what the source has now."""
     replay = plan.replay or {}
     now = source_backlog(run.spec, fold)
     return {
         "replay": {"id": replay["id"], "where": plan.where} if "asked" in replay else None,
         "target": {topic: asdict(each) for topic, each in (plan.target or {}).items()},
-        "attempt": sending.attempt if sending else None,
-        "versions": dict(sending.versions) if sending else {},
-        "sent": [vars(file) for file in sending.files] if sending else [],
+        "attempt": delivery.attempt if delivery else None,
+        "versions": dict(delivery.versions) if delivery else {},
+        "sent": [vars(file) for file in delivery.files] if delivery else [],
         "source": now["source"],
         "source_problem": now["source_problem"],
         "waiting": now["waiting"],

@@ -38,7 +38,7 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.lake import deliveries, sources
-from tidegate.lake.deliveries import Sending, SentFile
+from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.launch.spark_submit import for_places, sending_submission, terminal_if_refused
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Submit
@@ -49,7 +49,7 @@ from tidegate.spark.private_file import write_private
 logger = logging.getLogger(__name__)
 
 
-def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> Sending | None:
+def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> Delivery | None:
     """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
     Returns the seal; None if the plan was committed before, or has no work. Plans again if the run
@@ -60,8 +60,8 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> S
     planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
     if not planned.has_work or ledger.refresh().is_sent(planned.id):
         return None
-    if sending := deliveries.sealed(store, planned, ledger.fold):
-        return sending
+    if delivery := deliveries.sealed(store, planned, ledger.fold):
+        return delivery
     lake = open_lake_of(planned) if planned.chunks else None
     if planned.id in ledger.fold.claims:  # any other plan was just compared with its files
         _refuse_changed_files(planned)
@@ -83,7 +83,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> S
     if lake:
         open_lake_of(planned)  # as it is now: Spark may have read for hours
     target = _check_target(run, planned)
-    sending = Sending(
+    delivery = Delivery(
         plan_id=planned.id,
         attempt=claim.attempt,
         files=tuple(SentFile(**each) for each in answer["files"]),
@@ -94,10 +94,10 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> S
         broken_order=tuple(answer["broken_order"]),
         versions={**answer["versions"], "tidegate": tidegate.__version__},
     )
-    deliveries.seal(store, sending)
+    deliveries.seal(store, delivery)
     faults.point("seal.written")
-    logger.info("plan %s: %d rows are sent and sealed", planned.id, sending.rows)
-    return sending
+    logger.info("plan %s: %d rows are sent and sealed", planned.id, delivery.rows)
+    return delivery
 
 
 def _claim(

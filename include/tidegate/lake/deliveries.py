@@ -35,7 +35,7 @@ class SentFile:
 
 
 @dataclass(frozen=True)
-class Sending(Document):
+class Delivery(Document):
     """The record that all rows of a plan are in the target, by the read-back.
 
     `broken_order` names the target partitions, or topics, in which rows are not in their order.
@@ -56,47 +56,47 @@ class Sending(Document):
         return {"format": FORMAT, "chunk": 0, **super().to_json()}
 
 
-def sealed(store: Store, plan: Plan, fold: Fold) -> Sending | None:
+def sealed(store: Store, plan: Plan, fold: Fold) -> Delivery | None:
     """Return the seal of an attempt of this plan that is not abandoned."""
     for attempt, files in staged_files(store, plan.id).items():
         if attempt.seal_path in dict(files) and attempt not in fold.abandoned:
-            return json_documents.read(store, attempt.seal_path, Sending.from_json)
+            return json_documents.read(store, attempt.seal_path, Delivery.from_json)
     return None
 
 
-def seal(store: Store, sending: Sending) -> None:
+def seal(store: Store, delivery: Delivery) -> None:
     """Create the seal of an attempt; LakeDamaged if there is another one."""
-    path = Attempt(sending.plan_id, 0, sending.attempt).seal_path
-    if not store.create(path, canonical.encode(sending.to_json())):
-        raise LakeDamaged(f"attempt {sending.attempt} is sealed already, by another process")
+    path = Attempt(delivery.plan_id, 0, delivery.attempt).seal_path
+    if not store.create(path, canonical.encode(delivery.to_json())):
+        raise LakeDamaged(f"attempt {delivery.attempt} is sealed already, by another process")
 
 
 def commit(
-    store: Store, ledger: Ledger, plan: Plan, sending: Sending, *, run: str
+    store: Store, ledger: Ledger, plan: Plan, delivery: Delivery, *, run: str
 ) -> Appended | Verdict:
     """Record that a plan's rows are in the target: they are not sent again."""
-    manifest = manifest_of(plan, sending)
-    rows = {each.file: each.rows + each.bad for each in sending.files}
+    manifest = manifest_of(plan, delivery)
+    rows = {each.file: each.rows + each.bad for each in delivery.files}
     window = tuple(r for chunk in plan.chunks for r in chunk)
     counted = {
         (r.topic, r.partition): rows.get(f"{plan.topics[r.topic]}/{r.partition}", 0) for r in window
     }
     entry = publishing.commit_entry(
         plan,
-        Attempt(plan.id, 0, sending.attempt),
+        Attempt(plan.id, 0, delivery.attempt),
         accounts_of(window, counted),
         manifest,
-        receipts=sending.receipts,
-        broken_order=sending.broken_order,
+        receipts=delivery.receipts,
+        broken_order=delivery.broken_order,
     )
     return publishing.append_commit(store, ledger, entry, manifest, run=run)
 
 
-def manifest_of(plan: Plan, sending: Sending) -> bytes:
+def manifest_of(plan: Plan, delivery: Delivery) -> bytes:
     """Return the canonical bytes of the list of what was sent, with size and etag of each file."""
     planned = {file.name: {"size": file.size, "etag": file.etag} for file in plan.files}
     files = [
         {**vars(each), **planned.get(each.file, {})}
-        for each in sorted(sending.files, key=lambda each: each.file)
+        for each in sorted(delivery.files, key=lambda each: each.file)
     ]
     return canonical.encode({"format": FORMAT, "files": files})

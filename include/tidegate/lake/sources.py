@@ -20,7 +20,7 @@ from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import opened, reader
 from tidegate.lake.store_errors import one_line
 
-__all__ = ["Listing", "Root", "changed", "listing", "looked_into"]
+__all__ = ["Listing", "Root", "changed", "listing", "read_footers"]
 
 _AHEAD = 64  # footers that are read in advance
 
@@ -56,7 +56,7 @@ def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
     return Listing(tuple(sorted(files)), tuple(sorted(young)), tuple(by_name))
 
 
-def looked_into(
+def read_footers(
     root: Root, files: Sequence[SourceFile], most: int
 ) -> Iterator[SourceFile | LeftOutFile]:
     """Yield Parquet files with their row counts, and those that are broken.

@@ -18,7 +18,7 @@ from tidegate.core.plan import Plan, SourceFile, TargetTopic
 from tidegate.egress import verify as verifying
 from tidegate.errors import BrokerError
 from tidegate.lake import deliveries
-from tidegate.lake.deliveries import Sending, SentFile
+from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Egress, parse
@@ -86,13 +86,13 @@ class Target:
             )
             for p, log in self.log.items()
         )
-        sending = Sending(
+        delivery = Delivery(
             plan.id, "x",
             (SentFile("a", rows, 0, row_digest.of_file(digests) if digest else None),),
             receipts, (), {},
         )  # fmt: skip
         ledger = Ledger(self.store, "out")
-        outcome = deliveries.commit(self.store, ledger, plan, sending, run="r")
+        outcome = deliveries.commit(self.store, ledger, plan, delivery, run="r")
         assert isinstance(outcome, Appended)
         return plan.id
 

@@ -138,16 +138,16 @@ def parquet(path: Path, **columns: list[object]) -> SourceFile:
     return SourceFile(path.name, path.stat().st_size, "e")
 
 
-def looked_into(root: Root, files: list[SourceFile]) -> tuple[list[SourceFile], list[LeftOutFile]]:
+def read_footers(root: Root, files: list[SourceFile]) -> tuple[list[SourceFile], list[LeftOutFile]]:
     """Return the whole files, and the others."""
-    found = list(sources.looked_into(root, files, len(files)))
+    found = list(sources.read_footers(root, files, len(files)))
     return (
         [each for each in found if isinstance(each, SourceFile)],
         [each for each in found if isinstance(each, LeftOutFile)],
     )
 
 
-def test_parquet_is_looked_into(tmp_path: Path) -> None:
+def test_footers_of_parquet_files(tmp_path: Path) -> None:
     """Rows are known from the footer; cut, empty and strange files are left out by name."""
     good = parquet(tmp_path / "a.parquet", k=[1, 2, 3])
     whole = (tmp_path / "a.parquet").read_bytes()
@@ -156,7 +156,7 @@ def test_parquet_is_looked_into(tmp_path: Path) -> None:
     (tmp_path / "d.parquet").write_text("no Parquet")
     empty = parquet(tmp_path / "e.parquet", k=pa.array([], pa.int64()))
     files = [good, *(SourceFile(f"{n}.parquet", 0, "e") for n in "bcd"), empty]
-    found, broken = looked_into(Root.of(str(tmp_path)), files)
+    found, broken = read_footers(Root.of(str(tmp_path)), files)
     assert [(f.name, f.rows) for f in found] == [("a.parquet", 3), ("e.parquet", 0)]
     assert [b.file for b in broken] == ["b.parquet", "c.parquet", "d.parquet"]
     assert all(b.reason.startswith("not a whole Parquet file: ") for b in broken)
@@ -209,10 +209,10 @@ def test_a_store_that_fails_makes_no_broken_file(
     bucket = Bucket(monkeypatch)
     bucket.fails["001.parquet"] = error
     with pytest.raises(SourceUnavailable, match=r"001\.parquet cannot be read now: ") as told:
-        looked_into(bucket.root, bucket.files)
+        read_footers(bucket.root, bucket.files)
     assert told.value.kind == "transient"
     bucket.fails.clear()
-    assert len(looked_into(bucket.root, bucket.files)[0]) == 3
+    assert len(read_footers(bucket.root, bucket.files)[0]) == 3
 
 
 def test_a_file_that_goes_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,14 +220,14 @@ def test_a_file_that_goes_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch)
     bucket = Bucket(monkeypatch)
     obstore.delete(bucket.store, "002.parquet")
     with pytest.raises(SourceUnavailable, match=r"002\.parquet cannot be read now"):
-        looked_into(bucket.root, bucket.files)
+        read_footers(bucket.root, bucket.files)
 
 
 def test_a_file_that_may_not_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops no other."""
     bucket = Bucket(monkeypatch)
     bucket.fails["000.parquet"] = PermissionDeniedError("403")
-    found, (left_out,) = looked_into(bucket.root, bucket.files)
+    found, (left_out,) = read_footers(bucket.root, bucket.files)
     assert ([f.name for f in found], left_out) == (
         ["001.parquet", "002.parquet"],
         LeftOutFile("000.parquet", "may not be read: 403"),
@@ -238,11 +238,11 @@ def test_no_footer_is_read_of_what_is_not_taken(monkeypatch: pytest.MonkeyPatch)
     """As many as are wanted, and another for each that is broken."""
     bucket = Bucket(monkeypatch, count=200)
     obstore.put(bucket.store, "001.parquet", b"PAR1 and no more")
-    found = list(sources.looked_into(bucket.root, bucket.files, 3))
+    found = list(sources.read_footers(bucket.root, bucket.files, 3))
     assert [getattr(each, "rows", None) for each in found] == [2, None, 2, 2]
     assert sorted(bucket.read) == [file.name for file in bucket.files[:4]]
     bucket.read.clear()
-    next(sources.looked_into(bucket.root, bucket.files, 150))
+    next(sources.read_footers(bucket.root, bucket.files, 150))
     assert len(bucket.read) < 150
 
 
@@ -264,8 +264,8 @@ def test_mixed_columns_are_refused(
         parquet(tmp_path / "c.parquet", **other),
     ]
     root = Root.of(str(tmp_path))
-    assert len(looked_into(root, files[:2])[0]) == 2
+    assert len(read_footers(root, files[:2])[0]) == 2
     with pytest.raises(SourceRefused, match="Nothing was sent") as refused:
-        looked_into(root, files)
+        read_footers(root, files)
     assert told in str(refused.value)
     assert refused.value.numbers["files"] == ["c.parquet", "a.parquet"]
