@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from tidegate.core.accounting import StagedFile
@@ -15,12 +14,11 @@ from tidegate.errors import ConfigurationError, LakeDamaged, SourceChanged
 from tidegate.lake.files import files_over
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest
 from tidegate.runs.topics import known
-
-_MOST_REQUESTS = 8  # at a time
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,7 @@ def _checked_files(lake: SourceLake, plan: Plan) -> list[StagedFile]:
     damaged: set[StagedFile] = set()
     while True:
         files = planned_files(lake, plan)
-        with ThreadPoolExecutor(_MOST_REQUESTS) as pool:
-            sizes = list(pool.map(lambda file: lake.store.size(file.path), files))
+        sizes = in_parallel(lambda file: lake.store.size(file.path), files)
         found = {f: size for f, size in zip(files, sizes, strict=True) if size != f.size}
         for file in sorted(damaged & found.keys(), key=lambda f: f.path):
             size = found[file]

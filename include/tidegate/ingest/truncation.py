@@ -8,7 +8,6 @@ them began its epoch at or above them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from tidegate.broker.cluster import Survey
 from tidegate.broker.epochs import epoch_ends
@@ -17,9 +16,8 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
-
-_AT_ONCE = 16  # requests
 
 Partitions = Mapping[tuple[str, int], int]
 """A number by topic and partition."""
@@ -99,7 +97,6 @@ def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[
             del wanted[topic_id, r.partition]
             last[named] = Attempt(commit.plan_id, commit.chunk, commit.attempt)
     proven = set(last.values())
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        read = pool.map(lambda attempt: attempts.sealed_epochs(store, attempt), proven)
-        epochs = dict(zip(proven, read, strict=True))
+    read = in_parallel(lambda attempt: attempts.sealed_epochs(store, attempt), proven)
+    epochs = dict(zip(proven, read, strict=True))
     return {named: epochs[a][named] for named, a in last.items() if named in epochs[a]}
