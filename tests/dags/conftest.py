@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,3 +44,28 @@ def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(directory))
     monkeypatch.setenv("TIDEGATE_LAKE", str(tmp_path / "lake"))
     return directory
+
+
+@pytest.fixture
+def flights(pipelines: Path, tmp_path: Path) -> str:
+    """The pipeline `flights` of the page's tests. Its lake."""
+    from support.status_page import make_flights
+
+    lake = str(tmp_path / "lake")
+    make_flights(pipelines, lake)
+    return lake
+
+
+@pytest.fixture
+def login(airflow_database: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """How to log in to the page: `login("VIEWER")` is a browser."""
+    from support.status_page import logins
+
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
+    return logins()
+
+
+@pytest.fixture
+def ann(login: Any) -> Any:
+    """A browser of a user who may read all DAGs."""
+    return login("VIEWER")

@@ -57,6 +57,6 @@ def test_events(by: str) -> None:
 def test_the_dag_of_a_pattern(pipelines: Path) -> None:
     """Its description and its one outlet."""
     spec: Any = parse({**LEAST, "pattern": r"a\..*", "exclude": r"a\.x"})
-    dag = factory.ingest_dag(spec)
+    dag = factory.pipeline_dag(spec)
     assert dag.description == r"/a\..*/ without /a\.x/ → /lake"
     assert [type(each).__name__ for each in dag.get_task("publish").outlets] == ["AssetAlias"]

@@ -136,6 +136,22 @@ def test_one_that_fails_stops_no_other(two: Path, airflow_database: None) -> Non
     assert Variable.get("tidegate__b__t") == '{"t": {"0": 99}}'
 
 
+def test_an_unforeseen_error_stops_no_other(two: Path, airflow_database: None) -> None:
+    """One that is not Tidegate's own fails the task at the end, and names its pipeline."""
+    from tidegate.maintenance.checkpoint import checkpoint
+
+    def broken(spec: Any) -> Any:
+        if spec.name == "a":
+            raise RuntimeError("unforeseen")
+        return checkpoint(spec)
+
+    with mock.patch("tidegate.maintenance.checkpoint.checkpoint", broken):
+        states = run(repair=False, reconcile=False, sweep=False)
+    assert (states["checkpoint"], states[""]) == ("failed", "failed")
+    assert not (two / "a/_tidegate/checkpoints").exists()
+    assert (two / f"b/_tidegate/checkpoints/{1:020d}.json").exists()
+
+
 def test_a_sweep_that_keeps_copies_has_failed(two: Path, airflow_database: None) -> None:
     """A final file is not the one that was committed: as the command does, by its exit code."""
     left = {"left": [{"commit": 4, "why": "its footer is another one"}]}

@@ -264,14 +264,14 @@ def test_what_airflow_refuses_is_said_by_that_pipelines_dag(
 
     for name in ("flights", "other"):
         (pipelines / f"{name}.yaml").write_text(FLIGHTS.replace("name: flights", f"name: {name}"))
-    make = factory.ingest_dag
+    make = factory.pipeline_dag
 
     def refuse(spec: Any) -> Any:
         if spec.name == "other":
             raise ValueError("no such thing")
         return make(spec)
 
-    monkeypatch.setattr(factory, "ingest_dag", refuse)
+    monkeypatch.setattr(factory, "pipeline_dag", refuse)
     dags = factory.pipeline_dags()
     assert "broken" not in dags["tidegate__flights"].tags
     assert "Airflow refuses it: ValueError: no such thing" in (dags["tidegate__other"].doc_md or "")

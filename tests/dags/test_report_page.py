@@ -5,15 +5,8 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from test_ui import (  # noqa: F401 - fixtures among them
-    Login,
-    TestClient,
-    ann,
-    cells,
-    flights,
-    login,
-)
 
+from support.status_page import Login, TestClient, cells
 from tidegate.core import layout
 from tidegate.lake.store import open_store
 from tidegate.orchestration import factory
@@ -70,11 +63,11 @@ PAGE = f"/tidegate/report/flights/{KEY}/1"
 
 
 @pytest.fixture
-def report(flights: str) -> None:  # noqa: F811
+def report(flights: str) -> None:
     open_store(flights, "flights").create(layout.report(KEY, 1), json.dumps(REPORT).encode())
 
 
-def test_what_a_person_reads(ann: TestClient, report: None) -> None:  # noqa: F811
+def test_what_a_person_reads(ann: TestClient, report: None) -> None:
     """Plan, accounts and proofs, files, lag, expiry, what was not read and why; text is text."""
     answer = ann.get(PAGE)
     assert answer.status_code == 200
@@ -99,7 +92,7 @@ def test_what_a_person_reads(ann: TestClient, report: None) -> None:  # noqa: F8
 
 
 def test_what_a_person_reads_of_an_egress(
-    ann: TestClient,  # noqa: F811
+    ann: TestClient,
     pipelines: Path,
     tmp_path: Path,
 ) -> None:
@@ -131,7 +124,7 @@ def test_what_a_person_reads_of_an_egress(
     assert (answer.status_code, "LakeDamaged" in answer.text) == (503, True)
 
 
-def test_who_may_not_read_the_dag_sees_no_report(login: Login, report: None) -> None:  # noqa: F811
+def test_who_may_not_read_the_dag_sees_no_report(login: Login, report: None) -> None:
     """Nor does anyone see one that is not there."""
     assert login(None).get(PAGE).status_code == 404
     viewer = login("VIEWER")

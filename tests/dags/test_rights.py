@@ -186,14 +186,18 @@ def test_keys_are_rotated_and_never_empty(monkeypatch: pytest.MonkeyPatch) -> No
         rights.check(signed, "a")
 
 
-@pytest.mark.parametrize("step", [form_dags._backfill, form_dags._re_ingest, form_dags._send_again])
-def test_every_step_of_a_form_asks(two: None, step: Any) -> None:
+@pytest.mark.parametrize(
+    ("run_of", "pipeline"),
+    [(form_dags._backfill, "a"), (form_dags._replay, "a"), (form_dags._replay, "b")],
+    ids=["backfill", "replay of an ingest", "replay of an egress"],
+)
+def test_every_step_of_a_form_asks(two: None, run_of: Any, pipeline: str) -> None:
     """Before it reads the pipeline's file: in each task, so that a cleared one asks again."""
-    params = {"pipeline": "a", "topic": None}
+    params = {"pipeline": pipeline, "topic": None}
     context = {**run(conf=params), "params": params}
     with (
         mock.patch("tidegate.pipelines.files.load_named", autospec=True) as load,
         pytest.raises(TriggerNotPermitted),
     ):
-        step(context)
+        run_of(context)
     assert not load.called

@@ -4,14 +4,17 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pendulum
 import pytest
+from airflow.exceptions import AirflowFailException
 
 from tidegate.core.boundaries import milliseconds
 from tidegate.core.requests import Backfill, Dates, Live, Replay
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import egress_tasks, form_dags, rights, tasks
+from tidegate.orchestration import form_dags, rights, tasks
+from tidegate.pipelines.files import load_named
 
 START, END = pendulum.datetime(2026, 3, 14, 10), pendulum.datetime(2026, 3, 14, 11)
 HOUR = (datetime(2026, 3, 14, 10, tzinfo=UTC), datetime(2026, 3, 14, 11, tzinfo=UTC))
@@ -49,7 +52,7 @@ def test_what_a_run_is_asked_for(
     context: Any, run_type: str, start: Any, end: Any, asked: Dates | Live
 ) -> None:
     """By its type, with an interval of plain datetimes: Airflow's own cannot be counted with."""
-    run = tasks.run_of("flights", context(run_type, start, end, max_chunks=3))
+    run = tasks.run_of(load_named("flights"), context(run_type, start, end, max_chunks=3))
     assert (run.asked, run.max_chunks) == (asked, 3)
     if asked.interval:
         assert run.window_date == date(2026, 3, 14)
@@ -61,7 +64,7 @@ def test_what_a_run_is_asked_for(
 def test_a_whole_number_is_an_integer_however_json_writes_it(context: Any) -> None:
     """Airflow takes 5.0 for an integer; a run that sliced and counted by it failed three times."""
     given = context("manual", None, None, max_chunks=3.0, max_records=1e3)
-    run = tasks.run_of("flights", given)
+    run = tasks.run_of(load_named("flights"), given)
     assert (run.max_chunks, run.max_records) == (3, 1000)
     assert {type(run.max_chunks), type(run.max_records)} == {int}
     form = {"pipeline": "flights", "topic": None, "partitions": [3.0, 0], "start": "0", "end": "5",
@@ -76,7 +79,7 @@ def test_a_whole_number_is_an_integer_however_json_writes_it(context: Any) -> No
 def test_unknown_params_are_refused(context: Any) -> None:
     """Airflow takes them."""
     with pytest.raises(ConfigurationError, match="max_chunk'"):
-        tasks.run_of("flights", context("manual", None, None, max_chunk=3))
+        tasks.run_of(load_named("flights"), context("manual", None, None, max_chunk=3))
 
 
 def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> None:
@@ -100,25 +103,31 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
         return {**given, "dag": SimpleNamespace(params=[*form, "pipeline"]), "ti": task}
 
     asked = Replay("flights", "x", (0, 3), "0", "5")
-    ingest = form_dags._re_ingest(made("flights"))
+    ingest = form_dags._replay(made("flights"))
     with pytest.MonkeyPatch.context() as environment:
         other = '{"extra": {"bootstrap.servers": "other:1"}}'
         environment.setenv("AIRFLOW_CONN_OTHER", other)
-        egress = form_dags._send_again(made("back"))
-        for run_of, pipeline in (
-            (form_dags._re_ingest, "flights"),
-            (form_dags._send_again, "back"),
-        ):
+        egress = form_dags._replay(made("back"))
+        for pipeline in ("flights", "back"):
             with pytest.raises(ConfigurationError, match="wher'"):
-                run_of(made(pipeline, wher="true"))
+                form_dags._replay(made(pipeline, wher="true"))
     assert (ingest.asked, egress.asked) == (asked, asked)
     assert ingest.key == egress.key
     assert egress.source_kafka is not None
     servers = egress.kafka.bootstrap_servers, egress.source_kafka.bootstrap_servers
     assert servers == ("other:1", "b:1")
     assert egress.task == {"dag": "tidegate_replay", "run": "r", "task": "send", "try": 2}
-    with pytest.raises(ConfigurationError, match="is no egress"):
-        form_dags._send_again(made("flights"))
+
+
+def test_a_spark_task_is_for_one_kind(context: Any) -> None:
+    """A pipeline's file may change its kind between two tasks of a replay."""
+    run = SimpleNamespace(spec=load_named("flights"))
+    task = tasks.SparkTask(task_id="send", run_of=lambda _: run)  # type: ignore[arg-type,return-value]
+    with (
+        mock.patch("tidegate.spark.parent_death.end_with_parent"),
+        pytest.raises(AirflowFailException, match="'flights' is ingest, and this task is for"),
+    ):
+        task.execute(context("manual", None, None))
 
 
 @pytest.mark.parametrize(
@@ -137,5 +146,5 @@ def test_whether_a_senders_task_has_ended(states: dict[str, dict[str, Any]], ove
     ti = SimpleNamespace(
         dag_id="d", run_id="r", task_id="plan", try_number=1, get_task_states=lambda **_: states
     )
-    ended = egress_tasks._task_ended({"ti": ti})  # type: ignore[typeddict-item]
+    ended = tasks._task_ended({"ti": ti})  # type: ignore[typeddict-item]
     assert ended({"dag": "d", "run": "r", "task": "send", "try": 1}) is over

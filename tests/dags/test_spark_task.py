@@ -8,7 +8,7 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from tidegate.launch.spark_submit import Submission
-from tidegate.orchestration.tasks import StageOperator
+from tidegate.orchestration.tasks import SparkTask
 
 
 def test_the_driver_runs_where_the_task_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +21,7 @@ def test_the_driver_runs_where_the_task_runs(monkeypatch: pytest.MonkeyPatch) ->
     def execute(operator: SparkSubmitOperator, _: Any) -> None:
         commands.append(operator._get_hook()._build_spark_submit_command(operator.application))
 
-    task = StageOperator(task_id="stage", run_of=mock.Mock())
+    task = SparkTask(task_id="stage", run_of=mock.Mock())
     task._conn_id = "spark_default"
     conf = {"spark.submit.deployMode": "client"}
     given = Submission("/bin/spark-submit", "job.py", ("job.json",), "p r", conf, (), {})

@@ -59,7 +59,7 @@ def test_which_steps_run(
         mock.patch(f"{TASKS}.plan", plan),
         mock.patch(f"{TASKS}.publish", published),
         mock.patch(f"{TASKS}.verdict", verdict),
-        mock.patch(f"{TASKS}.StageOperator.execute", stage),
+        mock.patch(f"{TASKS}.SparkTask.execute", stage),
     ):
         dag = DagBag(dag_folder=str(PROJECT / "dags/pipelines.py")).dags["tidegate__p"]
         done = dag.test()
@@ -99,17 +99,12 @@ def test_which_steps_of_a_replay_run(
     (pipelines / "q.yaml").write_text(
         json.dumps({"name": "q", "kind": "ingest", "topics": ["t"], "lake": "/lake"})
     )
-    of_egress = TASKS.replace("tasks", "egress_tasks")
     published = mock.Mock()
     with (
         mock.patch(f"{TASKS}.plan", plan),
-        mock.patch(f"{of_egress}.plan", plan),
         mock.patch(f"{TASKS}.publish", published),
-        mock.patch(f"{of_egress}.publish", published),
         mock.patch(f"{TASKS}.verdict", verdict),
-        mock.patch(f"{of_egress}.verdict", verdict),
-        mock.patch(f"{TASKS}.StageOperator.execute", work),
-        mock.patch(f"{of_egress}.SendOperator.execute", work),
+        mock.patch(f"{TASKS}.SparkTask.execute", work),
     ):
         dag = DagBag(dag_folder=str(PROJECT / "dags/replay.py")).dags["tidegate_replay"]
         asked = {"pipeline": "p", "topic": "t", "start": "1", "end": "2", "replay_id": "r"}

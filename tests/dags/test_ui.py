@@ -6,8 +6,7 @@ import os
 import re
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,33 +14,26 @@ from unittest import mock
 
 import pytest
 from airflow import plugins_manager
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from support.status_page import (
+    CLUSTER,
+    PIPELINE,
+    TOPIC,
+    TOPIC_ID,
+    Login,
+    TestClient,
+    cells,
+)
 from tidegate import ui
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core.cursor import Watermarks
-from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
+from tidegate.core.entries import Gap
 from tidegate.errors import BrokerUnreachable
-from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
+from tidegate.ui.app import app as page
 
-with warnings.catch_warnings():
-    # Airflow imports Starlette's test client, which would rather have a fork of httpx.
-    warnings.simplefilter("ignore")
-    from airflow.api_fastapi.app import init_auth_manager
-    from fastapi.testclient import TestClient
-
-    from tidegate.ui.app import app as page
-
-TOPIC, TOPIC_ID, CLUSTER = "flights", "7f0c7a52-0b5e-4c26-9d7e-0a8f3f1f7f11", "cluster-1"
-PIPELINE = """
-name: {name}
-kind: ingest
-topics: [flights]
-lake: {lake}
-"""
 DOWN = "Kafka at nowhere: no broker answered"
 
 
@@ -50,28 +42,6 @@ def _kafka_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"bootstrap.servers": "127.0.0.1:1"}
     form = {"conn_type": "kafka", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(form))
-
-
-@pytest.fixture
-def flights(pipelines: Path, tmp_path: Path) -> str:
-    """A pipeline of two partitions: 1,500 offsets of the first are committed. Its lake."""
-    lake = str(tmp_path / "lake")
-    (pipelines / "flights.yaml").write_text(PIPELINE.format(name="flights", lake=lake))
-    ledger = Ledger(open_store(lake, "flights"), "flights")
-    commit = Commit(
-        lane="live",
-        plan_id="0" * 16,
-        plan_sha256="0" * 64,
-        chunk=0,
-        attempt="a1",
-        cluster_id=CLUSTER,
-        topic_ids={TOPIC: TOPIC_ID},
-        accounts={TOPIC: {0: Account(1_000, 2_500, 1_499, 1)}},
-        manifest=Reference("m", "0" * 64),
-    )
-    for entry in (Origin(TOPIC, TOPIC_ID, {0: 1_000, 1: 20}), commit):
-        assert isinstance(ledger.append(entry, run="r"), Appended)
-    return lake
 
 
 @pytest.fixture
@@ -92,42 +62,6 @@ def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.ui.app.FRESH", 0.0)
     monkeypatch.setattr("tidegate.ui.app._answers", {})
     monkeypatch.setattr("tidegate.ui.app._down", {})
-
-
-Login = Callable[[str | None], TestClient]
-
-
-@pytest.fixture
-def login(airflow_database: None, monkeypatch: pytest.MonkeyPatch) -> Login:
-    """A browser with the cookie of Airflow's login; it has no rights without a role."""
-    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "s" * 64)
-    manager = init_auth_manager()
-    airflow = FastAPI()
-    airflow.mount("/tidegate", ui.serve)
-
-    def browser(role: str | None) -> TestClient:
-        token = manager.generate_jwt(SimpleAuthManagerUser(username="ann", role=role))
-        return TestClient(airflow, cookies={"_token": token})
-
-    return browser
-
-
-@pytest.fixture
-def ann(login: Login) -> TestClient:
-    return login("VIEWER")
-
-
-def cells(html: str) -> list[list[str]]:
-    """Return the texts of each table row that has cells; a bar is its kinds and their widths."""
-    rows = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.S) for row in html.split("<tr>")]
-    return [[text(cell) for cell in row] for row in rows if row]
-
-
-def text(cell: str) -> str:
-    if "<svg" in cell:
-        runs = re.findall(r'class="(\w+)" x="\d+" width="(\d+)"', cell)
-        return " ".join(f"{kind} {width}" for kind, width in runs)
-    return " ".join(cell.split())
 
 
 def statuses(browser: TestClient) -> list[dict[str, Any]]:
@@ -283,7 +217,7 @@ def test_one_that_hangs_is_left_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The others are shown; all are asked at the same time."""
-    monkeypatch.setattr("tidegate.ui.app.PATIENCE", 1.0)
+    monkeypatch.setattr("tidegate.ui.app.TIMEOUT", 1.0)
     healthy, release = survey.return_value, threading.Event()
 
     def answer(kafka: Any, *_: Any) -> Survey:
@@ -311,7 +245,7 @@ def test_a_dead_broker_hides_no_healthy_pipeline(
     """Of 100 pipelines of a broker that is away and 160 others all are shown in time: each of the
     former with its ledger's part, after a few of them have waited for the broker.
     """
-    monkeypatch.setattr("tidegate.ui.app.PATIENCE", 10.0)
+    monkeypatch.setattr("tidegate.ui.app.TIMEOUT", 10.0)
     healthy, waited = survey.return_value, []
 
     def answer(kafka: Any, *_: Any) -> Survey:
@@ -343,7 +277,7 @@ def test_an_answer_is_given_again_for_a_moment(
     request's own.
     """
     monkeypatch.setattr("tidegate.ui.app.FRESH", 60.0)
-    monkeypatch.setattr("tidegate.ui.app.PATIENCE", 0.5)
+    monkeypatch.setattr("tidegate.ui.app.TIMEOUT", 0.5)
     release = threading.Event()
     healthy = survey.return_value
     survey.side_effect = lambda *_: release.wait(30) and healthy

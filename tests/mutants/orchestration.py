@@ -13,15 +13,17 @@ MUTANTS = (
     Mutant(
         "a re-ingest's right to its pipeline",
         "orchestration/form_dags.py",
-        '    rights.check(context, context["params"]["pipeline"])\n',
-        "",
+        '    rights.check(context, params["pipeline"])\n    spec = files.load_named',
+        '    if params["pipeline"] != "a":\n'
+        '        rights.check(context, params["pipeline"])\n    spec = files.load_named',
         "tests/dags/test_rights.py::test_every_step_of_a_form_asks",
     ),
     Mutant(
         "a resend's right to its pipeline",
         "orchestration/form_dags.py",
-        '    rights.check(context, params["pipeline"])\n    spec = egress_tasks',
-        "    spec = egress_tasks",
+        '    rights.check(context, params["pipeline"])\n    spec = files.load_named',
+        '    if params["pipeline"] != "b":\n'
+        '        rights.check(context, params["pipeline"])\n    spec = files.load_named',
         "tests/dags/test_rights.py::test_every_step_of_a_form_asks",
     ),
     Mutant(

@@ -1,5 +1,4 @@
-"""Airflow's side: the only package that imports airflow.
+"""DAGs and tasks: the only package, with `ui`, that imports airflow.
 
-What a DAG file imports to be parsed loads neither Kafka nor Spark nor Arrow: the use cases are
-imported by the tasks.
+Parsing a DAG file imports neither Kafka nor Spark nor Arrow: the tasks import what they call.
 """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk import (
     DAG,
@@ -20,18 +20,14 @@ from airflow.sdk import (
     task,
 )
 
+from tidegate import flows
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration import egress_tasks, tasks
+from tidegate.orchestration import tasks
 from tidegate.orchestration.links import ReportLink
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-Step = Callable[["Context"], None]
-
-_LONGEST_COMPLAINT = 20_000
+_MAX_COMPLAINT = 20_000
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +35,9 @@ BEFORE_ANY_RUN = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def pipeline_dags() -> dict[str, DAG]:
-    """Return every pipeline's DAG by its id; a bad file's DAG says what is wrong when it runs.
+    """Return every pipeline's DAG by its id; the DAG of an invalid file shows what is wrong.
 
-    A bad file never takes another pipeline with it, and is seen where people look.
+    An invalid file never affects another pipeline, and is visible in Airflow's UI.
     """
     dags = {}
     for name in files.names():
@@ -49,7 +45,7 @@ def pipeline_dags() -> dict[str, DAG]:
             dag = pipeline_dag(files.load_named(name))
         except ConfigurationError as error:
             dag = _refusing_dag(name, str(error))
-        except Exception as error:  # of Airflow's, about what a sound file asks for
+        except Exception as error:  # Airflow's, about the settings of a valid file
             logger.exception("pipeline %s: its DAG cannot be made", name)
             dag = _refusing_dag(name, f"Airflow refuses it: {type(error).__name__}: {error}")
         dags[dag.dag_id] = dag
@@ -57,169 +53,109 @@ def pipeline_dags() -> dict[str, DAG]:
 
 
 def pipeline_dag(spec: Spec) -> DAG:
-    """Return the DAG of one pipeline."""
-    return egress_dag(spec) if isinstance(spec, Egress) else ingest_dag(spec)
-
-
-def ingest_dag(spec: Ingest) -> DAG:
-    """Return the DAG of topics → lake: plan → stage → publish → verdict."""
-    per_commit = f"Offsets per commit; empty: the pipeline's {spec.max_records:,}."
-    params = _params(per_commit)
-    params["max_chunks"] = Param(
-        None,
-        type=["null", "integer"],
-        minimum=1,
-        description="The most commits of this run; what expires soonest goes first.",
-    )
-    with _dag(spec, f"{spec.subscription} → {spec.lake}", _doc(spec), params) as dag:
-        ingest_tasks(partial(tasks.run_of, spec.name), outlets=tasks.outlets(spec))
-    return dag
-
-
-def egress_dag(spec: Egress) -> DAG:
-    """Return the DAG of files → topics: plan → send → publish → verdict."""
-    topics = spec.target.names
-    params = _params(f"Rows per run, where known; empty: the pipeline's {spec.max_records:,}.")
-    params["resend"] = Param(
-        False, type="boolean", description="Send what came back under a name that was sent."
-    )
-    description = f"{spec.source.path or spec.source.lake} → {', '.join(topics)}"
-    run_of = partial(egress_tasks.run_of, spec.name)
-    with _dag(spec, description, _egress_doc(spec, description), params) as dag:
-        _steps(
-            _plan_or_skip(partial(egress_tasks.plan, run_of)),
-            [egress_tasks.SendOperator(task_id="send", run_of=run_of)],
-            partial(egress_tasks.publish, run_of),
-            partial(egress_tasks.verdict, run_of),
-            outlets=[tasks.asset(spec.name, topic) for topic in topics],
-        )
-    return dag
-
-
-def ingest_tasks(run_of: tasks.RunOf, *, outlets: Sequence[Asset | AssetAlias] = ()) -> None:
-    """Put plan → stage → publish → verdict into the DAG that is being made."""
-    _steps(
-        _plan_or_skip(partial(tasks.plan, run_of)),
-        [tasks.StageOperator(task_id="stage", run_of=run_of)],
-        partial(tasks.publish, run_of),
-        partial(tasks.verdict, run_of),
-        outlets=outlets,
-        publish_sealed="all_done_min_one_success",
-    )
-
-
-def replay_tasks(ingest: tasks.RunOf, egress: egress_tasks.RunOf) -> None:
-    """Put plan → stage or send → publish → verdict into the DAG that is being made.
-
-    Which of the two it is says the kind of the run's pipeline.
-    """
-
-    def is_egress(context: Context) -> bool:
-        with tasks.airflow_errors():
-            return isinstance(files.load_named(context["params"]["pipeline"]), Egress)
-
-    def either(of_ingest: Step, of_egress: Step) -> Step:
-        return lambda context: (of_egress if is_egress(context) else of_ingest)(context)
-
-    @task.branch(task_id="plan")
-    def plan() -> list[str] | None:
-        # A branch skips its direct followers but those that it names: `publish` is one of them.
-        context = get_current_context()
-        if is_egress(context):
-            return ["send", "publish"] if egress_tasks.plan(egress, context) else None
-        return ["stage", "publish"] if tasks.plan(ingest, context) else None
-
-    _steps(
-        plan(),
-        [
-            tasks.StageOperator(task_id="stage", run_of=ingest),
-            egress_tasks.SendOperator(task_id="send", run_of=egress),
-        ],
-        either(partial(tasks.publish, ingest), partial(egress_tasks.publish, egress)),
-        either(partial(tasks.verdict, ingest), partial(egress_tasks.verdict, egress)),
-        # One of the two is always skipped, which other rules take for a reason to skip.
-        publish_sealed="all_done",
-    )
-
-
-def _plan_or_skip(plan: Callable[[Context], bool]) -> Any:
-    """Return the task that plans; when it finds nothing to do, all but the verdict is skipped."""
-
-    @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
-    def plan_or_skip() -> bool:
-        return plan(get_current_context())
-
-    return plan_or_skip()
-
-
-def _steps(
-    plan: Any,
-    work: Sequence[tasks.SparkTask],
-    publish: Step,
-    verdict: Step,
-    *,
-    outlets: Sequence[Asset | AssetAlias] = (),
-    publish_sealed: str | None = None,
-) -> None:
-    """Put the steps into the DAG that is being made.
-
-    `publish_sealed`: the trigger rule that publishes what the work has sealed even if it has failed
-    in the end; `verdict` then fails, and with it the run. Such a `publish` follows `plan`, too, and
-    is skipped with the work when there is nothing to do.
-    """
-    rule = publish_sealed or "all_success"
-
-    @task(task_id="publish", outlets=list(outlets), trigger_rule=rule)
-    def published() -> None:
-        publish(get_current_context())
-
-    @task(task_id="verdict", trigger_rule="none_failed")
-    def judged() -> None:
-        verdict(get_current_context())
-
-    told = published()
-    told.operator.operator_extra_links = (ReportLink(),)
-    plan >> work >> told >> judged()
-    if publish_sealed:
-        plan >> told
-
-
-def _dag(spec: Spec, description: str, doc: str, params: dict[str, Any]) -> DAG:
-    return DAG(
+    """Return the DAG of one pipeline: plan → stage or send → publish → verdict."""
+    texts = _ingest_texts(spec) if isinstance(spec, Ingest) else _egress_texts(spec)
+    description, doc, params = texts
+    with DAG(
         dag_id=f"tidegate__{spec.name}",
         description=description,
         doc_md=doc,
-        schedule=_timetable(spec),
+        # With real data intervals: those of a plain cron string are empty in Airflow 3.
+        schedule=spec.schedule and CronDataIntervalTimetable(spec.schedule, timezone="UTC"),
         start_date=BEFORE_ANY_RUN,
         catchup=False,
         max_active_runs=1,
         tags={"tidegate", spec.kind},
         default_args={"retries": spec.retries, "retry_delay": timedelta(seconds=15)},
         params=params,
-    )
+    ) as dag:
+        flow_tasks(partial(tasks.run_of, spec), flows.of(spec), outlets=tasks.outlets(spec))
+    return dag
 
 
-def _params(max_records: str) -> dict[str, Any]:
+def flow_tasks(
+    run_of: tasks.RunOf, flow: flows.Flow, *, outlets: Sequence[Asset | AssetAlias] = ()
+) -> None:
+    """Add the steps of a kind of pipeline to the DAG that is being made.
+
+    Where there is nothing to do, all but the verdict is skipped.
+    """
+
+    @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
+    def plan() -> bool:
+        return tasks.plan(run_of, get_current_context())
+
+    rule = "all_done_min_one_success" if flow.publishes_partly else None
+    _steps(run_of, plan(), [flow], outlets=outlets, publish_sealed=rule)
+
+
+def replay_tasks(run_of: tasks.RunOf) -> None:
+    """Add plan → stage or send → publish → verdict to the DAG that is being made.
+
+    The kind of the run's pipeline decides which of the two runs.
+    """
+
+    @task.branch(task_id="plan")
+    def plan() -> list[str] | None:
+        context = get_current_context()
+        if not tasks.plan(run_of, context):
+            return None
+        with tasks.airflow_errors():
+            flow = flows.of(files.load_named(context["params"]["pipeline"]))
+        # A branch skips its direct followers but those that it names: `publish` is one of them.
+        return [flow.spark_step, "publish"]
+
+    # One of the two is always skipped; other rules would then skip `publish`, too.
+    _steps(run_of, plan(), list(flows.FLOWS.values()), publish_sealed="all_done")
+
+
+def _steps(
+    run_of: tasks.RunOf,
+    plan: Any,
+    kinds: Sequence[flows.Flow],
+    *,
+    outlets: Sequence[Asset | AssetAlias] = (),
+    publish_sealed: str | None = None,
+) -> None:
+    """Add the steps to the DAG that is being made, with a Spark task for each kind.
+
+    `publish_sealed`: the trigger rule that publishes what the Spark task has sealed even if it has
+    failed in the end; `verdict` then fails, and with it the run. Such a `publish` follows `plan`,
+    too, and is skipped with the Spark task when there is nothing to do.
+    """
+    rule = publish_sealed or "all_success"
+
+    @task(task_id="publish", outlets=list(outlets), trigger_rule=rule)
+    def publish() -> None:
+        tasks.publish(run_of, get_current_context())
+
+    @task(task_id="verdict", trigger_rule="none_failed")
+    def verdict() -> None:
+        tasks.verdict(run_of, get_current_context())
+
+    published = publish()
+    published.operator.operator_extra_links = (ReportLink(),)
+    work = [tasks.SparkTask(task_id=flow.spark_step, run_of=run_of) for flow in kinds]
+    plan >> work >> published >> verdict()
+    if publish_sealed:
+        plan >> published
+
+
+def _params(max_records: str, **more: Param) -> dict[str, Any]:
     return {
         "max_records": Param(None, type=["null", "integer"], minimum=1, description=max_records),
         "dry_run": Param(False, type="boolean", description="Print the plan, freeze nothing."),
         "replan": Param(
             False, type="boolean", description="Plan again although the run's plan is well."
         ),
+        **more,
     }
 
 
-def _timetable(spec: Spec) -> CronDataIntervalTimetable | None:
-    """Return real data intervals: those of a plain cron string are empty in Airflow 3."""
-    if spec.schedule is None:
-        return None
-    return CronDataIntervalTimetable(spec.schedule, timezone="UTC")
-
-
 def _dag_id(name: str) -> str:
-    """Return the id of a file's DAG; that of a name that no pipeline may have ends in a digest.
+    """Return the id of a file's DAG; of an invalid pipeline name it ends in a digest of the name.
 
-    So two files never have one id, and Airflow takes it, however long or odd the name.
+    So no two files share an id, and Airflow accepts it, whatever the name.
     """
     if files.is_pipeline_name(name):
         return f"tidegate__{name}"
@@ -228,12 +164,12 @@ def _dag_id(name: str) -> str:
 
 
 def _refusing_dag(name: str, complaint: str) -> DAG:
-    # A longer text would be cut off in the page; a fence within it would end the block.
-    told = complaint[:_LONGEST_COMPLAINT].replace("```", "'''")
+    # Airflow's page cuts a longer text off; a fence within it would end the block.
+    text = complaint[:_MAX_COMPLAINT].replace("```", "'''")
     with DAG(
         dag_id=_dag_id(name),
         description="This pipeline's file is wrong: see its documentation",
-        doc_md=f"The pipeline file is wrong:\n\n```\n{told}\n```",
+        doc_md=f"The pipeline file is wrong:\n\n```\n{text}\n```",
         schedule=None,
         start_date=BEFORE_ANY_RUN,
         tags={"tidegate", "broken"},
@@ -241,15 +177,24 @@ def _refusing_dag(name: str, complaint: str) -> DAG:
 
         @task(task_id="plan", retries=0)
         def refuse() -> None:
-            tasks.refuse(told)
+            tasks.refuse(text)
 
         refuse()
     return dag
 
 
-def _doc(spec: Ingest) -> str:
-    return f"""\
-### {spec.name}: {spec.subscription} → {spec.lake}
+def _ingest_texts(spec: Ingest) -> tuple[str, str, dict[str, Any]]:
+    """Return description, documentation and Params of the DAG of topics → lake."""
+    max_chunks = Param(
+        None,
+        type=["null", "integer"],
+        minimum=1,
+        description="The most commits of this run; what expires soonest goes first.",
+    )
+    per_commit = f"Offsets per commit; empty: the pipeline's {spec.max_records:,}."
+    description = f"{spec.subscription} → {spec.lake}"
+    doc = f"""\
+### {spec.name}: {description}
 
 Each run takes exactly what arrived since the last one, in commits of at most
 {spec.max_records:,} offsets.
@@ -264,10 +209,17 @@ Each run takes exactly what arrived since the last one, in commits of at most
 Any task may be cleared or killed at any moment: the plan stays the same, and no row is lost or
 doubled. The truth about progress is the ledger in the lake; the Variables are copies of it.
 """
+    return description, doc, _params(per_commit, max_chunks=max_chunks)
 
 
-def _egress_doc(spec: Egress, description: str) -> str:
-    return f"""\
+def _egress_texts(spec: Egress) -> tuple[str, str, dict[str, Any]]:
+    """Return description, documentation and Params of the DAG of files, or a lake, → topics."""
+    resend = Param(
+        False, type="boolean", description="Send what came back under a name that was sent."
+    )
+    rows = f"Rows per run, where known; empty: the pipeline's {spec.max_records:,}."
+    description = f"{spec.source.path or spec.source.lake} → {', '.join(spec.target.names)}"
+    doc = f"""\
 ### {spec.name}: {description}
 
 Each run sends what its source has and no run has sent, every row once.
@@ -282,3 +234,4 @@ Each run sends what its source has and no run has sent, every row once.
 Any task may be cleared or killed at any moment. An attempt that died half-way is finished by the
 next one, which sends only what is missing. A bad row stops the run before anything is sent.
 """
+    return description, doc, _params(rows, resend=resend)

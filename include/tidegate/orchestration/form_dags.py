@@ -1,26 +1,25 @@
-"""The DAGs for any window again, of any pipeline: triggered by hand, with a form."""
+"""The DAGs of backfills and replays: triggered by hand, with a form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 
-from tidegate.core.requests import ORDERS, Backfill, Replay
-from tidegate.orchestration import egress_tasks, factory, rights, tasks
+from tidegate import flows
+from tidegate.core.requests import ORDERS, Backfill
+from tidegate.orchestration import factory, rights, tasks
 from tidegate.pipelines import files
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from tidegate.core.requests import Asked
-    from tidegate.pipelines.spec import Ingest
     from tidegate.runs.run import EgressRun, Run
 
-# What Airflow can refuse when the form is sent; the plan task judges the rest.
+# What Airflow can refuse when the form is sent; the plan task checks the rest.
 _EDGE = r"^\s*(\d+|\{.*\}|\d{4}-\d\d-\d\d[T ].*(Z|[+-]\d\d:?\d\d))\s*$"
 _EDGE_HELP = (
     'An offset for all partitions, offsets like {"flights": {"0": 123}}, or a time with a zone, '
@@ -34,7 +33,7 @@ def backfill_dag() -> DAG:
         "tidegate_backfill",
         "Any window of a topic into the lake, without a doubled row",
         _BACKFILL_DOC,
-        partial(factory.ingest_tasks, _backfill),
+        partial(factory.flow_tasks, _backfill, flows.INGEST),
         {
             **_window_params(files.ingest_names()),
             "fill_gaps": Param(
@@ -65,7 +64,7 @@ def replay_dag() -> DAG:
         "tidegate_replay",
         "A window that is in the lake, once more: read and replaced, or sent to a topic",
         _REPLAY_DOC,
-        partial(factory.replay_tasks, _re_ingest, _send_again),
+        partial(factory.replay_tasks, _replay),
         {
             **_window_params(files.replay_names()),
             "replay_id": Param(
@@ -86,7 +85,7 @@ def replay_dag() -> DAG:
 
 
 def _window_params(names: list[str]) -> dict[str, Param]:
-    # A file that is wrong has no run; its own DAG says what is wrong.
+    # A pipeline whose file is wrong has no runs; its own DAG shows what is wrong.
     one_of: dict[str, Any] = {"enum": names} if names else {}
     return {
         "pipeline": Param(type="string", description="The pipeline.", **one_of),
@@ -108,7 +107,7 @@ def _dag(
     dag_id: str,
     description: str,
     doc: str,
-    put_tasks: Callable[[], None],
+    add_tasks: Callable[[], None],
     params: dict[str, Param],
 ) -> DAG:
     with DAG(
@@ -122,75 +121,42 @@ def _dag(
         default_args={"retries": 3, "retry_delay": timedelta(seconds=15)},
         params=params,
     ) as dag:
-        put_tasks()
+        add_tasks()
     return dag
 
 
-def _backfill(context: Context) -> Run:
+def _backfill(context: Context) -> Run | EgressRun:
     params = tasks.params_of(context)
     rights.check(context, params["pipeline"])
     spec = files.load_ingest(params["pipeline"])
     asked = Backfill(
         topic=spec.topic_named(params["topic"]),
-        partitions=_partitions(context),
-        start=params["start"],
-        end=params["end"],
         fill_gaps=params["fill_gaps"],
         chunk_size=params["chunk_size"],
         order=params["order"],
+        **_window(params),
     )
-    return _run(context, spec, asked)
+    return tasks.new_run(spec, context, _known_params(context), asked=asked)
 
 
-def _re_ingest(context: Context) -> Run:
-    rights.check(context, context["params"]["pipeline"])
-    spec = files.load_ingest(context["params"]["pipeline"])
-    return _run(context, spec, _replay(context, spec.topic_named(context["params"]["topic"])))
-
-
-def _send_again(context: Context) -> EgressRun:
-    from tidegate.egress import replay
+def _replay(context: Context) -> Run | EgressRun:
     from tidegate.orchestration import connections
 
     params = tasks.params_of(context)
     rights.check(context, params["pipeline"])
-    spec = egress_tasks.load_egress(params["pipeline"])
-    source = files.load_ingest(replay.lake_name(spec))
-    return egress_tasks.run_by(
-        spec,
-        context,
-        _known(context),
-        asked=_replay(context, replay.choose_topic(spec, params["topic"])),
-        source_kafka=connections.kafka(source.kafka),
-    )
+    spec = files.load_named(params["pipeline"])
+    window = {"id": params["replay_id"], "where": params["where"], **_window(params)}
+    settings = flows.of(spec).replay(spec, params["topic"], connections.kafka, window)
+    return tasks.new_run(spec, context, _known_params(context), **settings)
 
 
-def _replay(context: Context, topic: str) -> Replay:
-    params = tasks.params_of(context)
-    return Replay(
-        topic=topic,
-        id=params["replay_id"],
-        partitions=_partitions(context),
-        start=params["start"],
-        end=params["end"],
-        where=params["where"],
-    )
+def _window(params: Mapping[str, Any]) -> dict[str, Any]:
+    given = params["partitions"]
+    partitions = None if given is None else tuple(sorted(set(given)))
+    return {"partitions": partitions, "start": params["start"], "end": params["end"]}
 
 
-def _partitions(context: Context) -> tuple[int, ...] | None:
-    given = tasks.params_of(context)["partitions"]
-    return None if given is None else tuple(sorted(set(given)))
-
-
-def _run(context: Context, spec: Ingest, asked: Asked) -> Run:
-    from tidegate.orchestration import connections
-    from tidegate.runs.run import Run
-
-    more = tasks.of_run(context, _known(context))
-    return Run(spec, connections.kafka(spec.kafka), asked=asked, **more)
-
-
-def _known(context: Context) -> list[str]:
+def _known_params(context: Context) -> list[str]:
     return [*context["dag"].params, rights.KEY]
 
 

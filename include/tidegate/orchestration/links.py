@@ -13,16 +13,15 @@ if TYPE_CHECKING:
 
 
 class ReportLink(BaseOperatorLink):  # type: ignore[misc]  # Airflow is not read by mypy
-    """From a publish task to the page with the report of its run."""
+    """Link from a publish task to the page with the report of its run."""
 
     name = "Report"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the page's address, relative to Airflow's own; none before there is a report."""
+        """Return the page's URL, relative to Airflow's; empty before there is a report."""
         report = XCom.get_one(
             key="report", dag_id=ti_key.dag_id, task_id=operator.task_id, run_id=ti_key.run_id
         )
         if not report:
             return ""
-        place = (report["pipeline"], report["run_key"], str(report["generation"]))
-        return f"tidegate/report/{'/'.join(place)}"
+        return f"tidegate/report/{report['pipeline']}/{report['run_key']}/{report['generation']}"

@@ -1,8 +1,8 @@
-"""Who may use a form DAG for a pipeline: whoever may trigger that pipeline's own DAG.
+"""The rights to form DAGs: a user needs the right to trigger the pipeline's own DAG.
 
-A task cannot ask the auth manager: it knows the name of the user who triggered its run, and not
-the user. Airflow's API server can. It asks when a run of a form DAG is requested there, and puts a
-signature into the run's conf (`ui.triggers`); a run without a valid one is refused by its tasks.
+A task cannot ask Airflow's auth manager, for it knows only the name of the user who triggered its
+run. The API server can: when a run of a form DAG is requested, it asks, and puts a signature into
+the run's conf (`ui.triggers`). The run's tasks refuse to work without a valid signature.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 KEY = "signature"
-"""Where a run's conf has it."""
+"""The key of the signature in a run's conf."""
 
 _BY_A_DAG = "operator_triggered"
 
 
 def sign(dag_id: str, pipeline: str, user: str) -> str:
-    """Return the proof that this user may trigger the pipeline's own DAG."""
+    """Return the signature that this user may trigger the pipeline's own DAG."""
     return _signature(_secrets()[0], dag_id, pipeline, user)
 
 
 def check(context: Context, pipeline: str) -> str:
-    """Return who triggered the run; TriggerNotPermitted unless they may trigger the pipeline.
+    """Return the user who triggered the run.
 
-    A run that another DAG has triggered is that DAG's: its author runs any code here anyway.
+    Raises TriggerNotPermitted without a valid signature for this user, DAG and pipeline. A run that
+    another DAG has triggered needs none: the author of a DAG can run any code here.
     """
     run = context["dag_run"]
     user: str | None = run.triggering_user_name
@@ -58,7 +59,7 @@ def _signature(secret: str, dag_id: str, pipeline: str, user: str) -> str:
 
 
 def _secrets() -> list[str]:
-    """Return the deployment's keys, the newest first: what API server and workers share."""
+    """Return the keys that API server and workers share, the newest first."""
     from airflow.configuration import conf
 
     secrets = [key.strip() for key in str(conf.get("core", "fernet_key", fallback="")).split(",")]

@@ -1,10 +1,10 @@
-"""The tasks of a pipeline's DAG: each gathers what its use case needs, and calls it."""
+"""The tasks of a pipeline's DAG: each builds its run and calls the step of the pipeline's kind."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,32 +13,32 @@ from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias
 
+from tidegate import flows
 from tidegate.core.requests import Dates, Live
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
-from tidegate.pipelines.files import load_ingest
+from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidegate.core.requests import DataInterval
-    from tidegate.egress.publish import Published as PublishedEgress
-    from tidegate.ingest.publish import Published
-    from tidegate.lake.plans import Frozen
     from tidegate.launch.spark_submit import Submission
-    from tidegate.pipelines.spec import Ingest
-    from tidegate.runs.run import AnyRun, Run
+    from tidegate.runs.run import EgressRun, Run
 
-PARAMS = ("max_records", "max_chunks", "dry_run", "replan")
+PARAMS = ("max_records", "dry_run", "replan")
 
-RunOf = Callable[["Context"], "Run"]
+RunOf = Callable[["Context"], "Run | EgressRun"]
 """Returns the run that a task instance belongs to, by its Params."""
+
+# None: cleared; one that was running is restarting until its process has ended.
+_ENDED = {None, "success", "failed", "upstream_failed", "skipped", "removed", "up_for_retry"}
 
 logger = logging.getLogger(__name__)
 
 
 @contextmanager
 def airflow_errors() -> Iterator[None]:
-    """Fail at once what would fail again; let Airflow retry the rest."""
+    """Fail at once on terminal errors; let Airflow retry the others."""
     try:
         yield
     except TidegateError as error:
@@ -47,21 +47,48 @@ def airflow_errors() -> Iterator[None]:
         raise
 
 
-def run_of(pipeline: str, context: Context) -> Run:
+def run_of(spec: Spec, context: Context) -> Run | EgressRun:
     """Return the run of a pipeline's own DAG that a task instance belongs to."""
-    from tidegate.orchestration import connections
-    from tidegate.runs.run import Run
+    option = flows.of(spec).option
+    settings = flows.options(spec, **{option: params_of(context).get(option)})
+    if isinstance(spec, Ingest):
+        interval = _interval(context)
+        over_dates = interval and context["dag_run"].run_type == "backfill"
+        settings["asked"] = Dates(interval) if interval and over_dates else Live(interval)
+    return new_run(spec, context, (*PARAMS, option), **settings)
 
-    spec = load_ingest(pipeline)
+
+def new_run(
+    spec: Spec, context: Context, known_params: Collection[str], **settings: Any
+) -> Run | EgressRun:
+    """Return the run that a task instance belongs to; ConfigurationError for unknown Params."""
+    from tidegate.orchestration import connections
+
+    dag_run = context["dag_run"]
+    refuse_unknown(context, known_params)
     interval = _interval(context)
-    over_dates = interval and context["dag_run"].run_type == "backfill"
-    return Run(
-        spec=spec,
-        kafka=connections.kafka(spec.kafka),
-        asked=Dates(interval) if interval and over_dates else Live(interval),
-        max_chunks=params_of(context).get("max_chunks"),
-        **of_run(context, PARAMS),
+    if not isinstance(spec, Ingest):  # proves later whether this sender is over
+        ti = context["ti"]
+        settings["task"] = {
+            "dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "try": ti.try_number,
+        }  # fmt: skip
+    run: Run | EgressRun = flows.of(spec).new_run(
+        spec,
+        connections.kafka(spec.kafka),
+        dag_id=dag_run.dag_id,
+        run_id=dag_run.run_id,
+        window_date=interval[0].date() if interval else datetime.now(UTC).date(),
+        max_records=params_of(context).get("max_records"),
+        mirror=connections.Variables(),
+        **settings,
     )
+    return run
+
+
+def refuse_unknown(context: Context, known_params: Collection[str]) -> None:
+    """Raise ConfigurationError if the run's conf has unknown keys, which Airflow lets pass."""
+    if unknown := sorted((context["dag_run"].conf or {}).keys() - set(known_params)):
+        raise ConfigurationError(f"unknown params {unknown}; there are {list(known_params)}")
 
 
 def _interval(context: Context) -> DataInterval | None:
@@ -75,7 +102,7 @@ def _interval(context: Context) -> DataInterval | None:
 def params_of(context: Context) -> dict[str, Any]:
     """Return the Params as a run takes them: a whole number is an integer, also as `5.0`.
 
-    JSON knows one kind of number, so Airflow takes 5.0 where an integer is asked for.
+    JSON has one type of number, so Airflow accepts 5.0 where an integer is asked for.
     """
 
     def whole(value: Any) -> Any:
@@ -86,65 +113,42 @@ def params_of(context: Context) -> dict[str, Any]:
     return {name: whole(value) for name, value in context["params"].items()}
 
 
-def of_run(context: Context, params: Collection[str]) -> dict[str, Any]:
-    """Return what any kind of run takes from Airflow; refuses Params that do not exist."""
-    from tidegate.orchestration import connections
-
-    dag_run = context["dag_run"]
-    strangers = sorted((dag_run.conf or {}).keys() - set(params))
-    if strangers:
-        raise ConfigurationError(f"unknown params {strangers}; there are {list(params)}")
-    interval = _interval(context)
-    return {
-        "dag_id": dag_run.dag_id,
-        "run_id": dag_run.run_id,
-        "window_date": interval[0].date() if interval else datetime.now(UTC).date(),
-        "max_records": params_of(context).get("max_records"),
-        "mirror": connections.Variables(),
-    }
-
-
 def plan(run_of: RunOf, context: Context) -> bool:
-    """Freeze the run's plan; False, which skips the rest, when there is nothing to stage."""
+    """Freeze the run's plan; return whether there is anything to do: else the rest is skipped."""
+    from tidegate.core import layout
     from tidegate.core.offsets import bounds, spark_offsets
-    from tidegate.ingest import plan as use_case
-    from tidegate.ingest.explain import explain
     from tidegate.orchestration import connections
-    from tidegate.runs.run import open_run
 
     with airflow_errors():
         run = run_of(context)
-        opened = open_run(run)
+        flow = flows.of(run.spec)
         if context["params"].get("dry_run"):
-            told = explain(opened, master=connections.spark_master(run.spec.spark.connection))
-            logger.info("dry run, nothing is frozen: %s", json.dumps(told, indent=1))
+            master = run.spec.spark.connection
+            explained = flow.explain(run, lambda: connections.spark_master(master))
+            logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
             return False
-        frozen = use_case.plan(opened, replan=bool(context["params"].get("replan"))).frozen
-        planned = frozen.plan
-    starts, ends = bounds(planned.chunks)
-    show_plan(run, frozen, context)
-    context["ti"].xcom_push("startingOffsets", spark_offsets(starts))
-    context["ti"].xcom_push("endingOffsets", spark_offsets(ends))
+        replan = bool(context["params"].get("replan"))
+        frozen = flow.plan(run, _task_ended(context), replan=replan).frozen
+    planned = frozen.plan
+    uri = run.store().uri(layout.plan(planned.id))
+    reference = {"plan_id": planned.id, "uri": uri, "generation": frozen.generation}
+    context["ti"].xcom_push("plan", reference)
+    if flow is flows.INGEST:
+        starts, ends = bounds(planned.chunks)
+        context["ti"].xcom_push("startingOffsets", spark_offsets(starts))
+        context["ti"].xcom_push("endingOffsets", spark_offsets(ends))
     logger.info(
-        "plan %s: %s offsets, %d chunks%s", planned.id, f"{planned.records:,}", len(planned.chunks),
-        "" if planned.chunks else ": nothing new",
+        "plan %s: %s records in %d chunks, %d files%s",
+        planned.id, f"{planned.records:,}", len(planned.chunks), len(planned.files),
+        "" if planned.has_work else ": nothing new",
     )  # fmt: skip
-    return bool(planned.chunks)
-
-
-def show_plan(run: AnyRun, frozen: Frozen, context: Context) -> None:
-    """Put a frozen plan into XCom, by reference."""
-    from tidegate.core import layout
-
-    uri = run.store().uri(layout.plan(frozen.plan.id))
-    told = {"plan_id": frozen.plan.id, "uri": uri, "generation": frozen.generation}
-    context["ti"].xcom_push("plan", told)
+    return bool(planned.has_work)
 
 
 class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
-    """A task with one Spark application at most, which dies with it."""
+    """Carries out the Spark step of a run, by one spark-submit that ends with the task."""
 
-    def __init__(self, *, run_of: Callable[[Context], Any], **kwargs: Any) -> None:
+    def __init__(self, *, run_of: RunOf, **kwargs: Any) -> None:
         super().__init__(durable=False, **kwargs)
         self._run_of = run_of
 
@@ -155,15 +159,18 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         end_with_parent()
         with airflow_errors():
             run = self._run_of(context)
+            flow = flows.of(run.spec)
+            if self.task_id != flow.spark_step:
+                raise ConfigurationError(
+                    f"pipeline {run.spec.name!r} is {flow.kind}, and this task is for the other "
+                    "kind: its file was changed during this run. Start a new run"
+                )
             self._conn_id = run.spec.spark.connection
-            self.work(run, context)
-
-    def work(self, run: Any, context: Context) -> None:
-        """Do what the task is for."""
-        raise NotImplementedError
+            flow.work(run, lambda given: self.submit(given, context), _task_ended(context))
+        logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
 
     def submit(self, submission: Submission, context: Context) -> None:
-        """Run an application by the provider, to its end."""
+        """Run an application by the provider, to its end; raises StageFailed."""
         from tidegate.launch.spark_submit import for_master
         from tidegate.orchestration import connections
 
@@ -183,71 +190,44 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
             raise StageFailed(f"spark-submit failed; its output is above: {error}") from error
 
 
-class StageOperator(SparkTask):
-    """Stages and seals the open chunks of the run's plan, by one spark-submit."""
-
-    def work(self, run: Run, context: Context) -> None:
-        from tidegate.ingest.stage import stage
-        from tidegate.runs.run import open_run
-
-        staged = stage(open_run(run), lambda s: self.submit(s, context))
-        logger.info("plan %s: staged and sealed chunks %s", staged.plan.id, list(staged.chunks))
-
-
 def publish(run_of: RunOf, context: Context) -> None:
-    """Commit and finalise what is sealed; put the offsets into XCom, Variables and asset events."""
-    from tidegate.ingest import publish as use_case
-    from tidegate.runs.run import open_run
+    """Commit what is sealed; put offsets and report into XCom, and an event to each asset."""
+    from tidegate.core.offsets import spark_offsets
 
     with airflow_errors():
         run = run_of(context)
-        published = use_case.publish(open_run(run))
-    show_published(run.spec.name, run.spec.topics, published, context)
-    alias = AssetAlias(f"tidegate://{run.spec.name}")
-    if alias in context["task"].outlets:  # a pattern's assets come with its topics
-        for topic in published.plan.topics:
-            told = asset(run.spec.name, topic)
-            context["outlet_events"][alias].add(told, extra=published.asset_event(topic))
-    logger.info(
-        "%s rows in commits %s", f"{published.report['rows']:,}", list(published.commits.values())
-    )
-
-
-def show_published(
-    pipeline: str, topics: Iterable[str], published: Published | PublishedEgress, context: Context
-) -> None:
-    """Put offsets and report into XCom, and an event to each topic's asset among the outlets."""
-    from tidegate.core.offsets import spark_offsets
-
+        published = flows.of(run.spec).publish(run)
     context["ti"].xcom_push("offsets", spark_offsets(published.offsets))
     context["ti"].xcom_push("report", published.report)
-    names = [each.name for each in context["task"].outlets]
-    for topic in topics:
-        told = asset(pipeline, topic)
-        if told.name in names:
-            context["outlet_events"][told].extra = published.asset_event(topic)
+    events, outlets = context["outlet_events"], context["task"].outlets
+    names = [each.name for each in outlets]
+    for topic in flows.topics(run.spec):
+        if (updated := asset(run.spec.name, topic)).name in names:
+            events[updated].extra = published.asset_event(topic)
+    alias = AssetAlias(f"tidegate://{run.spec.name}")
+    if alias in outlets:  # a pattern's assets come with its topics
+        for topic in published.plan.topics:
+            events[alias].add(asset(run.spec.name, topic), extra=published.asset_event(topic))
+    logger.info("%s rows published", f"{published.report['rows']:,}")
 
 
 def verdict(run_of: RunOf, context: Context) -> None:
-    """Fail the run if chunks are missing or partitions had to be left out, naming them."""
-    from tidegate.ingest import publish as use_case
-    from tidegate.runs.run import open_run
-
+    """Fail the run if chunks are missing, or partitions or files were excluded, naming them."""
     if context["params"].get("dry_run"):
         raise AirflowSkipException("dry run")
     with airflow_errors():
-        use_case.verdict(open_run(run_of(context)))
+        run = run_of(context)
+        flows.of(run.spec).verdict(run)
 
 
-def outlets(spec: Ingest) -> list[Asset | AssetAlias]:
+def outlets(spec: Spec) -> list[Asset | AssetAlias]:
     """Return what a publish task updates."""
-    if spec.pattern:
-        return [AssetAlias(f"tidegate://{spec.name}")]
-    return [asset(spec.name, topic) for topic in spec.topics]
+    assets = [asset(spec.name, topic) for topic in flows.topics(spec)]
+    return assets or [AssetAlias(f"tidegate://{spec.name}")]
 
 
 def asset(pipeline: str, topic: str) -> Asset:
-    """Return what a pipeline has of a topic, as other DAGs see it."""
+    """Return the asset of one topic of a pipeline, as other DAGs see it."""
     uri = f"tidegate://{pipeline}/{topic}"
     return Asset(uri=uri, name=uri)
 
@@ -255,3 +235,18 @@ def asset(pipeline: str, topic: str) -> Asset:
 def refuse(complaint: str) -> None:
     """Fail with what is wrong with a pipeline file."""
     raise AirflowFailException(complaint)
+
+
+def _task_ended(context: Context) -> flows.TaskEnded:
+    """Return a function that says whether a sender's task has ended, as far as Airflow knows."""
+    ours = context["ti"]
+
+    def ended(task: Mapping[str, Any]) -> bool:
+        if (task["dag"], task["run"], task["task"]) == (ours.dag_id, ours.run_id, ours.task_id):
+            return bool(task["try"] < ours.try_number)
+        states = ours.get_task_states(
+            dag_id=task["dag"], run_ids=[task["run"]], task_ids=[task["task"]]
+        )
+        return states.get(task["run"], {}).get(task["task"], "unknown") in _ENDED
+
+    return ended

@@ -14,9 +14,9 @@ _TRIGGER = re.compile(
 
 
 async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve the page, loading it with the first request.
+    """Serve the page, imported with the first request.
 
-    Airflow imports plugins into the scheduler and into every task, which never serve a request.
+    Airflow imports plugins into the scheduler and into every task, too, which serve no requests.
     """
     from tidegate.ui.app import app as page
 
@@ -24,14 +24,14 @@ async def serve(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class SignTriggers:
-    """Middleware of Airflow's API server: signs the runs of form DAGs, and touches nothing else."""
+    """Middleware of Airflow's API server that signs the runs of form DAGs."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = scope["type"] == "http" and scope["method"] == "POST"
-        if asked and (found := _TRIGGER.search(scope["path"])):
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        if is_post and (found := _TRIGGER.search(scope["path"])):
             from tidegate.ui.triggers import signed
 
             scope, receive = await signed(found["dag"], scope, receive)

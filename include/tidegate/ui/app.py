@@ -1,4 +1,4 @@
-"""Where every pipeline stands, as a page and as JSON, for whoever may read its DAG in Airflow."""
+"""The status of every pipeline as a page and as JSON, for users who may read its DAG in Airflow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tidegate.core.coverage import coverage_bar
 from tidegate.egress.status import status as egress_status
 from tidegate.errors import TidegateError, Transient
-from tidegate.ingest.coverage import IntervalsOf, intervals
+from tidegate.ingest.coverage import intervals
 from tidegate.ingest.status import read_state, status
 from tidegate.orchestration import connections
 from tidegate.pipelines import files
@@ -30,8 +30,8 @@ from tidegate.runs import report_store
 
 FORMAT = 1
 BAR = 200  # cells
-PATIENCE = 15.0  # seconds for all pipelines together: a dead broker is called dead after 8
-FRESH = 5.0  # seconds for which an answer is given again: to other users, and to reloads
+TIMEOUT = 15.0  # seconds for all pipelines together: a client gives a dead broker up after 8
+FRESH = 5.0  # seconds for which an answer is kept for other users and for reloads
 _AT_ONCE = 8
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -41,11 +41,11 @@ _HEADERS = {
 }
 
 logger = logging.getLogger(__name__)
-# For all requests: pages that are reloaded while a broker hangs do not pile up threads.
+# Shared by all requests: reloading the page while a broker hangs starts no more threads.
 _lock = threading.Lock()
 _pools: dict[tuple[str, str], ThreadPoolExecutor] = {}
 _answers: dict[str, tuple[float, Future[dict[str, Any]]]] = {}
-_down: dict[str, tuple[float, str]] = {}  # by connection: until when it is taken for down, and why
+_down: dict[str, tuple[float, str]] = {}  # by connection: until when it counts as down, and why
 _templates = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
     autoescape=True,
@@ -55,7 +55,7 @@ _templates = Environment(
 )
 _templates.filters["number"] = lambda n: "—" if n is None else f"{n:,}"
 
-# Airflow's routes are public unless they say otherwise; nothing is served here but these three.
+# Without dependencies, routes in Airflow's API server are public. There are only these three.
 app = FastAPI(
     title="Tidegate",
     dependencies=[Depends(get_user)],
@@ -66,12 +66,20 @@ app = FastAPI(
 
 
 class NoAnswer(Transient):
-    """A pipeline's status did not come in time."""
+    """The status of a pipeline took longer than the time limit."""
 
 
 def readable(request: Request, user: Annotated[BaseUser, Depends(get_user)]) -> list[str]:
     """Return the pipelines whose DAG this user may read."""
-    return [name for name in files.names() if _may_read(name, request, user)]
+
+    def may_read(name: str) -> bool:
+        try:
+            requires_access_dag("GET", param_dag_id=f"tidegate__{name}")(request, user)
+        except HTTPException:
+            return False
+        return True
+
+    return [name for name in files.names() if may_read(name)]
 
 
 Readable = Annotated[list[str], Depends(readable)]
@@ -79,7 +87,7 @@ Readable = Annotated[list[str], Depends(readable)]
 
 @app.get("/")
 def page(pipelines: Readable) -> Response:
-    """Return the page; it needs nothing from elsewhere, and reloads itself."""
+    """Return the page; it loads no other files, and refreshes itself."""
     html = _templates.get_template("status.html").render(
         pipelines=statuses(pipelines), now=datetime.now(UTC)
     )
@@ -88,9 +96,9 @@ def page(pipelines: Readable) -> Response:
 
 @app.get("/status.json")
 def document(pipelines: Readable) -> Response:
-    """Return the documents of `tidegate status --json`, an error in the place of a bad one's."""
-    told = [{k: v for k, v in each.items() if k != "bars"} for each in statuses(pipelines)]
-    text = json.dumps({"format": FORMAT, "pipelines": told}, default=str)
+    """Return the documents of `tidegate status --json`; `error` where a pipeline has none."""
+    documents = [{k: v for k, v in each.items() if k != "bars"} for each in statuses(pipelines)]
+    text = json.dumps({"format": FORMAT, "pipelines": documents}, default=str)
     return Response(text, media_type="application/json", headers=_HEADERS)
 
 
@@ -114,21 +122,20 @@ def report(
 
 
 def statuses(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Ask for all at once; what is not there in time is an error of that pipeline alone."""
-    asked = {name: _asked(name) for name in names}
-    wait(asked.values(), timeout=PATIENCE)
-    return [_settled(name, answer) for name, answer in asked.items()]
+    """Return the status of each pipeline, read in parallel; a timeout is that pipeline's error."""
+    answers = {name: _request(name) for name in names}
+    wait(answers.values(), timeout=TIMEOUT)
+    return [_result(name, answer) for name, answer in answers.items()]
 
 
-def _asked(name: str) -> Future[dict[str, Any]]:
-    """Return the answer that is under way or fresh, else ask.
+def _request(name: str) -> Future[dict[str, Any]]:
+    """Return the status that is in progress or fresh, else start reading it.
 
-    Each pair of connection and lake has threads of its own, and a broker that did not answer one
-    pipeline is not asked for others: what hangs holds up nobody but its own.
+    Each pair of connection and lake has threads of its own, so that one that hangs delays no other.
     """
     with _lock:
-        began, answer = _answers.get(name, (0.0, None))
-        if answer and (not answer.done() or time.monotonic() - began < FRESH):
+        started, answer = _answers.get(name, (0.0, None))
+        if answer and (not answer.done() or time.monotonic() - started < FRESH):
             return answer
         try:
             spec = files.load_named(name)
@@ -136,55 +143,45 @@ def _asked(name: str) -> Future[dict[str, Any]]:
             answer = Future()
             answer.set_exception(error)
             return answer
-        about = ("" if isinstance(spec, Egress) else spec.kafka, spec.lake)
-        if about not in _pools:
-            _pools[about] = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tidegate-status")
-        answer = _pools[about].submit(_status, spec)
+        # The status of an egress asks no broker.
+        resources = ("" if isinstance(spec, Egress) else spec.kafka, spec.lake)
+        if resources not in _pools:
+            _pools[resources] = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tidegate-status")
+        answer = _pools[resources].submit(_status, spec)
         _answers[name] = time.monotonic(), answer
         return answer
 
 
 def _status(spec: Spec) -> dict[str, Any]:
+    """Return a status; a broker that did not answer for one pipeline is not asked for others."""
     if isinstance(spec, Egress):
         return egress_status(spec, footers=False)
     kafka = connections.kafka(spec.kafka)
     until, why = _down.get(spec.kafka, (0.0, ""))
     state = read_state(spec, kafka, down=why if time.monotonic() < until else None)
     if state.unreachable:
-        _down[spec.kafka] = time.monotonic() + PATIENCE, state.problem or ""
-    return status(spec, kafka, state) | {"bars": _bars(intervals(state))}
-
-
-def _bars(found: IntervalsOf) -> dict[str, dict[str, list[tuple[str, int]]]]:
-    """Return each partition's bar: (kind, cells) from left to right."""
-    return {
+        _down[spec.kafka] = time.monotonic() + TIMEOUT, state.problem or ""
+    bars = {  # of each partition: (kind, cells) from left to right
         topic: {str(p): coverage_bar(each, BAR) for p, each in partitions.items()}
-        for topic, partitions in found.items()
+        for topic, partitions in intervals(state).items()
     }
+    return status(spec, kafka, state) | {"bars": bars}
 
 
-def _settled(name: str, answer: Future[dict[str, Any]]) -> dict[str, Any]:
+def _result(name: str, answer: Future[dict[str, Any]]) -> dict[str, Any]:
     try:
         if not answer.done():
             raise NoAnswer(
-                f"no answer within {PATIENCE:.0f} s from lake and broker; "
+                f"no answer within {TIMEOUT:.0f} s from lake and broker; "
                 f"`tidegate status {name}` waits longer",
-                seconds=int(PATIENCE),
+                seconds=int(TIMEOUT),
             )
         return answer.result()
     except TidegateError as error:
         return {"pipeline": name, "error": error.to_json()}
     except Exception as error:
-        # Its text may hold anything, a password in an address for one: that is for the log.
-        logger.exception("%s: its status cannot be told", name)
+        # Its text may hold secrets, such as a password in a URL: only the log has it.
+        logger.exception("%s: unexpected error in its status", name)
         message = f"{type(error).__name__}: see the log of Airflow's API server"
         internal = {"name": "Internal", "kind": "terminal", "message": message, "numbers": {}}
         return {"pipeline": name, "error": internal}
-
-
-def _may_read(name: str, request: Request, user: BaseUser) -> bool:
-    try:
-        requires_access_dag("GET", param_dag_id=f"tidegate__{name}")(request, user)
-    except HTTPException:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Sign requests for runs of the form DAGs, in Airflow's API server: it alone knows the user."""
+"""Sign requests for runs of the form DAGs, in Airflow's API server: only it knows the user."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 
 async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
-    """Return the request with the signature that its user is entitled to, and no other.
+    """Return the request with a signature if its user may trigger the pipeline's own DAG.
 
-    A request that Airflow will refuse anyway passes as it is.
+    A signature that the request brings along is removed. A request without a conf, which Airflow
+    refuses, is returned unchanged.
     """
     body = b""
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return scope, _first(message, receive)
+            return scope, _prepend(message, receive)
         body += message.get("body", b"")
         if not message.get("more_body"):
             break
@@ -36,18 +37,18 @@ async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Re
         conf = form["conf"]
         conf.pop(rights.KEY, None)
         pipeline = conf.get("pipeline")
-        if isinstance(pipeline, str) and (user := await _entitled(pipeline, scope)):
-            with contextlib.suppress(ConfigurationError):  # no key: the run's tasks say so
+        if isinstance(pipeline, str) and (user := await _permitted_user(pipeline, scope)):
+            with contextlib.suppress(ConfigurationError):  # no key: the run's tasks report it
                 conf[rights.KEY] = rights.sign(dag_id, pipeline, user)
         body = json.dumps(form).encode()
         length = (b"content-length", str(len(body)).encode())
         others = [each for each in scope["headers"] if each[0].lower() != b"content-length"]
         scope = {**scope, "headers": [*others, length]}
-    return scope, _first({"type": "http.request", "body": body, "more_body": False}, receive)
+    return scope, _prepend({"type": "http.request", "body": body, "more_body": False}, receive)
 
 
 def _form(body: bytes) -> dict[str, Any] | None:
-    """Return what a run is requested with; None without a conf."""
+    """Return the body of a request for a run; None if it has no conf."""
     try:
         form = json.loads(body)
     except ValueError:
@@ -55,7 +56,7 @@ def _form(body: bytes) -> dict[str, Any] | None:
     return form if isinstance(form, dict) and isinstance(form.get("conf"), dict) else None
 
 
-async def _entitled(pipeline: str, scope: Scope) -> str | None:
+async def _permitted_user(pipeline: str, scope: Scope) -> str | None:
     """Return the name of the request's user, if they may trigger the pipeline's own DAG."""
     request = Request(scope)
     may = requires_access_dag("POST", DagAccessEntity.RUN, f"tidegate__{pipeline}")
@@ -67,8 +68,8 @@ async def _entitled(pipeline: str, scope: Scope) -> str | None:
     return str(user.get_name())
 
 
-def _first(message: Message, receive: Receive) -> Receive:
-    """Return a channel that gives this message, and then what follows."""
+def _prepend(message: Message, receive: Receive) -> Receive:
+    """Return a channel that yields this message first, and then those of `receive`."""
     waiting = [message]
 
     async def channel() -> Message:
