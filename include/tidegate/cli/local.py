@@ -6,9 +6,10 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from tidegate.cli.console import err, out
 
 app = typer.Typer(help="Kafka, Postgres and Airflow on this machine.", no_args_is_help=True)
 
@@ -28,9 +29,7 @@ def up(*, as_json: Json = False) -> None:
     if as_json:
         _print_json(state)
         return
-    login = f"{airflow.USER} / {airflow.password(home)}"
-    for what, value in {"Airflow": state["airflow"], "Login": login, **_places(state)}.items():
-        Console().print(f"[bold]{what:8}[/] {escape(value)}", soft_wrap=True)
+    _print_addresses(state, Login=f"{airflow.USER} / {airflow.password(home)}")
 
 
 @app.command()
@@ -43,12 +42,9 @@ def down(*, as_json: Json = False) -> None:
     if as_json:
         _print_json({"format": 1, "home": str(homes[0]), "ended": bool(ended)})
         return
+    text = "the stack is down; its data stays in" if ended else "nothing ran in"
     for home in ended or homes[:1]:
-        Console().print(
-            "the stack is down; its data stays in" if ended else "nothing ran in",
-            escape(str(home)),
-            soft_wrap=True,
-        )
+        out.print(text, escape(str(home)), soft_wrap=True)
 
 
 @app.command()
@@ -62,19 +58,19 @@ def status(*, as_json: Json = False) -> None:
         return
     table = Table("", "state", "pid", "log", box=None, pad_edge=False)
     for name, service in state["services"].items():
-        mood = "[red]down" if service["pid"] is None else "[yellow]not healthy"
+        health = "[red]down" if service["pid"] is None else "[yellow]not healthy"
         if service["healthy"]:
-            mood = "[green]healthy"
-        table.add_row(name, mood, str(service["pid"] or ""), escape(service["log"]))
-    console = Console()
-    console.print(table, soft_wrap=True)
+            health = "[green]healthy"
+        table.add_row(name, health, str(service["pid"] or ""), escape(service["log"]))
+    out.print(table, soft_wrap=True)
     if state["airflow"]:
-        for what, value in {"Airflow": state["airflow"], **_places(state)}.items():
-            console.print(f"[bold]{what:8}[/] {escape(value)}", soft_wrap=True)
+        _print_addresses(state)
 
 
-def _places(state: dict[str, Any]) -> dict[str, str]:
-    return {key.capitalize(): state[key] for key in ("kafka", "lake", "logs")}
+def _print_addresses(state: dict[str, Any], **more: str) -> None:
+    places = {key.capitalize(): state[key] for key in ("kafka", "lake", "logs")}
+    for name, value in {"Airflow": state["airflow"], **more, **places}.items():
+        out.print(f"[bold]{name:8}[/] {escape(value)}", soft_wrap=True)
 
 
 def _print_json(document: dict[str, Any]) -> None:
@@ -82,4 +78,4 @@ def _print_json(document: dict[str, Any]) -> None:
 
 
 def _say(line: str) -> None:
-    Console(stderr=True).print(escape(line), highlight=True, soft_wrap=True)
+    err.print(escape(line), highlight=True, soft_wrap=True)

@@ -38,8 +38,7 @@ def each_partition(document: Document) -> Iterator[tuple[str, str, Document]]:
             yield topic, p, values
 
 
-def print_left_out(document: Document) -> None:
-    """Print the files that an egress had to leave out."""
+def _print_left_out(document: Document) -> None:
     for each in document["left_out"]:
         note(f"  left out: {each['file']}: {each['reason']}")
 
@@ -47,10 +46,9 @@ def print_left_out(document: Document) -> None:
 # Ingest
 
 
-def print_plan(plan: Plan, *, known: bool) -> None:
-    """Print the offset ranges of an ingest plan."""
+def _print_plan(plan: Plan, *, known: bool) -> None:
     note(
-        f"{_plan(plan, known)}: {plan.records:,} offsets in {len(plan.chunks)} chunks"
+        f"{_plan_id(plan, known)}: {plan.records:,} offsets in {len(plan.chunks)} chunks"
         + ("" if plan.chunks else ": nothing new")
     )
     starts, ends = bounds(plan.chunks)
@@ -59,12 +57,11 @@ def print_plan(plan: Plan, *, known: bool) -> None:
             note(f"  {topic}-{p} [{start:,}, {ends[topic][p]:,})")
 
 
-def _plan(plan: Plan, known: bool) -> str:
+def _plan_id(plan: Plan, known: bool) -> str:
     return f"{'known plan' if known else 'plan'} {plan.id}"
 
 
-def print_published(report: Document) -> None:
-    """Print the commits of an ingest run."""
+def _print_published(report: Document) -> None:
     for commit in report["commits"]:
         say(f"commit #{commit['commit']}: {commit['rows']:,} rows")
     for chunk, commits in report["covered_by"].items():
@@ -75,8 +72,7 @@ def print_published(report: Document) -> None:
         say("nothing new")
 
 
-def print_reading(explained: Document) -> None:
-    """Print what an ingest run would read."""
+def _print_reading(explained: Document) -> None:
     size = "" if explained["bytes"] is None else f", about {explained['bytes']:,} bytes"
     work = ""
     if explained["files"] is not None:
@@ -101,8 +97,7 @@ def print_reading(explained: Document) -> None:
         say("left out: " + ", ".join(f"{k} {v}" for k, v in left.items()))
 
 
-def print_ingest_status(state: Document) -> None:
-    """Print the cursors and the lag of an ingest pipeline."""
+def _print_ingest_status(state: Document) -> None:
     last = f", the last is #{state['last_commit']}" if state["commits"] else ""
     say(bold(state["pipeline"], f": {state['commits']} commits{last}"))
     if state["broker"]:
@@ -129,18 +124,16 @@ def print_ingest_status(state: Document) -> None:
 # Egress
 
 
-def print_files(plan: Plan, *, known: bool) -> None:
-    """Print how much an egress plan sends."""
+def _print_files(plan: Plan, *, known: bool) -> None:
     what = f"{plan.records:,} offsets"
     if plan.files:
         what = f"{len(plan.files)} files, {sum(file.size for file in plan.files):,} bytes"
-    note(f"{_plan(plan, known)}: {what if plan.has_work else 'nothing new'}")
+    note(f"{_plan_id(plan, known)}: {what if plan.has_work else 'nothing new'}")
     for each in plan.left_out:
         note(f"  left out: {each}")
 
 
-def print_sent(report: Document) -> None:
-    """Print the commit of an egress run."""
+def _print_sent(report: Document) -> None:
     if report["commit"] is None:
         say("nothing new")
         return
@@ -151,8 +144,7 @@ def print_sent(report: Document) -> None:
         note(f"  the order is broken in {', '.join(report['broken_order'])}", "yellow")
 
 
-def print_sending(explained: Document) -> None:
-    """Print what an egress run would send."""
+def _print_sending(explained: Document) -> None:
     if first := explained["finishes_first"]:
         state = "which is dead" if first["sender_dead"] else "which is not proven dead"
         say(f"first: plan {first['plan_id']}, begun by a sender {state}")
@@ -180,7 +172,7 @@ def print_sending(explained: Document) -> None:
         f"  later: {later['files']} files, {later['offsets']:,} offsets; "
         f"{later['young']} files have not settled"
     )
-    print_left_out(explained)
+    _print_left_out(explained)
 
 
 def print_late(document: Document) -> None:
@@ -189,8 +181,7 @@ def print_late(document: Document) -> None:
         say(f"{r['topic']}-{r['partition']} [{r['start']:,}, {r['end']:,}): counted as sent")
 
 
-def print_egress_status(state: Document) -> None:
-    """Print what an egress has sent, what waits, and its open claims."""
+def _print_egress_status(state: Document) -> None:
     sent, waiting = state["sent"], state["waiting"]
     text = f": {state['commits']} commits, {sent['rows']:,} rows sent, "
     say(bold(state["pipeline"], f"{text}{sent['duplicates']:,} doubled"))
@@ -202,7 +193,7 @@ def print_egress_status(state: Document) -> None:
         )
     else:
         note(state["source_problem"], "yellow")
-    print_left_out(state)
+    _print_left_out(state)
     for each in state["broken_order"]:
         where = ", ".join(each["where"])
         note(f"  commit #{each['commit']}: the order is broken in {where}", "yellow")
@@ -239,7 +230,7 @@ def print_each(results: Results, show: Callable[[Document], None], *, as_json: b
 
 
 class Printers(NamedTuple):
-    """How the plan and the documents of a kind of pipeline are printed."""
+    """The functions that print the plan and the documents of a kind of pipeline."""
 
     plan: Callable[..., None]
     published: Callable[[Document], None]
@@ -248,8 +239,8 @@ class Printers(NamedTuple):
 
 
 PRINTERS = {
-    "ingest": Printers(print_plan, print_published, print_reading, print_ingest_status),
-    "egress": Printers(print_files, print_sent, print_sending, print_egress_status),
+    "ingest": Printers(_print_plan, _print_published, _print_reading, _print_ingest_status),
+    "egress": Printers(_print_files, _print_sent, _print_sending, _print_egress_status),
 }
 
 
