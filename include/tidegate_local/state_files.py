@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tidegate.spark.private_file import write_private
+from tidegate.spark.job_files import write_private
 
 
 def write(file: Path, content: Mapping[str, Any]) -> None:

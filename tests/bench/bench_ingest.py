@@ -19,7 +19,7 @@ from workload import PARTITIONS, TOPIC, Sent, check, load
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch import jars
 from tidegate.launch.spark_submit import ensure_archive, submission, submit
-from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate_local import kafka
 
 TARGETS = {"whole run": {"plain spark-submit": 1.5}, "stage, warmed": {"plain write": 2.0}}
@@ -110,7 +110,9 @@ def warmed_tidegate(broker: str, home: Path, sent: Sent) -> Contender:
     def go(output: Path) -> float:
         chunks = tuple(Chunk(n, window, str(output / to)) for n, to in enumerate(WRITES))
         path = home / "job.json"
-        Job("bench", "bench", options, chunks, Bytes("zstd", 1, records)).write(path)
+        IngestJob("bench", "bench", options, chunks, ParquetSettings("zstd", 1, records)).write(
+            path
+        )
         lines: list[str] = []
         given = submission(path, {}, records * len(WRITES), name="bench")
         submit(given, master="local[*]", log=lines.append)

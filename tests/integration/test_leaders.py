@@ -28,7 +28,7 @@ from tidegate.lake import plans
 from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
-from tidegate.spark.ingest_job import Job
+from tidegate.spark.ingest_job import IngestJob
 
 pytestmark = pytest.mark.slow
 _runs = itertools.count(1)
@@ -107,7 +107,7 @@ class Cluster:
 
     def submit(self, given: Submission) -> None:
         """Stage as Spark would: what a consumer reads."""
-        job = Job.read(Path(given.args[0]))
+        job = IngestJob.read(Path(given.args[0]))
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
         for chunk in job.chunks:
             store, plan_id, number, name = _place(chunk.directory)

@@ -19,7 +19,7 @@ from support.process_list import descendants
 from support.spark_cluster import Cluster
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch import jars
-from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate_local.kafka import Broker
 
 PACKAGE = Path(tidegate.__file__).parent
@@ -111,8 +111,8 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
     options = {
         "kafka.bootstrap.servers": broker.bootstrap, "kafka.isolation.level": "read_committed",
     }  # fmt: skip
-    job = Job("f00d", "zip", options, (Chunk(0, window, str(tmp_path / "out")),),
-              Bytes("zstd", 1, 1_000_000))  # fmt: skip
+    job = IngestJob("f00d", "zip", options, (Chunk(0, window, str(tmp_path / "out")),),
+              ParquetSettings("zstd", 1, 1_000_000))  # fmt: skip
     job.write(tmp_path / "job.json")
     done = subprocess.run(
         [

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from support import egress_pipeline, topic_records
 from tidegate.egress import plan, release, send
 from tidegate.launch import jars
-from tidegate.spark.kafka_source import CACHES
+from tidegate.spark.kafka_source import CONSUMER_CACHES
 from tidegate.spark.session import configure
 from tidegate_local.kafka import Broker
 
@@ -25,7 +25,7 @@ def spark() -> Iterator[SparkSession]:
             .appName("tidegate tests")
             .config("spark.ui.enabled", "false")
             .config("spark.log.level", "ERROR")
-            .config(map=dict(CACHES))
+            .config(map=dict(CONSUMER_CACHES))
             .config("spark.driver.extraClassPath", ":".join(map(str, jars.paths("spark-kafka"))))
             .getOrCreate()
         )

@@ -11,7 +11,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import StageFailed
 from tidegate.launch import jars
 from tidegate.launch.spark_submit import ensure_archive, for_places, submission, submit
-from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate_local.kafka import Broker
 
 CANARY = "hunter2-never-to-be-seen"
@@ -107,7 +107,9 @@ def _run(
         "kafka.default.api.timeout.ms": "5000",
     }
     path = tmp_path / "job.json"
-    Job("f00d", "tests", options, tuple(chunks), Bytes("zstd", 1, 1_000_000)).write(path)
+    IngestJob("f00d", "tests", options, tuple(chunks), ParquetSettings("zstd", 1, 1_000_000)).write(
+        path
+    )
     output: list[str] = []
     application = for_places(submission(path, conf, 90, name="tests"), also)
     submit(application, master="local[2]", log=output.append)

@@ -15,7 +15,7 @@ import pytest
 from support.process_list import command_line, descendants, is_running, spark_jvm
 from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
-from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate_local.kafka import Broker
 
 RECORDS = 200_000
@@ -58,7 +58,9 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
     }
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, RECORDS),), str(staging))
     job = tmp_path / "job.json"
-    Job("f00d", "death", options, (chunk,), Bytes("zstd", 1, 1_000_000), 1_000).write(job)
+    IngestJob(
+        "f00d", "death", options, (chunk,), ParquetSettings("zstd", 1, 1_000_000), 1_000
+    ).write(job)
     with (tmp_path / "log").open("wb") as log:
         parent = subprocess.Popen(
             [sys.executable, "-c", _PARENT, str(job)],

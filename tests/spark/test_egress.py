@@ -337,9 +337,9 @@ def test_rows_are_held_against_the_footer(pipeline: EgressPipeline) -> None:
     pipeline.set_source("parquet")
     pipeline.run_all()
     (job,) = pipeline.jobs
-    assert job.rows.counts == {"a.parquet": 30}
+    assert job.source.counts == {"a.parquet": 30}
     for count in (29, 31):
-        wrong = replace(job, rows=replace(job.rows, counts={"a.parquet": count}))
+        wrong = replace(job, source=replace(job.source, counts={"a.parquet": count}))
         with pytest.raises(Refused, match=f"30 rows were read, and it has {count}") as refused:
             preflight(pipeline.spark, wrong)
         assert refused.value.files == ["a.parquet"]

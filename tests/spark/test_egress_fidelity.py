@@ -18,7 +18,7 @@ from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
 from tidegate.launch.spark_submit import Submission
-from tidegate.spark.egress_job import SENDING, SendJob
+from tidegate.spark.egress_job import SENDING, EgressJob
 
 Lake = dict[int, list[topic_reader.Record]]
 START, END = attrgetter("start"), attrgetter("end")
@@ -90,8 +90,8 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
 
     def dies(given: Submission) -> None:
         path = Path(given.args[0])
-        job = SendJob.read(path)
-        (topic_id,) = job.rows.topic_ids.values()
+        job = EgressJob.read(path)
+        (topic_id,) = job.source.topic_ids.values()
         path.with_name(SENDING).touch()
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for each in there:
@@ -185,12 +185,12 @@ def test_a_lake_that_has_lost_rows_is_refused(
     sizes_pass(monkeypatch)
     with pytest.raises(RowsRefused) as refused:
         pipeline.run_all()
-    (named,) = [name for name in pipeline.jobs[0].rows.counts if name.endswith("/1")]
-    count = pipeline.jobs[0].rows.counts[named]
+    (named,) = [name for name in pipeline.jobs[0].source.counts if name.endswith("/1")]
+    count = pipeline.jobs[0].source.counts[named]
     assert f"{named}: {count - 1} rows were read, and it has {count}" in str(refused.value)
     assert "`tidegate verify` of its pipeline names the files" in str(refused.value)
     # Nor is it what a filter has left out.
-    window = pipeline.jobs[0].rows.window
+    window = pipeline.jobs[0].source.window
     start, end = ({source: {r.partition: edge(r) for r in window}} for edge in (START, END))
     asked = Replay(source, "x", None, spark_offsets(start), spark_offsets(end), "partition = 0")
     with pytest.raises(RowsRefused, match=f"{count - 1} rows were read, and it has {count}"):
@@ -213,7 +213,7 @@ def test_windows_that_cut_a_file(
     pipeline.run_ingest(source, "one")
     pipeline.settings["max_records"] = 70
     assert pipeline.run_all("one")["rows"] == 70
-    assert sum(pipeline.jobs[0].rows.counts.values()) == 70
+    assert sum(pipeline.jobs[0].source.counts.values()) == 70
     for p in range(topic_records.PARTITIONS):
         loses_a_row(pipeline, p)
     entries = pipeline.entries()

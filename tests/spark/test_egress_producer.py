@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from support import topic_records
 from support.egress_pipeline import EgressPipeline
 from tidegate.errors import RowsRefused, SendFailed
-from tidegate.spark import kafka_sink
+from tidegate.spark import producer_settings
 
 
 def lines(*ids: int) -> str:
@@ -184,9 +184,9 @@ def test_the_producer_takes_what_is_allowed(spark: SparkSession) -> None:
             return True
         return False
 
-    for name, (least, most) in kafka_sink._NUMBERS.items():
+    for name, (least, most) in producer_settings._NUMBERS.items():
         assert starts(name, least), name
         assert starts(name, most), name
-        assert kafka_sink.complaints({name: str(least - 1)}), name
+        assert producer_settings.complaints({name: str(least - 1)}), name
         assert starts(name, least - 1) is (name in idle), name
         assert not starts(name, most + 1), name

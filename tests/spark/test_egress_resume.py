@@ -19,9 +19,8 @@ from tidegate.egress.release import release
 from tidegate.egress.verify import verify
 from tidegate.errors import RowsRefused, SendFailed, StageFailed
 from tidegate.launch.spark_submit import Submission
-from tidegate.spark import readback
-from tidegate.spark import records as shaping
-from tidegate.spark.egress_job import SENDING, SendJob
+from tidegate.spark import readback, records
+from tidegate.spark.egress_job import SENDING, EgressJob
 
 ROWS = 90  # over two files, three partitions and five keys
 
@@ -335,16 +334,16 @@ def test_the_read_back_sees_a_record_that_is_not_there(
     pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sink that loses a row without a word is not believed; the retry sends it."""
-    sent_as = shaping.sent_as
+    with_provenance = records.with_provenance
     monkeypatch.setattr(
-        shaping,
-        "sent_as",
-        lambda rows, job: sent_as(rows.where("row <> 7 or file <> 'b.json'"), job),
+        records,
+        "with_provenance",
+        lambda rows, job: with_provenance(rows.where("row <> 7 or file <> 'b.json'"), job),
     )
     with pytest.raises(SendFailed):
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS - 1
-    monkeypatch.setattr(shaping, "sent_as", sent_as)
+    monkeypatch.setattr(records, "with_provenance", with_provenance)
     report = pipeline.run_all()
     assert report["duplicates"] == 0
     agrees(pipeline, report)
@@ -356,15 +355,15 @@ def test_the_read_back_sees_a_header_that_is_not_there(
     """Content is key, value and headers: a sink that leaves a row's headers out is not believed.
     Records that have them, and one more behind ours, are the rows; also without any header.
     """
-    monkeypatch.setattr(readback, "_LATE", 0.1)
+    monkeypatch.setattr(readback, "_WAIT", 0.1)
     pipeline.settings["columns"] |= {"headers": "if(id = 7, null, map('h', name, 'n', null))"}
-    sent_as = shaping.sent_as
+    with_provenance = records.with_provenance
 
-    def without(rows: DataFrame, job: SendJob) -> DataFrame:
+    def without(rows: DataFrame, job: EgressJob) -> DataFrame:
         cut = F.when(F.expr("file = 'b.json' and row = 3"), F.slice("headers", 1, 1))
-        return sent_as(rows.withColumn("headers", cut.otherwise(F.col("headers"))), job)
+        return with_provenance(rows.withColumn("headers", cut.otherwise(F.col("headers"))), job)
 
-    monkeypatch.setattr(shaping, "sent_as", without)
+    monkeypatch.setattr(records, "with_provenance", without)
     with pytest.raises(SendFailed):
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS
@@ -375,12 +374,12 @@ def test_the_read_back_sees_a_header_that_is_not_there(
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS
 
-    def agent(rows: DataFrame, job: SendJob) -> DataFrame:
+    def agent(rows: DataFrame, job: EgressJob) -> DataFrame:
         more = F.array(F.struct(F.lit("trace").alias("key"), F.lit(b"1").alias("value")))
-        shaped = sent_as(rows, job)
+        shaped = with_provenance(rows, job)
         return shaped.withColumn("headers", F.concat("headers", more))
 
-    monkeypatch.setattr(shaping, "sent_as", agent)
+    monkeypatch.setattr(records, "with_provenance", agent)
     release(pipeline.spec, None, "resend", "looked", run="me")
     report = pipeline.run_all("again")
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)
@@ -403,11 +402,11 @@ def test_of_a_compacted_topic_the_last_stays_the_last(pipeline: EgressPipeline, 
 
 def loses(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
     """Let the sink lose rows without a word."""
-    sent_as = shaping.sent_as
+    with_provenance = records.with_provenance
     lost = [f"(file = '{file}' and row = {row})" for file, row in map(identity, numbers)]
     monkeypatch.setattr(
-        shaping, "sent_as",
-        lambda rows, job: sent_as(rows.where(f"not ({' or '.join(lost)})"), job),
+        records, "with_provenance",
+        lambda rows, job: with_provenance(rows.where(f"not ({' or '.join(lost)})"), job),
     )  # fmt: skip
 
 
@@ -471,7 +470,7 @@ def test_compaction_between_sending_and_reading_back(
 ) -> None:
     """The broker takes what later rows of a key have replaced: the attempt is whole still."""
     compacted(pipeline, topic, segment_ms="50", min_cleanable_dirty_ratio="0.001")
-    verified = readback.verified
+    verified = readback.verify
 
     def later(*args: Any, **named: Any) -> dict[str, Any]:
         until = time.monotonic() + 60
@@ -482,7 +481,7 @@ def test_compaction_between_sending_and_reading_back(
             time.sleep(0.5)
         return verified(*args, **named)
 
-    monkeypatch.setattr(readback, "verified", later)
+    monkeypatch.setattr(readback, "verify", later)
     report = pipeline.run_all()
     there = topic_reader.rows(pipeline.records(), report["plan_id"])
     assert len(there) < ROWS

@@ -13,11 +13,10 @@ from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.spark import expressions
-from tidegate.spark import rows as source
-from tidegate.spark.egress_job import Rows
-from tidegate.spark.expressions import NotAllowed, NotRepeatable, is_allowed, refuse_others
-from tidegate.spark.json_lines import Odd
+from tidegate.spark import expressions, file_rows, source_rows
+from tidegate.spark.egress_job import RowSource
+from tidegate.spark.expressions import NotAllowed, NotRepeatable, is_allowed, refuse_disallowed
+from tidegate.spark.json_lines import IncompatibleFiles
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def session(spark: SparkSession) -> SparkSession:
     mine.conf.set("spark.sql.codegen.wholeStage", "false")
     mine.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     mine.conf.set("spark.sql.shuffle.partitions", "1")
-    source.configure(mine)
+    source_rows.configure(mine)
     return mine
 
 
@@ -35,14 +34,14 @@ def rows(
     session: SparkSession,
     format_: str,
     *paths: Path,
-    value: str = source.WHOLE,
+    value: str = source_rows.WHOLE,
     columns: str | None = None,
     **options: str,
 ) -> list[Row]:
     files = tuple((path.name, str(path)) for path in paths)
-    given = Rows(format_, options, columns, files, {}, (), {})
-    found = source.select(session, given, {"value": value})
-    assert source.files_read(given, found) == {path.name for path in paths}
+    given = RowSource(format_, options, columns, files, {}, (), {})
+    found = source_rows.select(session, given, {"value": value})
+    assert file_rows.files_read(given, found) == {path.name for path in paths}
     return sorted(found.collect(), key=lambda row: (row.file, row.row))
 
 
@@ -163,7 +162,9 @@ def test_no_file_decides_how_another_is_read(
         both = rows(session, "json", *paths, value="to_json(struct(*))")
         assert [row.value for row in both] == alone
         return
-    with pytest.raises(Odd, match=r"y has 'a' .*and x has 'a'|y has 'A' .*and x has 'a'") as odd:
+    with pytest.raises(
+        IncompatibleFiles, match=r"y has 'a' .*and x has 'a'|y has 'A' .*and x has 'a'"
+    ) as odd:
         rows(session, "json", *paths)
     assert odd.value.files == []
     if "A" not in other:
@@ -252,7 +253,7 @@ CHANGING_SQL = (
 
 
 def _use(frame: DataFrame, sql: str) -> None:
-    refuse_others(frame.sparkSession, "columns", sql)
+    refuse_disallowed(frame.sparkSession, "columns", sql)
     frame.select(F.expr(sql))
 
 
@@ -262,16 +263,16 @@ def test_which_sql_may_shape_a_row(session: SparkSession) -> None:
     """
     frame = session.sql("select 'x' as value")
     for sql in GOOD_SQL:
-        refuse_others(session, "columns", sql)
-        expressions.refuse_changing(frame, F.expr(sql), "columns")
+        refuse_disallowed(session, "columns", sql)
+        expressions.refuse_nondeterministic(frame, F.expr(sql), "columns")
     for sql in BAD_SQL:
         # Not every subquery may stand where an expression does: then Spark itself refuses it.
         with pytest.raises((NotAllowed, ParseException)):
             _use(frame, sql)
     for sql in CHANGING_SQL:
-        refuse_others(session, "columns", sql)
+        refuse_disallowed(session, "columns", sql)
         with pytest.raises(NotRepeatable, match=r"columns: .* each time"):
-            expressions.refuse_changing(frame, F.expr(sql), "columns")
+            expressions.refuse_nondeterministic(frame, F.expr(sql), "columns")
 
 
 def test_every_function_of_spark_was_reviewed(session: SparkSession) -> None:

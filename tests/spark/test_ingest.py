@@ -17,16 +17,24 @@ from tidegate.core.offsets import OffsetRange, Window
 from tidegate.lake.footers import read_staged
 from tidegate.lake.store import Listed, LocalStore
 from tidegate.spark import ingest
-from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate.spark.failures import describe
+from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate.spark.session import configure
 from tidegate_local.kafka import Broker
 
 READ_COMMITTED = "read_committed"
 
 
-def job(broker: Broker, *chunks: Chunk, per_task: int | None = None, **options: str) -> Job:
+def job(broker: Broker, *chunks: Chunk, per_task: int | None = None, **options: str) -> IngestJob:
     names = {"kafka.bootstrap.servers": broker.bootstrap, "kafka.isolation.level": READ_COMMITTED}
-    return Job("f00d", "tests", {**names, **options}, chunks, Bytes("zstd", 1, 1_000_000), per_task)
+    return IngestJob(
+        "f00d",
+        "tests",
+        {**names, **options},
+        chunks,
+        ParquetSettings("zstd", 1, 1_000_000),
+        per_task,
+    )
 
 
 def stage(
@@ -167,7 +175,9 @@ def test_limits_of_tasks_and_files_are_kept(
     assert [_span(tmp_path / "tasks" / f)[3] for f in done["files"]] == [250] * 4
     chunk = Chunk(0, (window,), str(tmp_path / "files"))
     given = job(broker, chunk)
-    small = Job(given.plan_id, "tests", given.options, (chunk,), Bytes("zstd", 1, 400))
+    small = IngestJob(
+        given.plan_id, "tests", given.options, (chunk,), ParquetSettings("zstd", 1, 400)
+    )
     done = ingest.stage(spark, small, chunk)
     assert sorted(_span(tmp_path / "files" / f)[3] for f in done["files"]) == [200, 400, 400]
 
@@ -251,7 +261,7 @@ def test_records_that_expired_fail_the_chunk(
     with pytest.raises(Py4JJavaError) as failed:
         stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, 100))
     assert not list(tmp_path.rglob("_done.json"))
-    told = ingest.explain(failed.value)
+    told = describe(failed.value)
     assert told.startswith("KafkaIllegalStateException: ")
     assert f"{topic}-0" in told
     assert "\n" not in told

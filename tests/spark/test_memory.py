@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from support.topic_records import create
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import ingest
-from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate_local.kafka import Broker
 
 
@@ -76,12 +76,12 @@ def test_what_was_read_is_not_kept(
     assert (now.consumers, now.fetched) == (0, 0)
 
 
-def job(broker: Broker, topic: str, chunk: Chunk) -> Job:
+def job(broker: Broker, topic: str, chunk: Chunk) -> IngestJob:
     options = {
         "kafka.bootstrap.servers": broker.bootstrap,
         "kafka.isolation.level": "read_committed",
     }
-    return Job(topic, "tests", options, (chunk,), Bytes("zstd", 1, 1_000_000), None)
+    return IngestJob(topic, "tests", options, (chunk,), ParquetSettings("zstd", 1, 1_000_000), None)
 
 
 def _names(of: Any) -> list[str]:

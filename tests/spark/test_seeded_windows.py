@@ -20,7 +20,7 @@ from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
 from tidegate.spark import ingest as spark_ingest
-from tidegate.spark.ingest_job import Job
+from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.session import configure
 from tidegate_local.kafka import Broker
 
@@ -38,7 +38,7 @@ def submit(spark: SparkSession) -> Callable[[Submission], None]:
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
 
     def stage(given: Submission) -> None:
-        job = Job.read(Path(given.args[0]))
+        job = IngestJob.read(Path(given.args[0]))
         for chunk in job.chunks:
             spark_ingest.stage(session, job, chunk)
 

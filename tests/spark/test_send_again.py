@@ -29,7 +29,7 @@ from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.files import load_ingest
 from tidegate.runs.run import Run, open_run
 from tidegate.spark import readback
-from tidegate.spark.egress_job import SENDING, SendJob
+from tidegate.spark.egress_job import SENDING, EgressJob
 
 ROWS = 300  # in each of two partitions; row n has key k<n % 3>, and as value its offset
 KEY = "cast(key as string) = 'k1'"
@@ -125,14 +125,14 @@ def dies(
 
     def submit(given: Submission) -> None:
         path = Path(given.args[0])
-        job = SendJob.read(path)
+        job = EgressJob.read(path)
         path.with_name(SENDING).touch()
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for p, rows in enumerate(numbers):
             for n in rows:
                 headers = [
                     ("tidegate-plan", job.plan_id.encode()),
-                    ("tidegate-file", f"{job.rows.topic_ids[source]}/{p}".encode()),
+                    ("tidegate-file", f"{job.source.topic_ids[source]}/{p}".encode()),
                     ("tidegate-row", b"%d" % n), ("tidegate-timestamp", b"0"),
                 ]  # fmt: skip
                 producer.produce(target(pipeline), b"%d" % n, b"k%d" % (n % 3), p, headers=headers)
@@ -164,7 +164,7 @@ def test_a_record_that_the_filter_leaves_out_is_a_stranger(
     pipeline: EgressPipeline, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under the plan's name a row that is not of its window and filter must not pass for one."""
-    monkeypatch.setattr(readback, "_LATE", 0.1)
+    monkeypatch.setattr(readback, "_WAIT", 0.1)
     x = asks(pipeline, source, 10, 40, where=KEY)
     wrong = [*kept(10, 20), 20], []
     with pytest.raises(SendFailed):

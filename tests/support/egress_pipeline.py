@@ -22,8 +22,8 @@ from tidegate.pipelines.spec import Egress, Ingest, parse
 from tidegate.runs.run import LIVE, EgressRun, Run, open_run
 from tidegate.spark import ingest as staging
 from tidegate.spark.egress import attempt
-from tidegate.spark.egress_job import SendJob
-from tidegate.spark.ingest_job import Job
+from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.session import configure
 
 
@@ -36,7 +36,7 @@ class EgressPipeline:
     spark: SparkSession
     topic: str
     settings: dict[str, Any] = field(default_factory=dict)
-    jobs: list[SendJob] = field(default_factory=list)
+    jobs: list[EgressJob] = field(default_factory=list)
 
     @property
     def source(self) -> Path:
@@ -82,7 +82,7 @@ class EgressPipeline:
         session = configure(self.spark.newSession())
 
         def submit(given: Submission) -> None:
-            job = Job.read(Path(given.args[0]))
+            job = IngestJob.read(Path(given.args[0]))
             for chunk in job.chunks:
                 staging.stage(session, job, chunk)
 
@@ -91,7 +91,7 @@ class EgressPipeline:
 
     def submit(self, given: Submission) -> None:
         path = Path(given.args[0])
-        job = SendJob.read(path)
+        job = EgressJob.read(path)
         self.jobs.append(job)
         if attempt(self.spark, job, path.parent):
             raise StageFailed("the application ended with 1", exit_code=1)

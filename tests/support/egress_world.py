@@ -25,9 +25,9 @@ from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, Store, open_store
 from tidegate.pipelines.spec import Egress, parse
 from tidegate.runs.run import EgressRun, OpenRun, open_run
-from tidegate.spark.egress_job import DONE, REFUSED, SENDING, SendJob
+from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
 
-Application = Callable[[SendJob, Path], None]
+Application = Callable[[EgressJob, Path], None]
 """Plays the Spark application: is given its job and the directory for its answer."""
 FILE_SIZE = 1000  # bytes of each file in the lake
 
@@ -42,7 +42,7 @@ class World:
     home: Path
     target: TargetSurvey
     alive: set[str] = field(default_factory=set)
-    ran: list[SendJob] = field(default_factory=list)
+    ran: list[EgressJob] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -87,7 +87,7 @@ class World:
     def app(self, application: Application) -> Any:
         def submit(given: Any) -> None:
             path = Path(given.args[0])
-            job = SendJob.read(path)
+            job = EgressJob.read(path)
             self.ran.append(job)
             application(job, path.parent)
 
@@ -98,11 +98,11 @@ class World:
         return self.open().ledger.fold
 
 
-def sends_all(job: SendJob, directory: Path) -> None:
+def sends_all(job: EgressJob, directory: Path) -> None:
     """Answer that each file had one row, and each target partition took one."""
     (directory / SENDING).touch()
     done = {
-        "files": [{"file": name, "rows": 1, "bad": 0} for name, _ in job.rows.files],
+        "files": [{"file": name, "rows": 1, "bad": 0} for name, _ in job.source.files],
         "receipts": [
             {"topic": t, "partition": p, "before": since, "after": since + 1, "sent": 1,
              "duplicates": 0}
@@ -114,11 +114,11 @@ def sends_all(job: SendJob, directory: Path) -> None:
     (directory / DONE).write_text(json.dumps(done))
 
 
-def dies_before_sending(_: SendJob, __: Path) -> None:
+def dies_before_sending(_: EgressJob, __: Path) -> None:
     raise StageFailed("no JVM")
 
 
-def dies_while_sending(_: SendJob, directory: Path) -> None:
+def dies_while_sending(_: EgressJob, directory: Path) -> None:
     (directory / SENDING).touch()
     raise StageFailed("killed")
 
@@ -126,7 +126,7 @@ def dies_while_sending(_: SendJob, directory: Path) -> None:
 def refuses(*names: str, sent: bool = False) -> Application:
     """Return an application that refuses these files; `sent`: an earlier attempt sent records."""
 
-    def answers(_: SendJob, directory: Path) -> None:
+    def answers(_: EgressJob, directory: Path) -> None:
         form = {"message": "row 7 is bad", "files": names, "rows": [], "sent": sent}
         (directory / REFUSED).write_text(json.dumps(form))
         raise StageFailed("refused")
@@ -200,13 +200,13 @@ def replay_of(start: str | None = "20", end: str | None = "40", **others: Any) -
     return {"asked": Replay(**{"topic": "src", "id": "x", **others}, start=start, end=end)}
 
 
-def sends_window(job: SendJob, directory: Path) -> None:
+def sends_window(job: EgressJob, directory: Path) -> None:
     """Send a row of each partition in the window."""
     sends_all(job, directory)
     done = json.loads((directory / DONE).read_text())
     done["files"] = [
-        {"file": f"{job.rows.topic_ids[r.topic]}/{r.partition}", "rows": 1, "bad": 0}
-        for r in job.rows.window
+        {"file": f"{job.source.topic_ids[r.topic]}/{r.partition}", "rows": 1, "bad": 0}
+        for r in job.source.window
     ]
     (directory / DONE).write_text(json.dumps(done))
 

@@ -20,7 +20,7 @@ from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 from tidegate.runs.steps import Submit
-from tidegate.spark.ingest_job import Job
+from tidegate.spark.ingest_job import IngestJob
 
 TOPIC_ID = "id-t"
 
@@ -92,7 +92,7 @@ class World:
 
         def submit(given: Submission) -> None:
             self.started += 1
-            job = Job.read(Path(given.args[0]))
+            job = IngestJob.read(Path(given.args[0]))
             store = self.run("any").store()
             plan = staging_plan(store, job)
             for chunk in job.chunks:
@@ -124,7 +124,7 @@ class World:
         return Ledger(self.run("any").store(), "p")
 
 
-def staging_plan(store: Any, job: Job) -> Any:
+def staging_plan(store: Any, job: IngestJob) -> Any:
     from tidegate.lake import plans
 
     return plans.load(store, job.plan_id)

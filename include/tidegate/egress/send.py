@@ -42,9 +42,8 @@ from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.launch.spark_submit import for_places, sending_submission, terminal_if_refused
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Submit
-from tidegate.spark import kafka_sink
-from tidegate.spark.egress_job import DONE, REFUSED, SENDING, Rows, SendJob, Topic
-from tidegate.spark.private_file import write_private
+from tidegate.spark import producer_settings
+from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob, RowSource, TargetTopic
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +65,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     if planned.id in ledger.fold.claims:  # any other plan was just compared with its files
         _refuse_changed_files(planned)
     target = _check_target(run, planned)
-    for warning in kafka_sink.warnings(run.spec.target.producer_settings):
+    for warning in producer_settings.warnings(run.spec.target.producer_settings):
         logger.warning("%s: target.producer: %s", run.spec.name, warning)
     if run.spec.target.topic and run.spec.columns.topic:
         logger.warning("%s: target.topic is used, columns.topic is not", run.spec.name)
@@ -161,7 +160,7 @@ def _late_partitions(
 def _run_application(
     opened: OpenRun[EgressRun],
     plan: Plan,
-    rows: Rows,
+    rows: RowSource,
     claim: Claim,
     target: TargetSurvey,
     submit: Submit,
@@ -176,11 +175,11 @@ def _run_application(
             # Text is taken to have 100 bytes a row.
             estimate = plan.records or sum(file.size for file in plan.files) // 100
             job = _job(opened, plan, rows, claim, target)
-            write_private(directory / "job.json", job.to_json())
+            job.write(directory / "job.json")
             application = sending_submission(
                 directory / "job.json", run.spark_conf, name=job.app_name, rows=estimate
             )
-            places = [path for _, path in job.rows.files]
+            places = [path for _, path in job.source.files]
             with terminal_if_refused(directory):
                 submit(for_places(application, *places, job.quarantine or ""))
         except TidegateError as error:
@@ -224,7 +223,7 @@ def _release(
         logger.warning("plan %s: nothing was sent, the claim is released", claim.plan_id)
 
 
-def _rows(plan: Plan, lake: SourceLake | None) -> Rows:
+def _rows(plan: Plan, lake: SourceLake | None) -> RowSource:
     """Return what is to be read; LakeDamaged where a lake is not as committed."""
     source = plan.byte_settings["source"]
     if lake:
@@ -233,7 +232,7 @@ def _rows(plan: Plan, lake: SourceLake | None) -> Rows:
         root = root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)
         counts = {file.name: file.rows for file in plan.files if file.rows is not None}
-    return Rows(
+    return RowSource(
         format=source["format"],
         options=source["options"],
         columns=source["columns"],
@@ -246,17 +245,17 @@ def _rows(plan: Plan, lake: SourceLake | None) -> Rows:
 
 
 def _job(
-    opened: OpenRun[EgressRun], plan: Plan, rows: Rows, claim: Claim, target: TargetSurvey
-) -> SendJob:
+    opened: OpenRun[EgressRun], plan: Plan, rows: RowSource, claim: Claim, target: TargetSurvey
+) -> EgressJob:
     run = opened.run
     settings = plan.byte_settings
     quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
     producer = run.spec.target.producer_settings
     client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
-    return SendJob(
+    return EgressJob(
         plan_id=plan.id,
         app_name=f"tidegate {run.spec.name} {run.run_id}",
-        rows=rows,
+        source=rows,
         columns=settings["columns"],
         topic=settings["topic"],
         order_by=tuple(settings["order_by"]),
@@ -264,11 +263,11 @@ def _job(
         tombstones=settings["tombstones"],
         quarantine=quarantine if settings["on_bad_row"] == "quarantine" else None,
         target={
-            topic: Topic(
+            topic: TargetTopic(
                 state.partitions,
                 # A partition that was added since then was empty.
                 {**dict.fromkeys(state.ends, 0), **claim.target[topic]},
-                min(state.largest, kafka_sink.largest_record(producer) or state.largest),
+                min(state.largest, producer_settings.largest_record(producer) or state.largest),
                 state.compacted,
                 state.compression,
             )

@@ -28,7 +28,7 @@ from tidegate.lake.attempts import Attempt
 from tidegate.launch.spark_submit import for_places, submission, terminal_if_refused
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import Submit
-from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 
 _LOOK_AGAIN = 1.0  # seconds
 
@@ -128,7 +128,7 @@ def _name(run: Run) -> str:
 def _job_file(opened: OpenRun[Run], plan: Plan, mine: Sequence[Attempt]) -> Iterator[Path]:
     """Write the job's only input, secrets included, readable by its owner; remove it afterwards."""
     run, store = opened.run, opened.store
-    job = Job(
+    job = IngestJob(
         plan_id=plan.id,
         app_name=_name(run),
         options={
@@ -137,7 +137,7 @@ def _job_file(opened: OpenRun[Run], plan: Plan, mine: Sequence[Attempt]) -> Iter
             "kafka.client.id": f"tidegate-{plan.pipeline}-{plan.id}",
         },
         chunks=tuple(Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in mine),
-        bytes=Bytes(**plan.byte_settings),
+        parquet=ParquetSettings(**plan.byte_settings),
     )
     with tempfile.TemporaryDirectory(prefix="tidegate-") as directory:
         path = Path(directory, "job.json")

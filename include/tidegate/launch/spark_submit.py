@@ -21,8 +21,8 @@ from tidegate.errors import ConfigurationError, StageFailed, TidegateError
 from tidegate.lake import s3_settings
 from tidegate.launch import cds_archive, jars
 from tidegate.pipelines import secret_settings
-from tidegate.spark import kafka_source as options
-from tidegate.spark.ingest_job import refusal
+from tidegate.spark import kafka_source
+from tidegate.spark.job_files import read_refusal
 
 _SPARK_SUBMIT = Path(__file__).with_name("spark-submit.sh")
 _DRIVER_PYTHON = Path(__file__).with_name("driver-python.sh")
@@ -193,7 +193,7 @@ def terminal_if_refused(directory: Path) -> Iterator[None]:
     try:
         yield
     except StageFailed as error:
-        if (message := refusal(directory)) is None:
+        if (message := read_refusal(directory)) is None:
             raise
         raise ConfigurationError(message) from error
 
@@ -222,7 +222,7 @@ def _application(
         "spark.log.level": "WARN",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.driver.defaultJavaOptions": _java_options(records, conf),
-        **options.CACHES,
+        **kafka_source.CONSUMER_CACHES,
         **_RETAINED,
         **conf,
         "spark.submit.deployMode": "client",  # elsewhere there is no job file

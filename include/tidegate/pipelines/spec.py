@@ -31,7 +31,7 @@ from tidegate.pipelines.value_types import (
     TopicName,
     Whole,
 )
-from tidegate.spark import kafka_sink, reader_options
+from tidegate.spark import producer_settings, reader_options
 
 _LONGEST_WAIT = 10**9  # seconds
 
@@ -194,7 +194,7 @@ class Target(_Strict):
             raise ValueError("give either topic, or topics that columns.topic chooses from")
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"topics: one is named twice in {list(self.names)}")
-        if wrong := kafka_sink.complaints(self.producer_settings):
+        if wrong := producer_settings.complaints(self.producer_settings):
             raise ValueError(f"producer: {'; '.join(wrong)}")
         return self
 
@@ -261,7 +261,7 @@ class Egress(_Strict):
         if not (self.order_by or self.source.lake):
             return []
         by_key = self._is_null("partition")
-        return kafka_sink.disorders(self.target.producer_settings, by_key=by_key)
+        return producer_settings.disorders(self.target.producer_settings, by_key=by_key)
 
     def _spreads(self) -> bool:
         """Return whether neither a row's partition nor its key determines its target partition."""

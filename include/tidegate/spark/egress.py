@@ -1,7 +1,4 @@
-"""Send rows to topics: look at all of them first, send what is missing, read back what came.
-
-Writing is V1, always: V2 would put the password into the event log.
-"""
+"""The egress application: check all rows, send what the target lacks, read back what it holds."""
 
 from __future__ import annotations
 
@@ -16,31 +13,29 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import faults
-from tidegate.errors import ConfigurationError
 from tidegate.spark import (
-    ingest,
-    kafka_sink,
     kafka_source,
+    producer_settings,
     readback,
     records,
     session,
+    source_rows,
+    target_records,
 )
-from tidegate.spark import (
-    rows as source,
-)
-from tidegate.spark.egress_job import DONE, REFUSED, SENDING, SendJob
-from tidegate.spark.ingest_job import refuse
+from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
+from tidegate.spark.failures import describe, report_failure
 from tidegate.spark.preflight import Refused, preflight
-from tidegate.spark.readback import LogLost, OrderBroken
+from tidegate.spark.readback import OrderBroken
+from tidegate.spark.target_records import LogLost
 
 log = logging.getLogger(__name__)
 
 
 def main(job_file: str) -> int:
-    """Do the work of a job file; return the exit code, and leave the answer beside the file."""
+    """Send the rows of a job file; return the exit code, and write the answer beside the file."""
     path = Path(job_file)
-    job = SendJob.read(path)
-    path.unlink()  # it may hold secrets, and whoever wrote it may be killed
+    job = EgressJob.read(path)
+    path.unlink()  # it may hold secrets, and its writer may be killed
     spark = SparkSession.builder.appName(job.app_name).getOrCreate()
     try:
         return attempt(spark, job, path.parent)
@@ -48,98 +43,91 @@ def main(job_file: str) -> int:
         spark.stop()
 
 
-def attempt(spark: SparkSession, job: SendJob, directory: Path) -> int:
-    """Send a plan's rows; return 0, and what was verified in `directory`, or 1.
+def attempt(spark: SparkSession, job: EgressJob, directory: Path) -> int:
+    """Send a plan's rows; return 0 and write DONE into `directory`, or return 1.
 
-    A failure is told in one last line, `tidegate: <what>`, and without a secret.
+    When the rows are refused, REFUSED says why. A failure is logged as one last line.
     """
     try:
         session.configure(spark)
-        source.configure(spark)
+        source_rows.configure(spark)
         _answer(directory / DONE, send(spark, job, directory))
     except Refused as refusal:
-        told = kafka_source.redact(str(refusal), job.reader)
-        answer = {"message": told, "files": refusal.files, "rows": refusal.rows}
+        message = kafka_source.redact(str(refusal), job.reader)
+        answer = {"message": message, "files": refusal.files, "rows": refusal.rows}
         _answer(directory / REFUSED, {**answer, "sent": _may_be_sent(spark, job)})
-        log.error("tidegate: plan %s: %s", job.plan_id, told)
+        log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
     except Exception as error:
-        told = kafka_source.redact(ingest.explain(error), job.reader)
-        log.error("tidegate: plan %s: %s", job.plan_id, told)
-        if isinstance(error, ConfigurationError):
-            refuse(directory, told)
-        return 1
+        return report_failure(error, f"plan {job.plan_id}", job.reader, directory)
     return 0
 
 
-def send(spark: SparkSession, job: SendJob, directory: Path) -> dict[str, Any]:
-    """Send the plan's rows that are not in the target yet; return what was verified.
+def send(spark: SparkSession, job: EgressJob, directory: Path) -> dict[str, Any]:
+    """Send the plan's rows that the target lacks; return what the read-back has verified.
 
-    Raises Refused before the first record. `directory` gets the sign that sending has begun.
+    Raises Refused when rows cannot be sent: then, none was sent by this attempt. Creates SENDING
+    in `directory` before the first record.
     """
     started = time.monotonic()
     shaped, inputs = preflight(spark, job)
     good = shaped.where(F.col("reason").isNull())
-    rows, looked = sum(i["rows"] for i in inputs), time.monotonic() - started
-    log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, rows, looked)
+    count, checked = sum(i["rows"] for i in inputs), time.monotonic() - started
+    log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, count, checked)
     rest, resumed = _rest(spark, job, good)
     faults.point("send.before")
-    _write(
-        job,
-        rest,
-        sign=directory / SENDING,
-        largest=max((each["largest"] for each in inputs), default=0),
-    )
+    largest = max((each["largest"] for each in inputs), default=0)
+    _write(job, rest, sign=directory / SENDING, largest=largest)
     faults.point("send.sent")
     log.info("plan %s: sent, %.2f s", job.plan_id, time.monotonic() - started)
     try:
-        done = readback.verified(spark, job, good, inputs, resumed=resumed)
+        done = readback.verify(spark, job, good, inputs, resumed=resumed)
     except OrderBroken as error:
         raise Refused(str(error)) from error
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
-    return {**done, "versions": ingest.versions(spark)}
+    return {**done, "versions": session.versions(spark)}
 
 
-def _rest(spark: SparkSession, job: SendJob, good: DataFrame) -> tuple[DataFrame, bool]:
-    """Return the rows that are not in the target, and whether any are."""
+def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> tuple[DataFrame, bool]:
+    """Return the rows that the target lacks, and whether an earlier attempt has sent any."""
     try:
-        before = readback.seen(spark, job, readback.ends(spark, job))
+        before = target_records.of_plan(spark, job, target_records.ends(spark, job))
         if before is None or before.isEmpty():
             return good, False
-        return readback.missing(job, good, before), True
+        return readback.missing_rows(job, good, before), True
     except (LogLost, OrderBroken) as error:
         raise Refused(str(error)) from error
 
 
-def _may_be_sent(spark: SparkSession, job: SendJob) -> bool:
-    """Say whether an earlier attempt may have sent anything; False means: proven by a scan."""
+def _may_be_sent(spark: SparkSession, job: EgressJob) -> bool:
+    """Return False if a scan of the target proves that no attempt has sent anything."""
     try:
-        before = readback.seen(spark, job, readback.ends(spark, job))
+        before = target_records.of_plan(spark, job, target_records.ends(spark, job))
         return before is not None and not before.isEmpty()
     except Exception as error:
-        log.warning("the target cannot be looked at: %s",
-                    kafka_source.redact(ingest.explain(error), job.reader))  # fmt: skip
+        reason = kafka_source.redact(describe(error), job.reader)
+        log.warning("the target cannot be read: %s", reason)
         return True
 
 
-def _write(job: SendJob, rows: DataFrame, *, sign: Path, largest: int) -> None:
+def _write(job: EgressJob, rows: DataFrame, *, sign: Path, largest: int) -> None:
     if by := records.order(job):
-        # One task for all of a group; its records are sent in the order of its rows.
+        # One task per group, so that its records are sent in the order of its rows.
         cores = rows.sparkSession.sparkContext.defaultParallelism
         partitions = sum(each.partitions for each in job.target.values())
         rows = rows.repartition(min(partitions, 4 * cores), *records.group(job))
         rows = rows.sortWithinPartitions("topic", "partition", *by)
-    written = kafka_sink.render(
+    options = producer_settings.render(
         job.reader,
         job.producer,
         client_id=job.client_id,
         largest_row=largest,
         largest_batch=min(each.largest for each in job.target.values()),
     )
-    shaped = records.sent_as(rows, job)
+    shaped = records.with_provenance(rows, job)
     with session.writing_v1(rows.sparkSession):
         sign.touch()
-        shaped.write.format("kafka").options(**written).save()
+        shaped.write.format("kafka").options(**options).save()
 
 
 def _answer(path: Path, form: Mapping[str, Any]) -> None:

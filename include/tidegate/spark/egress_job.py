@@ -1,34 +1,30 @@
-"""The one file that the egress application is given, and the files it answers with.
-
-All are in one private directory: the job file may hold secrets (the clients' options).
-"""
+"""The job file of an egress application, and the files that it answers with, beside it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from tidegate.core.offsets import Window, window_from_json, window_to_json
+from tidegate.core.offsets import Window
+from tidegate.spark.job_files import JobFile
 
 DONE = "done.json"
-"""What was sent and verified; without it the attempt does not count."""
+"""What was sent and verified; without this file the attempt does not count."""
 REFUSED = "refused.json"
-"""Why nothing may be sent: bad rows, a file that cannot be read, columns that do not fit."""
+"""Why nothing may be sent: bad rows, an unreadable file, columns that do not fit."""
 SENDING = "sending"
-"""Made before the first record is sent: while it is not there, none was."""
+"""Created before the first record is sent; if it is absent, nothing was sent."""
 
 
 @dataclass(frozen=True)
-class Rows:
-    """What is read: `files` maps a name, of the plan, to the path by which Spark finds it.
+class RowSource:
+    """The rows to send: all rows of files, or a window of a lake.
 
-    Of a lake, `files` holds the data files by topic, and `window` says which of their rows; of
-    these only those of which `where`, if given, is true. `counts` are the rows that a file, or the
-    window in a `<topic id>/<partition>`, must have, where footer or ledger tell; `late` are those
-    of the latter of which later offsets are in the target already.
+    `files` holds pairs. For files: the plan's name and the path by which Spark finds it; `counts`
+    are the rows by name, where the footer has their number. For a lake: topic and data file;
+    `window` selects rows, and `where`, if given, filters them. `counts` are then the rows of the
+    window by `<topic id>/<partition>`, and `late` are those partitions of which later offsets were
+    sent before.
     """
 
     format: str
@@ -47,12 +43,12 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Topic:
+class TargetTopic:
     """A topic that may be written to.
 
-    `since` holds the ends of its partitions when the plan was first claimed; `largest` is the most
-    bytes that a record may take, `compacted` whether older records of a key may vanish,
-    `compression` the codec that brokers store its records with, or `producer`.
+    `since` holds the end offsets of its partitions when the plan was first claimed; `largest` is
+    the maximum size of a record in bytes; `compacted`: older records of a key may vanish;
+    `compression` is the codec that brokers store its records with, or `producer`.
     """
 
     partitions: int
@@ -63,53 +59,25 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class SendJob:
-    """An egress application's work."""
+class EgressJob(JobFile):
+    """The rows to send, how they become records, and the target.
+
+    `reader` and `producer` are options of the Kafka clients.
+    """
 
     plan_id: str
     app_name: str
-    rows: Rows
+    source: RowSource
     columns: Mapping[str, str]
     topic: str | None
     order_by: tuple[str, ...]
     strict_order: bool
     tombstones: bool
     quarantine: str | None
-    target: Mapping[str, Topic]
+    target: Mapping[str, TargetTopic]
     reader: Mapping[str, str]
     producer: Mapping[str, str]
     client_id: str
 
     def __repr__(self) -> str:
-        return f"SendJob({self.plan_id})"  # the options are secret
-
-    def to_json(self) -> dict[str, Any]:
-        form = asdict(self)
-        form["rows"]["window"] = window_to_json(self.rows.window)
-        return form
-
-    @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> SendJob:
-        rows, target = form["rows"], form["target"]
-        return cls(
-            **{
-                **form,
-                "rows": Rows(
-                    **{
-                        **rows,
-                        "files": tuple((name, path) for name, path in rows["files"]),
-                        "window": window_from_json(rows["window"]),
-                        "late": tuple(rows["late"]),
-                    }
-                ),
-                "order_by": tuple(form["order_by"]),
-                "target": {
-                    topic: Topic(**{**each, "since": {int(p): o for p, o in each["since"].items()}})
-                    for topic, each in target.items()
-                },
-            }
-        )
-
-    @classmethod
-    def read(cls, path: Path) -> SendJob:
-        return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return f"EgressJob({self.plan_id})"  # the options are secret

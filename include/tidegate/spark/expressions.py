@@ -1,4 +1,4 @@
-"""Which SQL a pipeline's expressions may use: functions of the row's own values, nothing else."""
+"""Which SQL the expressions of a pipeline may use: functions of the values of their own row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 # By the groups of Spark's function registry, so that what a later Spark adds elsewhere (aggregates,
-# generators, windows, XML with schema files, anything unknown) is refused until it is reviewed.
+# generators, windows, XML with schema files, anything new) is refused until it is reviewed.
 GROUPS = frozenset(
     f"{group}_funcs"
     for group in (
@@ -17,16 +17,16 @@ GROUPS = frozenset(
         "json", "lambda", "map", "math", "predicate", "string", "struct", "url", "variant",
     )
 )  # fmt: skip
-# Of no allowed group, and harmless all the same.
+# In no allowed group, and harmless.
 ALLOWED = frozenset({"aes_decrypt", "assert_true", "raise_error", "try_aes_decrypt", "typeof"})
-# Of an allowed group: they make several rows of one, or look at other rows.
+# In an allowed group, but they make several rows of one, or read other rows.
 REFUSED = frozenset({"json_tuple", "schema_of_variant_agg", "session_window", "window",
                      "window_time"})  # fmt: skip
 
 _CATALYST = "org.apache.spark.sql.catalyst"
 _PLAIN = f"{_CATALYST}.expressions."
-# What the parser leaves to be resolved, functions aside; not IDENTIFIER(…), which names a function
-# by an expression.
+# What the parser leaves unresolved besides functions; not IDENTIFIER(…), which computes the name of
+# a function.
 _UNRESOLVED = frozenset(
     f"{_CATALYST}.analysis.Unresolved{name}"
     for name in ("Attribute", "ExtractValue", "Star", "Regex")
@@ -38,18 +38,18 @@ _OTHER_ROWS = frozenset(
 
 
 class NotAllowed(Exception):
-    """An expression may do something else than compute a value of its row."""
+    """An expression may do more than compute a value of its own row."""
 
 
 class NotRepeatable(Exception):
-    """An expression has another value the next time: no retry could tell what was sent."""
+    """An expression is not deterministic: a retry could not find out what was sent."""
 
 
-def refuse_others(spark: SparkSession, what: str, sql: str) -> None:
+def refuse_disallowed(spark: SparkSession, what: str, sql: str) -> None:
     """Raise NotAllowed unless Spark's parser finds only operators and allowed functions in `sql`.
 
     Subqueries, table and Java calls, aggregates, windows, generators and functions that are not
-    built in are refused by name. What does not parse is left to Spark's own message.
+    built in are refused by name. What does not parse gets Spark's own error later.
     """
     session: Any = spark._jsparkSession
     try:
@@ -77,7 +77,7 @@ def refuse_others(spark: SparkSession, what: str, sql: str) -> None:
 
 
 def is_allowed(spark: SparkSession, function: str) -> bool:
-    """Say whether a function, by its name as it is written, may be called."""
+    """Return whether a function, by its name as written, may be called."""
     name = function.removeprefix("system.").removeprefix("builtin.")
     if "." in name or name in REFUSED:
         return False
@@ -90,8 +90,8 @@ def is_allowed(spark: SparkSession, function: str) -> bool:
     return name in ALLOWED or found.get().getGroup() in GROUPS
 
 
-def refuse_changing(source: DataFrame, column: Column, what: str) -> None:
-    """Raise NotRepeatable if Spark's analysis finds chance or the clock in a column."""
+def refuse_nondeterministic(source: DataFrame, column: Column, what: str) -> None:
+    """Raise NotRepeatable if a column depends on chance or on the clock, by Spark's analysis."""
     jvm: Any = source.sparkSession.sparkContext._jvm
     clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     one = source.select(column)

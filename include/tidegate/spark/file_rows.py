@@ -1,191 +1,161 @@
-"""Rows of files: Parquet, JSON lines, CSV and text, and what is wrong with a row by itself."""
+"""Rows of files: Parquet, JSON lines, CSV and text, and the plan's names of these files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DateType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import StringType, StructField, StructType
 
-from tidegate.spark import json_lines
-from tidegate.spark.egress_job import Rows
+from tidegate.spark import json_lines, row_json
+from tidegate.spark.egress_job import RowSource
+from tidegate.spark.hadoop_files import located
 from tidegate.spark.json_lines import INEXACT, UNREADABLE
-from tidegate.spark.locations import located
+from tidegate.spark.row_frame import RowFrame, no_text
 
 CORRUPT = "_corrupt_record"
 """Where Spark's readers of JSON and CSV put a row that they cannot read."""
 
+# Read exactly these paths: `*` in a name is no pattern, and `day=1/` no column (looking for those,
+# Spark would read a file beside such a directory twice).
+EXACT_PATHS = {"__globPaths__": "false", "recursiveFileLookup": "true"}
 # Greater than any file: each file is a task of its own, so that its rows can be counted.
 _ONE_FILE = str(1 << 40)
-# A name is not a pattern, whatever characters it has; nor is `day=1/` a column: looking for those,
-# Spark reads a file twice that lies beside such a directory.
-JUST_THESE = {"__globPaths__": "false", "recursiveFileLookup": "true"}
-_TO_JSON = {  # Spark's own default has milliseconds
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-_NOT_THE_SAME = (
+_SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
+_PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
+_UNREADABLE = "cannot be read"
+_INEXACT = (
     "as JSON it would not have the same content (a null, a number that is too long, a name twice, "
     "text that is not UTF-8): set columns.value, or source.columns"
 )
 _NOT_TEXT = "text that is not in UTF-8: set source.options.encoding"
 
 
-@dataclass(frozen=True)
-class FileRows:
-    """Rows as read: `whole` is a row as JSON, `row` its place in its file, `fault` what keeps it
-    from being sent (else null), `text` what is known of it then.
-    """
-
-    frame: DataFrame
-    whole: Column
-    row: Column
-    fault: Column
-    text: Column
-
-    @property
-    def path(self) -> Column:
-        return self.frame.metadataColumn("_metadata")["file_path"]
-
-
-def read(spark: SparkSession, rows: Rows, name: Column, *, whole: bool) -> FileRows:
+def read(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame:
     """Read a plan's files; `whole`: the pipeline sends rows as JSON, which must be exact.
 
-    Raises `json_lines.Odd` where files do not go together. `name` is a file's in the plan, by the
-    metadata of plain text.
+    Raises IncompatibleFiles where files cannot be read together.
     """
-    paths = [located(path) for _, path in rows.files]
-    if rows.format == "parquet":
-        reader = spark.read.format("parquet").options(**rows.options).options(**JUST_THESE)
-        frame = (reader.schema(rows.columns) if rows.columns else reader).load(paths)
-        row = frame.metadataColumn("_metadata")["row_index"]
-        same = _is_exact(frame) if whole else F.lit(True)
-        fault = F.when(~same, F.lit(_NOT_THE_SAME))
-        return FileRows(frame, _as_json(frame.columns, nulls=True), row, fault, _no_text())
+    if source.format == "parquet":
+        return _parquet(spark, source, whole=whole)
     spark.conf.set("spark.sql.files.maxPartitionBytes", _ONE_FILE)
     spark.conf.set("spark.sql.files.openCostInBytes", _ONE_FILE)
     row = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)  # counts within a task
-    if rows.format == "csv":
-        return _csv(spark, rows, paths, row)
-    reader = spark.read.format("text").options(**JUST_THESE)
-    if rows.format == "text":
-        frame = reader.options(**rows.options).load(paths)
-        return FileRows(frame, _as_json(frame.columns, nulls=True), row, _no_text(), _no_text())
-    separator = {k: v for k, v in rows.options.items() if k.lower() == "linesep"}
-    lines = reader.options(**separator).load(paths)
-    given = {k: v for k, v in rows.options.items() if k not in separator}
-    if rows.columns:
-        schema = StructType.fromDDL(rows.columns)
+    if source.format == "csv":
+        return _csv(spark, source, row)
+    if source.format == "json":
+        return _json(spark, source, row, whole=whole)
+    reader = spark.read.format("text").options(**source.options, **EXACT_PATHS)
+    frame = reader.load(_paths(source))
+    return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), no_text(), no_text())
+
+
+def files_read(source: RowSource, selected: DataFrame) -> set[str]:
+    """Return the plan's names of the files that Spark reads for a frame."""
+    return {name_of(source, uri) for uri in selected.inputFiles()}
+
+
+def name_of(source: RowSource, uri: str) -> str:
+    """Return the plan's name of the file at a URI."""
+    return re.sub(_SLASHES, "/", unquote(uri)).removeprefix(_root(source))
+
+
+def _parquet(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame:
+    reader = spark.read.format("parquet").options(**source.options, **EXACT_PATHS)
+    frame = (reader.schema(source.columns) if source.columns else reader).load(_paths(source))
+    row = frame.metadataColumn("_metadata")["row_index"]
+    exact = row_json.is_exact(frame) if whole else F.lit(True)
+    fault = F.when(~exact, F.lit(_INEXACT))
+    return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), fault, no_text())
+
+
+def _json(spark: SparkSession, source: RowSource, row: Column, *, whole: bool) -> RowFrame:
+    paths = _paths(source)
+    separator = {k: v for k, v in source.options.items() if k.lower() == "linesep"}
+    lines = spark.read.format("text").options(**separator, **EXACT_PATHS).load(paths)
+    if source.columns:
+        schema = StructType.fromDDL(source.columns)
     else:
-        json_lines.refuse_unlike(lines, name)
-        schema = json_lines.inferred(spark, paths, {**rows.options, **JUST_THESE})
-    schema = _known(schema)
-    fault = _unused(CORRUPT, schema.names)
-    as_json = _as_json(schema.names, nulls=False)
-    within = _as_json([*schema.names], nulls=False, of="row")
-    checked = within if whole and not rows.columns else None
+        json_lines.refuse_unlike(lines, _name(source, F.col("_metadata.file_path")))
+        schema = json_lines.inferred(spark, paths, {**source.options, **EXACT_PATHS})
+    schema = _without_corrupt(schema)
+    fault = CORRUPT
+    while fault in schema.names:
+        fault += "_"
+    given = {k: v for k, v in source.options.items() if k not in separator}
+    within = row_json.as_json(schema.names, nulls=False, of="row")
+    checked = within if whole and not source.columns else None
     frame = json_lines.parsed(lines, schema, fault, given, checked)
-    wrong = F.col(fault)
-    reason = F.when(wrong.startswith(UNREADABLE), F.lit("cannot be read")).when(
-        wrong.startswith(INEXACT), F.lit(_NOT_THE_SAME)
+    marked = F.col(fault)
+    reason = F.when(marked.startswith(UNREADABLE), F.lit(_UNREADABLE)).when(
+        marked.startswith(INEXACT), F.lit(_INEXACT)
     )
-    return FileRows(frame, as_json, row, reason, F.substring(wrong, 2, 1 << 30))
+    as_json = row_json.as_json(schema.names, nulls=False)
+    text = F.substring(marked, 2, 1 << 30)
+    return RowFrame(frame, _file(source, frame), row, as_json, reason, text)
 
 
-def _csv(spark: SparkSession, rows: Rows, paths: Sequence[str], row: Column) -> FileRows:
-    reader = spark.read.format("csv").options(**rows.options).options(**JUST_THESE)
-    given = {name.lower() for name in rows.options}
-    reader = reader.option("enforceSchema", "false")  # each file's header is looked at
+def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:
+    given = {name.lower() for name in source.options}
+    reader = spark.read.format("csv").options(**source.options, **EXACT_PATHS)
+    reader = reader.option("enforceSchema", "false")  # the header of each file is checked
     if "header" not in given:
         reader = reader.option("header", "true")
     reader = reader.option("columnNameOfCorruptRecord", CORRUPT).option("mode", "PERMISSIVE")
-    schema = _known(StructType.fromDDL(rows.columns) if rows.columns else _header(reader, paths))
-    frame = reader.schema(StructType([*schema.fields]).add(CORRUPT, StringType())).load([*paths])
-    fault = F.when(F.col(CORRUPT).isNotNull(), F.lit("cannot be read"))
-    texts = [_quoted(f.name) for f in schema.fields if isinstance(f.dataType, StringType)]
+    paths = _paths(source)
+    schema = StructType.fromDDL(source.columns) if source.columns else _header(reader, paths)
+    schema = _without_corrupt(schema)
+    frame = reader.schema(StructType([*schema.fields]).add(CORRUPT, StringType())).load(paths)
+    fault = F.when(F.col(CORRUPT).isNotNull(), F.lit(_UNREADABLE))
+    texts = [row_json.column(f.name) for f in schema.fields if isinstance(f.dataType, StringType)]
     if texts and not given & {"encoding", "charset"}:
         fault = fault.when(F.concat_ws("", *texts).contains("\ufffd"), F.lit(_NOT_TEXT))
-    # Which rows are malformed depends on the columns that are asked for: all, always.
-    nulls = F.array(*(F.col(_quoted(name)).isNull() for name in frame.columns))
+    # Which rows are malformed depends on the columns that are asked for: always ask for all.
+    nulls = F.array(*(row_json.column(name).isNull() for name in frame.columns))
     row = row + F.size(nulls).bitwiseAND(0)
-    return FileRows(frame, _as_json(schema.names, nulls=True), row, fault, F.col(CORRUPT))
+    as_json = row_json.as_json(schema.names, nulls=True)
+    return RowFrame(frame, _file(source, frame), row, as_json, fault, F.col(CORRUPT))
 
 
 def _header(reader: DataFrameReader, paths: Sequence[str]) -> StructType:
-    """Return the columns that the first file with any tells; all must have those."""
+    """Return the columns of the first file that has any; all files must have the same."""
     schemas = (reader.load(path).schema for path in paths)
     return next((schema for schema in schemas if schema.fields), StructType())
 
 
-def _known(schema: StructType) -> StructType:
-    """Return the columns of rows; Spark wants one more where there are none but malformed ones."""
-    known = [field for field in schema.fields if field.name != CORRUPT]
-    return StructType(known or [StructField("_", StringType())])
+def _without_corrupt(schema: StructType) -> StructType:
+    """Return the columns without CORRUPT; Spark needs one even where all rows are malformed."""
+    fields = [field for field in schema.fields if field.name != CORRUPT]
+    return StructType(fields or [StructField("_", StringType())])
 
 
-def _unused(name: str, names: Sequence[str]) -> str:
-    while name in names:
-        name += "_"
-    return name
+def _all_as_json(frame: DataFrame) -> Column:
+    return row_json.as_json(frame.columns, nulls=True)
 
 
-def _as_json(names: Sequence[str], *, nulls: bool, of: str = "") -> Column:
-    """Return a row as JSON; where all files have the same columns, with its nulls."""
-    parts = (F.col(of).getField(name).alias(name) if of else F.col(_quoted(name)) for name in names)
-    return F.to_json(F.struct(*parts), {**_TO_JSON, "ignoreNullFields": str(not nulls).lower()})
+def _paths(source: RowSource) -> list[str]:
+    return [located(path) for _, path in source.files]
 
 
-def _is_exact(frame: DataFrame) -> Column:
-    """Return whether a row's values survive as JSON: not all text is UTF-8, nor all years AD."""
-    checks = [
-        check
-        for field in frame.schema.fields
-        if (check := _survives(F.col(_quoted(field.name)), field.dataType)) is not None
-    ]
-    return _all(checks)
+def _file(source: RowSource, frame: DataFrame) -> Column:
+    return _name(source, frame.metadataColumn("_metadata")["file_path"])
 
 
-def _survives(value: Column, kind: DataType) -> Column | None:
-    """Return whether a value of a type does; None if any does."""
-    match kind:
-        case StringType():
-            return F.is_valid_utf8(value)
-        case DateType() | TimestampType() | TimestampNTZType():
-            return value >= F.lit("0001-01-01").cast(kind)
-        case ArrayType() if _survives(value, kind.elementType) is not None:
-            return F.forall(value, lambda x: _all([_survives(x, kind.elementType)]))
-        case MapType():
-            keys = _survives(F.map_keys(value), ArrayType(kind.keyType))
-            values = _survives(F.map_values(value), ArrayType(kind.valueType))
-            return _all([keys, values]) if keys is not None or values is not None else None
-        case StructType():
-            fields = [_survives(value.getField(f.name), f.dataType) for f in kind.fields]
-            return _all(fields) if any(each is not None for each in fields) else None
-        case _:
-            return None
+def _name(source: RowSource, path: Column) -> Column:
+    """Return the plan's name of the file that a row is from: its path without the root."""
+    root = _root(source)
+    if root != "/" and all(_PLAIN.fullmatch(path) for _, path in source.files):
+        # The URI has the path as it is, behind file:, file://, or nothing.
+        begin = F.locate(root, path) + len(root)
+        return F.substring(path, begin, F.lit(1 << 20))
+    uri = F.replace(path, F.lit("+"), F.lit("%2B"))  # in a URI, a plus is no space
+    decoded = F.regexp_replace(F.url_decode(uri), _SLASHES, "/")
+    return F.substring(decoded, len(root) + 1, 1 << 20)
 
 
-def _all(checks: Sequence[Column | None]) -> Column:
-    """Return whether all that can be said is true: as one array, for columns may be many."""
-    known = [F.coalesce(check, F.lit(True)) for check in checks if check is not None]
-    return ~F.array_contains(F.array(*known), False) if known else F.lit(True)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _no_text() -> Column:
-    return F.lit(None).cast("string")
+def _root(source: RowSource) -> str:
+    name, path = source.files[0]
+    return re.sub(_SLASHES, "/", path).removesuffix(name)

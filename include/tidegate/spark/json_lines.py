@@ -1,4 +1,4 @@
-"""JSON lines: a line is one JSON object, of which nothing is lost without being reported."""
+"""JSON lines: each line must be one JSON object, and what it would lose is reported."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pyspark.sql.types import (
     StructType,
 )
 
-# Deeper types overflow the stack of an executor, and of whatever holds it.
-_DEEPEST = 100
-_DEPTH = {"maxNestingDepth": str(_DEEPEST)}
+# Deeper types overflow the stack of executors and of the driver.
+_MAX_DEPTH = 100
+_DEPTH = {"maxNestingDepth": str(_MAX_DEPTH)}
 
 UNREADABLE, INEXACT = "r", "x"
-"""Before the text of a line in the column of faults: what is wrong with it."""
+"""What is wrong with a line: the letter before its text in the column of faults."""
 
-# Variants keep a number of 38 digits; and one with an exponent as a double, with 17 of them.
+# A variant keeps 38 digits of a number, and of one with an exponent 17, as a double.
 _LONG_NUMBERS = r"[:\[,]\s*-?(?:[0-9.]{39,}|[0-9.]{17,}[eE]|[0-9.]+[eE]\+?[0-9]{3})"
 
 
-class Odd(Exception):
-    """Files that cannot be read with the others; `files` are those at fault, if it is known."""
+class IncompatibleFiles(Exception):
+    """Files that cannot be read together; `files` are those at fault, if that is known."""
 
     def __init__(self, message: str, files: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -38,33 +38,33 @@ class Odd(Exception):
 def parsed(
     lines: DataFrame, schema: StructType, fault: str, given: Mapping[str, str], whole: Column | None
 ) -> DataFrame:
-    """Return the columns of `schema` of every line that is not blank, and `fault`: null, or a
-    letter and the text of a line that cannot be sent.
+    """Return the columns of `schema` of every line that is not blank, and the column `fault`:
+    null, or UNREADABLE or INEXACT and the text of a line that cannot be sent.
 
-    `lines` has the column `value`. With `whole`, the columns of `row` as JSON, a line that this
-    would not give back with the same content counts as inexact.
+    `lines` has the column `value`. With `whole`, the columns of `row` as JSON, a line of which
+    this has not the same content is INEXACT.
     """
     lines = lines.where(F.col("value").rlike(r"[^ \t\r\n]"))
     form = StructType([*schema.fields]).add(fault, StringType())
-    how = {**given, **_DEPTH, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": fault}
-    rows = lines.select("value", F.from_json("value", form, how).alias("row"))
-    wrong = F.when(
+    options = {**given, **_DEPTH, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": fault}
+    rows = lines.select("value", F.from_json("value", form, options).alias("row"))
+    marked = F.when(
         F.col("row").getField(fault).isNotNull() | ~_is_one_object(),
         F.concat(F.lit(UNREADABLE), "value"),
     )
     if whole is not None:
-        wrong = wrong.when(~_says_the_same(whole), F.concat(F.lit(INEXACT), "value"))
+        marked = marked.when(~_has_content_of_line(whole), F.concat(F.lit(INEXACT), "value"))
     return rows.select(
         *(F.col("row").getField(field.name).alias(field.name) for field in schema.fields),
-        wrong.alias(fault),
+        marked.alias(fault),
     )
 
 
 def _is_one_object() -> Column:
-    """Return whether a line holds one JSON object and nothing else: Spark stops reading behind it.
+    """Return whether a line holds one JSON object only: Spark ignores what follows the first.
 
-    As an element of an array, with nothing and with another one behind it: a line that closes the
-    array itself cannot give both numbers.
+    Tested as an element of an array, alone and followed by another one: a line that closes the
+    array itself cannot give both lengths.
     """
     line = F.col("value")
     alone = F.json_array_length(F.concat(F.lit("["), line, F.lit("]")))
@@ -74,14 +74,15 @@ def _is_one_object() -> Column:
 
 
 def _is_shallow() -> Column:
+    """Return whether a line is nested no deeper than _MAX_DEPTH."""
     line = F.col("value")
     brackets = F.length(line) - F.length(F.translate(line, "{[", ""))
-    how = {**_DEPTH, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "c"}
-    parses = F.from_json(line, "c STRING", how).getField("c").isNull()
-    return F.when(brackets <= _DEEPEST, F.lit(True)).otherwise(parses)
+    options = {**_DEPTH, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "c"}
+    parses = F.from_json(line, "c STRING", options).getField("c").isNull()
+    return F.when(brackets <= _MAX_DEPTH, F.lit(True)).otherwise(parses)
 
 
-def _says_the_same(whole: Column) -> Column:
+def _has_content_of_line(whole: Column) -> Column:
     """Return whether a row as JSON has the content of its line, nulls and numbers included."""
     line = F.col("value")
     same = _normal(_normal(line)) == _normal(_normal(whole))
@@ -93,22 +94,22 @@ def _normal(json: Column) -> Column:
 
 
 def refuse_unlike(lines: DataFrame, file: Column) -> None:
-    """Raise Odd where what one file holds decides how another one would be read.
+    """Raise IncompatibleFiles where the content of one file decides how another one is read.
 
-    That is so where the same key has numbers of two kinds, or another type; or where two keys
-    differ only in case: Spark's columns do not.
+    That is so where a key has numbers of two kinds, or two types; or where two keys differ only in
+    case, which Spark's columns do not.
     """
-    found = (
+    schemas = (
         lines.where(_is_shallow())
         .groupBy(file.alias("file"))
-        .agg(F.expr("schema_of_variant_agg(try_parse_json(value))").alias("form"))
+        .agg(F.expr("schema_of_variant_agg(try_parse_json(value))").alias("schema"))
     )
     files: dict[str, list[str]] = {}
-    for row in sorted(found.collect()):
-        files.setdefault(row.form, []).append(row.file)
-    forms = [(names, _form(text)) for text, names in sorted(files.items(), key=lambda f: f[1])]
-    if ambiguous := [n for names, form in forms if _ambiguous(form.names) for n in names]:
-        raise Odd(
+    for row in sorted(schemas.collect()):
+        files.setdefault(row.schema, []).append(row.file)
+    forms = [(names, _struct(text)) for text, names in sorted(files.items(), key=lambda f: f[1])]
+    if ambiguous := [n for names, form in forms if _is_ambiguous(form.names) for n in names]:
+        raise IncompatibleFiles(
             f"{', '.join(sorted(ambiguous)[:5])}: keys that differ only in case, which Spark's "
             "columns do not. Rename them, or give source.columns",
             ambiguous,
@@ -116,50 +117,45 @@ def refuse_unlike(lines: DataFrame, file: Column) -> None:
     seen: dict[str, tuple[str, DataType, str]] = {}
     for names, form in forms:
         for field in form.fields:
-            name, kind, first = seen.setdefault(
-                field.name.lower(), (field.name, field.dataType, names[0])
-            )
+            here = field.name, field.dataType, names[0]
+            name, kind, first = seen.setdefault(field.name.lower(), here)
             if isinstance(kind, NullType):
-                seen[field.name.lower()] = (field.name, field.dataType, names[0])
-            elif name != field.name or not _alike(kind, field.dataType):
-                raise Odd(
-                    f"{names[0]} has {field.name!r} ({_told(field.dataType)}) and {first} has "
-                    f"{name!r} ({_told(kind)}): how one is read would depend on the other. Say "
-                    "which is meant by source.columns"
+                seen[field.name.lower()] = here
+            elif name != field.name or not _is_alike(kind, field.dataType):
+                raise IncompatibleFiles(
+                    f"{names[0]} has {field.name!r} ({_type_name(field.dataType)}) and {first} has "
+                    f"{name!r} ({_type_name(kind)}): how one is read would depend on the other. "
+                    "Say which is meant by source.columns"
                 )
 
 
-def _form(text: str) -> StructType:
-    """Return what Spark says of variants as a type; of lines that are none, without columns."""
-    text = text.replace("OBJECT<>", "STRUCT<>").replace("OBJECT<", "STRUCT<")
-    form = DataType.fromDDL(text)
-    return form if text.startswith("STRUCT") and isinstance(form, StructType) else StructType()
+def _struct(text: str) -> StructType:
+    """Return the type of a variant's schema; no columns if the variants are no objects."""
+    form = DataType.fromDDL(text.replace("OBJECT<>", "STRUCT<>").replace("OBJECT<", "STRUCT<"))
+    return form if text.startswith("OBJECT") and isinstance(form, StructType) else StructType()
 
 
-def _ambiguous(names: Sequence[str]) -> bool:
+def _is_ambiguous(names: Sequence[str]) -> bool:
     return len({name.lower() for name in names}) < len(names)
 
 
-def _alike(one: DataType, other: DataType) -> bool:
-    """Say whether two files' values of a key have the type that they would have alone."""
+def _is_alike(one: DataType, other: DataType) -> bool:
+    """Return whether the values of a key in two files have the type that they would have alone."""
     match one, other:
         case (NullType(), _) | (_, NullType()):
             return True
         case StructType(), StructType():
-            theirs = {field.name: field.dataType for field in other.fields}
-            return all(_alike(f.dataType, theirs.get(f.name, f.dataType)) for f in one.fields)
+            others = {field.name: field.dataType for field in other.fields}
+            return all(_is_alike(f.dataType, others.get(f.name, f.dataType)) for f in one.fields)
         case ArrayType(), ArrayType():
-            return _alike(one.elementType, other.elementType)
+            return _is_alike(one.elementType, other.elementType)
         case _:
-            return _told(one) == _told(other)
+            return _type_name(one) == _type_name(other)
 
 
-def _told(kind: DataType) -> str:
-    return (
-        "number with a fraction"
-        if isinstance(kind, DecimalType | DoubleType)
-        else kind.simpleString()
-    )
+def _type_name(kind: DataType) -> str:
+    fraction = isinstance(kind, DecimalType | DoubleType)
+    return "number with a fraction" if fraction else kind.simpleString()
 
 
 def inferred(spark: SparkSession, paths: Sequence[str], given: Mapping[str, str]) -> StructType:

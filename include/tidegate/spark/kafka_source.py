@@ -1,4 +1,4 @@
-"""The options of Spark's Kafka source: which are ours, which may be given, which are refused."""
+"""The options of Spark's Kafka source: the offsets of a window, consumer settings, refusals."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 
 from tidegate.core.offsets import Window, bounds, spark_offsets
 from tidegate.errors import ConfigurationError
+from tidegate.spark.option_table import OptionTable
 
-# What a given option may override. Spark names options without regard to case.
+# A given option overrides these. Spark ignores the case of names.
 _DEFAULTS = {
     "kafka.max.poll.records": "10000",  # 500: Spark polls twenty times as often
     # At the log's end a waiting fetch holds up Spark's look-ups behind it: 500 ms a partition.
@@ -18,45 +19,47 @@ _DEFAULTS = {
     "kafka.receive.buffer.bytes": "-1",  # else Spark sets 64 KiB, which throttles long round trips
     "kafkaconsumer.polltimeoutms": "30000",  # else 120 s until a missing record is a failure
 }
-# Settings of the application. Spark keeps the consumers of a task, and the records that they
-# fetched last (up to 10,000 a partition), for five minutes: so many chunks, topics or partitions
-# fill a driver of 1 GB. What the next task does not use at once is dropped.
-CACHES = {
+# Settings of the application. By default Spark keeps the consumers of a task, and the records that
+# they fetched last (up to 10,000 a partition), for five minutes: many chunks, topics or partitions
+# would fill a driver of 1 GB. Here it drops what the next task does not use at once.
+CONSUMER_CACHES = {
     "spark.kafka.consumer.cache.timeout": "500ms",
     "spark.kafka.consumer.cache.evictorThreadRunInterval": "100ms",
     "spark.kafka.consumer.fetchedData.cache.timeout": "0",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "100ms",
 }
-_NEEDED = ("kafka.bootstrap.servers", "kafka.isolation.level")
-_REFUSED = {
-    **dict.fromkeys(
-        (
-            "assign",
-            "subscribe",
-            "subscribepattern",
-            "startingoffsets",
-            "endingoffsets",
-            "startingtimestamp",
-            "endingtimestamp",
-            "startingoffsetsbytimestamp",
-            "endingoffsetsbytimestamp",
-            "startingoffsetsbytimestampstrategy",
-            "failondataloss",
-            "includeheaders",
-            "minpartitions",
-            "maxrecordsperpartition",
-            "maxoffsetspertrigger",
-            "minoffsetspertrigger",
-            "maxtriggerdelay",
-        ),
-        "the plan decides what is read",
-    ),
-    "kafka.auto.offset.reset": "the plan's offsets are the only start",
-    "kafka.key.deserializer": "keys are read as bytes",
-    "kafka.value.deserializer": "values are read as bytes",
-    "kafka.enable.auto.commit": "the ledger keeps the progress",
-    "kafka.interceptor.classes": "an interceptor may change or hide records",
-}
+_PLANNED = [
+    "assign",
+    "subscribe",
+    "subscribepattern",
+    "startingoffsets",
+    "endingoffsets",
+    "startingtimestamp",
+    "endingtimestamp",
+    "startingoffsetsbytimestamp",
+    "endingoffsetsbytimestamp",
+    "startingoffsetsbytimestampstrategy",
+    "failondataloss",
+    "includeheaders",
+    "minpartitions",
+    "maxrecordsperpartition",
+    "maxoffsetspertrigger",
+    "minoffsetspertrigger",
+    "maxtriggerdelay",
+]
+_OPTIONS = OptionTable(
+    kind="an option",
+    refused={
+        **dict.fromkeys(_PLANNED, "the plan decides what is read"),
+        "kafka.auto.offset.reset": "the plan's offsets are the only start",
+        "kafka.key.deserializer": "keys are read as bytes",
+        "kafka.value.deserializer": "values are read as bytes",
+        "kafka.enable.auto.commit": "the ledger keeps the progress",
+        "kafka.interceptor.classes": "an interceptor may change or hide records",
+    },
+    required=("kafka.bootstrap.servers", "kafka.isolation.level"),
+    ignore_case=True,
+)
 _SECRET = re.compile(r"jaas|password|secret|keystore\.key", re.IGNORECASE)
 
 
@@ -65,14 +68,10 @@ def render(
 ) -> dict[str, str]:
     """Return the source's options for exactly this window.
 
-    `given` names the broker and the isolation, and may hold any client setting under `kafka.`;
-    ConfigurationError names all that are missing, doubled or refused.
+    `given` has the brokers and the isolation level, and any other client settings, as `kafka.…`.
+    Raises ConfigurationError with all options that are missing, given twice or refused.
     """
-    names = [name.lower() for name in given]
-    wrong = [f"{name}: missing" for name in _NEEDED if name not in names]
-    wrong += [f"{name}: given twice" for name in sorted({n for n in names if names.count(n) > 1})]
-    wrong += [f"{name}: refused, {_REFUSED[name]}" for name in names if name in _REFUSED]
-    if wrong:
+    if wrong := _OPTIONS.complaints(given):
         raise ConfigurationError("Kafka options for Spark: " + "; ".join(wrong), options=wrong)
     starts, ends = bounds([window])
     return {
@@ -88,7 +87,7 @@ def render(
 
 
 def redact(text: str, given: Mapping[str, str]) -> str:
-    """Return `text` without the secrets among the options, should an exception quote one."""
+    """Return `text` without the secrets among the options, which an exception may quote."""
     for secret in sorted(_secrets(given), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

@@ -1,4 +1,4 @@
-"""End with the process that started this one: an orphan would go on writing, unseen. Linux only."""
+"""End together with the parent process: an orphan would go on writing, unseen. Linux only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    # Had the parent died just before the call, nobody would tell. (A driver whose JVM died before
-    # this function has nothing to connect to, and ends by itself.)
+    # No signal comes for a parent that died just before the call. (A driver whose JVM died before
+    # this function cannot connect to it, and ends by itself.)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)

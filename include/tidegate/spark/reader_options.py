@@ -1,40 +1,44 @@
-"""The options of Spark's readers of files: which may be given, which are refused and why."""
+"""The options of Spark's file readers: which may be given, which are refused and why."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-_VALUES = frozenset({"dateformat", "locale", "timestampformat", "timestampntzformat", "timezone"})
-# Nothing else is passed on: an option can change which rows there are. Those that do and are
-# allowed have a test each.
-_KNOWN = {
-    "parquet": frozenset({"datetimerebasemode", "int96rebasemode"}),
-    "json": _VALUES | {"linesep", "primitivesasstring"},
-    "csv": _VALUES
-    | {
-        "charset",
-        "comment",
-        "delimiter",
-        "emptyvalue",
-        "encoding",
-        "escape",
-        "header",
-        "ignoreleadingwhitespace",
-        "ignoretrailingwhitespace",
-        "linesep",
-        "maxcharspercolumn",
-        "maxcolumns",
-        "multiline",
-        "nanvalue",
-        "negativeinf",
-        "nullvalue",
-        "positiveinf",
-        "quote",
-        "sep",
-    },
-    "text": frozenset({"linesep", "wholetext"}),
+from tidegate.spark.option_table import Check, OptionTable
+
+# A line ends with one byte, whatever the encoding: not so in UTF-16 and UTF-32.
+_ENCODINGS = re.compile(r"(?i)utf-?8|us-ascii|iso-8859-[0-9]+|windows-[0-9]+")
+
+
+def _encoding(value: str) -> str | None:
+    if _ENCODINGS.fullmatch(value):
+        return None
+    return f"{value}: lines are cut at a byte; convert the files to UTF-8"
+
+
+# No other option is passed on: it could change which rows there are. Those that do and are allowed
+# have a test each.
+_VALUES = "dateformat locale timestampformat timestampntzformat timezone"
+_CSV = """
+    comment delimiter emptyvalue escape header ignoreleadingwhitespace ignoretrailingwhitespace
+    linesep maxcharspercolumn maxcolumns multiline nanvalue negativeinf nullvalue positiveinf quote
+    sep
+"""
+
+
+def _any_value(names: str) -> Mapping[str, Check]:
+    return dict.fromkeys(names.split(), lambda _: None)
+
+
+_ALLOWED: Mapping[str, Mapping[str, Check]] = {
+    "parquet": _any_value("datetimerebasemode int96rebasemode"),
+    "json": _any_value(f"{_VALUES} linesep primitivesasstring"),
+    "csv": {**_any_value(_VALUES + _CSV), "charset": _encoding, "encoding": _encoding},
+    "text": _any_value("linesep wholetext"),
 }
+_TYPES = "types would depend on which files a run takes: give source.columns"
+_COLUMNS = "columns would depend on which files a run takes: give source.columns"
 _REFUSED = {
     "mode": "bad rows go by on_bad_row",
     "columnnameofcorruptrecord": "Tidegate names it",
@@ -47,31 +51,20 @@ _REFUSED = {
     "basepath": "the plan lists the files",
     "path": "it is source.path",
     "samplingratio": "the schema must not depend on chance",
-    "inferschema": "types would depend on which files a run takes: give source.columns",
-    "prefersdecimal": "types would depend on which files a run takes: give source.columns",
-    "infertimestamp": "types would depend on which files a run takes: give source.columns",
-    "dropfieldifallnull": "columns would depend on which files a run takes: give source.columns",
-    "mergeschema": "columns would depend on which files a run takes: give source.columns",
-    "enforceschema": "each file's header is looked at",
+    "inferschema": _TYPES,
+    "prefersdecimal": _TYPES,
+    "infertimestamp": _TYPES,
+    "dropfieldifallnull": _COLUMNS,
+    "mergeschema": _COLUMNS,
+    "enforceschema": "the header of each file is checked",
 }
-# A line ends with one byte, whatever the encoding makes of it: not so in UTF-16 and UTF-32.
-_ENCODINGS = re.compile(r"(?i)utf-?8|us-ascii|iso-8859-[0-9]+|windows-[0-9]+")
+_REFUSED_FOR_JSON = {
+    "multiline": "Spark reads only the first object of a file then: give a JSON object a line",
+}
 
 
 def complaints(format_: str, given: Mapping[str, str]) -> list[str]:
-    """Name all that is wrong with the options of a source's reader; Spark ignores their case."""
-    wrong = []
-    known = _KNOWN[format_]
-    for name, value in sorted((name.lower(), value) for name, value in given.items()):
-        if name == "multiline" and format_ == "json":
-            wrong.append("multiline: Spark reads only the first object of a file then: give a JSON "
-                         "object a line")  # fmt: skip
-        elif name in _REFUSED:
-            wrong.append(f"{name}: {_REFUSED[name]}")
-        elif name not in known:
-            wrong.append(f"{name}: not an option of {format_} that may be given; known: "
-                         + ", ".join(sorted(known)))  # fmt: skip
-        elif name in ("encoding", "charset") and not _ENCODINGS.fullmatch(value):
-            wrong.append(f"{name}: {value}: lines are cut at a byte; convert the files to UTF-8")
-    names = [name.lower() for name in given]
-    return wrong + [f"{n}: given twice" for n in sorted({n for n in names if names.count(n) > 1})]
+    """Return all that is wrong with the options for a format; Spark ignores the case of names."""
+    refused = {**_REFUSED, **(_REFUSED_FOR_JSON if format_ == "json" else {})}
+    kind = f"an option of {format_}"
+    return OptionTable(kind, refused, _ALLOWED[format_], ignore_case=True).complaints(given)

@@ -1,4 +1,4 @@
-"""From rows to records: the columns that a pipeline maps, what is wrong with a row, provenance."""
+"""Records made of rows: the mapped columns, why a row cannot be sent, order, provenance."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tidegate.spark import kafka_sink
-from tidegate.spark import rows as source
-from tidegate.spark.egress_job import SendJob
+from tidegate.spark import producer_settings, source_rows
+from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.row_frame import IDENTITY
 
-IDENTITY = ("file", "row")
 RECORD = ("topic", "key", "value", "headers", "partition")
 _PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timestamp")
-# What a record takes beside key, value and headers: batch and record headers, at most.
+# Bytes of a record besides key, value and headers, at most: of the batch and the record.
 _OVERHEAD = 100
 _PER_HEADER = 10
-# What compressing adds to content that does not compress: 32 bytes, and one for each so many.
+# Content that does not compress grows by 32 bytes, and one more for each so many.
 _INCOMPRESSIBLE = {"gzip": 2048, "snappy": 2048, "lz4": 8192, "zstd": 16384}
 _DIRECTION = re.compile(
     r"(?is)(?P<by>.*?\S)(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*"
@@ -43,34 +42,35 @@ class DoesNotFit(Exception):
     """The pipeline's columns do not make records of the source's rows."""
 
 
-def shape(spark: SparkSession, job: SendJob) -> DataFrame:
-    """Return the records to be, with the identity of their rows, and what is wrong with them.
+def to_records(spark: SparkSession, job: EgressJob) -> DataFrame:
+    """Return the records with the identity of their rows, and why a row cannot be sent.
 
     Columns: `topic`, `key`, `value`, `headers`, `partition` (null: Kafka chooses by the key),
-    `timestamp` (milliseconds, of a lake's rows), `order0`… to sort by, `file`, `row`, `bytes`
-    (what the record takes at most), `reason` (null: it can be sent) and `text` of a bad row.
+    `timestamp` (milliseconds, in a lake), `order0`… to sort by, `file`, `row`, `bytes` (the largest
+    size of the record), `reason` (null: it can be sent) and `text` of a bad row. Raises DoesNotFit,
+    NotAllowed or NotRepeatable for the pipeline's columns.
     """
-    timestamp = F.expr("unix_millis(timestamp)") if job.rows.is_lake else F.lit(None).cast("long")
+    timestamp = F.expr("unix_millis(timestamp)") if job.source.is_lake else F.lit(None).cast("long")
     columns: dict[str, Column | str] = {
         "topic": F.lit(job.topic) if job.topic else job.columns["topic"],
         **{name: job.columns[name] for name in RECORD[1:]},
         "timestamp": timestamp,
-        **{f"order{i}": _sorted_by(by) for i, by in enumerate(job.order_by)},
+        **{f"order{i}": _direction(by)[0] for i, by in enumerate(job.order_by)},
     }
-    rows = source.select(spark, job.rows, columns)
+    rows = source_rows.select(spark, job.source, columns)
     rows = rows.select(
         F.col("topic"),
         *(_typed(rows, name).alias(name) for name in RECORD[1:]),
         *(column for column in rows.columns if column not in RECORD),
     )
     if not isinstance(rows.schema["topic"].dataType, StringType):
-        raise DoesNotFit(_told("topic", rows.schema["topic"].dataType, "a string"))
+        raise _does_not_fit("topic", rows.schema["topic"].dataType, "a string")
     rows = rows.withColumn("bytes", _compressed(job, _bytes()))
     return rows.withColumn("reason", _reason(job)).drop("fault")
 
 
-def sent_as(records: DataFrame, job: SendJob) -> DataFrame:
-    """Return what Spark's sink takes, each record with its provenance in its headers."""
+def with_provenance(records: DataFrame, job: EgressJob) -> DataFrame:
+    """Return the columns of Spark's Kafka sink, with the provenance in each record's headers."""
     texts = {
         "tidegate-plan": F.lit(job.plan_id),
         "tidegate-file": F.col("file"),
@@ -88,74 +88,76 @@ def sent_as(records: DataFrame, job: SendJob) -> DataFrame:
     return records.select("topic", "key", "value", headers.alias("headers"), partition)
 
 
-def order(job: SendJob) -> list[Column]:
-    """Return what rows are sorted by; nothing if they go in any order."""
-    given = [_way(by)(F.col(f"order{i}")) for i, by in enumerate(job.order_by)]
-    return [*given, *map(F.col, IDENTITY)] if given or job.rows.is_lake else []
+def order(job: EgressJob) -> list[Column]:
+    """Return what rows are sorted by, or nothing if they have no order."""
+    by = [_direction(each)[1](F.col(f"order{i}")) for i, each in enumerate(job.order_by)]
+    return [*by, *map(F.col, IDENTITY)] if by or job.source.is_lake else []
 
 
-def _sorted_by(by: str) -> str:
-    """Return what an order goes by; Spark would take its direction for the name of a column."""
+def _direction(by: str) -> tuple[str, Callable[[Column], Column]]:
+    """Return the expression of an `order_by`, and what gives its column a direction.
+
+    Spark would take the direction for the alias of a column.
+    """
     found = _DIRECTION.fullmatch(by)
-    return found["by"] if found else by
+    expression, given, nulls = found.group("by", "way", "nulls") if found else (by, None, None)
+    way = (given or "asc").lower()
+    nulls = (nulls or ("first" if way == "asc" else "last")).lower()
+    return expression, cast(Callable[[Column], Column], getattr(Column, f"{way}_nulls_{nulls}"))
 
 
-def _way(by: str) -> Callable[[Column], Column]:
-    found = _DIRECTION.fullmatch(by)
-    way = ((found and found["way"]) or "asc").lower()
-    nulls = ((found and found["nulls"]) or ("first" if way == "asc" else "last")).lower()
-    return cast(Callable[[Column], Column], getattr(Column, f"{way}_nulls_{nulls}"))
-
-
-def group(job: SendJob) -> list[str]:
-    """Return the columns within which there is an order: a partition, else a key."""
+def group(job: EgressJob) -> list[str]:
+    """Return the columns within which rows have an order: the partition, else the key."""
     return ["topic", "partition"] if has_partition(job) else ["topic", "key"]
 
 
-def provenance(job: SendJob) -> tuple[str, ...]:
-    """Return the names of the headers that are put behind a record's own, in their order."""
-    return _PROVENANCE if job.rows.is_lake else _PROVENANCE[:3]
+def provenance(job: EgressJob) -> tuple[str, ...]:
+    """Return the names of the headers of provenance, which follow a record's own."""
+    return _PROVENANCE if job.source.is_lake else _PROVENANCE[:3]
 
 
-def has_partition(job: SendJob) -> bool:
-    """Say whether the pipeline chooses the partition, not Kafka."""
+def has_partition(job: EgressJob) -> bool:
+    """Return whether the pipeline chooses the partition, not Kafka."""
     return job.columns["partition"].strip().lower() != "null"
 
 
 def _typed(rows: DataFrame, name: str) -> Column:
     """Return a mapped column as the type that a record has; DoesNotFit for any other."""
-    column, found = F.col(name), rows.schema[name].dataType
+    column, kind = F.col(name), rows.schema[name].dataType
     match name:
         case "key" | "value":
-            if isinstance(found, NullType | StringType | BinaryType):
+            if isinstance(kind, NullType | StringType | BinaryType):
                 return column.cast("binary")  # of text: its UTF-8
-            raise DoesNotFit(_told(name, found, "text or bytes: try to_json, or cast to string"))
+            raise _does_not_fit(name, kind, "text or bytes: try to_json, or cast to string")
         case "partition":
-            if isinstance(found, NullType | ByteType | ShortType | IntegerType | LongType):
+            if isinstance(kind, NullType | ByteType | ShortType | IntegerType | LongType):
                 return column.cast("long")  # an int would overflow before it is out of range
-            raise DoesNotFit(_told(name, found, "an integer"))
+            raise _does_not_fit(name, kind, "an integer")
         case _:
-            if isinstance(found, NullType):
-                return column.cast("array<struct<key:string,value:binary>>")
-            if isinstance(found, MapType):
-                column = F.map_entries(column)
-                element: DataType = StructType().add("key", found.keyType).add(
-                    "value", found.valueType
-                )  # fmt: skip
-            else:
-                element = found.elementType if isinstance(found, ArrayType) else NullType()
-            if not isinstance(element, StructType) or element.names != ["key", "value"]:
-                raise DoesNotFit(_told(name, found, "a map, or an array of structs (key, value)"))
-            return F.transform(
-                column,
-                lambda h: F.struct(
-                    h["key"].cast("string").alias("key"), h["value"].cast("binary").alias("value")
-                ),
-            )
+            return _headers(column, kind)
 
 
-def _told(name: str, found: DataType, wanted: str) -> str:
-    return f"columns.{name} is {found.simpleString()}; a record needs {wanted}"
+def _headers(column: Column, kind: DataType) -> Column:
+    if isinstance(kind, NullType):
+        return column.cast("array<struct<key:string,value:binary>>")
+    if isinstance(kind, MapType):
+        names = ["key", "value"]
+        column = F.map_entries(column)
+    else:
+        element = kind.elementType if isinstance(kind, ArrayType) else None
+        names = element.names if isinstance(element, StructType) else []
+    if names != ["key", "value"]:
+        raise _does_not_fit("headers", kind, "a map, or an array of structs (key, value)")
+    return F.transform(
+        column,
+        lambda h: F.struct(
+            h["key"].cast("string").alias("key"), h["value"].cast("binary").alias("value")
+        ),
+    )
+
+
+def _does_not_fit(name: str, kind: DataType, wanted: str) -> DoesNotFit:
+    return DoesNotFit(f"columns.{name} is {kind.simpleString()}; a record needs {wanted}")
 
 
 def _bytes() -> Column:
@@ -180,18 +182,18 @@ def _bytes() -> Column:
     )
 
 
-def _compressed(job: SendJob, size: Column) -> Column:
-    """Return what a record takes at most as the producer sends it, or as a broker rewrites it."""
+def _compressed(job: EgressJob, size: Column) -> Column:
+    """Return the largest size of a record as the producer sends it, or as a broker rewrites it."""
     codecs = {
-        kafka_sink.compression(job.producer),
+        producer_settings.compression(job.producer),
         *(each.compression for each in job.target.values()),
     }
     known = [_INCOMPRESSIBLE[codec] for codec in codecs if codec in _INCOMPRESSIBLE]
     return size + F.floor(size / min(known)).cast("int") + 32 if known else size
 
 
-def _reason(job: SendJob) -> Column:
-    """Return what keeps a row from being sent, the first that holds; null if nothing does."""
+def _reason(job: EgressJob) -> Column:
+    """Return the first reason why a row cannot be sent; null if there is none."""
     topics = list(job.target)
     limits = F.create_map(*(F.lit(x) for t in topics for x in (t, job.target[t].largest)))
     counts = F.create_map(*(F.lit(x) for t in topics for x in (t, job.target[t].partitions)))

@@ -1,4 +1,4 @@
-"""The Spark session and the settings that a chunk's bytes and speed depend on."""
+"""The Spark session, with the settings on which the bytes and the speed of files depend."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+import tidegate
 from tidegate.errors import ConfigurationError
 
 _OLDEST = (4, 0)
@@ -14,38 +15,52 @@ _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 
 def start(app_name: str) -> SparkSession:
-    """Start the session; whatever spark-submit was told (master, memory, jars) holds."""
+    """Start the session; the options of spark-submit (master, memory, jars) hold."""
     return configure(SparkSession.builder.appName(app_name).getOrCreate())
 
 
 def configure(spark: SparkSession) -> SparkSession:
-    """Set what every chunk needs, whatever the cluster's defaults are.
+    """Set what every chunk needs, regardless of the cluster's defaults.
 
-    An older Spark is refused: nobody has seen that its source and sink behave as is relied on.
+    ConfigurationError for an older Spark, whose Kafka source and sink were not tested.
     """
     if tuple(int(part) for part in spark.version.split(".")[:2]) < _OLDEST:
         raise ConfigurationError(
             f"Spark {spark.version}: {'.'.join(map(str, _OLDEST))} or later is needed; "
             "is SPARK_HOME another Spark's?"
         )
-    # Kafka through V2: the same rows as V1 in every case tried, and faster.
+    # Read Kafka through V2: the same rows as V1 in every tested case, and faster.
     v1 = spark.conf.get(_V1_SOURCES) or ""
     spark.conf.set(_V1_SOURCES, ",".join(s for s in v1.split(",") if s.strip() != "kafka"))
     # The default, INT96, has no statistics to prune by.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    # Another layout of lists than the contract's, for readers of ten years ago.
+    # The legacy layout of lists differs from that of docs/format.md.
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")
-    # With a writer per topic at hand, tasks need not sort by topic.
+    # With an open writer per topic, tasks need not sort by topic.
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "8")
     return spark
 
 
 @contextmanager
 def writing_v1(spark: SparkSession) -> Iterator[None]:
-    """Let Kafka be written through V1: V2 would put the password into the event log."""
+    """Write Kafka through V1: V2 would put the password into the event log."""
     before = spark.conf.get(_V1_SOURCES) or ""
     spark.conf.set(_V1_SOURCES, f"{before},kafka")
     try:
         yield
     finally:
         spark.conf.set(_V1_SOURCES, before)
+
+
+def versions(spark: SparkSession) -> dict[str, str]:
+    """Return the versions of Spark, its Kafka connector, the Kafka client and Tidegate."""
+    jvm = spark.sparkContext._jvm
+    # Not Class.forName: jars given with --jars are only known to the context's loader.
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    connector = loader.loadClass("org.apache.spark.sql.kafka010.KafkaSourceProvider")
+    return {
+        "spark": spark.version,
+        "connector": str(connector.getPackage().getImplementationVersion()),
+        "kafka-clients": jvm.org.apache.kafka.common.utils.AppInfoParser.getVersion(),
+        "tidegate": tidegate.__version__,
+    }

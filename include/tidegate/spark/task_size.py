@@ -1,4 +1,4 @@
-"""How a window is cut into tasks, so that all cores work to the end and files stay few."""
+"""The split of a window into tasks: all cores are busy to the end, and files are few."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from tidegate.core.offsets import Window
 
-_SMALLEST = 20_000  # below this a task's own cost outweighs what a second core brings
-_SLACK = 1.1  # how much longer than a perfect share the busiest core may work
+_SMALLEST = 20_000  # below this, a task costs more than a second core saves
+_SLACK = 1.1  # of the busiest core's share, relative to equal shares
 
 
 def records_per_task(window: Window, cores: int) -> int:
-    """Return the longest range that one task may read.
+    """Return the maximum length of the range that one task reads.
 
-    Ranges are cut no finer than it takes for the busiest core to have little more than its share.
+    Ranges are split only until the busiest core has little more than its share.
     """
     sizes = [len(r) for r in window if len(r)]
     share = sum(sizes) / cores
@@ -30,11 +30,11 @@ def records_per_task(window: Window, cores: int) -> int:
 def splits(window: Window, cores: int) -> list[int]:
     """Return how many records each task would read."""
     limit = records_per_task(window, cores)
-    cut = []
+    tasks = []
     for r in window:
         pieces = math.ceil(len(r) / limit)
-        cut += [len(r) * (i + 1) // pieces - len(r) * i // pieces for i in range(pieces)]
-    return cut
+        tasks += [len(r) * (i + 1) // pieces - len(r) * i // pieces for i in range(pieces)]
+    return tasks
 
 
 def _busiest(sizes: Sequence[int], limit: int, cores: int) -> float:

@@ -1,4 +1,4 @@
-"""Load the classes that staging a chunk needs, without a broker, for the archive of classes."""
+"""Load the classes that ingest and egress need, without a broker, for the JVM's CDS archive."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import ingest, preflight, records, session
-from tidegate.spark.egress_job import Rows, SendJob, Topic
-from tidegate.spark.ingest_job import Bytes, Chunk, Job
+from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
+from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 
-_NOBODY = {
+_NO_BROKER = {
     "kafka.bootstrap.servers": "127.0.0.1:9",  # the discard port
     "kafka.isolation.level": "read_committed",
     "kafka.default.api.timeout.ms": "500",
     "kafka.request.timeout.ms": "400",
     "fetchOffset.numRetries": "0",
 }
-_WAYS = (("true", "FALLBACK", "tu"), ("false", "NO_CODEGEN", "t"))
-"""Code is generated for big windows; the writers for many topics and for one differ."""
+_MODES = (("true", "FALLBACK", "tu"), ("false", "NO_CODEGEN", "t"))
+"""Big windows are run with generated code; the writers for many topics and for one differ."""
 _CLIENT = (
     "org/apache/kafka/clients/",
     "org/apache/kafka/common/",
@@ -31,35 +31,43 @@ _CLIENT = (
 
 
 def main() -> None:
-    """Write a few made-up rows, ask a broker that is not there, and load its client by name."""
+    """Write some generated rows, try to read from no broker, and load its client by class names."""
     spark = session.start("tidegate warm-up")
     with tempfile.TemporaryDirectory() as directory:
-        for number, (whole_stage, factory, topics) in enumerate(_WAYS):
+        for number, (whole_stage, factory, topics) in enumerate(_MODES):
             spark.conf.set("spark.sql.codegen.wholeStage", whole_stage)
             spark.conf.set("spark.sql.codegen.factoryMode", factory)
             window = tuple(OffsetRange(topic, 0, 0, 100) for topic in topics)
             chunk = Chunk(number, window, f"{directory}/{number}")
-            job = Job("warm-up", "tidegate warm-up", _NOBODY, (chunk,), Bytes("zstd", 1, 1_000_000))
+            job = IngestJob(
+                "warm-up",
+                "tidegate warm-up",
+                _NO_BROKER,
+                (chunk,),
+                ParquetSettings("zstd", 1, 1_000_000),
+            )
             ingest.write(spark, job, chunk, _rows(spark))
             with contextlib.suppress(Exception):
                 ingest.read(spark, job, chunk).collect()
-        _send_nowhere(spark, Path(directory))
-    _load_client(spark)
+        _prepare_to_send(spark, Path(directory))
+    _load_kafka_client(spark)
     spark.stop()
 
 
-def _send_nowhere(spark: SparkSession, directory: Path) -> None:
-    """Do what an egress does with its rows, but for sending them."""
+def _prepare_to_send(spark: SparkSession, directory: Path) -> None:
+    """Do what an egress does with its rows, except sending them."""
     path = min(directory.glob("1/topic=t/*.parquet"))
-    rows = Rows("parquet", {}, None, ((path.name, str(path)),), {}, (), {})
-    target = {"t": Topic(1, {0: 0}, 1 << 20, compacted=False)}
+    rows = RowSource("parquet", {}, None, ((path.name, str(path)),), {}, (), {})
+    target = {"t": TargetTopic(1, {0: 0}, 1 << 20, compacted=False)}
     columns = dict.fromkeys(records.RECORD[1:], "null") | {"value": "value"}
-    job = SendJob(
+    job = EgressJob(
         "warm-up", "tidegate warm-up", rows, columns, "t", (), False, False, None, target,
         {}, {}, "",
     )  # fmt: skip
     shaped, _ = preflight.preflight(spark, job)
-    records.sent_as(shaped, job).repartition(2, "key").sortWithinPartitions("value").collect()
+    records.with_provenance(shaped, job).repartition(2, "key").sortWithinPartitions(
+        "value"
+    ).collect()
 
 
 def _rows(spark: SparkSession) -> DataFrame:
@@ -75,8 +83,8 @@ def _rows(spark: SparkSession) -> DataFrame:
     )
 
 
-def _load_client(spark: SparkSession) -> None:
-    """Load what only a living broker would make the consumer load."""
+def _load_kafka_client(spark: SparkSession) -> None:
+    """Load the classes that the consumer loads only when it reaches a broker."""
     jvm = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for known in (
@@ -87,5 +95,5 @@ def _load_client(spark: SparkSession) -> None:
         with zipfile.ZipFile(source.getPath()) as jar:
             names = [n for n in jar.namelist() if n.endswith(".class") and n.startswith(_CLIENT)]
         for name in names:
-            with contextlib.suppress(Exception):  # needs a library that is not here
+            with contextlib.suppress(Exception):  # it needs a library that is not installed
                 loader.loadClass(name.removesuffix(".class").replace("/", "."))

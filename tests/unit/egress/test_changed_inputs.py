@@ -15,7 +15,7 @@ from tidegate.errors import (
     SendFailed,
     SourceChanged,
 )
-from tidegate.spark.egress_job import SendJob
+from tidegate.spark.egress_job import EgressJob
 
 
 def test_a_file_that_changed_before_the_claim_is_planned_again(world: World) -> None:
@@ -33,7 +33,7 @@ def test_a_file_that_changes_while_it_is_sent(world: World, how: str) -> None:
     path = world.home / "in/a"
     aside = path.with_name(".a")
 
-    def changes(job: SendJob, directory: Path) -> None:
+    def changes(job: EgressJob, directory: Path) -> None:
         path.rename(aside)
         if how == "changed":
             path.write_text("1")
@@ -59,7 +59,7 @@ def test_a_pipeline_that_is_edited_meanwhile_does_not_move_a_claim(world: World)
     (world.home / "elsewhere").mkdir()
     world.settings = {"source": {"path": str(world.home / "elsewhere"), "format": "json"}}
     assert world.send_and_publish()["files"] == ["a"]
-    assert world.ran[1].rows == world.ran[0].rows
+    assert world.ran[1].source == world.ran[0].source
 
 
 @pytest.mark.parametrize(

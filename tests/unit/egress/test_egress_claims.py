@@ -26,7 +26,7 @@ from tidegate.errors import (
     SendFailed,
     StageFailed,
 )
-from tidegate.spark.egress_job import SendJob
+from tidegate.spark.egress_job import EgressJob
 
 
 def test_a_refused_file_blocks_no_other(world: World) -> None:
@@ -189,7 +189,7 @@ def test_a_superseded_attempt_releases_no_claim(world: World) -> None:
     """It was taken for dead, and fails before it sends: the claim is another attempt's now."""
     world.put(a="1")
 
-    def sleeps(_: SendJob, __: Path) -> None:
+    def sleeps(_: EgressJob, __: Path) -> None:
         with pytest.raises(SendFailed):
             world.send("B", dies_while_sending)
         raise StageFailed("woke, and failed")
@@ -205,7 +205,7 @@ def test_a_superseded_attempt_is_not_committed(world: World) -> None:
     """Its attempt was superseded; the other one, which has looked, is."""
     world.put(a="1")
 
-    def sleeps(job: SendJob, directory: Path) -> None:
+    def sleeps(job: EgressJob, directory: Path) -> None:
         with pytest.raises(SendFailed):
             world.send("B", dies_while_sending)
         sends_all(job, directory)

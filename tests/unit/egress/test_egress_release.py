@@ -19,7 +19,7 @@ from tidegate.errors import (
 )
 from tidegate.lake import deliveries, plans
 from tidegate.maintenance.sweep import sweep as swept
-from tidegate.spark.egress_job import SendJob
+from tidegate.spark.egress_job import EgressJob
 
 
 def test_released_to_be_sent_again(world: World) -> None:
@@ -105,7 +105,7 @@ def test_quarantine_of_dead_attempts_is_swept(world: World) -> None:
     world.put(a="1")
     world.settings = {"on_bad_row": "quarantine"}
 
-    def keeps(job: SendJob, then: Application, directory: Path) -> None:
+    def keeps(job: EgressJob, then: Application, directory: Path) -> None:
         assert job.quarantine is not None
         Path(job.quarantine).mkdir(parents=True)
         Path(job.quarantine, "part-0.parquet").write_text(job.client_id)

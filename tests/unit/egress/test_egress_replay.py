@@ -47,9 +47,9 @@ def test_a_replay_id_is_sent_once(world: World) -> None:
     report = world.send_and_publish("one", application=sends_window, **x)
     assert (report["lane"], report["commit"], report["rows"]) == (REPLAY, 2, 1)
     (job,) = world.ran
-    assert {(r.partition, r.start, r.end) for r in job.rows.window} == {(0, 20, 40), (1, 20, 40)}
-    assert (job.rows.where, job.rows.topic_ids) == ("key = 'A'", {"src": "new"})
-    staged = [path.partition("of/lake/")[2] for _, path in job.rows.files]
+    assert {(r.partition, r.start, r.end) for r in job.source.window} == {(0, 20, 40), (1, 20, 40)}
+    assert (job.source.where, job.source.topic_ids) == ("key = 'A'", {"src": "new"})
+    staged = [path.partition("of/lake/")[2] for _, path in job.source.files]
     assert staged == ["staged/new-0-0/20", "staged/new-1-0/20"]
     assert world.fold.covered == {}
     assert world.send_and_publish("two", **x) == {**report, "run": "two"}
@@ -301,7 +301,7 @@ def test_a_replay_resumes_where_it_was_claimed(world: World) -> None:
     )
     first, second = world.ran
     assert first.plan_id == second.plan_id
-    assert first.rows == second.rows
+    assert first.source == second.source
 
 
 @pytest.mark.parametrize(("how", "runs"), [("declare sent", 1), ("resend", 2)])

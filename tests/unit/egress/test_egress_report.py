@@ -17,7 +17,7 @@ from tidegate.egress.publish import publish, verdict
 from tidegate.egress.status import status
 from tidegate.lake import plans
 from tidegate.maintenance.checkpoint import checkpoint
-from tidegate.spark.egress_job import DONE, SendJob
+from tidegate.spark.egress_job import DONE, EgressJob
 
 
 def test_what_is_told_and_what_is_kept(world: World) -> None:
@@ -70,7 +70,7 @@ def test_a_broken_order_is_reported_everywhere(
     the partition, or the topic, that it is about.
     """
 
-    def breaks(job: SendJob, directory: Path) -> None:
+    def breaks(job: EgressJob, directory: Path) -> None:
         sends_all(job, directory)
         done = json.loads((directory / DONE).read_text())
         (directory / DONE).write_text(json.dumps({**done, "broken_order": ["t-0", "u-t-0"]}))

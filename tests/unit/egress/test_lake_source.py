@@ -93,7 +93,7 @@ def test_a_lake_is_sent_up_to_its_first_unseen_offset(world: World) -> None:
     _, ledger = lake_ledger(world)
     ledger.append(Gap("src", "id", 0, 110, 120, "expired", "me"), run="r")
     assert send_next(world, "four") == ["src-0 [120, 200)"]
-    assert not any(job.rows.late for job in world.ran)
+    assert not any(job.source.late for job in world.ran)
 
 
 @pytest.mark.usefixtures("lake_with_hole")
@@ -102,7 +102,7 @@ def test_ranges_below_the_origin_go_first(world: World) -> None:
     commit_range(world, "id", 0, 20, 40)
     assert send_next(world, "one") == ["src-0 [20, 40)"]
     assert send_next(world, "two") == ["src-0 [60, 100)"]
-    assert not any(job.rows.late for job in world.ran)
+    assert not any(job.source.late for job in world.ran)
 
 
 @pytest.mark.usefixtures("lake_with_hole")
@@ -118,9 +118,9 @@ def test_late_ranges_are_sent_and_named(world: World) -> None:
     commit_range(world, "id", 0, 100, 120)
     assert send_next(world, "three") == ["src-0 [0, 20)"]
     assert send_next(world, "four") == ["src-0 [100, 120)"]
-    assert [job.rows.late for job in world.ran] == [(), (), ("id/0",), ("id/0",)]
+    assert [job.source.late for job in world.ran] == [(), (), ("id/0",), ("id/0",)]
     world.send("again", sends_window, **replay_of("0", "20", partitions=(0,)))
-    assert world.ran[-1].rows.late == ()  # on purpose
+    assert world.ran[-1].source.late == ()  # on purpose
 
 
 @pytest.mark.parametrize("why", ["strict", "compacted"])

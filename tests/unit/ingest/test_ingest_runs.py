@@ -28,7 +28,7 @@ from tidegate.ingest import report as reports
 from tidegate.ingest.run import ingest
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
-from tidegate.spark.ingest_job import refuse
+from tidegate.spark.job_files import write_refusal
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_a_job_that_is_refused_for_good_is_not_retried(world):
     """The application leaves word beside its job file, and ends with 1, as always."""
 
     def submit(given):
-        refuse(Path(given.args[0]).parent, "Spark 3.5.1: 4.0 or later is needed")
+        write_refusal(Path(given.args[0]).parent, "Spark 3.5.1: 4.0 or later is needed")
         raise StageFailed("spark-submit failed; its output is above")
 
     with pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1") as failed:

@@ -23,7 +23,8 @@ from tidegate.launch.spark_submit import (
     submit,
     terminal_if_refused,
 )
-from tidegate.spark.ingest_job import Bytes, Chunk, Job, refuse
+from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.job_files import write_refusal
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,7 @@ def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
     """What the application says beside its job file decides; Airflow returns none of its output."""
     with pytest.raises(StageFailed, match="away"), terminal_if_refused(tmp_path):
         raise StageFailed("the broker is away")
-    refuse(tmp_path, "starting Spark: Spark 3.5.1: 4.0 or later is needed")
+    write_refusal(tmp_path, "starting Spark: Spark 3.5.1: 4.0 or later is needed")
     with pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1"), terminal_if_refused(tmp_path):
         raise StageFailed("spark-submit failed; its output is above")
     with terminal_if_refused(tmp_path):
@@ -237,7 +238,9 @@ def test_only_a_whole_archive_is_used(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_job_file_is_private_and_returns_as_it_was(tmp_path: Path) -> None:
     window = (OffsetRange("a", 0, 1, 2), OffsetRange("a", 10, 0, 0))
     options = {"kafka.sasl.jaas.config": 'password="hunter2"'}
-    job = Job("f00", "n", options, (Chunk(3, window, "/lake/x"),), Bytes("zstd", 1, 9), 5)
+    job = IngestJob(
+        "f00", "n", options, (Chunk(3, window, "/lake/x"),), ParquetSettings("zstd", 1, 9), 5
+    )
     path = tmp_path / "job.json"
     mask = os.umask(0)
     try:
@@ -245,7 +248,7 @@ def test_the_job_file_is_private_and_returns_as_it_was(tmp_path: Path) -> None:
     finally:
         os.umask(mask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert Job.read(path) == job
+    assert IngestJob.read(path) == job
     assert "hunter2" not in repr(job)
     with pytest.raises(FileExistsError):
         job.write(path)

@@ -77,7 +77,7 @@ def test_all_complaints_come_at_once() -> None:
         "kafka.bootstrap.servers: missing",
         "kafka.isolation.level: missing",
         "kafka.a: given twice",
-        "assign: refused, the plan decides what is read",
+        "assign: refused: the plan decides what is read",
     ]
 
 

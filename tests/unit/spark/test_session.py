@@ -8,7 +8,8 @@ import pytest
 
 from tidegate.errors import ConfigurationError
 from tidegate.spark import egress, ingest, session
-from tidegate.spark.ingest_job import Bytes, Job, refusal
+from tidegate.spark.ingest_job import IngestJob, ParquetSettings
+from tidegate.spark.job_files import read_refusal
 
 
 @pytest.mark.parametrize("version", ["2.4.8", "3.5.1", "3.10.0-SNAPSHOT"])
@@ -26,16 +27,16 @@ def test_an_old_spark_ends_the_run_for_good(
     old: Any = SimpleNamespace(version="3.5.1", stop=lambda: None)
     monkeypatch.setattr(session, "start", lambda _: session.configure(old))
     job = tmp_path / "job.json"
-    Job("f00d", "tests", {}, (), Bytes("zstd", 1, 1)).write(job)
+    IngestJob("f00d", "tests", {}, (), ParquetSettings("zstd", 1, 1)).write(job)
     assert ingest.main(str(job)) == 1
-    assert "Spark 3.5.1: 4.0 or later is needed" in str(refusal(tmp_path))
+    assert "Spark 3.5.1: 4.0 or later is needed" in str(read_refusal(tmp_path))
 
 
 def test_an_old_spark_ends_a_send_for_good(tmp_path: Path) -> None:
     old: Any = SimpleNamespace(version="3.5.1")
     job: Any = SimpleNamespace(plan_id="f00d", reader={})
     assert egress.attempt(old, job, tmp_path) == 1
-    assert "Spark 3.5.1: 4.0 or later is needed" in str(refusal(tmp_path))
+    assert "Spark 3.5.1: 4.0 or later is needed" in str(read_refusal(tmp_path))
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.0.4", "4.1.0-preview1", "10.0.1"])

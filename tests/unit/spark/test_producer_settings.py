@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.spark import kafka_sink
+from tidegate.spark import producer_settings
 
 REQUEST = 1024 * 1024
 
@@ -43,13 +43,13 @@ REQUEST = 1024 * 1024
 )  # fmt: skip
 def test_what_is_refused_is_told_why(given: dict[str, str], complaint: str) -> None:
     """What would lose records, run code, speak to others, or not start."""
-    (told,) = kafka_sink.complaints(given)
+    (told,) = producer_settings.complaints(given)
     assert told.startswith(complaint)
 
 
 def test_all_complaints_come_at_once() -> None:
     given = {"acks": "0", "transactional.id": "x", "linger.ms": "soon", "retries": "5"}
-    assert [told.partition(":")[0] for told in kafka_sink.complaints(given)] == [
+    assert [told.partition(":")[0] for told in producer_settings.complaints(given)] == [
         "acks", "linger.ms", "transactional.id",
     ]  # fmt: skip
 
@@ -73,8 +73,8 @@ def test_what_weakens_the_guarantee_is_allowed_and_told(
     given: dict[str, str], warned: list[str]
 ) -> None:
     """The defaults warn of nothing."""
-    assert kafka_sink.complaints(given) == []
-    told = kafka_sink.warnings(given)
+    assert producer_settings.complaints(given) == []
+    told = producer_settings.warnings(given)
     assert [line.startswith(start) for line, start in zip(told, warned, strict=True)] == [
         True for _ in warned
     ]
@@ -83,7 +83,7 @@ def test_what_weakens_the_guarantee_is_allowed_and_told(
 def test_what_the_sink_is_given() -> None:
     """The connection as it is, safe and fast defaults, what the pipeline says, the run's name."""
     connection = {"kafka.bootstrap.servers": "b:1", "kafka.sasl.jaas.config": "secret"}
-    options = kafka_sink.render(
+    options = producer_settings.render(
         connection, {"linger.ms": "7"}, client_id="me", largest_row=10, largest_batch=REQUEST
     )
     assert options == {
@@ -104,7 +104,7 @@ def test_what_the_sink_is_given() -> None:
 
 def test_acks_of_one_leader_switch_idempotence_off() -> None:
     """The client would not start with both."""
-    options = kafka_sink.render(
+    options = producer_settings.render(
         {}, {"acks": "1"}, client_id="", largest_row=0, largest_batch=REQUEST
     )
     assert (options["kafka.acks"], options["kafka.enable.idempotence"]) == ("1", "false")
@@ -112,28 +112,28 @@ def test_acks_of_one_leader_switch_idempotence_off() -> None:
 
 def test_a_request_has_room_for_the_largest_row() -> None:
     """Unless the pipeline says how large one may be: then rows are held against that before."""
-    options = kafka_sink.render(
+    options = producer_settings.render(
         {}, {}, client_id="", largest_row=50 * REQUEST, largest_batch=REQUEST
     )
     assert int(options["kafka.max.request.size"]) > 50 * REQUEST
     assert int(options["kafka.buffer.memory"]) >= int(options["kafka.max.request.size"])
     given = {"max.request.size": "5000", "buffer.memory": "40000"}
     assert (
-        kafka_sink.render({}, given, client_id="", largest_row=0, largest_batch=REQUEST)[
+        producer_settings.render({}, given, client_id="", largest_row=0, largest_batch=REQUEST)[
             "kafka.max.request.size"
         ]
         == "5000"
     )
-    assert kafka_sink.largest_record(given) == 5000
-    assert kafka_sink.largest_record({**given, "max.request.size": "90000"}) == 40000
-    assert kafka_sink.largest_record({}) is None
+    assert producer_settings.largest_record(given) == 5000
+    assert producer_settings.largest_record({**given, "max.request.size": "90000"}) == 40000
+    assert producer_settings.largest_record({}) is None
 
 
 def test_a_batch_is_no_larger_than_a_topic_takes() -> None:
     """Else the broker refuses it, the producer cuts it, and Spark does not wait for the pieces."""
-    options = kafka_sink.render({}, {}, client_id="", largest_row=0, largest_batch=3000)
+    options = producer_settings.render({}, {}, client_id="", largest_row=0, largest_batch=3000)
     assert options["kafka.batch.size"] == "3000"
-    options = kafka_sink.render(
+    options = producer_settings.render(
         {}, {"batch.size": "2000"}, client_id="", largest_row=0, largest_batch=3000
     )
     assert options["kafka.batch.size"] == "2000"

@@ -1,15 +1,15 @@
-"""The content digest of a row that is sent, in Spark; `tidegate.core.row_digest` says of what."""
+"""The content digest of rows in Spark; `tidegate.core.row_digest` defines it."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidegate.core import row_digest
+from tidegate.core.row_digest import of_file
 
 
-def digest() -> Column:
-    """Return the digest of a shaped row."""
+def row_digest() -> Column:
+    """Return the digest of a row to send."""
     headers = F.transform(
         "headers", lambda h: F.struct(*_optional(h["key"]), *_optional(h["value"]))
     )
@@ -20,9 +20,9 @@ def digest() -> Column:
     )  # fmt: skip
 
 
-def of_file(told: int | None) -> str:
-    """Return the digest of all rows of a file, as text, of what `bit_xor` told."""
-    return row_digest.of_file([told or 0])
+def file_digest(xor: int | None) -> str:
+    """Return the digest of a file, as text; `xor` is the `bit_xor` of its rows' digests."""
+    return of_file([xor or 0])
 
 
 def _optional(column: Column) -> tuple[Column, Column]:

@@ -1,9 +1,11 @@
-"""The options of Spark's Kafka sink: which may be given, which are refused and why."""
+"""The producer settings of Spark's Kafka sink: defaults, which may be given, which are refused."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+
+from tidegate.spark.option_table import Check, OptionTable
 
 _DEFAULTS = {
     "acks": "all",
@@ -16,7 +18,7 @@ _DEFAULTS = {
     "request.timeout.ms": "30000",
 }
 _INT, _LONG = 2**31 - 1, 2**63 - 1
-# The least and the most that the producer starts with, and sends anything.
+# The least and the greatest value with which the producer starts and sends.
 _NUMBERS = {
     "batch.size": (0, _INT),
     "buffer.memory": (1, _LONG),
@@ -33,43 +35,53 @@ _NUMBERS = {
     "retry.backoff.ms": (0, _LONG),
     "send.buffer.bytes": (-1, _INT),
 }
-_WORDS = {
-    "acks": ("all", "-1", "1"),
-    "compression.type": ("none", "gzip", "snappy", "lz4", "zstd"),
-    "enable.idempotence": ("true", "false"),
-    "partitioner.class": ("org.apache.kafka.clients.producer.RoundRobinPartitioner",),
-}
-# Nothing else is passed on: a client's option can run code, or change who is spoken to.
-_KNOWN = _NUMBERS.keys() | _WORDS.keys()
-_REFUSED = {
-    "transactional.id": "Spark's sink has no transactions: it would never commit one",
-    "key.serializer": "keys are written as bytes: shape them by `columns`",
-    "value.serializer": "values are written as bytes: shape them by `columns`",
-    "client.id": "Tidegate names the run in it",
-    "interceptor.classes": "an interceptor may change records",
-}
-_ROOM = 64 * 1024  # in a request, beside its largest row
+
+
+def _number(least: int, most: int) -> Check:
+    def check(value: str) -> str | None:
+        if not re.fullmatch("-?[0-9]{1,19}", value):
+            return f"{value!r} is not a whole number"
+        if not least <= int(value) <= most:
+            return f"{value}: from {least} to {most}, or the producer fails"
+        return None
+
+    return check
+
+
+def _word(*known: str) -> Check:
+    return lambda value: None if value in known else f"{value!r}; known: {', '.join(known)}"
+
+
+def _acks(value: str) -> str | None:
+    if value == "0":
+        return "0 would lose records without a word; use all"
+    return _word("all", "-1", "1")(value)
+
+
+# No other setting is passed on: it could run code, or change which cluster is used.
+_OPTIONS = OptionTable(
+    kind="a producer setting",
+    refused={
+        "transactional.id": "Spark's sink has no transactions: it would never commit one",
+        "key.serializer": "keys are written as bytes: shape them by `columns`",
+        "value.serializer": "values are written as bytes: shape them by `columns`",
+        "client.id": "Tidegate names the run in it",
+        "interceptor.classes": "an interceptor may change records",
+    },
+    allowed={
+        **{name: _number(least, most) for name, (least, most) in _NUMBERS.items()},
+        "acks": _acks,
+        "compression.type": _word("none", "gzip", "snappy", "lz4", "zstd"),
+        "enable.idempotence": _word("true", "false"),
+        "partitioner.class": _word("org.apache.kafka.clients.producer.RoundRobinPartitioner"),
+    },
+)
+_ROOM = 64 * 1024  # in a request, besides its largest row
 
 
 def complaints(given: Mapping[str, str]) -> list[str]:
-    """Name all that is wrong with a pipeline's producer settings."""
-    wrong = []
-    for name in sorted(given):
-        if name in _REFUSED:
-            wrong.append(f"{name}: refused: {_REFUSED[name]}")
-        elif name not in _KNOWN:
-            wrong.append(f"{name}: not a producer setting that may be given; known: "
-                         + ", ".join(sorted(_KNOWN)))  # fmt: skip
-        elif name in _NUMBERS and not re.fullmatch("-?[0-9]{1,19}", given[name]):
-            wrong.append(f"{name}: {given[name]!r} is not a whole number")
-        elif name in _NUMBERS and not _NUMBERS[name][0] <= int(given[name]) <= _NUMBERS[name][1]:
-            least, most = _NUMBERS[name]
-            wrong.append(f"{name}: {given[name]}: from {least} to {most}, or the producer fails")
-        elif given[name] == "0" and name == "acks":
-            wrong.append("acks: 0 would lose records without a word; use all")
-        elif name in _WORDS and given[name] not in _WORDS[name]:
-            wrong.append(f"{name}: {given[name]!r}; known: {', '.join(_WORDS[name])}")
-    return wrong or _contradictions(_settings(given))
+    """Return all that is wrong with a pipeline's producer settings."""
+    return _OPTIONS.complaints(given) or _contradictions(_settings(given))
 
 
 def _settings(given: Mapping[str, str]) -> dict[str, str]:
@@ -80,7 +92,7 @@ def _settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _contradictions(settings: Mapping[str, str]) -> list[str]:
-    """Name what would keep the producer from starting: then, it would be too late to say so."""
+    """Return what would keep the producer from starting."""
     wrong = []
     needed = int(settings["linger.ms"]) + int(settings["request.timeout.ms"])
     if int(settings["delivery.timeout.ms"]) < needed:
@@ -107,36 +119,36 @@ def _contradictions(settings: Mapping[str, str]) -> list[str]:
 
 
 def disorders(given: Mapping[str, str], *, by_key: bool) -> list[str]:
-    """Name what would break an order that is promised, with the way out.
+    """Return what would break the order of records, with the remedy.
 
     `by_key`: Kafka chooses the partitions, and the order is that within a key.
     """
     settings = _settings(given)
-    told = []
+    found = []
     if by_key and "partitioner.class" in given:
-        told.append(
+        found.append(
             "partitioner.class: it would send the rows of a key to many partitions, and their "
             "order is promised: leave it out, or give columns.partition"
         )
     in_flight = settings.get("max.in.flight.requests.per.connection")
     if settings["enable.idempotence"] == "false" and in_flight != "1":
-        told.append(
+        found.append(
             "without idempotence (acks: 1 switches it off) a producer's retry reorders records, "
             "and their order is promised: use acks: all with enable.idempotence: true, or "
             "max.in.flight.requests.per.connection: 1"
         )
-    return told
+    return found
 
 
 def warnings(given: Mapping[str, str]) -> list[str]:
-    """Name what is allowed and weakens the guarantee."""
+    """Return what is allowed and weakens the guarantees."""
     settings = _settings(given)
-    told = []
+    found = []
     if settings["acks"] == "1":
-        told.append("acks: 1: a leader that dies takes records with it; the verification sees it")
+        found.append("acks: 1: a leader that dies takes records with it; the verification sees it")
     if settings["enable.idempotence"] == "false":
-        told.append("without idempotence a producer's retry can double and reorder records")
-    return told
+        found.append("without idempotence a producer's retry can double and reorder records")
+    return found
 
 
 def compression(given: Mapping[str, str]) -> str:
@@ -145,7 +157,7 @@ def compression(given: Mapping[str, str]) -> str:
 
 
 def largest_record(given: Mapping[str, str]) -> int | None:
-    """Return the most bytes that these settings let a record have; None: as many as it needs."""
+    """Return the maximum size of a record in bytes by these settings; None: no maximum."""
     limits = [int(given[n]) for n in ("max.request.size", "buffer.memory") if n in given]
     return min(limits, default=None)
 
@@ -158,10 +170,11 @@ def render(
     largest_row: int,
     largest_batch: int,
 ) -> dict[str, str]:
-    """Return the sink's options; `largest_row` is in bytes, and always fits into a request.
+    """Return the sink's options; requests have room for a record of `largest_row` bytes.
 
-    `largest_batch` is what every target topic takes. Where the broker refuses a batch the producer
-    cuts it, and a flush then returns before the pieces are sent: Spark would take that for the end.
+    `largest_batch` is the size in bytes that every target topic accepts. The producer splits a
+    batch that the broker refuses, and a flush then returns before the pieces are sent: Spark would
+    take that for the end.
     """
     settings = _settings(given)
     settings["batch.size"] = str(min(int(settings["batch.size"]), largest_batch))

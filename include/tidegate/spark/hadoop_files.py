@@ -1,0 +1,66 @@
+"""Files by Hadoop's file systems: on a local disk or, with `s3a://`, in a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+# On a local disk: no checksum file beside each file, the seal has digests. Not for URLs, because
+# the S3 client needs the usual local file system for its buffers.
+_NO_CHECKSUMS = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # the cached one writes checksums
+}
+
+
+def located(path: str) -> str:
+    """Return a path with a scheme: without one, Spark would look in `fs.defaultFS`, say HDFS."""
+    return path if "://" in path else f"file:{path}"
+
+
+class HadoopDirectory:
+    """A directory by its path or URL; `settings` are Hadoop's for writing into it."""
+
+    def __init__(self, spark: SparkSession, directory: str) -> None:
+        self.settings = {} if "://" in directory else _NO_CHECKSUMS
+        context: Any = spark.sparkContext
+        self._hadoop = context._jvm.org.apache.hadoop
+        hadoop_conf = context._jsc.hadoopConfiguration()
+        self.configuration = self._hadoop.conf.Configuration(hadoop_conf)
+        for key, value in self.settings.items():
+            self.configuration.set(key, value)
+        self._url = located(directory)
+        self._files = self._path().getFileSystem(self.configuration)
+        # An S3 object appears when it is closed, and renaming it would copy it.
+        self._writes_in_place = directory.startswith("s3a:")
+
+    def _path(self, *name: str) -> Any:
+        return self._hadoop.fs.Path(self._url, *name)
+
+    def exists(self) -> bool:
+        return bool(self._files.exists(self._path()))
+
+    def files(self) -> Iterator[tuple[str, Any]]:
+        """Yield all files below: the path relative to the directory, and Hadoop's FileStatus."""
+        base = self._files.makeQualified(self._path()).toUri()
+        listed = self._files.listFiles(self._path(), True)
+        while listed.hasNext():
+            status = listed.next()
+            yield base.relativize(status.getPath().toUri()).getPath(), status
+
+    def delete(self, name: str) -> None:
+        self._files.delete(self._path(name), False)
+
+    def create(self, name: str, text: str) -> None:
+        """Write a file atomically: it appears as a whole or not at all."""
+        final = self._path(name)
+        temporary = final if self._writes_in_place else self._path(f".{name}.tmp")
+        out = self._files.create(temporary, True)
+        try:
+            out.write(bytearray(text.encode()))
+        finally:
+            out.close()
+        if not self._writes_in_place and not self._files.rename(temporary, final):
+            raise OSError(f"could not rename {temporary} to {name}")

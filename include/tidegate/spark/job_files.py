@@ -1,0 +1,49 @@
+"""The private files between a Spark application and the process that started it.
+
+A job file may hold secrets (the Kafka client's options): it is created with mode 0600, and the
+application deletes it as soon as it has read it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from tidegate.core.json_codec import Document
+
+_REFUSAL = "configuration_error"
+
+
+class JobFile(Document):
+    """Base of the content of a job file."""
+
+    __slots__ = ()
+
+    def write(self, path: Path) -> None:
+        """Create the job file, readable by its owner only."""
+        write_private(path, self.to_json())
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+
+
+def write_private(path: Path, form: Mapping[str, Any]) -> None:
+    """Create a JSON file, readable by its owner only from the first byte on."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+        json.dump(form, file)
+
+
+def write_refusal(directory: Path, message: str) -> None:
+    """Record beside the job file that a retry of the same job would fail again."""
+    (directory / _REFUSAL).write_text(message, encoding="utf-8")
+
+
+def read_refusal(directory: Path) -> str | None:
+    """Return the message of `write_refusal`, or None if the application wrote none."""
+    path = directory / _REFUSAL
+    return path.read_text(encoding="utf-8") if path.exists() else None

@@ -1,0 +1,97 @@
+"""What the target topics hold: their end offsets, all their records, and those of one plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.core.offsets import OffsetRange, Offsets
+from tidegate.spark import kafka_source, records
+from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.task_size import records_per_task
+
+
+class LogLost(Exception):
+    """The target has lost what may have been sent since the plan was first claimed."""
+
+
+def ends(spark: SparkSession, job: EgressJob) -> Offsets:
+    """Return the high watermark of every target partition, open transactions included.
+
+    Raises LogLost when a log starts behind the offset at which the plan was claimed.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    properties = jvm.java.util.HashMap()
+    for name, value in job.reader.items():
+        if name.startswith("kafka."):
+            properties.put(name.removeprefix("kafka."), value)
+    bytes_ = jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, bytes_(), bytes_())
+    try:
+        asked = jvm.java.util.ArrayList()
+        for topic, target in job.target.items():
+            for p in range(target.partitions):
+                asked.add(jvm.org.apache.kafka.common.TopicPartition(topic, p))
+        first, last = consumer.beginningOffsets(asked), consumer.endOffsets(asked)
+        found: dict[str, dict[int, int]] = {}
+        for tp in asked:
+            topic, p = tp.topic(), tp.partition()
+            since = job.target[topic].since[p]
+            if first.get(tp) > since:
+                raise LogLost(
+                    f"{topic}-{p}: its log starts at {first.get(tp)} and the plan was claimed at "
+                    f"{since}: what was sent in between cannot be seen any more. `tidegate "
+                    "release` says whether to send all of it again, or to count it as sent"
+                )
+            found.setdefault(topic, {})[p] = last.get(tp)
+        return found
+    finally:
+        consumer.close()
+
+
+def all_records(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | None:
+    """Return the target's records of any producer, from the plan's first claim to `until`.
+
+    None if there is no offset between the two.
+    """
+    window = tuple(
+        OffsetRange(topic, p, since, until[topic][p])
+        for topic, each in sorted(job.target.items())
+        for p, since in sorted(each.since.items())
+        if since < until[topic][p]
+    )
+    if not window:
+        return None
+    # Open transactions of other producers must not hide this plan's records.
+    given = {**job.reader, "kafka.isolation.level": "read_uncommitted"}
+    limit = records_per_task(window, spark.sparkContext.defaultParallelism)
+    options = kafka_source.render(window, given, max_records_per_task=limit)
+    return spark.read.format("kafka").options(**options).load()
+
+
+def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | None:
+    """Return this plan's records in the target, from its first claim to `until`, or None.
+
+    Columns: topic, partition, offset, key, value, headers (without provenance), file, row.
+    """
+    found = all_records(spark, job, until)
+    if found is None:
+        return None
+    names = records.provenance(job)
+
+    def header(name: str) -> Column:
+        # The headers of provenance are last, unless an agent in the producer appends its own.
+        place = F.try_element_at("headers", F.lit(names.index(name) - len(names)))
+        named = F.try_element_at(F.filter("headers", lambda h: h["key"] == name), F.lit(-1))
+        return F.when(place["key"] == name, place["value"]).otherwise(named["value"]).cast("string")
+
+    # The row's own headers come before those of provenance; an agent's come behind.
+    place = F.array_position(F.reverse(F.transform("headers", lambda h: h["key"])), names[0])
+    own = F.slice("headers", F.lit(1), (F.size("headers") - place).cast("int"))
+    return found.where(header("tidegate-plan") == job.plan_id).select(
+        "topic", F.col("partition").cast("long"), "offset", "key", "value",  # typed as the rows are
+        own.alias("headers"),
+        header("tidegate-file").alias("file"), header("tidegate-row").cast("long").alias("row"),
+    )  # fmt: skip
