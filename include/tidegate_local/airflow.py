@@ -1,4 +1,4 @@
-"""Run Airflow on the local stack: its settings, its three processes, its database's schema."""
+"""Run Airflow on the local stack: its settings, its three processes, the schema of its database."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+
+import psutil
 
 from tidegate.errors import Transient
 from tidegate_local import postgres, processes, proxies, state_files
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class AirflowFailed(Transient):
-    """Airflow's database or one of its processes did not come up; the log is named."""
+    """Airflow's database or one of its processes did not start; the message names the log."""
 
 
 def environment(
@@ -50,10 +51,10 @@ def environment(
     dags: Path = PROJECT / "dags",
     plugins: Path = PROJECT / "plugins",
 ) -> dict[str, str]:
-    """Return all that Airflow's processes and tasks find in their environment.
+    """Return the environment of Airflow's processes and tasks.
 
-    The caller's own is passed on, except what would lead to another Airflow, another Spark or,
-    where `s3` says where that is, another S3.
+    It has the caller's variables, except those of another Airflow, another Spark or, if `s3` has
+    the variables of the stack's own, another S3.
     """
     foreign = (
         *("AIRFLOW__", "AIRFLOW_HOME", "AIRFLOW_CONFIG", "SPARK_HOME", "SPARK_CONF_DIR"),
@@ -79,7 +80,7 @@ def environment(
         "database": {
             "sql_alchemy_conn": database.url("psycopg2"),
             "sql_alchemy_conn_async": database.url("asyncpg"),
-            "check_migrations": "False",  # `migrate` has just seen to it
+            "check_migrations": "False",  # `migrate` did it
         },
         "api": {"host": "127.0.0.1", "port": str(port), "base_url": url, "workers": "1"},
         "api_auth": {"jwt_secret": keys["jwt"]},
@@ -87,7 +88,7 @@ def environment(
             "scheduler_idle_sleep_time": "0.2",
             "task_instance_heartbeat_timeout": "60",
         },
-        # On a machine that is all busy starting up, 5 s, the default, fails the tasks taken back.
+        # On a machine that is busy starting up, the default, 5 s, fails the adopted tasks.
         "workers": {"execution_api_timeout": "60"},
         "dag_processor": {
             "refresh_interval": "5",
@@ -122,38 +123,34 @@ def environment(
 
 
 def fingerprint(env: Mapping[str, str]) -> str:
-    """Return what tells whether running processes have these settings; it reveals none."""
+    """Return a hash of the settings, by which running processes are compared with them."""
     ours = {k: v for k, v in env.items() if k.startswith(_OURS)}
     return sha256(json.dumps([VERSION, ours], sort_keys=True).encode()).hexdigest()
 
 
 def logs(home: Path) -> Path:
-    """Return where the logs of tasks and DAG files are."""
+    """Return the directory of the logs of tasks and DAG files."""
     return home / "logs" / "airflow"
 
 
 def password(home: Path) -> str:
-    """Return the password of `USER`, made once and kept."""
-    file = _password_file(home)
-    with suppress(FileNotFoundError):
-        return str(json.loads(file.read_text())[USER])
-    state_files.write(file, {USER: secrets.token_urlsafe(12)})
-    return password(home)
+    """Return the password of `USER`, created once."""
+    return str(_kept(_password_file(home), lambda: {USER: secrets.token_urlsafe(12)})[USER])
 
 
 def migrated(database: Postgres) -> bool:
-    """Tell whether the database has the schema of the installed Airflow."""
-    return _stamp(database) == VERSION
+    """Return whether the database has the schema of the installed Airflow."""
+    return _schema_version(database) == VERSION
 
 
 def migrate(home: Path, *, database: Postgres, env: Mapping[str, str]) -> None:
-    """Bring the database to the schema of the installed Airflow.
+    """Migrate the database to the schema of the installed Airflow.
 
-    The stamp lives in the database, so it goes where the tables go. A database without one was
-    left half-made: it is made again, which Airflow's own migration could not do.
+    The version is stored in the database, with the tables. A database without one is unfinished and
+    created again, since Airflow's own migration could not continue it.
     """
     sweep("migrate", home)
-    if not _stamp(database):
+    if not _schema_version(database):
         postgres.recreate(database)
     log = home / "logs" / "migrate.log"
     with log.open("ab") as output:
@@ -171,11 +168,11 @@ def migrate(home: Path, *, database: Postgres, env: Mapping[str, str]) -> None:
 
 
 def start(name: str, home: Path, *, database: Postgres, env: Mapping[str, str]) -> None:
-    """Start one of `SERVICES`, after ending what a killed one has left running."""
+    """Start one of `SERVICES`, after killing the orphans of a killed one."""
     sweep(name, home)
     if name == "scheduler":
-        # It is dead: say so, and the new one takes back its tasks at once instead of waiting
-        # until its heartbeat has grown old.
+        # Mark the dead one: then the new one adopts its tasks at once, instead of waiting for a
+        # heartbeat to time out.
         database.sql(
             "UPDATE job SET state = 'failed' WHERE job_type = 'SchedulerJob' AND state = 'running'"
         )
@@ -184,11 +181,10 @@ def start(name: str, home: Path, *, database: Postgres, env: Mapping[str, str]) 
 
 
 def stop(name: str, home: Path) -> bool:
-    """End one of `SERVICES` with its tasks and what those have started.
+    """End one of `SERVICES` with its tasks and their descendants.
 
-    A scheduler that is asked nicely waits for its tasks as long as they like, and a task that is
-    asked nicely reports that it failed. Killed, it is still running for Airflow, and the next
-    scheduler lets it run again.
+    After SIGTERM a scheduler waits for its tasks without limit, and a task reports that it failed.
+    A killed task is still running for Airflow, and the next scheduler runs it again.
     """
     process = processes.find(name, home=home)
     deadline = time.monotonic() + 3.0
@@ -202,42 +198,30 @@ def stop(name: str, home: Path) -> bool:
 
 
 def sweep(name: str, home: Path) -> bool:
-    """Kill every process that carries the mark of a service which itself is gone.
+    """Kill every process that carries the mark of a service which is itself gone.
 
     Tasks have sessions of their own, and a killed scheduler leaves them without a parent: only
-    what they inherit in their environment still tells whose they are.
+    the environment that they inherit still shows where they belong.
     """
-    mark = f"{_MARK}={_mark(name, home)}".encode()
     found = False
-    while pids := [pid for pid in _pids() if _kill_if_marked(pid, mark)]:
+    while pids := [pid for pid in psutil.pids() if _kill_if_marked(pid, _mark(name, home))]:
         found = True
         _log.debug("killed %s, left behind by %s", pids, name)
         time.sleep(0.02)
     return found
 
 
-def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _kill_if_marked(pid: int, mark: bytes) -> bool:
+def _kill_if_marked(pid: int, mark: str) -> bool:
     try:
-        handle = os.pidfd_open(pid)  # before the look: the pid may get another owner
-    except ProcessLookupError:
+        return processes.send_if(
+            pid, signal.SIGKILL, lambda: psutil.Process(pid).environ().get(_MARK) == mark
+        )
+    except (psutil.Error, OSError):  # gone, or another user's
         return False
-    try:
-        if mark not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            return False
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
-    except OSError:  # gone, or not ours to look at
-        return False
-    finally:
-        os.close(handle)
-    return True
 
 
 def _marked(env: Mapping[str, str], name: str, home: Path) -> dict[str, str]:
-    # Airflow names its processes, by default in the place where the kernel shows the environment.
+    # By default Airflow overwrites the environment that the kernel shows with its process title.
     return {**env, _MARK: _mark(name, home), "SPT_NOENV": "1"}
 
 
@@ -245,7 +229,7 @@ def _mark(name: str, home: Path) -> str:
     return f"{name}@{home}"
 
 
-def _stamp(database: Postgres) -> str:
+def _schema_version(database: Postgres) -> str:
     return database.sql(
         "SELECT shobj_description(oid, 'pg_database') FROM pg_database"
         f" WHERE datname = '{postgres.DATABASE}'"
@@ -261,11 +245,18 @@ def _password_file(home: Path) -> Path:
 
 
 def _keys(home: Path) -> dict[str, str]:
-    """Return the keys that sign tokens and encrypt connections, made once and kept."""
-    file = home / "airflow" / "keys.json"
-    with suppress(FileNotFoundError):
-        keys: dict[str, str] = json.loads(file.read_text())
-        return keys
-    fernet = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
-    state_files.write(file, {"fernet": fernet, "jwt": secrets.token_hex(32)})
-    return _keys(home)
+    """Return the keys that sign tokens and encrypt connections, created once."""
+    return _kept(
+        home / "airflow" / "keys.json",
+        lambda: {
+            "fernet": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "jwt": secrets.token_hex(32),
+        },
+    )
+
+
+def _kept(file: Path, create: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """Return a JSON document, created if it is missing."""
+    if not file.exists():
+        state_files.write(file, create())
+    return state_files.read(file) or {}

@@ -1,4 +1,4 @@
-"""Talk to a running Airflow over its REST API: the CLI would cost six seconds a command."""
+"""A client of Airflow's REST API: its CLI would take six seconds a command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AirflowUnreachable(Transient):
 
 
 class AirflowRefused(TidegateError):
-    """Airflow's API server answered with a refusal; its own words are in the message."""
+    """Airflow's API server refused a request; the message has its answer."""
 
 
 class RunUnfinished(Transient):
@@ -37,7 +37,7 @@ class AirflowApi:
         self._http = httpx.Client(base_url=url, trust_env=False, timeout=30.0)
 
     def heartbeats(self) -> dict[str, datetime]:
-        """Return the last heartbeat of each component that Airflow calls healthy."""
+        """Return the last heartbeat of each component that Airflow reports as healthy."""
         health = self._call("GET", "/api/v2/monitor/health", login=False)
         return {
             name.replace("_", "-"): datetime.fromisoformat(beat)
@@ -46,7 +46,7 @@ class AirflowApi:
         }
 
     def dags(self) -> dict[str, datetime]:
-        """Return the DAGs that are there, with the time at which each was last parsed."""
+        """Return the time at which each DAG was last parsed."""
         found = self._all("/api/v2/dags", "dags", order_by="dag_id")
         return {dag["dag_id"]: datetime.fromisoformat(dag["last_parsed_time"]) for dag in found}
 
@@ -69,9 +69,9 @@ class AirflowApi:
         due: datetime | None = None,
         conf: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Ask for a run; False when a run of this id exists already, which is left as it is.
+        """Trigger a run; return False if a run of this id exists already.
 
-        Of the runs that wait, the one that is `due` first goes first. `conf` holds its Params.
+        Waiting runs start in the order in which they are `due`. `conf` has the Params.
         """
         body: dict[str, Any] = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
         if due:
@@ -80,7 +80,7 @@ class AirflowApi:
         return self._call("POST", path, json=body, without={409}) is not None
 
     def backfill(self, dag_id: str, start: datetime, end: datetime, *, at_once: int) -> int:
-        """Ask for a run of each interval that begins from `start` to `end`; return an id."""
+        """Backfill all intervals that begin from `start` to `end`; return the backfill's id."""
         body = {
             "dag_id": dag_id,
             "from_date": start.isoformat(),
@@ -103,7 +103,7 @@ class AirflowApi:
         return found[::-1]
 
     def clear(self, dag_id: str, run_id: str) -> None:
-        """Let the failed tasks of a run, and those that waited for them, run again."""
+        """Rerun the failed tasks of a run, and those that waited for them."""
         body = {"dry_run": False, "only_failed": True}
         self._call("POST", f"{_run(dag_id, run_id)}/clear", json=body)
 
@@ -128,7 +128,7 @@ class AirflowApi:
             try:
                 run = self.run(dag_id, run_id)
                 tasks = {t["task_id"]: t["state"] or "none" for t in self.tasks(dag_id, run_id)}
-            except AirflowUnreachable:  # a server that is busy, or started again meanwhile
+            except AirflowUnreachable:  # the server is busy, or is restarting
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(1.0)
@@ -147,7 +147,7 @@ class AirflowApi:
             time.sleep(0.3)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
-        """Return what a task pushed under `key`, or None."""
+        """Return the XCom of a task under `key`, or None."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/xcomEntries/{key}"
         found = self._call("GET", path, params={"deserialize": True}, without={404})
         return found and found["value"]
@@ -157,7 +157,7 @@ class AirflowApi:
         path = f"{_run(dag_id, run_id)}/taskInstances/{task_id}/logs/{try_number}"
         found = self._call("GET", path, params={"full_content": True}, without={404})
         lines = [text for line in (found["content"] if found else []) for text in _texts(line)]
-        return [text for text in lines if not text.startswith("::")]  # marks of the UI's folding
+        return [text for text in lines if not text.startswith("::")]  # folding marks of the UI
 
     def variable(self, key: str) -> str | None:
         """Return the text of a Variable, or None."""
@@ -165,7 +165,7 @@ class AirflowApi:
         return str(found["value"]) if found else None
 
     def _all(self, path: str, key: str, **params: str) -> list[dict[str, Any]]:
-        """Return a whole collection: of whatever limit is asked for, Airflow gives a page."""
+        """Return all pages of a collection."""
         found: list[dict[str, Any]] = []
         while True:
             answer = self._call("GET", path, params={**params, "limit": 100, "offset": len(found)})

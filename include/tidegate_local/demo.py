@@ -1,6 +1,6 @@
-"""Show the whole of it on one machine: a year of flights, in two tides, into the lake, and back.
+"""The demo: a year of flights in two loads from Kafka to the lake, and back to another topic.
 
-Every step looks first at what is there already, so a demo that was killed is simply run again.
+Every step first checks what is done already, so a killed demo is simply run again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.errors import ConfigurationError, Difference, TidegateError
-from tidegate_local import airflow, flights, s3, stack, way_back
+from tidegate.launch.file_lock import locked
+from tidegate_local import airflow, flights, s3, stack, state_files, topic_digest
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.stack import Say, Stack
 
@@ -24,17 +25,17 @@ TOPIC = "flights"
 VARIABLE = f"{DAG}__{TOPIC}"
 BACK, BACK_TOPIC = "tidegate__flights_back", "flights-back"
 FLIGHTS = 336_776
-_PATIENCE = 300.0
-_TIDES = (("demo-1", "January to November", range(1, 12)), ("demo-2", "December", range(12, 13)))
+_TIMEOUT = 300.0
+_LOADS = (("demo-1", "January to November", range(1, 12)), ("demo-2", "December", range(12, 13)))
 
 
 class RunFailed(TidegateError):
-    """A run of the demo's DAG failed; the task, its last words and its log are in the message."""
+    """A run of the demo's DAG failed; the message has the task, its last lines and its log."""
 
 
 @dataclass
 class Demo:
-    """A demo under way: `steps` are what was done, with the seconds that each took."""
+    """A running demo; `steps` are what was done, with the seconds that each took."""
 
     home: Path
     stack: Stack
@@ -51,11 +52,11 @@ class Demo:
 
 
 def demo(home: Path, say: Say, *, on_s3: bool = False) -> None:
-    """Run the demo and print what it proves; Difference if the lake is not the whole year."""
+    """Run the demo and print its result; Difference if the lake is not the whole year."""
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # What is in the topic is counted, then the rest is sent: two at once would send it twice.
-    with stack.locked(home / "demo.lock", say, "another demo"):
+    # Two demos at once would both send what the topic lacks.
+    with locked(home / "demo.lock", lambda: say("waiting for another demo to end")):
         _show(home, say, on_s3=on_s3)
 
 
@@ -68,22 +69,22 @@ def _show(home: Path, say: Say, *, on_s3: bool) -> None:
         )
     this = Demo(home, up, up.api(home), say)
     this.steps.append(("the stack", time.monotonic() - began))
-    seen = all(_state(this, DAG, run_id) == "success" for run_id, _, _ in _TIDES)
-    for run_id, what, months in _TIDES:
+    is_repeated = all(_state(this, DAG, run_id) == "success" for run_id, _, _ in _LOADS)
+    for run_id, what, months in _LOADS:
         with this.step(f"{what} in topic {TOPIC!r}"):
             sent = flights.load(up.kafka, TOPIC, months=months, partitions=4)
             say(f"  {sent:,} flights sent" if sent else "  all there already")
-        _see_through(this, DAG, run_id)
-    if seen:
-        _see_through(this, DAG, another := _next_run(this))
-        if not _found(this.api, another):
+        _complete_run(this, DAG, run_id)
+    if is_repeated:
+        _complete_run(this, DAG, another := _next_run(this))
+        if not _planned_ranges(this.api, another):
             say(f"nothing new: run {another} found every offset in the lake already")
     with this.step("the lake, counted by DuckDB"):
         rows, distinct, carriers = _count(this)
-    _see_through(this, BACK, "demo-1")
+    _complete_run(this, BACK, "demo-1")
     with this.step(f"topics {TOPIC!r} and {BACK_TOPIC!r}, compared by another client"):
-        there, back = (way_back.content(up.kafka, topic) for topic in (TOPIC, BACK_TOPIC))
-    for line in _result(this, rows, distinct, carriers, seconds=time.monotonic() - began):
+        there, back = (topic_digest.read(up.kafka, topic) for topic in (TOPIC, BACK_TOPIC))
+    for line in _result_lines(this, rows, distinct, carriers, seconds=time.monotonic() - began):
         say(line)
     say(f"Way back {back.records:,} records in topic {BACK_TOPIC!r}, "
         + ("equal to" if back == there else "NOT equal to") + f" those in {TOPIC!r}")  # fmt: skip
@@ -109,15 +110,15 @@ def _state(this: Demo, dag: str, run_id: str) -> str | None:
 
 
 def _next_run(this: Demo) -> str:
-    """Return the first run id that is free, or whose run a killed demo left unfinished."""
-    number = len(_TIDES) + 1
+    """Return the first run id that is free, or of a run that a killed demo left unfinished."""
+    number = len(_LOADS) + 1
     while _state(this, DAG, f"demo-{number}") == "success":
         number += 1
     return f"demo-{number}"
 
 
-def _see_through(this: Demo, dag: str, run_id: str) -> None:
-    """Trigger a run, unless it exists, and wait for it; what had failed before is tried again."""
+def _complete_run(this: Demo, dag: str, run_id: str) -> None:
+    """Trigger a run, unless it exists, and wait for it; its failed tasks are retried."""
     if _state(this, dag, run_id) == "success":
         this.say(f"run {run_id} of {dag} was successful before")
         return
@@ -132,43 +133,39 @@ def _see_through(this: Demo, dag: str, run_id: str) -> None:
         run = this.api.wait(
             dag,
             run_id,
-            timeout=_PATIENCE,
-            on_change=lambda tasks: _tell_progress(this, run_id, tasks),
+            timeout=_TIMEOUT,
+            on_change=lambda tasks: _say_progress(this, run_id, tasks),
         )
     if run["state"] != "success":
-        raise RunFailed(_obituary(this, dag, run_id), run_id=run_id)
+        raise RunFailed(_failure_report(this, dag, run_id), run_id=run_id)
 
 
-def _tell_progress(this: Demo, run_id: str, tasks: dict[str, str]) -> None:
+def _say_progress(this: Demo, run_id: str, tasks: dict[str, str]) -> None:
     quiet = ("none", "scheduled", "queued", "success")
     if busy := [f"{task} {state}" for task, state in tasks.items() if state not in quiet]:
         this.say(f"  {run_id}: {', '.join(busy)}")
 
 
-def _obituary(this: Demo, dag: str, run_id: str) -> str:
+def _failure_report(this: Demo, dag: str, run_id: str) -> str:
     lines = [f"run {run_id} of {dag} failed; see {this.api.url}/dags/{dag}/runs/{run_id}"]
     for task in this.api.tasks(dag, run_id):
-        if task["state"] != "failed":
-            continue
-        name, number = task["task_id"], task["try_number"]
-        log = (
-            *(airflow.logs(this.home), f"dag_id={dag}", f"run_id={run_id}", f"task_id={name}"),
-            f"attempt={number}.log",
-        )
-        lines.append(f"task {name}, try {number}, ended with:")
-        lines += [f"  {line}" for line in this.api.log(dag, run_id, name, number)[-10:]]
-        lines.append(f"  (all of it: {Path(*log)})")
+        if task["state"] == "failed":
+            name, number = task["task_id"], task["try_number"]
+            log = airflow.logs(this.home) / f"dag_id={dag}" / f"run_id={run_id}"
+            lines.append(f"task {name}, try {number}, ended with:")
+            lines += [f"  {line}" for line in this.api.log(dag, run_id, name, number)[-10:]]
+            lines.append(f"  (all of it: {log / f'task_id={name}' / f'attempt={number}.log'})")
     return "\n".join([*lines, "run the demo again to try these tasks again"])
 
 
 def _count(this: Demo) -> tuple[int, int, list[tuple[str, int]]]:
-    """Return rows, distinct (partition, offset) and flights per carrier, most first."""
+    """Return rows, distinct (partition, offset), and flights per carrier, the most first."""
     import duckdb
 
     with duckdb.connect() as db:
         if this.stack.s3:
             source = "flights"
-            db.register(source, _in_bucket(this))
+            db.register(source, _dataset_in_bucket(this))
         else:
             files = f"{this.stack.lake}/flights/data/**/*.parquet".replace("'", "''")
             source = f"read_parquet('{files}', hive_partitioning = true)"
@@ -183,8 +180,8 @@ def _count(this: Demo) -> tuple[int, int, list[tuple[str, int]]]:
     return counted[0], counted[1], carriers
 
 
-def _in_bucket(this: Demo) -> Any:
-    """Return the lake as pyarrow's data set: DuckDB's own reader of S3 is a download."""
+def _dataset_in_bucket(this: Demo) -> Any:
+    """Return the lake as a PyArrow dataset: DuckDB would have to download its S3 reader."""
     from pyarrow import dataset, fs
 
     server = s3.find(this.home / "s3")
@@ -199,7 +196,7 @@ def _in_bucket(this: Demo) -> Any:
     return dataset.dataset(f"{path}/flights/data", filesystem=bucket, partitioning="hive")
 
 
-def _result(
+def _result_lines(
     this: Demo, rows: int, distinct: int, carriers: list[tuple[str, int]], *, seconds: float
 ) -> Iterator[str]:
     yield ""
@@ -210,13 +207,10 @@ def _result(
     yield ""
     yield f"runs of {DAG}"
     for run in this.api.runs(DAG):
-        yield from _told(this.api, run)
+        yield from _run_lines(this.api, run)
     yield ""
-    yield (
-        f"{rows:,} rows = {distinct:,} distinct (partition, offset)"
-        if rows == distinct
-        else (f"{rows:,} rows, but {distinct:,} distinct (partition, offset)")
-    )
+    relation = " =" if rows == distinct else ", but"
+    yield f"{rows:,} rows{relation} {distinct:,} distinct (partition, offset)"
     yield ""
     yield "flights per carrier"
     yield from _in_columns([f"{carrier} {count:>7,}" for carrier, count in carriers], columns=4)
@@ -230,13 +224,13 @@ def _result(
     yield "Stop     .venv/bin/tidegate local down"
 
 
-def _told(api: AirflowApi, run: dict[str, Any]) -> Iterator[str]:
-    """Tell a run's rows, seconds and ranges, from its XCom."""
+def _run_lines(api: AirflowApi, run: dict[str, Any]) -> Iterator[str]:
+    """Yield a run's rows, seconds and offset ranges, from its XComs."""
     run_id = run["dag_run_id"]
     if run["state"] != "success":
         yield f"  {run_id}: {run['state']}"
         return
-    found = _found(api, run_id)
+    found = _planned_ranges(api, run_id)
     report = api.xcom(DAG, run_id, "publish", "report") or {}
     what = f"{report.get('rows', 0):,} rows" if found else "nothing new"
     if report.get("covered_by"):
@@ -246,20 +240,17 @@ def _told(api: AirflowApi, run: dict[str, Any]) -> Iterator[str]:
         yield f"    partition {partition}: [{start:,}, {end:,})"
 
 
-def _found(api: AirflowApi, run_id: str) -> dict[str, tuple[int, int]]:
-    """Return what a run has planned of the topic, by partition; nothing where nothing was new."""
+def _planned_ranges(api: AirflowApi, run_id: str) -> dict[str, tuple[int, int]]:
+    """Return the offset ranges that a run has planned, by partition; none if nothing was new."""
     starts, ends = (
         _offsets(api.xcom(DAG, run_id, "plan", key)) for key in ("startingOffsets", "endingOffsets")
     )
-    return {
-        partition: (starts[partition], ends[partition])
-        for partition in sorted(ends, key=int)
-        if starts[partition] < ends[partition]
-    }
+    ranges = {p: (starts[p], ends[p]) for p in sorted(ends, key=int)}
+    return {p: (start, end) for p, (start, end) in ranges.items() if start < end}
 
 
 def _offsets(pushed: Any) -> dict[str, int]:
-    """Read Spark's JSON form as an XCom holds it: the text, or what it says."""
+    """Return the topic's offsets of an XCom, which has Spark's JSON or its text."""
     by_topic = json.loads(pushed) if isinstance(pushed, str) else pushed
     return dict((by_topic or {}).get(TOPIC, {}))
 

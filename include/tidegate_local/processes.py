@@ -1,19 +1,25 @@
 """Run detached processes that outlive their starter, and end only those.
 
-A pid alone proves nothing: pids come back. A record therefore holds the pid *and* the start
-time that the kernel gave the process, and signals go through a pidfd, which can never reach
-another process than the one that was checked. Linux only.
+Pids are reused. A record therefore holds the pid and the start time that the kernel gave the
+process, and signals go through a pidfd, which can only reach the process that was checked. Start
+times are read from /proc in clock ticks since boot: psutil's change with the system clock. Linux
+only.
 """
 
-import contextlib
-import json
+from __future__ import annotations
+
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import psutil
 
 from tidegate.launch.file_lock import locked
 from tidegate_local import state_files
@@ -50,7 +56,7 @@ def start(
     Output is appended to `home/logs/<name>.log`, the record is `home/run/<name>.json`.
     `env` is the whole environment; without it, this process's own is inherited.
     """
-    log, record = home / "logs" / f"{name}.log", _record(name, home)
+    log, record = _log(name, home), _record(name, home)
     for directory in (log.parent, record.parent):
         directory.mkdir(parents=True, exist_ok=True)
     with locked(record.with_suffix(".lock")):
@@ -67,58 +73,100 @@ def start(
                 start_new_session=True,
             )
         stat = _stat(child.pid, dead_too=True)
-        child.returncode = 0  # from here on the record is in charge: no warning, no implicit wait
-        assert stat is not None, "a child that nobody has waited for keeps its entry in /proc"
+        child.returncode = 0  # the record is in charge from here on: no warning, no implicit wait
+        assert stat is not None, "a child that was not waited for keeps its entry in /proc"
         state_files.write(record, {"pid": stat.pid, "started": stat.started})
         return Process(name, stat.pid, stat.started, log)
 
 
 def find(name: str, *, home: Path) -> Process | None:
-    """Return the process that `start` made under this name, if it still lives."""
-    try:
-        record = json.loads(_record(name, home).read_text())
-    except FileNotFoundError:
+    """Return the process that `start` made under this name, if it is alive."""
+    record = state_files.read(_record(name, home))
+    if record is None:
         return None
-    process = Process(name, record["pid"], record["started"], home / "logs" / f"{name}.log")
-    return process if _lives(process.pid, process.started) else None
+    process = Process(name, record["pid"], record["started"], _log(name, home))
+    return process if _is_alive(process.pid, process.started) else None
+
+
+def wait_until_ready(
+    process: Process | None,
+    is_ready: Callable[[], bool],
+    *,
+    timeout: float,
+    failure: Callable[[str], Exception],
+) -> None:
+    """Return once `is_ready`; raise `failure` of the reason if the process ends, or in `timeout` s.
+
+    OSError in `is_ready` counts as not ready.
+    """
+    deadline = time.monotonic() + timeout
+    while process and _is_alive(process.pid, process.started):
+        with suppress(OSError):
+            if is_ready():
+                return
+        if time.monotonic() > deadline:
+            raise failure(f"did not answer within {timeout:.0f} s")
+        time.sleep(0.05)
+    raise failure("ended")
 
 
 def stop(name: str, *, home: Path, timeout: float = 10.0) -> bool:
-    """End the process and all its descendants: TERM, `timeout` seconds of patience, KILL.
+    """End the process and its descendants: SIGTERM, SIGKILL after `timeout` seconds.
 
-    Only the process itself is asked first, so that it can end its children in its own way.
+    The process alone gets the first signal, so that it can end its children in its own way.
     Returns whether there was anything to end.
     """
     process = find(name, home=home)
     if process is None:
         _record(name, home).unlink(missing_ok=True)
         return False
-    family = _family(process)
+    tree = _process_tree(process)
     send(process, signal.SIGTERM)
-    send(process, signal.SIGCONT)  # a stopped process would not even see the TERM
+    send(process, signal.SIGCONT)  # a stopped process would not receive the SIGTERM
     deadline = time.monotonic() + timeout
-    while _lives(process.pid, process.started) and time.monotonic() < deadline:
+    while _is_alive(process.pid, process.started) and time.monotonic() < deadline:
         time.sleep(0.02)
-        family |= _family(process)
-    _end(family - {(process.pid, process.started)}, signal.SIGTERM, patience=2.0)
-    _end(family, signal.SIGKILL, patience=5.0)
-    with contextlib.suppress(ChildProcessError):
+        tree |= _process_tree(process)
+    _end(tree - {(process.pid, process.started)}, signal.SIGTERM, timeout=2.0)
+    _end(tree, signal.SIGKILL, timeout=5.0)
+    with suppress(ChildProcessError):
         os.waitpid(process.pid, os.WNOHANG)
     _record(name, home).unlink(missing_ok=True)
     return True
 
 
 def send(process: Process, number: signal.Signals) -> bool:
-    """Send a signal to exactly this process; False when it is gone."""
-    return _signal(process.pid, process.started, number)
+    """Send a signal to exactly this process; False when it has ended."""
+    return send_if(process.pid, number, partial(_is_alive, process.pid, process.started))
 
 
-def last_words(name: str, *, home: Path, is_error: Callable[[str], object]) -> str:
-    """Return the last line of a process's log that tells of an error, else its last line."""
-    log = home / "logs" / f"{name}.log"
+def send_if(pid: int, number: signal.Signals, condition: Callable[[], bool]) -> bool:
+    """Send a signal if `condition` holds for the present owner of a pid; return whether it did."""
+    try:
+        handle = os.pidfd_open(pid)  # before the condition: the pid may be reused afterwards
+    except ProcessLookupError:
+        return False
+    try:
+        if not condition():
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def last_error_line(name: str, *, home: Path, pattern: str) -> str:
+    """Return the last line of a process's log that matches, else its last line, and the path."""
+    log = _log(name, home)
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    told = [line for line in lines if is_error(line)] or lines
-    return f"{told[-1] if told else 'it said nothing'} (see {log})"
+    errors = [line for line in lines if re.search(pattern, line)] or lines
+    return f"{errors[-1] if errors else 'it said nothing'} (see {log})"
+
+
+def _log(name: str, home: Path) -> Path:
+    return home / "logs" / f"{name}.log"
 
 
 def _record(name: str, home: Path) -> Path:
@@ -137,46 +185,29 @@ def _stat(pid: int, *, dead_too: bool = False) -> _Stat | None:
     return _Stat(pid, parent=int(fields[1]), session=int(fields[3]), started=int(fields[19]))
 
 
-def _lives(pid: int, started: int) -> bool:
+def _is_alive(pid: int, started: int) -> bool:
     stat = _stat(pid)
     return stat is not None and stat.started == started
 
 
-def _family(process: Process) -> set[tuple[int, int]]:
+def _process_tree(process: Process) -> set[tuple[int, int]]:
     """Return (pid, started) of the process, its session and all their descendants.
 
-    Empty once the process is dead: only while it lives does the kernel keep its pid, and with
-    it the number of the session, from being given to others.
+    Empty once the process is dead: only while it is alive are its pid, and thereby the number of
+    the session, not reused.
     """
-    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    everyone = [stat for pid in pids if (stat := _stat(pid))]
+    everyone = [stat for pid in psutil.pids() if (stat := _stat(pid))]
     members = {stat for stat in everyone if stat.session == process.pid}
     while more := {stat for stat in everyone if stat.parent in {m.pid for m in members}} - members:
         members |= more
-    if not _lives(process.pid, process.started):
+    if not _is_alive(process.pid, process.started):
         return set()
     return {(stat.pid, stat.started) for stat in members}
 
 
-def _end(processes: set[tuple[int, int]], number: signal.Signals, *, patience: float) -> None:
+def _end(processes: set[tuple[int, int]], number: signal.Signals, *, timeout: float) -> None:
     for pid, started in processes:
-        _signal(pid, started, number)
-    deadline = time.monotonic() + patience
-    while any(_lives(*process) for process in processes) and time.monotonic() < deadline:
+        send_if(pid, number, partial(_is_alive, pid, started))
+    deadline = time.monotonic() + timeout
+    while any(_is_alive(*process) for process in processes) and time.monotonic() < deadline:
         time.sleep(0.02)
-
-
-def _signal(pid: int, started: int, number: signal.Signals) -> bool:
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        if not _lives(pid, started):
-            return False
-        signal.pidfd_send_signal(handle, number)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(handle)
-    return True

@@ -1,4 +1,4 @@
-"""Keep a proxy of the environment away from this machine's own servers: it cannot reach them."""
+"""No proxy for the servers of this machine, which a proxy of the environment cannot reach."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ _NAMES = ("no_proxy", "NO_PROXY")
 
 
 def without_loopback(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables with which no client asks a proxy for the loopback address.
+    """Return the variables with which no client uses a proxy for the loopback address.
 
-    In both spellings, with the hosts of both: clients differ in which of them they read, and in
-    which one wins.
+    Both spellings have the hosts of both: clients differ in which one they read or prefer.
     """
     given = [environ.get(name, "").strip() for name in _NAMES]
     if "*" in given:

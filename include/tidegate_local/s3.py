@@ -1,15 +1,12 @@
-"""Run a real S3 server, SeaweedFS, in one process on the loopback address.
+"""Run an S3 server, SeaweedFS, in one process on the loopback address.
 
-Everything is in its home: the data, the log, the keys (mode 0600), and the ports, which stay the
-same for as long as the home exists.
+Data, log, keys (mode 0600) and ports are kept in its home directory.
 """
 
 import json
 import os
-import re
 import secrets
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -25,25 +22,26 @@ from tidegate_local.ports import free_port, is_free
 
 REGION = "us-east-1"
 _NAME = "s3"
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 _PARTS = ("master", "volume", "filer", "s3")
 """Each listens on two ports: HTTP and gRPC."""
 
 
 class S3DidNotStart(TidegateError):
-    """The local S3 server ended, or did not answer in time; its log says why."""
+    """The local S3 server ended, or did not answer in time; the message has its last error."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server, and a user who may do everything there."""
+    """A running server, and the keys of its administrator."""
 
     endpoint: str
     access_key: str
     secret_key: str
     metrics: str
+    master: str
     pid: int
     home: Path
 
@@ -52,7 +50,7 @@ class Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a client needs in its environment to work here."""
+        """The environment variables with which a client uses this server."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ALLOW_HTTP": "true",
@@ -80,32 +78,38 @@ def start(home: Path, *, port: int | None = None, bucket: str | None = None) -> 
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(home / ".lock"):
         if find(home) is None:
-            ports = _remember(home, port)
+            ports = _configure(home, port)
             _remove_sockets(ports)
-            # With keys in its environment it would let their owner in as well.
+            # Keys in its environment would be accepted as well.
             env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
             processes.start(_NAME, _command(home, ports), home=home, cwd=home, env=env)
         server = find(home)
-        if server is None:
-            raise _did_not_start(home, "ended at once")
-        _wait_until_ready(server)
+        processes.wait_until_ready(
+            processes.find(_NAME, home=home),
+            lambda: server is not None and _answers(server),
+            timeout=_TIMEOUT,
+            failure=lambda reason: _failure(home, reason),
+        )
+        assert server is not None
         if bucket:
             _create_bucket(server, bucket)
         return server
 
 
 def find(home: Path) -> Server | None:
-    """Return the server of this home if it runs."""
+    """Return the server of this home if it is running."""
     home = home.absolute()
     process = processes.find(_NAME, home=home)
-    if process is None:
+    ports, keys = state_files.read(home / "ports.json"), state_files.read(home / "keys.json")
+    if process is None or ports is None or keys is None:
         return None
-    ports, (access, secret) = _ports(home), _keys(home)
+    key = keys["identities"][0]["credentials"][0]
     return Server(
         endpoint=f"http://127.0.0.1:{ports['s3']}",
-        access_key=access,
-        secret_key=secret,
+        access_key=key["accessKey"],
+        secret_key=key["secretKey"],
         metrics=f"http://127.0.0.1:{ports['metrics']}/metrics",
+        master=f"http://127.0.0.1:{ports['master']}",
         pid=process.pid,
         home=home,
     )
@@ -114,13 +118,11 @@ def find(home: Path) -> Server | None:
 def stop(home: Path) -> bool:
     """End the server; False when it was not running.
 
-    Its own way of ending takes a quarter of a minute, in which it serves nobody. What it has
-    acknowledged is in its files, so it is not given that long.
+    Its own shutdown takes 15 s. It is killed earlier: acknowledged objects are in its files.
     """
     home = home.absolute()
     ended = processes.stop(_NAME, home=home, timeout=3.0)
-    with suppress(FileNotFoundError):
-        _remove_sockets(_ports(home))
+    _remove_sockets(state_files.read(home / "ports.json") or {})
     return ended
 
 
@@ -140,18 +142,14 @@ def _command(home: Path, ports: Mapping[str, int]) -> list[str]:
     # fmt: on
 
 
-def _remember(home: Path, port: int | None) -> dict[str, int]:
-    """Make what a home keeps: data, ports and keys; return the ports."""
+def _configure(home: Path, port: int | None) -> dict[str, int]:
+    """Create what a home keeps (data, ports and keys) if it is missing; return the ports."""
     (home / "data").mkdir(exist_ok=True)
-    try:
-        kept = _ports(home)
-        fresh = _free_ports(*kept.values())
-        # Another one where a process took it while this server was down.
-        ports = {name: each if is_free(each) else next(fresh) for name, each in kept.items()}
-    except FileNotFoundError:
-        fresh = _free_ports()
-        names = [part + kind for part in _PARTS for kind in ("", ".grpc")]
-        ports = {name: next(fresh) for name in (*names, "metrics")}
+    names = [part + kind for part in _PARTS for kind in ("", ".grpc")]
+    kept = state_files.read(home / "ports.json") or dict.fromkeys((*names, "metrics"), 0)
+    fresh = _free_ports(*kept.values())
+    # A port that another process took while this server was down is replaced.
+    ports = {name: at if at and is_free(at) else next(fresh) for name, at in kept.items()}
     ports["s3"] = port or ports["s3"]
     state_files.write(home / "ports.json", ports)
     if not (home / "keys.json").exists():
@@ -161,18 +159,8 @@ def _remember(home: Path, port: int | None) -> dict[str, int]:
     return ports
 
 
-def _ports(home: Path) -> dict[str, int]:
-    return dict(json.loads((home / "ports.json").read_text()))
-
-
-def _keys(home: Path) -> tuple[str, str]:
-    form = json.loads((home / "keys.json").read_text())
-    key = form["identities"][0]["credentials"][0]
-    return key["accessKey"], key["secretKey"]
-
-
 def _free_ports(*others: int) -> Iterator[int]:
-    """Yield free ports, none twice and none of the others: nobody listens on them yet."""
+    """Yield free ports, none twice and none of the others."""
     given = set(others)
     while True:
         if (port := free_port()) not in given:
@@ -181,27 +169,18 @@ def _free_ports(*others: int) -> Iterator[int]:
 
 
 def _remove_sockets(ports: Mapping[str, int]) -> None:
-    """Remove the sockets that it makes beside its ports, and that a killed one leaves."""
+    """Remove the Unix sockets that it creates beside its ports, and that a killed one leaves."""
     for port in ports.values():
         for socket in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
             with suppress(OSError):  # another user's
                 socket.unlink()
 
 
-def _wait_until_ready(server: Server) -> None:
-    """Return once the gateway answers and the master knows where objects can be put."""
-    master = f"http://127.0.0.1:{_ports(server.home)['master']}/dir/status"
-    deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
-        if find(server.home) != server:
-            raise _did_not_start(server.home, "ended")
-        with suppress(OSError):  # URLError too
-            urllib.request.urlopen(f"{server.endpoint}/healthz", timeout=2.0).close()
-            with urllib.request.urlopen(master, timeout=2.0) as answer:
-                if json.load(answer)["Topology"]["Max"]:
-                    return
-        time.sleep(0.05)
-    raise _did_not_start(server.home, f"did not answer within {_PATIENCE:.0f} s")
+def _answers(server: Server) -> bool:
+    """Return whether the gateway answers and the master knows volumes for objects."""
+    urllib.request.urlopen(f"{server.endpoint}/healthz", timeout=2.0).close()  # URLError is OSError
+    with urllib.request.urlopen(f"{server.master}/dir/status", timeout=2.0) as answer:
+        return bool(json.load(answer)["Topology"]["Max"])
 
 
 def _create_bucket(server: Server, bucket: str) -> None:
@@ -210,6 +189,6 @@ def _create_bucket(server: Server, bucket: str) -> None:
         client.create_bucket(Bucket=bucket)
 
 
-def _did_not_start(home: Path, what: str) -> S3DidNotStart:
-    said = processes.last_words(_NAME, home=home, is_error=re.compile("[FE]").match)
-    return S3DidNotStart(f"the S3 server in {home} {what}: {said}")
+def _failure(home: Path, reason: str) -> S3DidNotStart:
+    line = processes.last_error_line(_NAME, home=home, pattern="^[FE]")
+    return S3DidNotStart(f"the S3 server in {home} {reason}: {line}")

@@ -1,9 +1,7 @@
-"""Bring the local stack up and down: Kafka, Postgres and Airflow on the loopback address.
+"""Start and stop the local stack: Kafka, Postgres and Airflow on the loopback address.
 
-A stack with its lake in a bucket has an S3 server too, and is another stack in another home.
-
-`up` makes true what it is asked for, whatever it finds: nothing, a healthy stack, or one of
-which something was killed. What it chose once (ports, keys, login) is kept in the stack's home.
+A stack with its lake in a bucket also has an S3 server, and a home of its own. `up` starts what is
+not running. Ports, keys and the login are chosen once and kept in the stack's home.
 """
 
 from __future__ import annotations
@@ -29,13 +27,12 @@ from tidegate_local.ports import free_port, is_free
 from tidegate_local.postgres import Postgres
 
 Say = Callable[[str], None]
-_SPACE = 1 << 30
+_MIN_FREE = 1 << 30  # bytes of disk
 BUCKET = "tidegate"
-_UP_OR_DOWN = "another `tidegate local up` or `down`"
 
 
 class PortTaken(TidegateError):
-    """A port that was asked for by name is in use."""
+    """A port that was given by a variable is in use."""
 
     exit_code = 2
 
@@ -48,15 +45,15 @@ class NoSpace(TidegateError):
 
 @dataclass(frozen=True)
 class Stack:
-    """Where everything is; written to `stack.json` in its home."""
+    """The addresses of the stack; stored as `stack.json` in its home."""
 
     kafka: str
     airflow: str
     lake: str
     environment: str = ""
-    """Fingerprint of the settings with which Airflow's processes were started."""
+    """Hash of the settings with which Airflow's processes were started."""
     s3: str = ""
-    """Where the S3 server is; none: the lake is a directory."""
+    """The URL of the S3 server; empty: the lake is a directory."""
 
     def api(self, home: Path) -> AirflowApi:
         return AirflowApi(self.airflow, user=airflow.USER, password=airflow.password(home))
@@ -68,20 +65,20 @@ def default_home(*, on_s3: bool = False) -> Path:
 
 
 def default_homes() -> list[Path]:
-    """Return every home that a stack has when nobody names one."""
+    """Return the homes of stacks, with and without S3, when none is given."""
     return list(dict.fromkeys((default_home(), default_home(on_s3=True))))
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return what a terminal needs to use the stack of this home; nothing where there is none."""
-    known = read(home)
-    if known is None:
+    """Return the variables with which a terminal uses the stack of a home; none without a stack."""
+    stack = read(home)
+    if stack is None:
         return {}
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": known.kafka}}
-    server = s3.find(home / "s3") if known.s3 else None
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": stack.kafka}}
+    server = s3.find(home / "s3") if stack.s3 else None
     return {
         "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(connection),
-        "TIDEGATE_LAKE": known.lake,
+        "TIDEGATE_LAKE": stack.lake,
         **(server.environment if server else {}),
     }
 
@@ -94,23 +91,26 @@ def up(
     expected: Collection[str] | None = None,
     on_s3: bool = False,
 ) -> Stack:
-    """Return once the whole stack is healthy; start, or start again, only what is not.
+    """Start or restart what is not healthy; return once the whole stack is.
 
     `expected` names the DAGs to wait for, by default those of all pipeline files. `on_s3` puts the
-    lake into a bucket; a stack that began so stays so.
+    lake into a bucket, and is kept.
     """
     began = time.monotonic()
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(home / "lock", say, _UP_OR_DOWN):
-        _refuse_in_vain(home)
+    with _locked(home, say):
+        _check_prerequisites(home)
         kept = read(home)
         if on_s3 and kept and not kept.s3:
             raise ConfigurationError(
                 f"the stack in {home} has its lake in {kept.lake}, not in a bucket: unset"
                 " TIDEGATE_HOME, or name another directory"
             )
-        server = _start_s3(home, say) if on_s3 or (kept and kept.s3) else None
+        server = None
+        if on_s3 or (kept and kept.s3):
+            with _step(say, "S3", quiet=s3.find(home / "s3") is not None):
+                server = s3.start(home / "s3", bucket=BUCKET)
         stack = _choose(home, server)
         with ThreadPoolExecutor() as pool:
             broker = pool.submit(_start_kafka, home, stack, say)
@@ -132,7 +132,7 @@ def down(home: Path, *, say: Say = lambda _: None) -> bool:
     home = home.resolve()
     if not home.is_dir():
         return False
-    with locked(home / "lock", say, _UP_OR_DOWN), ThreadPoolExecutor() as pool:
+    with _locked(home, say), ThreadPoolExecutor() as pool:
         servers = [pool.submit(kafka.stop, home / "kafka"), pool.submit(s3.stop, home / "s3")]
         services = [pool.submit(airflow.stop, name, home) for name in airflow.SERVICES]
         ended = [service.result() for service in services]
@@ -142,23 +142,23 @@ def down(home: Path, *, say: Say = lambda _: None) -> bool:
 
 
 def status(home: Path) -> dict[str, Any]:
-    """Return what runs and where it is; needs no lock and changes nothing."""
+    """Return the services, addresses and DAGs; takes no lock and changes nothing."""
     home = home.resolve()
     stack = read(home)
     database, broker = postgres.running(home), kafka.find(home / "kafka")
-    found = {name: processes.find(name, home=home) for name in airflow.SERVICES}
-    pids: dict[str, int | None] = {
-        "kafka": broker.pid if broker else None,
-        "postgres": database.pid if database else None,
-        **{name: process.pid if process else None for name, process in found.items()},
+    server = s3.find(home / "s3") if stack and stack.s3 else None
+    found = {
+        "kafka": broker,
+        "postgres": database,
+        **{name: processes.find(name, home=home) for name in airflow.SERVICES},
+        **({"s3": server} if stack and stack.s3 else {}),
     }
-    if stack and stack.s3:
-        pids["s3"] = server.pid if (server := s3.find(home / "s3")) else None
+    pids = {name: process.pid if process else None for name, process in found.items()}
     healthy = dict.fromkeys(pids, False)
     healthy["kafka"] = broker is not None and not is_free(_port_of(broker.bootstrap))
     healthy["postgres"] = database is not None
     if stack and stack.s3:
-        healthy["s3"] = pids["s3"] is not None and not is_free(_port_of(stack.s3))
+        healthy["s3"] = server is not None and not is_free(_port_of(stack.s3))
     dags: list[str] = []
     if stack and pids["api-server"]:
         with suppress(TidegateError):
@@ -184,16 +184,16 @@ def status(home: Path) -> dict[str, Any]:
     }
 
 
-def _refuse_in_vain(home: Path) -> None:
-    """Raise before anything starts for what would fail later, in more words."""
+def _check_prerequisites(home: Path) -> None:
+    """Raise for missing jars and a full disk before anything starts."""
     for lock in jars.names():
         jars.paths(lock)
-    if (free := shutil.disk_usage(home).free) < _SPACE:
-        raise NoSpace(f"{home}: {free >> 20} MB are free, {_SPACE >> 20} are needed", free=free)
+    if (free := shutil.disk_usage(home).free) < _MIN_FREE:
+        raise NoSpace(f"{home}: {free >> 20} MB are free, {_MIN_FREE >> 20} are needed", free=free)
 
 
 def _choose(home: Path, server: s3.Server | None) -> Stack:
-    """Decide on addresses: those that are named, else those that were kept, else free ones."""
+    """Choose addresses: those of variables, else those that were kept, else free ones."""
     kept = read(home)
     broker = kafka.find(home / "kafka")
     api_server = processes.find("api-server", home=home)
@@ -222,7 +222,7 @@ def _choose(home: Path, server: s3.Server | None) -> Stack:
 
 
 def _port(variable: str, *, kept: int | None, used: int | None) -> int:
-    """Choose a port; `used` is the one on which our own server listens now."""
+    """Choose a port; `used` is the one on which the stack's own server listens now."""
     if named := os.environ.get(variable):
         if not named.isdigit() or not 0 < int(named) < 65536:
             raise ConfigurationError(f"{variable}={named}: a port is a number from 1 to 65535")
@@ -238,18 +238,12 @@ def _port(variable: str, *, kept: int | None, used: int | None) -> int:
     return kept if kept is not None and is_free(kept) else free_port()
 
 
-def _start_s3(home: Path, say: Say) -> s3.Server:
-    running = s3.find(home / "s3")
-    with _step(say if not running else _silent, "S3"):
-        return s3.start(home / "s3", bucket=BUCKET)
-
-
 def _start_kafka(home: Path, stack: Stack, say: Say) -> bool:
     running = kafka.find(home / "kafka")
     if running and running.bootstrap != stack.kafka:
         kafka.stop(home / "kafka")
         running = None
-    with _step(say if not running else _silent, f"Kafka at {stack.kafka}"):
+    with _step(say, f"Kafka at {stack.kafka}", quiet=running is not None):
         kafka.start(home / "kafka", port=_port_of(stack.kafka))
     return running is None
 
@@ -257,10 +251,10 @@ def _start_kafka(home: Path, stack: Stack, say: Say) -> bool:
 def _start_airflow(
     home: Path, stack: Stack, dags: Path, server: s3.Server | None, say: Say
 ) -> tuple[Stack, list[str], datetime]:
-    """Start Postgres and the processes of Airflow that do not run; say which, and since when."""
+    """Start Postgres and the missing processes of Airflow; return which, and since when."""
     database = postgres.running(home)
     if database is None:
-        for name in airflow.SERVICES:  # their connections are gone, and maybe their socket
+        for name in airflow.SERVICES:  # their connections are closed
             airflow.stop(name, home)
         with _step(say, "Postgres"):
             database = postgres.start(home)
@@ -310,9 +304,8 @@ def _port_of(address: str) -> int:
 
 
 def read(home: Path) -> Stack | None:
-    try:
-        content = json.loads((home / "stack.json").read_text())
-    except FileNotFoundError:
+    content = state_files.read(home / "stack.json")
+    if content is None:
         return None
     return Stack(**{key: value for key, value in content.items() if key != "format"})
 
@@ -321,17 +314,14 @@ def _write(home: Path, stack: Stack) -> None:
     state_files.write(home / "stack.json", {"format": 1, **asdict(stack)})
 
 
-def locked(path: Path, say: Say, what: str) -> AbstractContextManager[None]:
-    """Hold a lock file; if another process holds it, say what is waited for."""
-    return file_lock.locked(path, lambda: say(f"waiting for {what} to end"))
+def _locked(home: Path, say: Say) -> AbstractContextManager[None]:
+    wait = "waiting for another `tidegate local up` or `down` to end"
+    return file_lock.locked(home / "lock", lambda: say(wait))
 
 
 @contextmanager
-def _step(say: Say, what: str) -> Iterator[None]:
+def _step(say: Say, what: str, *, quiet: bool = False) -> Iterator[None]:
     began = time.monotonic()
     yield
-    say(f"{what} ({time.monotonic() - began:.1f} s)")
-
-
-def _silent(_: str) -> None:
-    pass
+    if not quiet:
+        say(f"{what} ({time.monotonic() - began:.1f} s)")

@@ -1,5 +1,8 @@
-"""State of the local stack in JSON files: replaced as a whole, readable by their owner only."""
+"""State of the local stack in JSON files: replaced atomically, readable by their owner only."""
 
+from __future__ import annotations
+
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,10 +10,18 @@ from typing import Any
 from tidegate.spark.job_files import write_private
 
 
-def write(file: Path, content: Mapping[str, Any]) -> None:
+def write(path: Path, content: Mapping[str, Any]) -> None:
     """Replace a JSON document: a reader finds the old or the new one, never a part."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = file.with_suffix(".new")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     write_private(new, content)
-    new.replace(file)
+    new.replace(path)
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """Return a JSON document, or None if there is none."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None

@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from tidegate.cli import main
 from tidegate.lake import s3_settings as s3_client
-from tidegate_local import demo, proxies, s3, stack
+from tidegate_local import demo, proxies, s3, stack, state_files
 from tidegate_local.airflow_api import AirflowApi
 
 PROJECT = Path(__file__).parents[3]
@@ -179,12 +179,12 @@ def test_what_else_needs_no_proxy_stays(given: dict[str, str], then: str) -> Non
 
 def test_s3_takes_other_ports_where_its_own_are_taken(tmp_path: Path) -> None:
     """While it was down another process took some of those that it keeps."""
-    ports = s3._remember(tmp_path, None)
+    ports = s3._configure(tmp_path, None)
     with socket.socket() as other, socket.socket() as another:
         for taken, name in ((other, "master"), (another, "filer.grpc")):
             taken.bind(("127.0.0.1", ports[name]))
             taken.listen()
-        now = s3._remember(tmp_path, None)
+        now = s3._configure(tmp_path, None)
     changed = {name for name in ports if now[name] != ports[name]}
     assert changed == {"master", "filer.grpc"}
     assert len(set(now.values())) == len(now)
@@ -200,7 +200,7 @@ def test_the_stack_says_who_else_is_at_it(tmp_path: Path) -> None:
         stack.down(tmp_path, say=said.append)
         ended.set()
 
-    with stack.locked(tmp_path / "lock", said.append, "nobody"):
+    with state_files.locked(tmp_path / "lock"):
         thread = threading.Thread(target=second)
         thread.start()
         assert not ended.wait(0.3)

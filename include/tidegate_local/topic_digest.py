@@ -1,4 +1,4 @@
-"""Does a topic hold what another holds? Asked by a client that the pipelines do not use."""
+"""A digest of the records of a topic, read by a client that the pipelines do not use."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 _AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
-class Content:
-    """A topic's records, and a digest of their sequence per partition."""
+class TopicDigest:
+    """The number of records of a topic, and a digest of their sequence per partition."""
 
     records: int
     digests: Mapping[int, str]
 
 
-def content(bootstrap: str, topic: str) -> Content:
-    """Read all of a topic: keys, values and headers in their order, provenance left out."""
+def read(bootstrap: str, topic: str) -> TopicDigest:
+    """Read keys, values and headers of all records, without the headers of provenance."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -32,25 +32,27 @@ def content(bootstrap: str, topic: str) -> Content:
         }
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic].partitions
         read = {p: _read(consumer, topic, p) for p in sorted(partitions)}
     finally:
         consumer.close()
-    return Content(sum(n for n, _ in read.values()), {p: digest for p, (_, digest) in read.items()})
+    return TopicDigest(
+        sum(n for n, _ in read.values()), {p: digest for p, (_, digest) in read.items()}
+    )
 
 
 def _read(consumer: Consumer, topic: str, partition: int) -> tuple[int, str]:
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT)
     consumer.assign([TopicPartition(topic, partition, low)])
     digest, at, records = hashlib.sha256(), low, 0
-    give_up = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while at < high:
-        # It waits for as many as are asked for: no more than there are.
+        # `consume` waits for as many as it is asked for: ask for no more than there are.
         messages = consumer.consume(min(_AT_ONCE, high - at), timeout=1.0)
         if messages:
-            give_up = time.monotonic() + _PATIENCE
-        elif time.monotonic() > give_up:
-            raise TimeoutError(f"{topic}-{partition}: nothing for {_PATIENCE:.0f} s at offset {at}")
+            deadline = time.monotonic() + _TIMEOUT
+        elif time.monotonic() > deadline:
+            raise TimeoutError(f"{topic}-{partition}: nothing for {_TIMEOUT:.0f} s at offset {at}")
         for message in messages:
             if error := message.error():
                 raise RuntimeError(f"{topic}-{partition}: {error}")
