@@ -16,7 +16,7 @@ from typing import Any
 
 from tidegate.errors import ConfigurationError, Difference, TidegateError
 from tidegate.launch.file_lock import locked
-from tidegate_local import airflow, flights, s3, stack, state_files, topic_digest
+from tidegate_local import airflow, flights, s3, stack, topic_digest
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.stack import Say, Stack
 

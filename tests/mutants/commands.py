@@ -13,8 +13,7 @@ MUTANTS = (
     Mutant(
         "one demo at a time",
         "../tidegate_local/demo.py",
-        '    with locked(home / "demo.lock", lambda: '
-        'say("waiting for another demo to end")):\n',
+        '    with locked(home / "demo.lock", lambda: say("waiting for another demo to end")):\n',
         "    if True:\n",
         "tests/unit/local/test_local_setup.py::test_two_demos_at_once_are_one_after_the_other",
     ),

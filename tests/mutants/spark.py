@@ -129,7 +129,7 @@ MUTANTS = (
         "spark/producer_settings.py",
         "not least <= int(value) <= most",
         "False",
-        "tests/unit/spark/test_producer_settings.py::test_what_is_refused_is_told_why",
+        "tests/unit/spark/test_producer_settings.py::test_a_refused_setting_has_its_reason",
     ),
     Mutant(
         "late ranges are reported as a broken order",

@@ -95,7 +95,7 @@ def test_jvm_and_driver_die_with_the_process_that_started_them(family: Family) -
 
 
 def _assert_half_staged(staging: Path) -> None:
-    """Some rows, not all, and no word that the attempt is done: it will never count."""
+    """Some rows, not all, and no `_done.json`: the attempt never counts."""
     staged = sum(pq.ParquetFile(f).metadata.num_rows for f in staging.glob("topic=*/*.parquet"))
     assert 0 < staged < RECORDS
     assert not (staging / "_done.json").exists()

@@ -21,7 +21,7 @@ from tidegate.spark.json_lines import IncompatibleFiles
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
-    """Interpreted, as the tests of an pipeline are."""
+    """Interpreted, as the tests of egress are."""
     mine = spark.newSession()
     mine.conf.set("spark.sql.codegen.wholeStage", "false")
     mine.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
@@ -87,7 +87,7 @@ def test_an_option_that_changes_which_rows_there_are(
 
 
 def test_csv_in_an_encoding_of_its_own(session: SparkSession, tmp_path: Path) -> None:
-    """Said, it is read; not said, what is not UTF-8 is a fault of the row, and of no other."""
+    """With `encoding` it is read; without, text that is not UTF-8 is a fault of its row alone."""
     path = put(tmp_path / "a", "id\nx\nü\n".encode("iso-8859-1"))
     found = rows(session, "csv", path, value="id", encoding="ISO-8859-1")
     assert values(found) == ["x", "ü"]
@@ -276,7 +276,7 @@ def test_which_sql_may_shape_a_row(session: SparkSession) -> None:
 
 
 def test_every_function_of_spark_was_reviewed(session: SparkSession) -> None:
-    """Those outside the allowed groups are refused, but for five; a group that nobody has seen,
+    """Those outside the allowed groups are refused, but for five; a new group,
     or a new function of the groups without one subject, is refused until it is reviewed.
     """
     registry = session._jsparkSession.sessionState().functionRegistry()

@@ -18,7 +18,9 @@ from tidegate.lake.footers import read_staged
 from tidegate.lake.store import Listed, LocalStore
 from tidegate.spark import ingest
 from tidegate.spark.failures import describe
+from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.parquet_writer import written_files
 from tidegate.spark.session import configure
 from tidegate_local.kafka import Broker
 
@@ -82,7 +84,7 @@ def test_many_topics_and_exact_ranges_in_one_application(
 def test_every_kind_of_record_arrives_as_it_was_sent(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Null is not empty, in keys, values, headers and header values; order and doubles are kept."""
+    """Null is not empty, in keys, values and headers; order and duplicates are kept."""
     sent: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
         (b"k", b"v", []),
         (None, b"v", []),
@@ -112,7 +114,7 @@ def test_every_kind_of_record_arrives_as_it_was_sent(
 def test_transactions_show_what_was_committed_and_no_markers(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Row by row what an independent consumer sees: nasty records, five codecs, far timestamps."""
+    """As an independent consumer reads them: unusual records, five codecs, far timestamps."""
     with fill(broker.bootstrap, topic, records=1_500) as filled:
         seen = _consumed(broker, topic)
         assert sum(filled.visible.values()) == len(seen)
@@ -125,7 +127,7 @@ def test_transactions_show_what_was_committed_and_no_markers(
 def test_a_window_of_nothing_but_markers_is_an_empty_chunk(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Of its own accord, Spark would write a file without rows."""
+    """Spark would write a file without rows."""
     create(broker.bootstrap, topic, partitions=2)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
@@ -144,7 +146,7 @@ def test_a_window_of_nothing_but_markers_is_an_empty_chunk(
     assert [_span(tmp_path / "b" / file) for file in done["files"]] == [(1, 0, 0, 1)]
 
 
-def test_a_big_range_is_split_without_a_row_lost_or_doubled(
+def test_a_big_range_is_split_without_a_row_lost_or_duplicated(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     """Nine records of ten in one partition: both cores get work, in files that do not overlap."""
@@ -182,7 +184,7 @@ def test_limits_of_tasks_and_files_are_kept(
     assert sorted(_span(tmp_path / "files" / f)[3] for f in done["files"]) == [200, 400, 400]
 
 
-def test_done_tells_the_truth_and_nothing_else_is_there(
+def test_done_json_lists_rows_and_files_and_there_are_no_others(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
     numbers(broker.bootstrap, topic, 40)
@@ -261,10 +263,10 @@ def test_records_that_expired_fail_the_chunk(
     with pytest.raises(Py4JJavaError) as failed:
         stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, 100))
     assert not list(tmp_path.rglob("_done.json"))
-    told = describe(failed.value)
-    assert told.startswith("KafkaIllegalStateException: ")
-    assert f"{topic}-0" in told
-    assert "\n" not in told
+    message = describe(failed.value)
+    assert message.startswith("KafkaIllegalStateException: ")
+    assert f"{topic}-0" in message
+    assert "\n" not in message
 
 
 def test_records_that_are_not_there_fail_the_chunk(
@@ -346,10 +348,12 @@ def _consumed(broker: Broker, topic: str) -> Counter[tuple[Any, ...]]:
     return seen
 
 
-def test_what_a_committer_left_is_no_data(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_a_committer_are_no_data(spark: SparkSession, tmp_path: Path) -> None:
     """Markers of a killed magic job below a topic are neither listed nor read."""
     left = tmp_path / "topic=t/__magic_job-1/tasks/attempt_1/__base/part-00000-0.parquet"
     left.parent.mkdir(parents=True)
     left.touch()
     (tmp_path / "topic=t/part-00001-0.parquet").touch()
-    assert ingest._files(spark, str(tmp_path)) == ["topic=t/part-00001-0.parquet"]
+    assert written_files(spark, HadoopDirectory(spark, str(tmp_path))) == [
+        "topic=t/part-00001-0.parquet"
+    ]

@@ -3,7 +3,7 @@
 It is XXH64 of these values in turn, each seeded with the digest of those before it, the first with
 42: file, row (8 bytes, little endian), topic; key and value, each after its length; the number of
 headers, and the key and value of each, each after its length. Lengths and the number have 4 bytes,
-little endian; a length of -1 stands for null and is followed by nothing. `tidegate.spark.content`
+little endian; a length of -1 stands for null and is followed by nothing. `spark.content_digest`
 computes the same.
 """
 

@@ -1,4 +1,4 @@
-"""The local stack beside what else is on a machine: proxies, taken ports, other demos, `make`."""
+"""The local stack with other things on the machine: proxies, taken ports, other demos, `make`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from pyarrow import fs
 
 from tidegate.cli import main
 from tidegate.lake import s3_settings as s3_client
-from tidegate_local import demo, proxies, s3, stack, state_files
+from tidegate.launch.file_lock import locked
+from tidegate_local import demo, proxies, s3, stack
 from tidegate_local.airflow_api import AirflowApi
 
 PROJECT = Path(__file__).parents[3]
@@ -61,7 +62,7 @@ def test_clean_where_nothing_is(tmp_path: Path) -> None:
 def test_two_demos_at_once_are_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each counts what is in the topic, and sends the rest."""
+    """Each sends what the topic lacks."""
     inside, go_on, said, most = threading.Semaphore(0), threading.Event(), [], []
 
     def show(*_: Any, **__: Any) -> None:
@@ -86,8 +87,8 @@ def test_two_demos_at_once_are_one_after_the_other(
 # Pages
 
 
-def test_every_dag_is_listed_whatever_a_page_holds() -> None:
-    """Airflow gives at most 100 of what was asked for: the rest is on the next pages."""
+def test_the_dags_of_all_pages_are_listed() -> None:
+    """Airflow returns at most 100 per page."""
     names = [f"tidegate__p{n:03}" for n in range(230)]
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -136,10 +137,10 @@ def server() -> Iterator[str]:
         running.shutdown()
 
 
-def test_a_proxy_is_not_asked_for_this_machine(
+def test_no_proxy_is_used_for_this_machine(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By none of the clients that the demo has: it would not find the local stack's servers."""
+    """By no client of the demo: a proxy would not find the servers of the local stack."""
     for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_ALLOW_HTTP": "true"}
@@ -167,8 +168,8 @@ def test_a_proxy_is_not_asked_for_this_machine(
         ({"NO_PROXY": "*"}, "*"),
     ],
 )
-def test_what_else_needs_no_proxy_stays(given: dict[str, str], then: str) -> None:
-    """In both spellings, with the hosts of both: of some clients the one hides the other."""
+def test_given_hosts_without_a_proxy_are_kept(given: dict[str, str], then: str) -> None:
+    """In both spellings, with the hosts of both: some clients read only one."""
     assert proxies.without_loopback(given) == {"NO_PROXY": then, "no_proxy": then}
     again = proxies.without_loopback(proxies.without_loopback(given))
     assert again == {"NO_PROXY": then, "no_proxy": then}
@@ -178,7 +179,7 @@ def test_what_else_needs_no_proxy_stays(given: dict[str, str], then: str) -> Non
 
 
 def test_s3_takes_other_ports_where_its_own_are_taken(tmp_path: Path) -> None:
-    """While it was down another process took some of those that it keeps."""
+    """Another process took some of its ports while it was down."""
     ports = s3._configure(tmp_path, None)
     with socket.socket() as other, socket.socket() as another:
         for taken, name in ((other, "master"), (another, "filer.grpc")):
@@ -191,8 +192,7 @@ def test_s3_takes_other_ports_where_its_own_are_taken(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "ports.json").read_text()) == now
 
 
-def test_the_stack_says_who_else_is_at_it(tmp_path: Path) -> None:
-    """As before, in words about `up` and `down`."""
+def test_the_stack_says_that_it_waits_for_another_command(tmp_path: Path) -> None:
     said: list[str] = []
     ended = threading.Event()
 
@@ -200,7 +200,7 @@ def test_the_stack_says_who_else_is_at_it(tmp_path: Path) -> None:
         stack.down(tmp_path, say=said.append)
         ended.set()
 
-    with state_files.locked(tmp_path / "lock"):
+    with locked(tmp_path / "lock"):
         thread = threading.Thread(target=second)
         thread.start()
         assert not ended.wait(0.3)

@@ -32,7 +32,7 @@ def environment(home: Path, **changes: Any) -> dict[str, str]:
 
 
 def test_status_of_nothing(tmp_path: Path) -> None:
-    """Asking changes nothing, not even by making the home."""
+    """`status` changes nothing, and creates no home."""
     home = tmp_path / "home"
     state = stack.status(home)
     assert (state["format"], state["up"], state["dags"]) == (1, False, [])
@@ -53,8 +53,8 @@ def test_a_kept_port_is_used_again_unless_it_is_taken(taken: int) -> None:
     assert stack._port(NAMED, kept=free, used=taken) == taken  # our own server listens there
 
 
-def test_a_named_port_is_that_or_a_refusal(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that was asked for is never quietly another one."""
+def test_a_given_port_that_is_taken_is_refused(taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other port is used silently."""
     monkeypatch.setenv(NAMED, str(taken))
     assert stack._port(NAMED, kept=None, used=taken) == taken
     with pytest.raises(stack.PortTaken) as refusal:
@@ -86,7 +86,7 @@ def test_the_environment_belongs_to_this_stack(
 
 
 def test_keys_of_another_s3_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the stack has an S3 server; without one they are the caller's, for the lake's sake."""
+    """Where the stack has an S3 server; otherwise the caller's keys are those of the lake."""
     monkeypatch.setenv("AWS_SESSION_TOKEN", "elsewhere")
     assert environment(tmp_path)["AWS_SESSION_TOKEN"] == "elsewhere"
     own = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_SECRET_ACCESS_KEY": "key"}
@@ -98,7 +98,7 @@ def test_keys_of_another_s3_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_stack_on_s3_has_a_home_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless one is named; and one whose lake is a directory never moves into a bucket."""
+    """Unless one is given; a stack whose lake is a directory never moves into a bucket."""
     monkeypatch.delenv("TIDEGATE_HOME", raising=False)
     plain, on_s3 = stack.default_home(), stack.default_home(on_s3=True)
     assert (plain.name, on_s3.name) == (".tidegate", ".tidegate-s3")
@@ -119,7 +119,7 @@ def test_the_fingerprint_tells_whether_settings_changed(tmp_path: Path) -> None:
     assert airflow.fingerprint(environment(tmp_path, bootstrap="127.0.0.1:10")) != same
 
 
-def test_secrets_are_made_once_and_are_private(tmp_path: Path) -> None:
+def test_secrets_are_created_once_and_are_private(tmp_path: Path) -> None:
     """Two homes never share a secret, one home never changes its own."""
     assert airflow.password(tmp_path) == airflow.password(tmp_path)
     assert airflow.password(tmp_path) != airflow.password(tmp_path / "other")

@@ -1,4 +1,4 @@
-"""Detached processes: they outlive nothing they should not, and nobody else's is ever ended."""
+"""Detached processes: all descendants are ended, and no other process is."""
 
 import json
 import os
@@ -69,18 +69,18 @@ def test_environment_and_directory_are_the_given_ones(home: Path) -> None:
 
 
 def test_a_reused_pid_is_neither_found_nor_ended(home: Path) -> None:
-    """The record of a dead process names the pid of a stranger: the start time tells them apart."""
-    stranger = processes.start("stranger", ["sleep", "60"], home=home)
+    """The record of a dead process has the pid of another one, with another start time."""
+    other = processes.start("other", ["sleep", "60"], home=home)
     (home / "run" / "ours.json").write_text(
-        json.dumps({"pid": stranger.pid, "started": stranger.started - 1})
+        json.dumps({"pid": other.pid, "started": other.started - 1})
     )
     assert processes.find("ours", home=home) is None
     assert not processes.stop("ours", home=home)
-    assert alive(stranger.pid)
+    assert alive(other.pid)
 
 
 def test_stop_ends_descendants_in_sessions_of_their_own(home: Path) -> None:
-    """As Airflow's tasks are: a grandchild that left the session and ignores TERM still goes."""
+    """As Airflow's tasks are: a grandchild that left the session and ignores TERM is ended."""
     pid_file = home / "grandchild"
     grandchild = f"trap '' TERM; echo $$ > {pid_file}; while :; do sleep 0.1; done"
     program = (
@@ -95,7 +95,7 @@ def test_stop_ends_descendants_in_sessions_of_their_own(home: Path) -> None:
     assert not alive(pid)
 
 
-def test_stop_ends_what_does_not_listen(home: Path) -> None:
+def test_stop_kills_a_process_that_ignores_sigterm(home: Path) -> None:
     script = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
     deaf = processes.start("deaf", ["sh", "-c", script], home=home)
     wait_for(deaf.log)
@@ -104,7 +104,7 @@ def test_stop_ends_what_does_not_listen(home: Path) -> None:
 
 
 def test_a_paused_process_may_end_in_its_own_way(home: Path) -> None:
-    """A stopped process sees no TERM until it is woken."""
+    """A stopped process receives SIGTERM only when it continues."""
     script = "trap 'echo bye; exit' TERM; echo ready; while :; do sleep 0.1; done"
     paused = processes.start("paused", ["sh", "-c", script], home=home)
     wait_for(paused.log)

@@ -1,4 +1,4 @@
-"""What Spark's Kafka source is told: exactly the window, fast clients, nothing refused."""
+"""The options of Spark's Kafka source: exactly the window, fast clients, refusals."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_a_window_becomes_explicit_offsets_on_both_sides() -> None:
     }
 
 
-def test_what_is_given_beats_a_default_whatever_its_case() -> None:
+def test_a_given_option_overrides_a_default_in_any_case() -> None:
     rendered = render(
         WINDOW, {**GIVEN, "Kafka.Max.Poll.Records": "3", "kafka.group.id": "g"},
         max_records_per_task=1,
@@ -64,13 +64,13 @@ def test_what_is_given_beats_a_default_whatever_its_case() -> None:
         "kafka.interceptor.classes",
     ],
 )
-def test_what_the_plan_or_spark_decides_is_refused(name: str) -> None:
+def test_an_option_that_the_plan_decides_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name.lower()}: refused"):
         render(WINDOW, {**GIVEN, name: "x"}, max_records_per_task=1)
 
 
 def test_all_complaints_come_at_once() -> None:
-    """A missing isolation is one: Kafka's default would show what was never committed."""
+    """A missing isolation level is one: Kafka's default shows uncommitted records."""
     with pytest.raises(ConfigurationError) as refused:
         render(WINDOW, {"assign": "{}", "kafka.a": "1", "kafka.A": "2"}, max_records_per_task=1)
     assert refused.value.numbers["options"] == [
@@ -89,7 +89,7 @@ def test_no_secret_survives_in_a_message() -> None:
 
 
 def test_equal_ranges_are_not_cut() -> None:
-    """Each cut is a file more."""
+    """Each cut makes one more file."""
     assert records_per_task(_window(500_000, 500_000, 500_000, 500_000), cores=2) == 500_000
 
 
@@ -103,7 +103,7 @@ def test_small_ranges_stay_whole() -> None:
 
 @given(st.lists(st.integers(0, 3_000_000), min_size=1, max_size=30), st.integers(1, 32))
 def test_no_core_works_much_longer_than_its_share(sizes: list[int], cores: int) -> None:
-    """Whatever the skew: tasks in order, each on the next free core, as Spark starts them."""
+    """With any skew: tasks in order, each on the next free core, as Spark starts them."""
     limit = records_per_task(_window(*sizes), cores)
     assert limit >= 1
     busy = [0.0] * cores

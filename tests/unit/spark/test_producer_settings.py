@@ -1,4 +1,4 @@
-"""What Spark's Kafka sink is told: nothing that loses or hides records, or that will not start."""
+"""The producer settings of Spark's Kafka sink: none loses or hides records, or fails."""
 
 import pytest
 
@@ -41,10 +41,10 @@ REQUEST = 1024 * 1024
         ({"max.in.flight.requests.per.connection": "6"}, "max.in.flight.requests.per.connection: "),
     ],
 )  # fmt: skip
-def test_what_is_refused_is_told_why(given: dict[str, str], complaint: str) -> None:
-    """What would lose records, run code, speak to others, or not start."""
-    (told,) = producer_settings.complaints(given)
-    assert told.startswith(complaint)
+def test_a_refused_setting_has_its_reason(given: dict[str, str], complaint: str) -> None:
+    """Settings that lose records, run code, use another cluster, or do not start."""
+    (found,) = producer_settings.complaints(given)
+    assert found.startswith(complaint)
 
 
 def test_all_complaints_come_at_once() -> None:
@@ -69,10 +69,10 @@ def test_all_complaints_come_at_once() -> None:
          ["acks: 1: a leader that dies", "without idempotence"]),
     ],
 )  # fmt: skip
-def test_what_weakens_the_guarantee_is_allowed_and_told(
+def test_a_setting_that_weakens_the_guarantees_is_allowed_with_a_warning(
     given: dict[str, str], warned: list[str]
 ) -> None:
-    """The defaults warn of nothing."""
+    """The defaults have no warning."""
     assert producer_settings.complaints(given) == []
     told = producer_settings.warnings(given)
     assert [line.startswith(start) for line, start in zip(told, warned, strict=True)] == [
@@ -80,8 +80,8 @@ def test_what_weakens_the_guarantee_is_allowed_and_told(
     ]
 
 
-def test_what_the_sink_is_given() -> None:
-    """The connection as it is, safe and fast defaults, what the pipeline says, the run's name."""
+def test_the_options_of_the_sink() -> None:
+    """The connection, safe and fast defaults, the pipeline's settings, the client id."""
     connection = {"kafka.bootstrap.servers": "b:1", "kafka.sasl.jaas.config": "secret"}
     options = producer_settings.render(
         connection, {"linger.ms": "7"}, client_id="me", largest_row=10, largest_batch=REQUEST
@@ -111,7 +111,7 @@ def test_acks_of_one_leader_switch_idempotence_off() -> None:
 
 
 def test_a_request_has_room_for_the_largest_row() -> None:
-    """Unless the pipeline says how large one may be: then rows are held against that before."""
+    """Unless the pipeline limits the size of a request: then rows are checked before."""
     options = producer_settings.render(
         {}, {}, client_id="", largest_row=50 * REQUEST, largest_batch=REQUEST
     )
@@ -129,8 +129,8 @@ def test_a_request_has_room_for_the_largest_row() -> None:
     assert producer_settings.largest_record({}) is None
 
 
-def test_a_batch_is_no_larger_than_a_topic_takes() -> None:
-    """Else the broker refuses it, the producer cuts it, and Spark does not wait for the pieces."""
+def test_a_batch_is_no_larger_than_a_topic_accepts() -> None:
+    """Else the broker refuses it, the producer splits it, and Spark waits for no piece."""
     options = producer_settings.render({}, {}, client_id="", largest_row=0, largest_batch=3000)
     assert options["kafka.batch.size"] == "3000"
     options = producer_settings.render(

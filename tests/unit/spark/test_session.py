@@ -1,4 +1,4 @@
-"""What a Spark session must be before anything is read or written."""
+"""The version and the settings of a Spark session."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,10 +20,10 @@ def test_an_old_spark_is_refused(version: str) -> None:
         session.configure(old)
 
 
-def test_an_old_spark_ends_the_run_for_good(
+def test_an_old_spark_fails_an_ingest_without_retry(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The application leaves word beside its job file: a retry would meet the same Spark."""
+    """The application writes a refusal beside its job file: a retry would have the same Spark."""
     old: Any = SimpleNamespace(version="3.5.1", stop=lambda: None)
     monkeypatch.setattr(session, "start", lambda _: session.configure(old))
     job = tmp_path / "job.json"
@@ -32,7 +32,7 @@ def test_an_old_spark_ends_the_run_for_good(
     assert "Spark 3.5.1: 4.0 or later is needed" in str(read_refusal(tmp_path))
 
 
-def test_an_old_spark_ends_a_send_for_good(tmp_path: Path) -> None:
+def test_an_old_spark_fails_an_egress_without_retry(tmp_path: Path) -> None:
     old: Any = SimpleNamespace(version="3.5.1")
     job: Any = SimpleNamespace(plan_id="f00d", reader={})
     assert egress.attempt(old, job, tmp_path) == 1
@@ -41,7 +41,7 @@ def test_an_old_spark_ends_a_send_for_good(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.0.4", "4.1.0-preview1", "10.0.1"])
 def test_a_newer_one_is_not(version: str) -> None:
-    """Its settings are made, and what Kafka is read by is not in V1's list."""
+    """Its settings are set, and Kafka is not in the list of V1 sources."""
     made: dict[str, str] = {}
     conf = SimpleNamespace(get=lambda _: "avro, kafka,csv", set=made.__setitem__)
     session.configure(cast(Any, SimpleNamespace(version=version, conf=conf)))
