@@ -57,8 +57,8 @@ MUTANTS = (
     Mutant(
         "a topic's identity is judged chunk by chunk",
         "ingest/sealing.py",
-        "            refuse_changed(plan, [attempt], seen)\n",
-        "            refuse_changed(plan, done, seen)\n",
+        "            refuse_changed(plan, attempt, seen)\n",
+        "            [refuse_changed(plan, each, seen) for each in done]\n",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_recreated_topic_costs_no_finished_attempt_of_another",
     ),
@@ -79,8 +79,8 @@ MUTANTS = (
     Mutant(
         "a finished attempt is given up before it is deleted",
         "ingest/sealing.py",
-        "if not isinstance(outcome, Appended | Lost):",
-        "if False:",
+        "opened.ledger.append(given_up, run=opened.run.run_id)",
+        "Lost()",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_finished_attempt_that_is_wrong_is_abandoned_and_staged_again",
     ),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "files are capped by bytes",
         "ingest/file_size.py",
-        "bit_length() - 1) if known else MOST_RECORDS",
+        "bit_length() - 1) if sizes else MOST_RECORDS",
         "bit_length() - 1) if False else MOST_RECORDS",
         "tests/unit/ingest/test_file_size.py",
     ),

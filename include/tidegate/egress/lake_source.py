@@ -18,7 +18,7 @@ from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest
-from tidegate.runs.topics import known
+from tidegate.runs.topics import recorded
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def open_lake(name: str) -> SourceLake:
     pipeline = files.load_ingest(name)
     store = open_store(pipeline.lake, pipeline.name)
     ledger = Ledger(store, pipeline.name)
-    return SourceLake(known(pipeline, ledger.fold), store, ledger)
+    return SourceLake(recorded(pipeline, ledger.fold), store, ledger)
 
 
 def open_lake_of(plan: Plan) -> SourceLake:

@@ -12,7 +12,7 @@ from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Offsets
 from tidegate.errors import TidegateError
 from tidegate.pipelines.spec import Ingest
-from tidegate.runs.topics import known
+from tidegate.runs.topics import recorded
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def reconcile(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> dict[str, Any]:
     `error` is the reason if the broker or the group refused.
     """
     assert spec.progress_group is not None
-    topics = [t for t in known(spec, fold).topics if t in fold.topic_ids]
+    topics = [t for t in recorded(spec, fold).topics if t in fold.topic_ids]
     cursors = {topic: fold.cursors(topic) for topic in topics}
     found: list[Mapping[str, Any]] = []
     error = None

@@ -72,7 +72,7 @@ def _recorded(fold: Fold) -> dict[tuple[str, int], list[CoverageInterval]]:
         for topic_id, r in fold.live_ranges(n):
             spans = lanes.setdefault((topic_id, r.partition), {})
             spans.setdefault(commit.lane, []).append((r.start, r.end))
-    known = {
+    found = {
         key: [
             CoverageInterval(start, end, "covered", lane=lane)
             for lane, spans in by_lane.items()
@@ -84,8 +84,8 @@ def _recorded(fold: Fold) -> dict[tuple[str, int], list[CoverageInterval]]:
         key = gap.topic_id, gap.partition
         for start, end in fold.skipped[key].within(gap.start, gap.end):
             skipped = CoverageInterval(start, end, "skipped", reason=gap.reason, by=gap.by)
-            known.setdefault(key, []).append(skipped)
-    return known
+            found.setdefault(key, []).append(skipped)
+    return found
 
 
 def _first_unseen(found: IntervalsOf) -> Iterator[OffsetRange]:

@@ -29,7 +29,7 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
     `master` is Spark's; `splits` and `files` are null if its number of cores is unknown.
     """
     store, fold = opened.store, opened.ledger.fold
-    run = subscription.of_run(opened.run, fold)
+    run = subscription.with_topics(opened.run, fold)
     seen = drafting.surveyed(run)
     draft = drafting.draft(run, store, fold, seen)
     plan = drafting.plan_of(run, store, fold, seen, draft, run.window_date.isoformat())

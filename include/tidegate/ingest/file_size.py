@@ -45,7 +45,7 @@ def records_per_file(
     """
     measured = _measured(store, fold)
     ranges = [r for window in chunks for r in window]
-    known = [measured[topic] for topic in {r.topic for r in ranges} & measured.keys()]
+    sizes = [measured[topic] for topic in {r.topic for r in ranges} & measured.keys()]
     longest: dict[tuple[str, int], OffsetRange] = {}
     for r in ranges:
         if r.topic not in measured and len(r) > _FEW:
@@ -57,10 +57,10 @@ def records_per_file(
     if chosen:
         sampled = largest_mean_size(kafka, chosen, isolation)
         most = MOST_RECORDS if sampled else UNKNOWN_RECORDS
-        known += [sampled] if sampled else []
-    elif not known:
+        sizes += [sampled] if sampled else []
+    elif not sizes:
         most = MOST_RECORDS
-    limit = 1 << max(0, int(BYTES / max(known)).bit_length() - 1) if known else MOST_RECORDS
+    limit = 1 << max(0, int(BYTES / max(sizes)).bit_length() - 1) if sizes else MOST_RECORDS
     return limit if most is None else min(limit, most)
 
 

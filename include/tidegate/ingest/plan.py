@@ -27,9 +27,7 @@ from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
 from tidegate.runs import topics, variables
 from tidegate.runs.replay_id import refuse_another
 from tidegate.runs.run import OpenRun, Run
-from tidegate.runs.steps import Planned
-
-_MOST_LISTED = 20
+from tidegate.runs.steps import MOST_LISTED, Planned
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +50,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     kept = [sealing.seal_kept(opened, each) for each in living]
     if publish_unfinished(store, ledger, others, run=run.run_id):
         variables.show(run.mirror, run.spec, ledger.fold)
-    run = topics.of_run(run, ledger.fold)
+    run = topics.with_topics(run, ledger.fold)
     variables.refuse_ahead(run.mirror, run.spec, ledger)
     if current:
         _refuse_another_replay(run, current.plan)
@@ -241,14 +239,14 @@ def _recorded_draft(
 def _log_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
     """Log which of the requested offsets are committed already, or left to the live lane."""
     if draft.ahead:
-        parts = ", ".join(map(str, draft.ahead[:_MOST_LISTED]))
+        parts = ", ".join(map(str, draft.ahead[:MOST_LISTED]))
         logger.warning("%s: left to the live lane, not below its cursor: %s", run.spec.name, parts)
     if not draft.covered:
         return
-    covered = draft.covered[:_MOST_LISTED]
+    covered = draft.covered[:MOST_LISTED]
     commits = sorted({n for r in covered for n in fold.commits_over((r,), seen.topic_ids)})
-    named = ", ".join(f"#{n}" for n in commits[:_MOST_LISTED])
-    more = " and others" if len(draft.covered) > len(covered) or len(commits) > _MOST_LISTED else ""
+    named = ", ".join(f"#{n}" for n in commits[:MOST_LISTED])
+    more = " and others" if len(draft.covered) > len(covered) or len(commits) > MOST_LISTED else ""
     if draft.ranges:
         parts = ", ".join(map(str, covered))
         logger.info("%s: in the lake already, as %s%s: %s", run.spec.name, named, more, parts)

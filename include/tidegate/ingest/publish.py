@@ -18,8 +18,8 @@ from tidegate.ingest.plan import unsettled
 from tidegate.lake import plans, publishing
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import OpenRun, Run
+from tidegate.runs.steps import MOST_LISTED
 
-_MOST_NAMED = 20  # partitions
 _WAYS_OUT = {
     "expired": "set `on_expired: skip` to record the gap and go on",
     "truncated": "the broker lost records that the lake has; see `truncated` in docs/operations.md",
@@ -172,8 +172,8 @@ def _chunks_missing(run: Run, plan: Plan, missing: Sequence[int]) -> ChunksMissi
         for topic in sorted(starts)
         for p, start in sorted(starts[topic].items())
     ]
-    listed = ", ".join(parts[:_MOST_NAMED])
-    more = f" and {len(parts) - _MOST_NAMED} more partitions" if parts[_MOST_NAMED:] else ""
+    listed = ", ".join(parts[:MOST_LISTED])
+    more = f" and {len(parts) - MOST_LISTED} more partitions" if parts[MOST_LISTED:] else ""
     excluded = "".join(f" Excluded: {each}." for each in plan.left_out)
     return ChunksMissing(
         f"pipeline {run.spec.name!r}, plan {plan.id}: {len(missing)} of {len(plan.chunks)} chunks "

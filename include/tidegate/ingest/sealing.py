@@ -95,7 +95,7 @@ def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:
 def seal_finished(
     opened: OpenRun[Run],
     plan: Plan,
-    mine: Iterable[Attempt],
+    candidates: Iterable[Attempt],
     epochs: Mapping[tuple[str, int], int],
     sealed: list[int],
 ) -> dict[Attempt, TidegateError]:
@@ -107,7 +107,7 @@ def seal_finished(
     kafka, store = opened.run.kafka, opened.store
     done: dict[Attempt, Mapping[str, Any]] = {}
     failures: dict[Attempt, TidegateError] = {}
-    for attempt in mine:
+    for attempt in candidates:
         try:
             if (form := attempts.read_done(store, attempt)) is not None:
                 done[attempt] = form
@@ -122,7 +122,7 @@ def seal_finished(
     refuse_another_cluster(plan, seen)
     for attempt in done:
         try:
-            refuse_changed(plan, [attempt], seen)
+            refuse_changed(plan, attempt, seen)
             _refuse_leaderless(plan, attempt, seen)
         except TidegateError as error:
             failures[attempt] = error
@@ -186,9 +186,9 @@ def refuse_another_cluster(plan: Plan, seen: Survey) -> None:
         )
 
 
-def refuse_changed(plan: Plan, mine: Iterable[Attempt], seen: Survey) -> None:
-    """Raise IdentityChanged if a topic of these attempts is not the one that was planned."""
-    topics = sorted({r.topic for attempt in mine for r in plan.chunks[attempt.chunk]})
+def refuse_changed(plan: Plan, attempt: Attempt, seen: Survey) -> None:
+    """Raise IdentityChanged if a topic of an attempt is not the one that was planned."""
+    topics = sorted({r.topic for r in plan.chunks[attempt.chunk]})
     changed = {
         topic: {"planned": plan.topics[topic], "now": seen.topic_ids.get(topic)}
         for topic in topics
@@ -258,7 +258,6 @@ def discard(opened: OpenRun[Run], attempt: Attempt, error: TidegateError | None)
                            attempt.chunk)  # fmt: skip
             return
         given_up = Abandon(attempt.plan_id, attempt.chunk, attempt.name)
-        outcome = opened.ledger.append(given_up, run=opened.run.run_id)
-        if not isinstance(outcome, Appended | Lost):
+        if not isinstance(opened.ledger.append(given_up, run=opened.run.run_id), Appended | Lost):
             return  # another process has sealed and committed it
     store.delete(*(listed.path for listed in store.objects(attempt.directory)))

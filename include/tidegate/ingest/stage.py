@@ -60,15 +60,15 @@ def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
         raise PlanDead(f"run {opened.run.run_id}: its plan was invalid as soon as it was made")
     planned, sealed, unproven = living.kept
     failures = list(unproven.values())
-    mine = [Attempt(planned.id, number, secrets.token_hex(8)) for number in living.chunks]
+    started = [Attempt(planned.id, number, secrets.token_hex(8)) for number in living.chunks]
     if living.seen:
-        failures = [*_stage(opened, planned, mine, living.seen, submit, sealed), *failures]
+        failures = [*_stage(opened, planned, started, living.seen, submit, sealed), *failures]
     if failures:
         for other in failures[1:]:
             logger.error("plan %s: %s", planned.id, other)
         raise failures[0]
-    if any(attempt.chunk not in sealed for attempt in mine):
-        missing = [a.chunk for a in mine if a.chunk not in sealed]
+    if any(attempt.chunk not in sealed for attempt in started):
+        missing = [a.chunk for a in started if a.chunk not in sealed]
         raise StageFailed(
             f"plan {planned.id}: Spark ended well but left chunks {missing} unfinished; "
             "the retry stages them again",
@@ -80,7 +80,7 @@ def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
 def _stage(
     opened: OpenRun[Run],
     plan: Plan,
-    mine: Sequence[Attempt],
+    started: Sequence[Attempt],
     before: Survey,
     submit: Submit,
     sealed: list[int],
@@ -96,25 +96,25 @@ def _stage(
     epochs = plans.epochs(store, plan.id) | truncation.of_survey(before)
     try:
         try:
-            with _job_file(opened, plan, mine) as job_file:
-                records = sum(len(r) for a in mine for r in plan.chunks[a.chunk])
+            with _job_file(opened, plan, started) as job_file:
+                records = sum(len(r) for a in started for r in plan.chunks[a.chunk])
                 application = submission(
                     job_file, opened.run.spark_conf, records, name=_name(opened.run)
                 )
                 with (
                     terminal_if_refused(job_file.parent),
-                    _sealing(opened, plan, mine, epochs, sealed, unproven),
+                    _sealing(opened, plan, started, epochs, sealed, unproven),
                 ):
                     submit(for_places(application, store.native("")))
         except (StageFailed, ConfigurationError) as error:
             failures.append(error)
-        rest = [a for a in mine if a.chunk not in sealed and a not in unproven]
+        rest = [a for a in started if a.chunk not in sealed and a not in unproven]
         try:
             unproven |= sealing.seal_finished(opened, plan, rest, epochs, sealed)
         except IdentityChanged as error:  # Spark may have read from the other cluster
             unproven |= dict.fromkeys(rest, error)
     finally:
-        for attempt in mine:
+        for attempt in started:
             if attempt.chunk not in sealed:
                 sealing.discard(opened, attempt, unproven.get(attempt))
     return failures + list(unproven.values())
@@ -125,7 +125,7 @@ def _name(run: Run) -> str:
 
 
 @contextmanager
-def _job_file(opened: OpenRun[Run], plan: Plan, mine: Sequence[Attempt]) -> Iterator[Path]:
+def _job_file(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt]) -> Iterator[Path]:
     """Write the job's only input, secrets included, readable by its owner; remove it afterwards."""
     run, store = opened.run, opened.store
     job = IngestJob(
@@ -136,7 +136,9 @@ def _job_file(opened: OpenRun[Run], plan: Plan, mine: Sequence[Attempt]) -> Iter
             "kafka.isolation.level": plan.isolation,
             "kafka.client.id": f"tidegate-{plan.pipeline}-{plan.id}",
         },
-        chunks=tuple(Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in mine),
+        chunks=tuple(
+            Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
+        ),
         parquet=ParquetSettings(**plan.byte_settings),
     )
     with tempfile.TemporaryDirectory(prefix="tidegate-") as directory:
@@ -149,7 +151,7 @@ def _job_file(opened: OpenRun[Run], plan: Plan, mine: Sequence[Attempt]) -> Iter
 def _sealing(
     opened: OpenRun[Run],
     plan: Plan,
-    mine: Sequence[Attempt],
+    started: Sequence[Attempt],
     epochs: Mapping[tuple[str, int], int],
     sealed: list[int],
     wrong: dict[Attempt, TidegateError],
@@ -165,7 +167,7 @@ def _sealing(
         return attempts.read_done(opened.store, attempt) is not None
 
     def seal() -> None:
-        waiting = list(mine)
+        waiting = list(started)
         while len(waiting) > 1 and not ended.wait(_LOOK_AGAIN):
             try:
                 finished = list(takewhile(is_finished, waiting))

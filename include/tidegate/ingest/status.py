@@ -21,7 +21,7 @@ from tidegate.lake.files import live_files
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest
-from tidegate.runs.topics import known, resolved
+from tidegate.runs.topics import recorded, resolved
 
 FORMAT = 1
 
@@ -58,7 +58,7 @@ def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -
     fold = Ledger(store, spec.name).fold
 
     def without_broker(problem: str, *, unreachable: bool = False) -> PipelineState:
-        topics = known(spec, fold).topics
+        topics = recorded(spec, fold).topics
         return PipelineState(store, fold, topics, fold.topic_ids, {}, problem, unreachable)
 
     if down:

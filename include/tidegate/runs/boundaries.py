@@ -103,9 +103,9 @@ def _all_partitions(
 
 
 def _cut(topic: Topic, fold: Fold, partition: int, first: int | None, row: int | None) -> int:
-    known = [offset for offset in (first, row) if offset is not None]
-    if known:
-        return min(known)
+    offsets = [offset for offset in (first, row) if offset is not None]
+    if offsets:
+        return min(offsets)
     marks, covered = topic.marks.get(partition), fold.covered[topic.id, partition]
     ends = [end for _, end in covered.spans[-1:]]
     return max([*ends, marks.end if marks else 0])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate.runs.steps import MOST_LISTED
+
 FORMAT = 1
-_MOST_NAMED = 20
 
 
 @dataclass
@@ -38,5 +39,5 @@ class Findings:
             "rows": self.rows,
             "against_kafka": kafka,
             "differences": len(self.found),
-            "first": self.found[:_MOST_NAMED],
+            "first": self.found[:MOST_LISTED],
         }

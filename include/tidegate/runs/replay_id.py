@@ -22,9 +22,9 @@ def id_complaints(asked: Replay) -> list[str]:
 def refuse_another(run: AnyRun, asked: Replay, plan: Plan) -> None:
     """Raise ReplayRefused if the plan of this replay id is of another window."""
     if plan.replay is None or plan.replay["asked"] != asked.to_json():
-        known = None if plan.replay is None else plan.replay["asked"]
+        first = None if plan.replay is None else plan.replay["asked"]
         raise ReplayRefused(
-            f"pipeline {run.spec.name!r}: replay id {asked.id!r} stands for {known}, as plan "
+            f"pipeline {run.spec.name!r}: replay id {asked.id!r} stands for {first}, as plan "
             f"{plan.id}; nothing was done. Another window needs another id",
             replay_id=asked.id,
             plan_id=plan.id,

@@ -9,6 +9,9 @@ from tidegate.core.plan import Plan
 from tidegate.lake.plans import Frozen
 from tidegate.launch.spark_submit import Submission
 
+MOST_LISTED = 20
+"""Partitions, commits or findings in one message; of the others it has the number at most."""
+
 
 @dataclass(frozen=True)
 class Planned:

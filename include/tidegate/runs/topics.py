@@ -33,13 +33,13 @@ def resolved(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> Ingest:
     return spec.model_copy(update={"topics": topics})
 
 
-def known(spec: Ingest, fold: Fold) -> Ingest:
+def recorded(spec: Ingest, fold: Fold) -> Ingest:
     """Return the spec with the topics of the ledger that its pattern matches; no broker call."""
     if spec.pattern is None:
         return spec
     return spec.model_copy(update={"topics": spec.select(fold.topic_ids)})
 
 
-def of_run(run: Run, fold: Fold) -> Run:
+def with_topics(run: Run, fold: Fold) -> Run:
     """Return the run with the topics of its pipeline resolved."""
     return replace(run, spec=resolved(run.spec, run.kafka, fold))

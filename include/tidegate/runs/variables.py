@@ -13,7 +13,7 @@ from tidegate.errors import CursorAhead
 from tidegate.lake.ledger import Ledger
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.runs.run import NO_MIRROR, Mirror
-from tidegate.runs.topics import known
+from tidegate.runs.topics import recorded
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ def write_topic(
 
 
 def _topics(spec: Spec, fold: Fold) -> tuple[str, ...]:
-    return spec.target.names if isinstance(spec, Egress) else known(spec, fold).topics
+    return spec.target.names if isinstance(spec, Egress) else recorded(spec, fold).topics
 
 
 def _cursors(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
