@@ -114,7 +114,7 @@ def test_the_first_seal_stands(store):
 
 
 class Unsure(LocalStore):
-    """The put of a seal lands, and is told to have failed."""
+    """The put of a seal lands, and its answer is lost."""
 
     def create(self, path, data):
         created = super().create(path, data)

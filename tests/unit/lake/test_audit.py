@@ -208,7 +208,7 @@ def test_a_checkpoint_of_a_longer_ledger(spec, store):
 
 @pytest.mark.parametrize("text", [b"{}", b"[]", b"no JSON", b""])
 def test_a_checkpoint_that_cannot_be_read(spec, store, text):
-    """It is passed over by whoever opens the ledger, and told here."""
+    """Opening the ledger skips it; the audit reports it."""
     checkpoint(spec)
     Path(store.native(layout.checkpoint(6))).write_bytes(text)
     assert [each["checkpoint"] for each in findings(spec)] == [6]

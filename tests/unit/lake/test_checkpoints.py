@@ -239,7 +239,7 @@ def test_opening_reads_one_checkpoint_and_the_entries_after_it(store, monkeypatc
     assert (opened.fold, opened.fold.digest) == (whole, whole.digest)
 
 
-def test_a_checkpoint_is_the_same_whoever_makes_it(store):
+def test_a_checkpoint_is_the_same_from_every_process(store):
     """From a checkpoint and a tail, or from all entries: byte for byte."""
     write(store, grown(store, 5))
     grown(store, 2, start=5)
@@ -266,10 +266,10 @@ def test_the_newest_three_stay(store):
 
 def test_a_reader_that_sleeps_past_three_reads_the_entries(store):
     write(store, grown(store, 1))
-    sleeper = Ledger(store, "p")
+    paused = Ledger(store, "p")
     for i in range(1, 5):
         write(store, grown(store, 1, start=i))
-    assert dict(sleeper.fold.live)[2] == Ledger(store, "p").fold.live[2]
+    assert dict(paused.fold.live)[2] == Ledger(store, "p").fold.live[2]
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"format": 1, "pipeline": "q"}'])

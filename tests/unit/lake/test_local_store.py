@@ -71,7 +71,7 @@ CREATE = """
 
 
 def test_a_full_disk_leaves_nothing(tmp_path):
-    """Transient, no partial object, no rubbish; with space it works."""
+    """Transient, no partial object, no temporary file; with space it works."""
     said = run_python(CREATE, tmp_path, 50_000)
     assert said.startswith("LakeUnavailable transient")
     assert "no space left" in said
@@ -107,19 +107,19 @@ def test_a_file_in_the_place_of_the_lake(tmp_path):
 @pytest.fixture
 def calls(monkeypatch):
     """The calls that decide what survives a power loss, in order, with what they were for."""
-    told = []
+    order = []
     fsync, link = os.fsync, os.link
 
     def name(descriptor):
         return os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115, PTH119
 
-    monkeypatch.setattr(os, "fsync", lambda fd: (told.append(("fsync", name(fd))), fsync(fd))[1])
+    monkeypatch.setattr(os, "fsync", lambda fd: (order.append(("fsync", name(fd))), fsync(fd))[1])
     monkeypatch.setattr(
         os,
         "link",
-        lambda a, b, **how: (told.append(("link", Path(b).name)), link(a, b, **how))[1],
+        lambda a, b, **how: (order.append(("link", Path(b).name)), link(a, b, **how))[1],
     )
-    return told
+    return order
 
 
 def test_creating_survives_a_power_loss(tmp_path, calls):
@@ -197,7 +197,7 @@ def test_a_file_of_another_user_is_copied(tmp_path):
 
 @pytest.mark.parametrize("number", sorted(local_store._NO_LINK))
 def test_a_copy_takes_the_place_of_a_link(tmp_path, monkeypatch, calls, number):
-    """Whole, and durable before it has its name; another refusal of the system is told."""
+    """Whole, and durable before it has its name; another error of the system is raised."""
     store = LocalStore(tmp_path)
     store.create("staging/x", b"rows")
     link = os.link

@@ -1,4 +1,4 @@
-"""Commit and finalise: one commit per chunk, whoever crashes, sleeps or races."""
+"""Commit and finalise: one commit per chunk, despite crashed, paused or concurrent publishers."""
 
 import threading
 from pathlib import Path
@@ -135,7 +135,7 @@ def test_a_crash_at_any_point_is_rolled_forward(store, monkeypatch, at, committe
 
 @pytest.mark.parametrize("finaliser", ["winner", "loser", "roll_forward"])
 def test_two_attempts_of_one_chunk_are_one_commit(store, finaliser):
-    """The committed entry's files are placed, whoever does it; compaction came in between.
+    """The committed entry's files are placed by any process; compaction came in between.
 
     Both publishers have folded the ledger before either has committed.
     """
@@ -204,7 +204,7 @@ def test_a_committed_file_that_vanished_is_named(store, monkeypatch):
 
 
 def test_one_commit_that_cannot_be_placed_stops_no_other(store, monkeypatch):
-    """Whatever the refusal: the other commits are placed, and every refusal is told."""
+    """Whatever the refusal: the other commits are placed, and every error is reported."""
     staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
     other = plan_of((OffsetRange("t", 0, 50, 60),))
@@ -280,12 +280,12 @@ def test_staged_copies_may_go_once_all_is_placed(store):
     assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
 
 
-def test_a_sleeper_finds_its_attempt_abandoned(store):
+def test_a_paused_publisher_finds_its_attempt_abandoned(store):
     """It sealed, slept past the sweep, and wakes: refused, and nothing is committed."""
     seal = staged_attempts.seal(store, PLAN, chunk=0)
-    sleeper = ledger_of(store)
+    paused = ledger_of(store)
     assert ledger_of(store).append(Abandon(PLAN.id, 0, "attempt"), run="sweep") == Appended(3)
-    assert publishing.commit(store, sleeper, PLAN, seal, run="run") == Refused(
+    assert publishing.commit(store, paused, PLAN, seal, run="run") == Refused(
         "attempt attempt was abandoned"
     )
     assert ledger_of(store).fold.live == {}
@@ -393,7 +393,7 @@ def test_a_long_lake_is_read_side_by_side(tmp_path, kind):
 
 
 def test_a_run_has_one_plan(store):
-    """The first one frozen, whoever asks, also when another plans otherwise; then generations."""
+    """The first one frozen, also for a process that plans otherwise; then generations."""
     other = plan_of((OffsetRange("t", 0, 0, 99),))
     assert plans.latest(store, "key") is None
     assert plans.freeze(store, "key", PLAN, 1, note={}).plan == PLAN
@@ -443,7 +443,7 @@ def test_a_damaged_pointer_is_named(store, text):
 
 def test_a_commit_of_another_run_that_cannot_be_placed_stops_no_plan(store, monkeypatch):
     """Another run has sealed a chunk, and its files can be committed and not be placed now: its
-    rows are in the lake, and whoever plans goes on.
+    rows are in the lake, and the planning run goes on.
     """
     plans.freeze(store, "another run", PLAN, 1, note={})
     staged_attempts.seal(store, PLAN, chunk=0)

@@ -113,7 +113,7 @@ POINTS = [
 @pytest.mark.parametrize("at", POINTS)
 def test_a_crash_at_any_point_of_a_replace(store, monkeypatch, at):
     """By the ledger each row is there once, at once, and of the new plan; rolled forward, a glob
-    sees the same, whoever finalises, and in whatever order.
+    sees the same, by any finaliser and in any order.
     """
     first_commit(store)
     again = replay("x", (3, part(0, 10)), (3, part(0, 3, 1)))
@@ -198,7 +198,7 @@ def test_a_copy_that_was_under_way_while_its_source_went(tmp_path):
 @pytest.mark.parametrize("chain", [False, True])
 def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, chain):
     """An object store goes on copying when the finaliser that asked for it was killed: the old file
-    appears after it was replaced, and nobody is there to look. The next plan takes it away.
+    appears after it was replaced, and no process checks. The next plan moves it away.
     """
     first_commit(store)
     (late, *_) = [f.final for f in manifests.read_manifest(store, ledger_of(store).fold.live[3])]

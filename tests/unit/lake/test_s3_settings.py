@@ -1,4 +1,4 @@
-"""S3 by the environment: what Spark is told, what it needs, and what is said of a wrong one."""
+"""S3 settings of the environment: for Spark, and the errors of a wrong one."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ def _no_other_s3(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_spark_is_told_the_place_and_no_key() -> None:
+def test_spark_gets_the_location_and_no_key() -> None:
     """The same endpoint, region and style that obstore reads; the keys stay where they are."""
     conf = s3_settings.spark_conf(ENVIRONMENT)
     assert conf["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
@@ -77,7 +77,7 @@ def test_the_names_of_a_place(
 def test_a_wrong_endpoint_is_refused(
     environ: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is sent there, also by whoever opens a lake."""
+    """Before anything is sent there, also when a lake is opened."""
     with pytest.raises(ConfigurationError, match=said):
         s3_settings.location(environ)
     for name, value in environ.items():

@@ -152,7 +152,7 @@ def test_an_error_of_the_disk_at_a_file_that_does_not_match(
 
 
 def test_only_what_the_pattern_asks_for_is_excluded(tmp_path: Path) -> None:
-    """Bad names that would not be sent are nobody's business; nor is what is hidden."""
+    """Bad names that would not be sent are not reported; nor are hidden ones."""
     fill(tmp_path, "a.csv", ".hidden/b.csv", "d/e/f.csv", "lost+found/x.csv")
     (tmp_path / "b\n.txt").touch()
     (tmp_path / "loop").symlink_to(".")
@@ -165,8 +165,8 @@ def test_only_what_the_pattern_asks_for_is_excluded(tmp_path: Path) -> None:
         ("d/**", ["e/f.csv"], ["loop"]),
         ("**/*.csv", ["a.csv", "d/e/f.csv"], ["d/loop", "loop"]),
     ):
-        told = listed(f"{tmp_path}/{pattern}")
-        assert (names(told), sorted(excluded(told))) == (found, left_out), pattern
+        listing = listed(f"{tmp_path}/{pattern}")
+        assert (names(listing), sorted(excluded(listing))) == (found, left_out), pattern
 
 
 def test_a_directory_that_cannot_be_read_now_is_tried_again(

@@ -208,9 +208,9 @@ def test_a_store_that_fails_makes_no_broken_file(
     """
     bucket = Bucket(monkeypatch)
     bucket.fails["001.parquet"] = error
-    with pytest.raises(SourceUnavailable, match=r"001\.parquet cannot be read now: ") as told:
+    with pytest.raises(SourceUnavailable, match=r"001\.parquet cannot be read now: ") as raised:
         read_footers(bucket.root, bucket.files)
-    assert told.value.kind == "transient"
+    assert raised.value.kind == "transient"
     bucket.fails.clear()
     assert len(read_footers(bucket.root, bucket.files)[0]) == 3
 
@@ -247,7 +247,7 @@ def test_no_footer_is_read_of_what_is_not_taken(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         ({"k": ["x"], "v": [1]}, "k string / int64"),
         ({"k": [1]}, "v missing / int64"),
@@ -255,7 +255,7 @@ def test_no_footer_is_read_of_what_is_not_taken(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_mixed_columns_are_refused(
-    tmp_path: Path, other: dict[str, list[object]], told: str
+    tmp_path: Path, other: dict[str, list[object]], message: str
 ) -> None:
     """Both files and what differs are named; the order of columns is no difference."""
     files = [
@@ -267,5 +267,5 @@ def test_mixed_columns_are_refused(
     assert len(read_footers(root, files[:2])[0]) == 2
     with pytest.raises(SourceRefused, match="Nothing was sent") as refused:
         read_footers(root, files)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.numbers["files"] == ["c.parquet", "a.parquet"]

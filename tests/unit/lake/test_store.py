@@ -193,7 +193,7 @@ def test_a_lost_answer_is_tried_again(flaky, lands):
 
 
 def test_a_put_that_landed_after_another_one_did_not_create(flaky):
-    """The retry meets a stranger's bytes: not ours."""
+    """The retry meets the bytes of another process: this one has not created the object."""
     store = flaky(failures=1, lands=False)
     other = ObjectStore("memory:///p", store._store)
     conditional_put.obstore.put.failures = 0

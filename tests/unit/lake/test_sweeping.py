@@ -1,4 +1,4 @@
-"""The sweeper: rubbish goes when it is old enough, and what may be committed never does."""
+"""The sweeper: old staging is deleted, and what may be committed never is."""
 
 import contextlib
 import os
@@ -87,7 +87,7 @@ def test_staged_copies_go_a_grace_after_they_are_placed(store):
 
 
 def test_copies_of_an_unplaced_commit_stay(store, monkeypatch):
-    """They are what readers by the ledger are told; whoever places them finds them."""
+    """Readers by the ledger use them; a later run places them."""
     staged_attempts.seal(store, PLAN)
     monkeypatch.setenv(faults.VARIABLE, "publish.finalising:raise")
     with pytest.raises(faults.FaultInjected):
@@ -102,7 +102,7 @@ def test_copies_of_an_unplaced_commit_stay(store, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "exchanged"])
 def test_copies_stay_while_the_final_file_is_not_verified(store, damage):
-    """They are then the only whole ones; and it is told."""
+    """They are then the only whole ones; this is reported."""
     staged_attempts.seal(store, PLAN)
     publish(store)
     (listed, _) = store.objects(layout.DATA)
@@ -231,10 +231,10 @@ def test_what_a_zombie_writes_after_the_listing(store, monkeypatch):
 
 def test_a_publisher_that_sleeps_past_the_sweep_is_refused(store):
     """It wakes and commits: abandoned. No commit lists a file that is missing."""
-    proven = staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "sleeper"))
-    sleeper = staged_attempts.ledger_of(store)
-    assert why(swept(store, abandon_after=0)) == [("sleeper", "abandoned")]
-    assert isinstance(publishing.commit(store, sleeper, PLAN, proven, run="late"), Refused)
+    proven = staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "paused"))
+    paused = staged_attempts.ledger_of(store)
+    assert why(swept(store, abandon_after=0)) == [("paused", "abandoned")]
+    assert isinstance(publishing.commit(store, paused, PLAN, proven, run="late"), Refused)
     assert staged_attempts.ledger_of(store).fold.live == {}
     # Another attempt of the chunk is what every chunk may have.
     staged_attempts.seal(store, PLAN, "next")
@@ -244,7 +244,7 @@ def test_a_publisher_that_sleeps_past_the_sweep_is_refused(store):
 
 def test_a_publisher_that_sleeps_just_before_its_entry_is_refused(store, monkeypatch):
     """It has looked at its files already when they go."""
-    proven = staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "sleeper"))
+    proven = staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "paused"))
     ledger = staged_attempts.ledger_of(store)
 
     def sleep(point):
@@ -359,7 +359,7 @@ steps = st.lists(
 @given(steps)
 def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
     """Three plans of two chunks, two of them over common offsets; ages never protect anything. And
-    a repair never finds a stranger that nobody put there.
+    a repair finds no unknown file.
     """
     lake = tmp_path_factory.mktemp("lake")
     spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(lake)})

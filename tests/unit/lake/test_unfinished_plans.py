@@ -66,7 +66,7 @@ def test_failed_plans_of_a_recreated_topic(world: World, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("change", [recreate, lambda world: skip(world, 0, 10)])
 def test_a_sealed_chunk_of_a_recreated_topic_or_a_gap(world: World, change) -> None:
-    """It is proven and nobody else has it: it is committed, and then its plan is over."""
+    """It is proven and no other plan has it: it is committed, and then its plan is over."""
     frozen = plan(world.run("slow")).plan
     change(world)
     staged_attempts.seal(world.run("any").store(), frozen)
