@@ -47,7 +47,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real Kafka broker, for all tests of a worker."""
+    """A real Kafka broker, for all tests of a worker; that of a whole run of mutants, if any."""
+    if shared := os.environ.get("TIDEGATE_TEST_BROKER"):
+        yield kafka.start(Path(shared))
+        return
     home = tmp_path_factory.mktemp("kafka")
     try:
         yield kafka.start(home)
