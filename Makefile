@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
 WORKERS ?= 3
-PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=20
+PARALLEL := -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-slow test-faults test-mutants lint format lock bench clean
@@ -19,8 +19,7 @@ demo: setup ## bring up Kafka and Airflow here, move a year of flights into a la
 	@$(BIN)/tidegate demo $(if $(S3),--s3)
 
 test: setup lint ## lint, types and the default tests (what CI runs)
-	@$(PYTEST) $(PARALLEL) -m 'not slow and not faults and not alone'
-	@$(PYTEST) -m 'alone and not slow and not faults'
+	@$(PYTEST) $(PARALLEL)
 
 test-unit: setup ## tests without any server: seconds
 	@$(PYTEST) $(PARALLEL) tests/unit tests/contracts tests/architecture

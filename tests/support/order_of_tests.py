@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parents[1]
 LONGEST = (
@@ -32,10 +33,19 @@ def group(path: Path) -> str:
     return ONE_AIRFLOW if name.startswith(f"{ONE_AIRFLOW}/") else name
 
 
+class GroupScheduling(LoadScopeScheduling):
+    """Gives all tests of a group to one worker.
+
+    xdist's own `loadgroup` changes the ids of tests, which pytest 9.2 does not let it do.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(TESTS.parent / nodeid.partition("::")[0])
+
+
 def arrange(items: list[pytest.Item]) -> None:
-    """Sort tests for a run with workers, mark their groups, and give slow tests more time."""
+    """Sort tests for a run with workers, and give slow tests more time."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item.path)))
         slow = item.get_closest_marker("slow") or item.get_closest_marker("faults")
         if slow and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(AN_HOUR))
