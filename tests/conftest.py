@@ -20,13 +20,15 @@ ENOUGH = 4 * 10**9
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put the tests' files in memory where that is possible, and give each worker its ports.
+    """Put the tests' files in memory if possible, spare the JVMs, and give each worker its ports.
 
     On a disk a test of the local store waits for hundreds of fsyncs, which show nothing while the
     machine stays on.
     """
     if _fits(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    # The JVMs of tests live for seconds: the second compiler would take half of their time.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ports.PORTS = ports.PORTS[worker % 4 :: 4]
 

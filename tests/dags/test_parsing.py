@@ -48,15 +48,15 @@ def no_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_exactly_the_expected_dags(pipelines: Path, no_way_out: None) -> None:
-    """Each pipeline file is one DAG; with sockets and Variables blocked, within a second."""
+    """Each pipeline file is one DAG; with sockets and Variables blocked, in a CPU second."""
     (pipelines / "flights.yaml").write_text(FLIGHTS)
     other = FLIGHTS.replace("name: flights", "name: other")
     (pipelines / "other.yaml").write_text(other)
     (pipelines / "back.yaml").write_text(BACK)
     parse()  # the first reading also imports Airflow's provider
-    started = time.monotonic()
+    started = time.process_time()
     bag = parse()
-    seconds = time.monotonic() - started
+    seconds = time.process_time() - started
     assert bag.import_errors == {}
     assert set(bag.dags) == {"tidegate__flights", "tidegate__other", "tidegate__back", *BY_HAND}
     assert seconds < 1

@@ -220,7 +220,7 @@ def test_all_lanes_at_once(home: Path) -> None:
     replay, the scheduler killed twice: at the end every offset is there once, the oracle agrees,
     and the cursor is what the schedule alone would have reached.
     """
-    concurrent_runs.all_at_once(home, intervals=6, chunks=4)
+    concurrent_runs.all_at_once(home, intervals=3, chunks=3)
 
 
 def test_down_leaves_nothing_running(home: Path) -> None:

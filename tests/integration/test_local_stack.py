@@ -141,7 +141,7 @@ def test_up_brings_everything_and_a_second_up_finds_it(
     assert before["dags"] == [DAG]
     began = time.monotonic()
     assert "already up" in up()[-1]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8  # a start takes three times as long
     assert stack.status(home) == before
 
 
