@@ -18,7 +18,7 @@ COPY --chown=tidegate include include
 COPY --chown=tidegate spark_jobs spark_jobs
 COPY --chown=tidegate dags dags
 COPY --chown=tidegate plugins plugins
-RUN make setup
+RUN UV_NO_CACHE=1 make setup
 
 ENV SPARK_HOME=/opt/tidegate/.venv/lib/python3.11/site-packages/pyspark
 ENV PATH=/opt/tidegate/.venv/bin:${SPARK_HOME}/bin:${PATH}
