@@ -12,6 +12,9 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
@@ -105,7 +108,7 @@ def test_a_healthy_system(broker: Broker, guarded: tuple[Broker, str], tmp_path:
 def test_records_that_are_lost(broker: Broker, tmp_path: Path) -> None:
     """A topic that keeps its records for less than the time between two runs; one with a record
     that is past half of its time; one whose records went before they were read; one that was
-    recreated; and a pattern that no topic has.
+    recreated; one with a limit by size; and a pattern that no topic has.
     """
     terminal = Terminal(tmp_path, broker.bootstrap)
     terminal.lake.mkdir()
@@ -113,7 +116,9 @@ def test_records_that_are_lost(broker: Broker, tmp_path: Path) -> None:
     kept = {"hasty": hour, "late": 240 * hour, "gone": 240 * hour, "again": 240 * hour}
     for name, ms in kept.items():
         topic_records.create(broker.bootstrap, name, partitions=1, config={"retention.ms": str(ms)})
-    terminal.pipeline("loses", list(kept), schedule="@daily")
+    small = {"retention.ms": str(240 * hour), "retention.bytes": "1000000"}
+    topic_records.create(broker.bootstrap, "small", partitions=1, config=small)
+    terminal.pipeline("loses", [*kept, "small"], schedule="@daily")
     terminal.run("run", "loses")  # nothing to read: it records where the topics begin
     topic_records.numbers(broker.bootstrap, "gone", 10)
     topic_records.delete_records(broker.bootstrap, "gone", {0: 4})
@@ -129,7 +134,7 @@ def test_records_that_are_lost(broker: Broker, tmp_path: Path) -> None:
         name: [(state, says) for state, says in about(found, check) if says.startswith(name)]
         for check, name in (
             ("retention", "hasty"), ("retention", "late"), ("retention", "gone"),
-            ("topic", "again"),
+            ("topic", "again"), ("retention", "small"),
         )
     }  # fmt: skip
     ((state, says),) = told["hasty"]
@@ -142,13 +147,22 @@ def test_records_that_are_lost(broker: Broker, tmp_path: Path) -> None:
     )  # fmt: skip
     ((state, says),) = told["again"]
     assert (state, "tidegate offsets adopt loses again" in says) == ("failure", True)
+    ((state, says),) = told["small"]
+    assert (state, "when they expire is not known" in says) == ("warning", True)
+    assert "1,000,000 bytes" in says
+    topic_records.numbers(broker.bootstrap, "small", 10)
+    unread = terminal.json("explain", "loses")["topics"]
+    assert unread["small"]["partitions"]["0"]["expires_at"] is None
+    assert unread["gone"]["partitions"]["0"]["expires_at"] is None  # its range has expired
     ((state, says),) = [line for line in about(found, "kafka") if "no-such-" in line[1]]
     assert (state, "correct `pattern` or `exclude`" in says) == ("failure", True)
     assert found["failures"] == 4
 
 
 def test_rights_that_lack(guarded: tuple[Broker, str], tmp_path: Path) -> None:
-    """DESCRIBE alone, then READ too, then DESCRIBE_CONFIGS; the password is never told."""
+    """DESCRIBE alone, then READ too, then DESCRIBE_CONFIGS; a limit by size for the whole broker is
+    a warning; the password is never shown.
+    """
     broker, address = guarded
     topic_records.create(broker.bootstrap, "watched", partitions=1)
     topic_records.create(broker.bootstrap, "hidden", partitions=1)
@@ -176,6 +190,14 @@ def test_rights_that_lack(guarded: tuple[Broker, str], tmp_path: Path) -> None:
         ("ok", "watched: records are kept for 7 days, 0:00:00, runs come every 1 day, 0:00:00"
                " → None")
     ]  # fmt: skip
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    limit = {"incremental_operation": AlterConfigOpType.SET}
+    size = ConfigEntry("log.retention.bytes", "5000000", **limit)
+    (broker_id,) = map(str, admin.list_topics(timeout=10).brokers)
+    of_broker = ConfigResource(ResourceType.BROKER, broker_id, incremental_configs=[size])
+    admin.incremental_alter_configs([of_broker])[of_broker].result(30)
+    ((state, says),) = about(terminal.json("doctor"), "retention")
+    assert (state, "more than 5,000,000 bytes" in says) == ("warning", True)
     terminal.extra["sasl.password"] = f"{PASSWORD}-wrong"
     refused = terminal.run("doctor", "--json", code=3)
     ((state, says),) = about(json.loads(refused.stdout), "kafka")

@@ -72,7 +72,7 @@ def test_an_open_transaction(
         f"{hidden}-0: 8 offsets are behind a transaction that is open since "
         "2026-01-01T08:30:00+00:00\n"
     )
-    lines = pipeline.broker(of(hidden, tmp_path), kafka)
+    lines = pipeline.check_topics(of(hidden, tmp_path), kafka)
     (line,) = [each for each in lines if each.check == "transactions"]
     assert line.state == "warning"
     assert "8 offsets of partitions [0]" in line.says

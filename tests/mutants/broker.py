@@ -18,11 +18,11 @@ MUTANTS = (
         "tests/integration/test_leaders.py::test_a_partition_without_a_leader_stops_no_other",
     ),
     Mutant(
-        "a probe that gets on is not given up",
-        "broker/cluster.py",
-        "            at, give_up = position, time.monotonic() + patience\n    raise BrokerError(",
-        "            at = position\n    raise BrokerError(",
-        "tests/unit/broker/test_probes.py::test_a_large_hole_takes_as_long_as_it_gets_on",
+        "a probe that makes progress is not given up",
+        "broker/consumer.py",
+        "            at, give_up = position, time.monotonic() + patience\n        elif",
+        "            at = position\n        if",
+        "tests/unit/broker/test_probes.py::test_a_large_hole_is_read_while_there_is_progress",
     ),
     Mutant(
         "before 1970 is before all records",
@@ -119,5 +119,19 @@ MUTANTS = (
         "if any(rule.fullmatch(name) and (form.pattern[:3] != 'arn') for",
         "tests/unit/pipelines/test_secrets.py"
         "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
+    ),
+    Mutant(
+        "with a limit by size the expiry is not known",
+        "broker/retention.py",
+        "return self.ms if self.size is None else None",
+        "return self.ms",
+        "tests/unit/broker/test_retention.py::test_what_decides_when_records_expire",
+    ),
+    Mutant(
+        "with a limit by size the doctor warns",
+        "doctor/pipeline.py",
+        "    if retention.size is None:\n",
+        "    if True:\n",
+        "tests/unit/doctor/test_doctor_broker.py::test_the_broker_and_its_topics",
     ),
 )

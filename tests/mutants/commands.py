@@ -5,10 +5,10 @@ from mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "the doctor's rivals have connections of their own",
-        "doctor/pipeline.py",
+        "doctor/lake.py",
         "[open_store(lake, pipeline) for _ in range(create_check.RIVALS)]",
         "[open_store(lake, pipeline)] * create_check.RIVALS",
-        "tests/unit/doctor/test_doctor.py::test_a_store_that_fails_some_races",
+        "tests/unit/doctor/test_doctor_lake.py::test_a_store_that_fails_some_races",
     ),
     Mutant(
         "one demo at a time",

@@ -29,14 +29,14 @@ MUTANTS = (
         "lake/create_check.py",
         "rounds < ROUNDS:",
         "rounds < 1:",
-        "tests/unit/doctor/test_doctor.py::test_a_store_that_fails_some_races",
+        "tests/unit/doctor/test_doctor_lake.py::test_a_store_that_fails_some_races",
     ),
     Mutant(
         "no ledger entry on a store that the doctor saw fail",
         "lake/ledger.py",
         "        self.refuse_unsafe_store()\n        while",
         "        while",
-        "tests/unit/doctor/test_doctor.py::test_a_run_refuses_a_store_that_the_doctor_saw_fail",
+        "tests/unit/doctor/test_doctor_lake.py::test_a_run_refuses_a_store_that_the_doctor_saw_fail",
     ),
     Mutant(
         "a plan is marked before it can be found",

@@ -8,7 +8,7 @@ MUTANTS = (
         "runs/run.py",
         "        ledger.refuse_unsafe_store()",
         "        pass",
-        "tests/unit/doctor/test_doctor.py::test_a_run_refuses_a_store_that_the_doctor_saw_fail",
+        "tests/unit/doctor/test_doctor_lake.py::test_a_run_refuses_a_store_that_the_doctor_saw_fail",
     ),
     Mutant(
         "a boundary asks the lake too",
@@ -61,5 +61,19 @@ MUTANTS = (
         "--pdeathsig TERM",
         "--pdeathsig clear",
         "tests/spark/test_death.py::test_jvm_and_driver_die_with_the_process_that_started_them",
+    ),
+    Mutant(
+        "a Spark connection with host and port is one of a standalone master",
+        "runs/connections.py",
+        'conn_type == "spark" and ("://" in host or not port)',
+        'conn_type == "spark"',
+        "tests/unit/runs/test_connections.py::test_a_spark_connection",
+    ),
+    Mutant(
+        "a connection that cannot be parsed is not quoted",
+        "runs/connections.py",
+        "is not a connection in JSON or URI form",
+        "is not a connection in JSON or URI form: {text}",
+        "tests/unit/runs/test_connections.py::test_a_value_that_is_no_connection_is_not_quoted",
     ),
 )

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from support import staged_attempts
-from tidegate.broker.cluster import Probe, Survey, TopicIdentity
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.consumer import Probe
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange

@@ -1,6 +1,6 @@
-"""A consumer group's committed offsets: for tools that watch lag, and to begin where one stopped.
+"""A consumer group's committed offsets: a copy of progress for lag monitors, and a place to start.
 
-Nothing here is the truth about progress; that is the ledger.
+Progress itself is recorded in the ledger alone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import Offsets
 from tidegate.errors import BrokerError
 
-# The first question about any group on a fresh broker is answered with "not yet".
-_twice_more = tenacity.retry(
+# A fresh broker answers the first request about any group with "not available yet".
+_with_retries = tenacity.retry(
     retry=tenacity.retry_if_exception_type(BrokerError),
     stop=tenacity.stop_after_attempt(3),
     wait=tenacity.wait_fixed(0.5),
@@ -26,10 +26,10 @@ _twice_more = tenacity.retry(
 )
 
 
-@_twice_more
+@_with_retries
 def committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
-    """Return what a group has committed, by topic and partition; nothing for an unknown group."""
-    with Cluster(settings) as cluster, cluster.refusals(f"DESCRIBE on group {group!r}"):
+    """Return a group's committed offsets, by topic and partition; none of an unknown group."""
+    with Cluster(settings) as cluster, cluster.request(f"DESCRIBE on group {group!r}"):
         answer: Mapping[Any, Any] = cluster.admin.list_group_offsets({group: None})[group]
     offsets: dict[str, dict[int, int]] = {}
     for tp, each in answer.items():
@@ -38,15 +38,15 @@ def committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
     return offsets
 
 
-@_twice_more
+@_with_retries
 def commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
-    """Commit offsets for a group that nobody is a member of; BrokerError says which it refused."""
+    """Commit offsets for a group without members; BrokerError names those that were refused."""
     wanted = {
         TopicPartition(topic, p): OffsetAndMetadata(offset, "tidegate", -1)
         for topic, partitions in offsets.items()
         for p, offset in partitions.items()
     }
-    with Cluster(settings) as cluster, cluster.refusals(f"READ on group {group!r}"):
+    with Cluster(settings) as cluster, cluster.request(f"READ on group {group!r}"):
         answer = cluster.admin.alter_group_offsets(group, wanted)
     if refused := {tp: error.__name__ for tp, error in answer.items() if error.errno}:
         tp, why = next(iter(refused.items()))

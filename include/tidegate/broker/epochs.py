@@ -1,4 +1,4 @@
-"""Leader epochs: whether a log was cut off and written again since somebody has read it."""
+"""Leader epochs: whether a log was truncated and written again since it was read."""
 
 from __future__ import annotations
 
@@ -14,32 +14,36 @@ from tidegate.broker.cluster import Cluster
 from tidegate.broker.settings import KafkaSettings
 from tidegate.errors import BrokerError
 
-Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-Partition = Topic.OffsetForLeaderPartition
+_Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+_Partition = _Topic.OffsetForLeaderPartition
 
 
 def epoch_ends(
     settings: KafkaSettings, epochs: Mapping[tuple[str, int], int]
 ) -> dict[tuple[str, int], int]:
-    """Return, by (topic, partition), where a leader epoch ends in the log as it is now.
+    """Return, by (topic, partition), the offset at which a leader epoch ends in the log now.
 
     All that a client could read while that epoch was the latest is below its end, unless the log
-    was cut off since. Missing: partitions whose broker does not know. BrokerError for one without a
-    leader: it may have been cut off.
+    was truncated since. Partitions of which the broker does not know it are missing. Raises
+    BrokerError for a partition without a leader: it may have been truncated.
     """
-    asked = {TopicPartition(*key): epoch for key, epoch in epochs.items()}
-    if not asked:
+    if not epochs:
         return {}
-    with Cluster(settings) as cluster, cluster.refusals("DESCRIBE on the topics"):
+    asked = {TopicPartition(*key): epoch for key, epoch in epochs.items()}
+    with Cluster(settings) as cluster, cluster.request("DESCRIBE on the topics"):
         # kafka-python has this request, and no call for it.
-        found: dict[tuple[str, int], int] = cluster.admin._manager.run(_ask, cluster.admin, asked)
-    return found
+        ends: dict[tuple[str, int], int] = cluster.admin._manager.run(
+            _request_ends, cluster.admin, asked
+        )
+    return ends
 
 
-async def _ask(admin: Any, asked: Mapping[TopicPartition, int]) -> dict[tuple[str, int], int]:
-    found = {}
-    by_leader = await admin._async_get_leader_for_partitions(asked)
-    for leader, partitions in by_leader.items():
+async def _request_ends(
+    admin: Any, asked: Mapping[TopicPartition, int]
+) -> dict[tuple[str, int], int]:
+    """Send each leader one request for all its partitions."""
+    ends = {}
+    for leader, partitions in (await admin._async_get_leader_for_partitions(asked)).items():
         if leader < 0:
             names = ", ".join(sorted(f"{tp.topic}-{tp.partition}" for tp in partitions))
             raise BrokerError(
@@ -48,11 +52,10 @@ async def _ask(admin: Any, asked: Mapping[TopicPartition, int]) -> dict[tuple[st
         topics: dict[str, list[Any]] = defaultdict(list)
         for tp in partitions:
             topics[tp.topic].append(
-                Partition(partition=tp.partition, current_leader_epoch=-1, leader_epoch=asked[tp])
+                _Partition(partition=tp.partition, current_leader_epoch=-1, leader_epoch=asked[tp])
             )
         request = OffsetForLeaderEpochRequest(
-            replica_id=-1,
-            topics=[Topic(topic=name, partitions=each) for name, each in topics.items()],
+            replica_id=-1, topics=[_Topic(topic=t, partitions=each) for t, each in topics.items()]
         )
         response = await admin._manager.send(request, node_id=leader)
         for topic in response.topics:
@@ -61,5 +64,5 @@ async def _ask(admin: Any, asked: Mapping[TopicPartition, int]) -> dict[tuple[st
                     name = kafka_errors.for_code(each.error_code).__name__
                     raise BrokerError(f"leader epoch of {topic.topic}-{each.partition}: {name}")
                 if each.end_offset >= 0:
-                    found[topic.topic, each.partition] = each.end_offset
-    return found
+                    ends[topic.topic, each.partition] = each.end_offset
+    return ends

@@ -1,102 +1,113 @@
-"""When records will be deleted: a topic's retention, and the records' own timestamps."""
+"""When records expire: by their topic's retention and their own timestamps.
+
+Planning, reports and the doctor all ask here.
+"""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka import errors as kafka_errors
-from kafka.admin import ConfigResource, KafkaAdminClient
-
+from tidegate.broker.cluster import Cluster
+from tidegate.broker.consumer import first_batches
 from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
-
-_PATIENCE_MS = 8_000
+from tidegate.errors import TidegateError
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What makes records expire: an age of `ms`, or a partition of more than `size` bytes.
+
+    None is no limit. With a limit by size the time at which a record expires is not known: it
+    depends on the records that follow.
+    """
+
+    ms: int | None
+    size: int | None
+
+    @property
+    def lifetime_ms(self) -> int | None:
+        """How long a record is kept; None if only its age does not decide, or it never expires."""
+        return self.ms if self.size is None else None
+
+
+def retentions(cluster: Cluster, topics: Iterable[str]) -> dict[str, Retention]:
+    """Return the retention of each topic; those without DESCRIBE_CONFIGS are missing.
+
+    The broker answers with what applies: a topic's own settings, else its `log.retention.*`.
+    """
+    names = ("cleanup.policy", "retention.ms", "retention.bytes")
+    return {
+        topic: _retention(*(config[name] for name in names))
+        for topic, config in cluster.configs(topics, names).items()
+    }
+
+
+def _retention(policy: str, ms: str, size: str) -> Retention:
+    if "delete" not in policy.split(","):
+        return Retention(None, None)
+    return Retention(*(limit if limit >= 0 else None for limit in (int(ms), int(size))))
 
 
 def expiries(
     settings: KafkaSettings, ranges: Iterable[OffsetRange], isolation: str, *, patience: float = 5.0
 ) -> dict[tuple[str, int], int]:
-    """Return from when on the first record of a range may be deleted, in ms since the epoch.
+    """Return the earliest time at which the first record of a range may expire, in epoch ms.
 
-    By (topic, partition), the first range of each. A broker deletes whole segments, so it may well
-    be later. Missing are those of which nothing can be known: kept for ever, deleted by size, no
+    By (topic, partition), of the first range of each. A broker deletes whole segments, so it may
+    be later. Ranges whose expiry is not known are missing: no limit by time, a limit by size, no
     visible record within `patience` seconds for all, or no right to DESCRIBE_CONFIGS or to READ.
     """
-    first: dict[tuple[str, int], OffsetRange] = {}
+    starts: dict[tuple[str, int], int] = {}
     for r in sorted(ranges):
-        first.setdefault((r.topic, r.partition), r)
-    try:
-        kept = _retention_ms(settings, {topic for topic, _ in first})
-        wanted = [r for r in first.values() if len(r) and r.topic in kept]
-        moments = first_timestamps(settings, wanted, isolation, patience)
-    except (kafka_errors.KafkaError, OSError, ValueError) as error:
-        logger.warning("when records expire is not known: %s", error or type(error).__name__)
+        if len(r):
+            starts.setdefault((r.topic, r.partition), r.start)
+    if not starts:
         return {}
-    # A record without a timestamp goes by the age of its file, which nobody tells.
-    return {key: moment + kept[key[0]] for key, moment in moments.items() if moment >= 0}
-
-
-def iso(moment: int | None) -> str | None:
-    """Return a moment in ms since the epoch as text; None where there is none to tell."""
     try:
-        if moment is None:
-            return None
-        return datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError):  # a producer's clock in a year that nobody will see
-        return None
-
-
-def _retention_ms(settings: KafkaSettings, topics: Iterable[str]) -> dict[str, int]:
-    """Return how long a topic's records are kept, in ms, where time alone decides."""
-    names = ("cleanup.policy", "retention.ms", "retention.bytes")
-    asked = [ConfigResource("TOPIC", t, dict.fromkeys(names)) for t in sorted(topics)]
-    admin = KafkaAdminClient(
-        **{"request_timeout_ms": _PATIENCE_MS, **settings.for_python()},
-        bootstrap_timeout_ms=_PATIENCE_MS,
-    )
-    try:
-        found = admin.describe_configs(asked, config_filter="all").get("topic", {})
-    finally:
-        admin.close()
-    kept = {}
-    for topic, config in found.items():
-        policy, ms, size = (config.get(name, {}).get("value") for name in names)
-        if "delete" in str(policy).split(",") and size == "-1" and ms not in (None, "-1"):
-            kept[topic] = int(ms)
-    return kept
+        with Cluster(settings) as cluster:
+            by_topic = retentions(cluster, {topic for topic, _ in starts})
+        lifetimes = {t: ms for t, each in by_topic.items() if (ms := each.lifetime_ms) is not None}
+        starts = {key: offset for key, offset in starts.items() if key[0] in lifetimes}
+        written = first_timestamps(settings, starts, isolation, patience)
+    except TidegateError as error:
+        logger.warning("when records expire is not known: %s", error)
+        return {}
+    return {key: timestamp + lifetimes[key[0]] for key, timestamp in written.items()}
 
 
 def first_timestamps(
-    settings: KafkaSettings, ranges: Iterable[OffsetRange], isolation: str, patience: float
-) -> Mapping[tuple[str, int], int]:
-    """Return the timestamp of the first visible record at or after each range's start."""
-    waiting = {TopicPartition(r.topic, r.partition): r for r in ranges}
-    if not waiting:
-        return {}
-    consumer = KafkaConsumer(
-        **settings.for_python(),
-        isolation_level=isolation,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        max_partition_fetch_bytes=4096,  # one batch is always returned, however big
-        bootstrap_timeout_ms=_PATIENCE_MS,
+    settings: KafkaSettings,
+    starts: Mapping[tuple[str, int], int],
+    isolation: str,
+    patience: float,
+) -> dict[tuple[str, int], int]:
+    """Return the timestamp, in epoch ms, of the first visible record from an offset on.
+
+    By (topic, partition); missing where there is no record within `patience` seconds, or it has no
+    timestamp: then it expires with its file, whose age is not known.
+    """
+    timestamps = first_batches(
+        settings, starts, isolation, _first_timestamp, patience=patience, fetch_bytes=4096
     )
-    found: dict[tuple[str, int], int] = {}
+    return {key: timestamp for key, timestamp in timestamps.items() if timestamp >= 0}
+
+
+def _first_timestamp(records: list[Any]) -> int:
+    return int(records[0].timestamp)
+
+
+def iso(timestamp_ms: int | None) -> str | None:
+    """Return a timestamp in epoch ms as text; None for none, or for one beyond the year 9999."""
     try:
-        consumer.assign(list(waiting))
-        for tp, r in waiting.items():
-            consumer.seek(tp, r.start)
-        give_up = time.monotonic() + patience
-        while len(found) < len(waiting) and time.monotonic() < give_up:
-            for tp, records in consumer.poll(timeout_ms=200).items():
-                found.setdefault((tp.topic, tp.partition), records[0].timestamp)
-                consumer.pause(tp)
-    finally:
-        consumer.close()
-    return found
+        if timestamp_ms is None:
+            return None
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError):
+        return None

@@ -1,4 +1,4 @@
-"""A Kafka connection, by the names that Airflow's own Kafka provider uses, rendered for clients."""
+"""A Kafka connection: its settings are checked, and translated for kafka-python and Spark."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 
 from tidegate.errors import ConfigurationError
 
-# Connection name → kafka-python's name. Nothing else is passed on: a client option can run code
-# (login modules, interceptors). What would change who is spoken to, and how, is refused.
+# Name in the connection (as in Airflow's Kafka provider) → kafka-python's. Nothing else is passed
+# on: a client option can run code (login modules, interceptors). Other security settings are
+# refused.
 _PYTHON_NAMES = {
     "bootstrap.servers": "bootstrap_servers",
     "client.id": "client_id",
@@ -24,7 +25,7 @@ _PYTHON_NAMES = {
     "request.timeout.ms": "request_timeout_ms",
 }
 _SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.", "https.")
-# What both clients do anyway: given with this value it changes nothing, another one is refused.
+# What both clients always do: this value is accepted, another one is refused.
 _FIXED = {
     "ssl.endpoint.identification.algorithm": "https",
     "enable.ssl.certificate.verification": "true",
@@ -45,7 +46,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """One connection. `repr` shows no values: they may be secrets."""
+    """A connection's settings; `repr` shows no values, which may be secrets.
+
+    Raises ConfigurationError with all complaints about them at once.
+    """
 
     connection: str
     extra: Mapping[str, Any] = field(repr=False)
@@ -58,15 +62,15 @@ class KafkaSettings:
         # An empty field of a form is a setting that is not given.
         given = {key: value for key, value in self.extra.items() if value not in (None, "")}
         complaints = _resolved(given)
-        strangers = sorted(given.keys() - _PYTHON_NAMES.keys())
+        unknown = sorted(given.keys() - _PYTHON_NAMES.keys())
         complaints += [
             f"{key}: not among the security settings that Tidegate can give to both its clients;"
             f" known: {', '.join(_PYTHON_NAMES)}"
-            for key in strangers
+            for key in unknown
             if key.startswith(_SECURITY)
         ]
-        if ignored := [key for key in strangers if not key.startswith(_SECURITY)]:
-            logger.info("connection %s: of no meaning here: %s", self.connection, ignored)
+        if ignored := [key for key in unknown if not key.startswith(_SECURITY)]:
+            logger.info("connection %s: settings that are not used: %s", self.connection, ignored)
         complaints += [
             *_server_complaints(given.get("bootstrap.servers")),
             *_security_complaints(given),
@@ -82,6 +86,11 @@ class KafkaSettings:
     @property
     def bootstrap_servers(self) -> str:
         return str(self.extra["bootstrap.servers"])
+
+    @property
+    def cluster(self) -> str:
+        """Return the cluster as error messages name it."""
+        return f"Kafka at {self.bootstrap_servers} ({self.connection})"
 
     def for_python(self) -> dict[str, Any]:
         """Return the arguments of a kafka-python client."""
@@ -112,7 +121,7 @@ class KafkaSettings:
 
 
 def _resolved(given: dict[str, Any]) -> list[str]:
-    """Replace other names, remove settings that change nothing, and name what contradicts."""
+    """Replace aliases and drop settings without effect, in place; return what contradicts."""
     complaints = []
     alias = given.pop("sasl.mechanisms", None)  # librdkafka's name
     if alias is not None and given.setdefault("sasl.mechanism", alias) != alias:
@@ -124,7 +133,7 @@ def _resolved(given: dict[str, Any]) -> list[str]:
 
 
 def _server_complaints(servers: Any) -> list[str]:
-    """Name what is wrong with the broker addresses: both clients must read the same."""
+    """Return what is wrong with the broker addresses: both clients must read the same."""
     if servers is None:
         return ["bootstrap.servers: missing"]
     if "@" in str(servers):  # not quoted: what stands before it is a login
@@ -136,7 +145,7 @@ def _server_complaints(servers: Any) -> list[str]:
     wrong = [
         part
         for part in filter(None, each)
-        if not (found := _SERVER.fullmatch(part)) or not 0 < int(found[1]) < 2**16
+        if not (match := _SERVER.fullmatch(part)) or not 0 < int(match[1]) < 2**16
     ]
     if wrong or not any(each):
         complaint = f"bootstrap.servers: {wrong or servers!r}: not host:port, several with commas"
@@ -147,7 +156,7 @@ def _server_complaints(servers: Any) -> list[str]:
 
 
 def _security_complaints(given: Mapping[str, Any]) -> list[str]:
-    """Name what is wrong with protocol, login and CA, and what the protocol would ignore."""
+    """Return what is wrong with protocol, login and CA, and what the protocol would ignore."""
     protocol = given.get("security.protocol", "PLAINTEXT")
     if not isinstance(protocol, str) or protocol.upper() not in _PROTOCOLS:
         return [f"security.protocol: {protocol!r} is not one of {', '.join(_PROTOCOLS)}"]
@@ -156,18 +165,19 @@ def _security_complaints(given: Mapping[str, Any]) -> list[str]:
     mechanism = given.get("sasl.mechanism")
     if mechanism is not None and str(mechanism) not in _LOGIN_MODULES:
         complaints.append(f"sasl.mechanism: {mechanism!r} is not one of {list(_LOGIN_MODULES)}")
-    named = protocol
-    if "security.protocol" not in given:
-        named = "PLAINTEXT, the protocol if none is given,"
+    by_default = "" if "security.protocol" in given else ", the protocol if none is given,"
     for key in _LOGIN:
         if protocol.startswith("SASL") and key not in given:
             complaints.append(f"{key}: missing: {protocol} needs it")
         elif not protocol.startswith("SASL") and key in given:
-            complaints.append(f"{key}: {named} has no login; did you mean SASL_SSL?")
+            complaints.append(f"{key}: {protocol}{by_default} has no login; did you mean SASL_SSL?")
     if (ca := given.get("ssl.ca.location")) is None:
         return complaints
     if not protocol.endswith("SSL"):
-        return [*complaints, f"ssl.ca.location: {named} does not encrypt; did you mean SASL_SSL?"]
+        return [
+            *complaints,
+            f"ssl.ca.location: {protocol}{by_default} does not encrypt; did you mean SASL_SSL?",
+        ]
     return [*complaints, *_ca_complaints(str(ca))]
 
 

@@ -1,4 +1,4 @@
-"""Finding the records that Spark cannot read, by the broker's time index and a consumer."""
+"""The records of ranges that Spark cannot read, found by the time index and a consumer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tidegate.broker.settings import KafkaSettings
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import Scan, Unreadable, is_readable, scanned
-from tidegate.errors import BrokerError
+from tidegate.errors import TidegateError
 
 MOST_OFFSETS = 5_000_000
-"""Offsets of one range that are read by one plan; the next plan goes on behind them."""
+"""The most offsets of one range that one plan examines; the next plan continues behind them."""
 MOST_GAPS = 100
-"""Unreadable stretches of one range in one plan: each makes a gap, a range and so a chunk."""
+"""The most unreadable runs of offsets in one range of a plan: each makes a gap and a chunk."""
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +28,10 @@ def find(
     *,
     first_only: bool,
 ) -> dict[OffsetRange, Scan]:
-    """Return a scan of each range of a log that holds unreadable records; mostly there is none.
+    """Return a scan of each range that may hold unreadable records; mostly there is none.
 
-    `too_late` is what the broker told: only what follows these offsets is read. `first_only` stops
-    at the first visible one.
+    `too_late` is the survey's: only records from these offsets on are read. With `first_only` a
+    scan ends at the first unreadable record.
     """
     parts = {
         r: part
@@ -68,6 +68,6 @@ def _scan(read: Reader, part: OffsetRange, isolation: str, first_only: bool) -> 
             )  # fmt: skip
             if first_only:
                 break
-    except BrokerError as error:
+    except TidegateError as error:
         end, problem = at, str(error)
     return Scan(end, Intervals.of(spans), first, problem)

@@ -35,7 +35,7 @@ def _find(kind: Literal["Kafka", "Spark"], connection_id: str) -> Connection:
             from tidegate.orchestration.connections import look_up
 
             found = look_up(connection_id, metadata_database.connection)
-    if found is None and connection_id == DEFAULT:
+    if found is None and kind == "Spark" and connection_id == DEFAULT:
         return _LOCAL
     if found is None:
         raise connections.not_defined(kind, connection_id, in_airflow=in_airflow)

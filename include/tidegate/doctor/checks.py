@@ -1,4 +1,4 @@
-"""Doctor: whatever a run needs, looked at before it is missed; each line with its way out."""
+"""Checks of the doctor, and how they are run; each line that is not ok says how to mend it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from tidegate.errors import TidegateError
 
 FORMAT = 1
-_AT_ONCE = 8
+_THREADS = 8
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Line:
-    """What one check says: `ok`, `warning` or `failure`, and for the last two how to mend it."""
+    """One result: state `ok`, `warning` or `failure`, and for the last two how to mend it."""
 
     check: str
     state: str
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Check:
-    """A question with a name; `pipeline` is None where it is about this machine."""
+    """A named function that yields lines; `pipeline` is None for a check of this machine."""
 
     name: str
     ask: Callable[[], Iterator[Line]]
@@ -37,24 +37,24 @@ class Check:
 
 
 def ok(check: str, says: str) -> Line:
-    """Return a line that is well."""
+    """Return a line without a complaint."""
     return Line(check, "ok", says)
 
 
 def warning(check: str, says: str, fix: str) -> Line:
-    """Return a line that may become a failure."""
+    """Return a line about what may become a failure."""
     return Line(check, "warning", says, fix)
 
 
 def failure(check: str, says: str, fix: str) -> Line:
-    """Return a line that keeps runs from succeeding, or loses records."""
+    """Return a line about what makes runs fail, or loses records."""
     return Line(check, "failure", says, fix)
 
 
 def examine(checks: Sequence[Check]) -> dict[str, Any]:
-    """Ask all at the same time; one that fails never stops the others. Lines keep their order."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        lines = [line for found in pool.map(_asked, checks) for line in found]
+    """Run all checks in parallel and return their lines, in order; one that raises is a failure."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        lines = [line for of_check in pool.map(_run, checks) for line in of_check]
     states = [line.state for line in lines]
     return {
         "format": FORMAT,
@@ -64,7 +64,7 @@ def examine(checks: Sequence[Check]) -> dict[str, Any]:
     }
 
 
-def _asked(check: Check) -> list[Line]:
+def _run(check: Check) -> list[Line]:
     lines: list[Line] = []
     try:
         lines.extend(check.ask())

@@ -1,4 +1,4 @@
-"""What the doctor asks of an egress pipeline: its claims, its source, its target."""
+"""The doctor's checks of an egress pipeline's claims, source and target."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Egress
 
 
-def claims(spec: Egress) -> Iterator[Line]:
-    """Is anything claimed, and by whom?"""
+def check_claims(spec: Egress) -> Iterator[Line]:
+    """Name the open claims, and whether their senders are alive."""
     fold = _fold(spec)
     for claim in fold.claims.values():
         where = f"process {claim.sender['pid']} on {claim.sender['host']}"
@@ -37,22 +37,19 @@ def claims(spec: Egress) -> Iterator[Line]:
         yield ok("claim", "none is open")
 
 
-def source(spec: Egress) -> Iterator[Line]:
-    """Can the source be looked at, and is anything of it excluded? No file is looked into."""
-    found = read_backlog(spec, _fold(spec), None)
-    offsets = sum(map(len, found.unsent.ranges))
-    says = f"{len(found.files):,} files, {offsets:,} offsets wait"
-    yield ok(
-        "source",
-        says + (f"; {found.unsent.ahead:,} behind an unseen one" if found.unsent.ahead else ""),
-    )
-    for each in found.left_out:
+def check_source(spec: Egress) -> Iterator[Line]:
+    """Count what waits in the source, and name what is excluded; no file is opened."""
+    backlog = read_backlog(spec, _fold(spec), None)
+    offsets, ahead = sum(map(len, backlog.unsent.ranges)), backlog.unsent.ahead
+    says = f"{len(backlog.files):,} files, {offsets:,} offsets wait"
+    yield ok("source", says + (f"; {ahead:,} behind an unseen one" if ahead else ""))
+    for each in backlog.left_out:
         fix = f"see `tidegate status {spec.name}`; each run fails until it is decided"
         yield warning("source", str(each), fix)
 
 
-def target(spec: Egress, kafka: KafkaSettings) -> Iterator[Line]:
-    """Topics, rights, identity, compaction; no topic is made."""
+def check_target(spec: Egress, kafka: KafkaSettings) -> Iterator[Line]:
+    """Check the target topics' rights, identity and compaction; creates no topic."""
     seen = survey_target(kafka, spec.target.names, create_with=spec.target.partitions, make=False)
     fold = _fold(spec)
     if fold.cluster_id not in (None, seen.cluster_id):
@@ -61,9 +58,9 @@ def target(spec: Egress, kafka: KafkaSettings) -> Iterator[Line]:
         yield failure("target", says, fix)
         return
     refuse_loop(spec, seen.cluster_id)
-    was = {r.topic: r.topic_id for n in sorted(fold.live) for r in fold.live[n].receipts}
+    topic_ids = {r.topic: r.topic_id for n in sorted(fold.live) for r in fold.live[n].receipts}
     for topic, state in seen.topics.items():
-        yield _topic(spec, topic, state, was.get(topic))
+        yield _topic(spec, topic, state, topic_ids.get(topic))
 
 
 def _topic(spec: Egress, topic: str, state: TargetState, was: str | None) -> Line:

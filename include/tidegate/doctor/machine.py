@@ -1,4 +1,4 @@
-"""What the doctor asks of this machine: Spark's parts, Java, jars, disk, clock."""
+"""The doctor's checks of this machine: PySpark, Java, jars, disk, clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RELEASED = 1_704_067_200  # 2024: a clock that is before it was never set
 
 
 def checks() -> list[Check]:
-    """Return the questions; none needs a network."""
+    """Return the checks; none needs a network."""
     return [
         Check("pyspark", pyspark_pair),
         Check("java", java),
@@ -30,49 +30,49 @@ def checks() -> list[Check]:
 
 
 def pyspark_pair() -> Iterator[Line]:
-    """The two packages write the same directory: other versions make UDFs die in Py4J."""
-    found = {}
+    """Compare the versions of two packages that share files: a mixture makes UDFs fail in Py4J."""
+    versions = {}
     for package in ("pyspark", "pyspark-client"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             yield failure("pyspark", f"{package} is not installed", "run `make setup`")
             return
-    says = ", ".join(f"{package} {number}" for package, number in found.items())
-    if len(set(found.values())) > 1:
-        fix = f"install pyspark-client=={found['pyspark']}, or run `make setup` again"
+    says = ", ".join(f"{package} {number}" for package, number in versions.items())
+    if len(set(versions.values())) > 1:
+        fix = f"install pyspark-client=={versions['pyspark']}, or run `make setup` again"
         yield failure("pyspark", f"{says}: must be equal, they share their files", fix)
     else:
         yield ok("pyspark", says)
 
 
 def java() -> Iterator[Line]:
-    """Spark 4 runs on 17 and 21."""
+    """Check that Java is 17 or 21, which Spark 4 runs on."""
     path = jars.java()
-    told = subprocess.run(
+    done = subprocess.run(
         [path, "-version"], capture_output=True, text=True, timeout=20, check=False
     )
-    found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', told.stderr + told.stdout)
+    match = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', done.stderr + done.stdout)
     fix = "install Java 17 or 21, or set JAVA_HOME to one"
-    if found is None:
+    if match is None:
         yield failure("java", f"{path} does not run", fix)
-    elif int(found[2]) not in JAVAS:
-        yield failure("java", f"{path} is Java {found[1]}", fix)
+    elif int(match[2]) not in JAVAS:
+        yield failure("java", f"{path} is Java {match[1]}", fix)
     else:
-        yield ok("java", f"{path} is Java {found[1]}")
+        yield ok("java", f"{path} is Java {match[1]}")
 
 
 def spark_jars() -> Iterator[Line]:
-    """The connector must be of Spark's own line; every jar the one that the lock names."""
-    known = jars.read("spark-kafka")
+    """Compare the jars with the lock, and the connector's version with Spark's."""
+    locked = jars.read("spark-kafka")
     wrong = [
-        jar.file for jar in known if not jars.is_valid(jars.cache_dir() / "jars" / jar.file, jar)
+        jar.file for jar in locked if not jars.is_valid(jars.cache_dir() / "jars" / jar.file, jar)
     ]
     if wrong:
         says = f"missing or not the pinned one: {', '.join(wrong)}"
         yield failure("jars", says, f"run `make setup`; the cache is {jars.cache_dir()}")
         return
-    versions = {jar.artifact: jar.version for jar in known}
+    versions = {jar.artifact: jar.version for jar in locked}
     connector = next(v for artifact, v in versions.items() if artifact.startswith("spark-sql-kaf"))
     spark = version("pyspark")
     says = f"connector {connector}, kafka-clients {versions['kafka-clients']}, Spark {spark}"
@@ -83,7 +83,7 @@ def spark_jars() -> Iterator[Line]:
 
 
 def disk(check: str, directory: str) -> Iterator[Line]:
-    """Free space where something will be written."""
+    """Check the free space of a directory that is written to."""
     free = shutil.disk_usage(directory).free
     says = f"{free / (1 << 30):.1f} GB free in {directory}"
     if free < _TOO_LOW:
@@ -95,7 +95,7 @@ def disk(check: str, directory: str) -> Iterator[Line]:
 
 
 def clock() -> Iterator[Line]:
-    """A clock decides nothing about rows, but when rubbish is collected and what a day is."""
+    """Check that the clock was set: it dates paths and gaps, and decides when files are swept."""
     now = time.time()
     says = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < _RELEASED:

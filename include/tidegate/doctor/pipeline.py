@@ -1,169 +1,84 @@
-"""What the doctor asks of a pipeline: its lake, its broker and topics, its Spark."""
+"""The doctor's checks of a pipeline, and those of its broker, topics and Spark master."""
 
 from __future__ import annotations
 
 import itertools
-import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from croniter import croniter
 
-from tidegate.broker.cluster import Cluster, survey
+from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.broker.open_transactions import open_since
-from tidegate.broker.retention import iso
+from tidegate.broker.retention import Retention, iso, retentions
 from tidegate.broker.settings import KafkaSettings
-from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.ledger import Fold
 from tidegate.doctor import egress
 from tidegate.doctor.checks import Check, Line, failure, ok, warning
-from tidegate.doctor.machine import disk
-from tidegate.errors import NotAuthorised, TidegateError
-from tidegate.lake import create_check, placing
+from tidegate.doctor.lake import check_lake
+from tidegate.errors import TidegateError
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import Store, open_store
+from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.runs.topics import resolved
 
-_LONG = 5_000  # entries: reading them takes seconds, on an object store minutes
-_SKEW, _TOO_SKEWED = 60.0, 1800.0  # seconds; the sweeper's grace is an hour
 _HANGING = 900.0  # seconds: Kafka's default of transaction.max.timeout.ms
+
+
+@dataclass(frozen=True)
+class _Topics:
+    """What the checks of an ingest's topics look at."""
+
+    spec: Ingest
+    fold: Fold
+    cluster: Cluster
+    survey: Survey
+
+    def cursors(self, topic: str) -> dict[int, int]:
+        """Return the cursor of each partition; none of a topic that was never read."""
+        return self.fold.cursors(topic) if topic in self.fold.topic_ids else {}
 
 
 def checks(
     spec: Spec, kafka: Callable[[], KafkaSettings], master: Callable[[], str]
 ) -> list[Check]:
-    """Return the questions; `kafka` and `master` look up its connections, and may refuse."""
-    if not isinstance(spec, Ingest):
-        return [
-            Check("lake", lambda: lake(spec), spec.name),
-            Check("claim", lambda: egress.claims(spec), spec.name),
-            Check("source", lambda: egress.source(spec), spec.name),
-            Check("kafka", lambda: reach(kafka()), spec.name),
-            Check("target", lambda: egress.target(spec, kafka()), spec.name),
-            Check("spark", lambda: spark(master()), spec.name),
-        ]
-    return [
-        Check("lake", lambda: lake(spec), spec.name),
-        Check("kafka", lambda: broker(spec, kafka()), spec.name),
-        Check("spark", lambda: spark(master()), spec.name),
-    ]
-
-
-# The lake
-
-
-def lake(spec: Spec) -> Iterator[Line]:
-    """Ledger, space, rights, and the one thing all rests on: who creates a name first has it."""
-    directory = _directory(spec.lake)
-    if directory and not directory.is_dir():
-        fix = "if it is a mount, mount it; else the first run makes it"
-        yield warning("lake", f"{directory} does not exist", fix)
-        return
-    store = open_store(spec.lake, spec.name)
-    ledger = Ledger(store, spec.name)
-    fold = ledger.fold
-    says = f"{fold.n} entries, {len(fold.live)} live commits"
-    if fold.n - ledger.checkpoint > _LONG:
-        says += f", {fold.n - ledger.checkpoint} since the last checkpoint"
-        yield warning("ledger", says, f"`tidegate checkpoint {spec.name}`, or tidegate_maintenance")
+    """Return a pipeline's checks; `kafka` and `master` look up its connections, and may raise."""
+    ask: dict[str, Callable[[], Iterator[Line]]] = {"lake": lambda: check_lake(spec)}
+    if isinstance(spec, Ingest):
+        ask["kafka"] = lambda: check_topics(spec, kafka())
     else:
-        yield ok("ledger", says)
-    waiting = placing.unplaced(store, fold) if isinstance(spec, Ingest) else []
-    if waiting:
-        says = f"the files of {len(waiting)} commits are not all in place (#{waiting[0]}, …)"
-        yield warning("ledger", says, f"`tidegate repair {spec.name}`, or the next run does it")
-    if directory:
-        yield from disk("lake disk", str(directory))
-    yield from exclusive(spec.lake, spec.name)
-    yield from lake_clock(store)
+        ask["claim"] = lambda: egress.check_claims(spec)
+        ask["source"] = lambda: egress.check_source(spec)
+        ask["kafka"] = lambda: check_broker(kafka())
+        ask["target"] = lambda: egress.check_target(spec, kafka())
+    ask["spark"] = lambda: check_spark(master())
+    return [Check(name, each, spec.name) for name, each in ask.items()]
 
 
-def exclusive(lake: str, pipeline: str) -> Iterator[Line]:
-    """Let rivals create one name at the same time: exactly one may succeed, in every round.
-
-    A store that fails is recorded in the lake, and runs refuse it from then on.
-    """
-    stores = [open_store(lake, pipeline) for _ in range(create_check.RIVALS)]
-    store = stores[0]
-    outcome = create_check.compete(stores)
-    says = f"{outcome.winners} of {create_check.RIVALS} rivals created the same name in {store.url}"
-    record = store.uri(layout.UNSAFE_STORE)
-    if outcome.winners > 1:
-        create_check.record(store, outcome)
-        yield failure(
-            "lake",
-            f"{says} (round {outcome.rounds}): two runs could commit the same offsets; runs refuse "
-            f"this store from now on, by {record}",
-            "use a lake that honours create-if-absent (S3: `If-None-Match: *`; NFS: version 4); "
-            "docs/guarantees.md names stores that do not. Then delete that object",
-        )
-    elif not outcome.atomic:
-        yield failure("lake", says, "look for the store's refusals in its own log")
-    elif (recorded := store.get(layout.UNSAFE_STORE)) is not None:
-        yield failure(
-            "lake",
-            f"{store.url} failed this test before ({recorded.decode(errors='replace')}), and "
-            f"passed {outcome.rounds} rounds now, which alone proves nothing: runs refuse it",
-            f"if the store was updated or replaced meanwhile, delete {record}",
-        )
-    else:
-        says = f"of {create_check.RIVALS} rivals exactly one creates a name"
-        yield ok("lake", f"{store.url}: {says}, in {outcome.rounds} rounds")
-
-
-def lake_clock(store: Store) -> Iterator[Line]:
-    """Hold the lake's clock against this machine's."""
-    path = f"{layout.PROBES}{secrets.token_hex(8)}"
-    try:
-        store.create(path, b"clock")
-        now, modified = time.time(), store.modified(path)
-    finally:
-        store.delete(path)
-    skew = abs(now - modified) if modified else 0.0
-    says = f"the lake's clock and this one differ by {skew:.0f} s"
-    if skew > _TOO_SKEWED:
-        yield failure("lake clock", says, "set both by NTP: the sweeper goes by the age of files")
-    elif skew > _SKEW:
-        yield warning("lake clock", says, "set both by NTP")
-    else:
-        yield ok("lake clock", says)
-
-
-def _directory(lake: str) -> Path | None:
-    if urlsplit(lake).scheme in ("", "file"):
-        return Path(unquote(lake.removeprefix("file://")))
-    return None
-
-
-# The broker
-
-
-def reach(kafka: KafkaSettings) -> Iterator[Line]:
-    """Does the connection reach a broker that takes its credentials?"""
+def check_broker(kafka: KafkaSettings) -> Iterator[Line]:
+    """Check that a broker answers and takes the connection's credentials."""
     with Cluster(kafka) as cluster:
-        yield ok("kafka", _answers(kafka, cluster))
+        yield ok("kafka", _versions(kafka, cluster))
 
 
-def _answers(kafka: KafkaSettings, cluster: Cluster) -> str:
+def _versions(kafka: KafkaSettings, cluster: Cluster) -> str:
     client = version("kafka-python")
     return f"{kafka.bootstrap_servers} answers: brokers {cluster.version()}, kafka-python {client}"
 
 
-def broker(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
-    """Reachability and rights with the pipeline's own connection, then each topic."""
+def check_topics(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
+    """Check the broker, and each topic's identity, rights, retention and open transactions."""
     try:
         fold = Ledger(open_store(spec.lake, spec.name), spec.name).fold
     except TidegateError:
-        fold = Fold()  # why is said of the lake; the broker is looked at all the same
+        fold = Fold()  # the check of the lake reports it
     with Cluster(kafka) as cluster:
-        cluster_id, says = cluster.id(), _answers(kafka, cluster)
+        cluster_id, says = cluster.id(), _versions(kafka, cluster)
         if fold.cluster_id not in (None, cluster_id):
             fix = f"point connection {kafka.connection!r} back, or make another pipeline"
             was = f"it is cluster {cluster_id}, the lake's rows are of {fold.cluster_id}"
@@ -171,38 +86,92 @@ def broker(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
             return
         yield ok("kafka", says)
         spec = resolved(spec, kafka, fold)
-        allowed = cluster.operations(spec.topics)
-        yield from _topics(spec, kafka, cluster, fold, allowed)
-
-
-def _topics(
-    spec: Ingest,
-    kafka: KafkaSettings,
-    cluster: Cluster,
-    fold: Fold,
-    allowed: Mapping[str, set[str]],
-) -> Iterator[Line]:
-    seen = survey(kafka, spec.topics, spec.isolation)
-    well = []
-    for topic in spec.topics:
-        known, now = fold.topic_ids.get(topic), seen.topic_ids.get(topic)
-        if now is None:
-            fix = "create it, grant DESCRIBE on it, or correct `topics`"
-            yield failure("topic", f"{topic}: the broker has none, or does not show it", fix)
-        elif known not in (None, now):
-            fix = f"`tidegate offsets adopt {spec.name} {topic} --reason …`"
-            yield failure("topic", f"{topic}: recreated, it was {known}, it is {now}", fix)
-        elif "READ" not in allowed.get(topic, {"READ"}):
-            says = f"{topic}: this user may not READ it"
-            yield failure("topic", says, "grant READ on the topic to the connection's user")
-        else:
-            yield ok("topic", f"{topic}: {len(seen.watermarks[topic])} partitions, may be read")
-            if headless := seen.leaderless.get(topic):
-                says = f"{topic}: partitions {headless} have no leader"
+        permitted = cluster.operations(spec.topics)
+        topics = _Topics(spec, fold, cluster, survey(kafka, spec.topics, spec.isolation))
+        readable = []
+        for topic in spec.topics:
+            line = _topic(topics, topic, permitted.get(topic, {"READ"}))
+            yield line
+            if line.state == "ok":
+                readable.append(topic)
+            if line.state == "ok" and (leaderless := topics.survey.leaderless.get(topic)):
+                says = f"{topic}: partitions {leaderless} have no leader"
                 yield failure("topic", says, "see the brokers' log: runs exclude them by name")
-            well.append(topic)
-    yield from _retention(spec, cluster, fold, well, seen.watermarks)
-    yield from _transactions(kafka, {topic: seen.watermarks[topic] for topic in well})
+        kept = retentions(cluster, readable) if readable else {}
+        for topic in readable:
+            yield from _retention(topics, topic, kept.get(topic))
+        yield from _transactions(kafka, {t: topics.survey.watermarks[t] for t in readable})
+
+
+def _topic(topics: _Topics, topic: str, permitted: set[str]) -> Line:
+    was, now = topics.fold.topic_ids.get(topic), topics.survey.topic_ids.get(topic)
+    if now is None:
+        fix = "create it, grant DESCRIBE on it, or correct `topics`"
+        return failure("topic", f"{topic}: the broker has none, or does not show it", fix)
+    if was not in (None, now):
+        fix = f"`tidegate offsets adopt {topics.spec.name} {topic} --reason …`"
+        return failure("topic", f"{topic}: recreated, it was {was}, it is {now}", fix)
+    if "READ" not in permitted:
+        fix = "grant READ on the topic to the connection's user"
+        return failure("topic", f"{topic}: this user may not READ it", fix)
+    return ok("topic", f"{topic}: {len(topics.survey.watermarks[topic])} partitions, may be read")
+
+
+def _retention(topics: _Topics, topic: str, retention: Retention | None) -> Iterator[Line]:
+    """Check that records do not expire before a run reads them; None is an unknown retention."""
+    marks, cursors = topics.survey.watermarks[topic], topics.cursors(topic)
+    if expired := [p for p, m in marks.items() if m.start > cursors.get(p, m.start)]:
+        says = f"{topic}: records are gone that no run has read, in partitions {expired}"
+        fix = "`on_expired: skip` records the gap and goes on; lengthen retention.ms"
+        yield failure("retention", says, fix)
+    if retention is None:
+        says = f"{topic}: when its records expire is not known: not permitted: DESCRIBE_CONFIGS"
+        yield warning("retention", says, "grant DESCRIBE_CONFIGS, to be warned in time")
+    elif retention.ms is None:
+        yield _size_limit(f"{topic}: time does not delete its records", retention)
+    else:
+        yield _lifetime(topics, topic, timedelta(milliseconds=retention.ms), retention)
+
+
+def _lifetime(topics: _Topics, topic: str, lifetime: timedelta, retention: Retention) -> Line:
+    """Compare how long records are kept with the schedule, and with the oldest unread record."""
+    says, interval = f"{topic}: records are kept for {lifetime}", _interval(topics.spec.schedule)
+    if interval:
+        says += f", runs come every {interval}"
+    if interval and lifetime < interval:
+        fix = "lengthen retention.ms, or let runs come more often"
+        return failure("retention", f"{says}: they go before a run sees them", fix)
+    if interval and lifetime < 3 * interval:
+        fix = "lengthen retention.ms: three failed runs in a row would lose records"
+        return warning("retention", says, fix)
+    if late := _unread(topics, topic, datetime.now(UTC) - lifetime / 2):
+        says += f"; unread ones are past half of it in partitions {late}"
+        fix = f"run it now (`tidegate run {topics.spec.name}`), or lengthen retention.ms"
+        return warning("retention", says, fix)
+    return _size_limit(says, retention)
+
+
+def _size_limit(says: str, retention: Retention) -> Line:
+    if retention.size is None:
+        return ok("retention", says)
+    return warning(
+        "retention",
+        f"{says}; when they expire is not known: partitions of more than {retention.size:,} bytes "
+        "lose their oldest (retention.bytes)",
+        "set retention.bytes to -1, or make sure that it holds what comes between two runs",
+    )
+
+
+def _unread(topics: _Topics, topic: str, before: datetime) -> list[int]:
+    """Return the partitions with an unread record that was written before a time."""
+    marks, cursors = topics.survey.watermarks[topic], topics.cursors(topic)
+    unread = {p: c for p, c in cursors.items() if p in marks and c < marks[p].end}
+    if not unread:
+        return []
+    at = topics.cluster.offsets_at({topic: unread}, int(before.timestamp() * 1000))[topic]
+    return [
+        p for p, c in unread.items() if (first := at[p]) is None or c < min(first, marks[p].end)
+    ]
 
 
 def _transactions(
@@ -214,64 +183,16 @@ def _transactions(
         hidden = {p: m.high - m.end for p, m in marks.items() if m.end < m.high}
         if not hidden:
             continue
-        began = [since[topic, p] for p in hidden if (topic, p) in since]
-        oldest = min(began, default=None)
+        oldest = min((since[topic, p] for p in hidden if (topic, p) in since), default=None)
         says = (
             f"{topic}: {sum(hidden.values()):,} offsets of partitions {sorted(hidden)} are behind "
             f"open transactions, the oldest since {iso(oldest) or '(not known)'}"
         )
-        if oldest is None or time.time() - oldest / 1000 > _HANGING:
-            fix = (
-                "nothing behind is read until it ends: `kafka-transactions.sh find-hanging`, abort"
-            )
-            yield warning("transactions", says, fix)
-        else:
+        if oldest is not None and time.time() - oldest / 1000 <= _HANGING:
             yield ok("transactions", says)
-
-
-def _retention(
-    spec: Ingest,
-    cluster: Cluster,
-    fold: Fold,
-    topics: list[str],
-    watermarks: Mapping[str, Mapping[int, Watermarks]],
-) -> Iterator[Line]:
-    """Will records be deleted before a run has read them?"""
-    interval = _interval(spec.schedule)
-    try:
-        kept = cluster.kept_ms(topics) if topics else {}
-    except NotAuthorised as error:
-        yield warning("retention", str(error), "grant DESCRIBE_CONFIGS, to be warned in time")
-        return
-    for topic in topics:
-        expired = _expired(fold, topic, watermarks[topic])
-        if expired:
-            says = f"{topic}: records are gone that no run has read, in partitions {expired}"
-            fix = "`on_expired: skip` records the gap and goes on; lengthen retention.ms"
-            yield failure("retention", says, fix)
-        milliseconds = kept.get(topic)
-        if milliseconds is None:
-            yield ok("retention", f"{topic}: time does not delete its records")
             continue
-        length = timedelta(milliseconds=milliseconds)
-        says = f"{topic}: records are kept for {length}"
-        if interval:
-            says += f", runs come every {interval}"
-        if interval and length < interval:
-            fix = "lengthen retention.ms, or let runs come more often"
-            yield failure("retention", f"{says}: they go before a run sees them", fix)
-        elif interval and length < 3 * interval:
-            fix = "lengthen retention.ms: three failed runs in a row would lose records"
-            yield warning("retention", says, fix)
-        elif late := _unread(
-            fold, cluster, topic, watermarks[topic], datetime.now(UTC) - length / 2
-        ):
-            fix = f"run it now (`tidegate run {spec.name}`), or lengthen retention.ms"
-            yield warning(
-                "retention", f"{says}; unread ones are past half of it in partitions {late}", fix
-            )
-        else:
-            yield ok("retention", says)
+        fix = "nothing behind is read until it ends: `kafka-transactions.sh find-hanging`, abort"
+        yield warning("transactions", says, fix)
 
 
 def _interval(schedule: str | None) -> timedelta | None:
@@ -279,37 +200,12 @@ def _interval(schedule: str | None) -> timedelta | None:
     if schedule is None or not croniter.is_valid(schedule):
         return None
     times = croniter(schedule, datetime.now(UTC))
-    moments: list[datetime] = [times.get_next(datetime) for _ in range(30)]
-    return max(b - a for a, b in itertools.pairwise(moments))
+    starts: list[datetime] = [times.get_next(datetime) for _ in range(30)]
+    return max(b - a for a, b in itertools.pairwise(starts))
 
 
-def _expired(fold: Fold, topic: str, marks: Mapping[int, Watermarks]) -> list[int]:
-    if topic not in fold.topic_ids:
-        return []
-    cursors = fold.cursors(topic)
-    return [p for p, m in marks.items() if p in cursors and m.start > cursors[p]]
-
-
-def _unread(
-    fold: Fold, cluster: Cluster, topic: str, marks: Mapping[int, Watermarks], moment: datetime
-) -> list[int]:
-    """Return the partitions with an unread record that is older than `moment`."""
-    if topic not in fold.topic_ids:
-        return []
-    behind = {p: c for p, c in fold.cursors(topic).items() if p in marks and c < marks[p].end}
-    at = cluster.offsets_at({topic: behind}, int(moment.timestamp() * 1000)) if behind else {}
-    return [
-        p
-        for p, cursor in behind.items()
-        if (offset := at[topic][p]) is None or cursor < min(offset, marks[p].end)
-    ]
-
-
-# Spark
-
-
-def spark(master: str) -> Iterator[Line]:
-    """The connection exists, or looking it up has refused; a standalone master must answer."""
+def check_spark(master: str) -> Iterator[Line]:
+    """Check that a standalone master answers; of other kinds only the connection is looked up."""
     if not master.startswith("spark://"):
         yield ok("spark", f"master {master}")
         return

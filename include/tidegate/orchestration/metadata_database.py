@@ -1,6 +1,6 @@
-"""Airflow's Variables and connections from a terminal, as the `airflow` command has them.
+"""Airflow's Variables and connections for a terminal, read as the `airflow` command reads them.
 
-A task's own way, `connections`, asks the process that started the task.
+A task uses `connections`, which asks the process that started the task.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 from tidegate.errors import NeedsAirflow
 
 DESCRIPTION = "Tidegate's cursor, a copy of the ledger"
-# Importing Airflow without one of these would make a new Airflow in the user's home.
+# Without one of these, importing Airflow would create a new one in the user's home.
 NAMED_BY = ("AIRFLOW_HOME", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
-_one_at_a_time = RLock()  # Airflow's imports are no place for two threads, nor is stdout
+_airflow_lock = RLock()  # for Airflow's imports, and for stdout, which is replaced meanwhile
 
 
 class StoredVariables:
-    """The Variables in the database that the environment names; NeedsAirflow where there is none.
+    """The Variables in the database that the environment names; NeedsAirflow if it names none.
 
-    Airflow is imported here, not above: it takes seconds, and it sets up what it finds.
+    Airflow is imported in the methods: it takes seconds, and it configures logging.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class StoredVariables:
                 "there is no Airflow in this environment, so no Variables: run this where "
                 f"{' or '.join(NAMED_BY)} is set as for Airflow's own processes"
             )
-        self.read("tidegate")  # is it there, and are its tables?
+        self.read("tidegate")  # raises NeedsAirflow if there is no database, or no table
 
     def read(self, name: str) -> str | None:
         with quiet_airflow():
@@ -41,8 +41,8 @@ class StoredVariables:
             from airflow.utils.session import create_session
 
             with create_session() as session:
-                found = session.query(Variable).filter(Variable.key == name).one_or_none()
-                return None if found is None else found.get_val()
+                variable = session.query(Variable).filter(Variable.key == name).one_or_none()
+                return None if variable is None else variable.get_val()
 
     def write(self, name: str, text: str) -> None:
         with quiet_airflow():
@@ -52,11 +52,11 @@ class StoredVariables:
 
 
 def connection(name: str) -> Any:
-    """Look a connection up where Airflow would: in its secrets backends, then in its database.
+    """Return a connection from Airflow's secrets backends, else from its database.
 
-    AirflowNotFoundException if it is nowhere; NeedsAirflow as with the Variables.
+    Raises AirflowNotFoundException if it is in neither, and NeedsAirflow without a database.
     """
-    StoredVariables()  # else a database that is away looks like one without the connection
+    StoredVariables()  # otherwise an unreachable database looks like one without the connection
     with quiet_airflow():
         from airflow.models.connection import Connection
 
@@ -65,16 +65,16 @@ def connection(name: str) -> Any:
 
 @contextmanager
 def quiet_airflow() -> Iterator[None]:
-    """Keep what Airflow, once imported, has to say out of our answers: it logs to stdout."""
+    """Send what Airflow prints to stderr, restore logging, and translate database errors."""
     from sqlalchemy.exc import SQLAlchemyError
 
     root = logging.getLogger()
-    with _one_at_a_time, redirect_stdout(sys.stderr):
+    with _airflow_lock, redirect_stdout(sys.stderr):
         handlers, level = root.handlers[:], root.level
         try:
             yield
         except SQLAlchemyError as error:
-            # Not its text: it may hold the address with a password.
+            # The text is left out: it may hold the address with a password.
             raise NeedsAirflow(
                 f"Airflow's database cannot be asked ({type(error).__name__}): check that it runs, "
                 "that `airflow db migrate` was done, and AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"

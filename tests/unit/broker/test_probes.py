@@ -1,11 +1,11 @@
-"""Looking into holes, with a consumer and a clock that are made up."""
+"""Probes of holes, with a simulated consumer and clock."""
 
 from typing import Any
 
 import pytest
 from kafka import TopicPartition
 
-from tidegate.broker import cluster
+from tidegate.broker import consumer as module
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError
 
@@ -17,7 +17,7 @@ class Consumer:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int, stops: int) -> None:
         self.now, self.at, self.step, self.stops = 0.0, 0, step, stops
-        monkeypatch.setattr(cluster.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         assert partitions == [TopicPartition("t", 0)]
@@ -34,16 +34,16 @@ class Consumer:
         return self.at
 
 
-def test_a_large_hole_takes_as_long_as_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_hole_is_read_while_there_is_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """An aborted transaction of five million records, of which a second passes 10,000."""
     consumer = Consumer(monkeypatch, 10_000, HOLE.end)
-    found = cluster._probe_one(consumer, HOLE, 10.0)
+    found = module._probe_one(consumer, HOLE, 10.0)
     assert (found.outcome, consumer.now) == ("empty", 500)
 
 
-def test_a_hole_that_does_not_get_on_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_without_progress_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten seconds after the last progress, with the offset at which it stands."""
     consumer = Consumer(monkeypatch, 10_000, 200_100)
     with pytest.raises(BrokerError, match="no progress past offset 200100 in 10 s") as failed:
-        cluster._probe_one(consumer, HOLE, 10.0)
+        module._probe_one(consumer, HOLE, 10.0)
     assert (failed.value.numbers, consumer.now) == ({"position": 200_100}, 30)

@@ -253,7 +253,7 @@ def test_the_end_of_an_epoch_is_not_known_without_a_leader():
             return {-1: set(partitions)}
 
     with pytest.raises(BrokerError, match="t-0: no leader now"):
-        asyncio.run(epochs._ask(Admin(), {TopicPartition("t", 0): 3}))
+        asyncio.run(epochs._request_ends(Admin(), {TopicPartition("t", 0): 3}))
 
 
 def test_a_partition_that_has_no_epoch_now_is_asked_for_its_end(world):

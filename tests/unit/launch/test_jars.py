@@ -1,6 +1,6 @@
-"""Jars: what the locks say is what there is; anything else is named in one line.
+"""Jars: the files are those of the locks; errors are one line.
 
-Ivy is played by a script: these tests prove what is done with what it delivers.
+A script stands in for Ivy: these tests show what is done with the files that it delivers.
 """
 
 import hashlib
@@ -63,12 +63,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def ivy(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Ivy:
     """An Ivy of our own, and a lock named `two` that asks it for two jars."""
-    played = Ivy(tmp_path)
+    stand_in = Ivy(tmp_path)
     digests = [hashlib.sha256(content).hexdigest() for content in CONTENT.values()]
     lock = [Jar("org", "alpha", "1.0", digests[0]), Jar("org", "beta_2.13", "2.0", digests[1])]
-    monkeypatch.setenv("JAVA_HOME", str(played.java_home))
+    monkeypatch.setenv("JAVA_HOME", str(stand_in.java_home))
     monkeypatch.setattr(jars, "read", {"two": lock}.__getitem__)
-    return played
+    return stand_in
 
 
 def test_a_lock_is_one_jar_a_line() -> None:

@@ -1,4 +1,4 @@
-"""How spark-submit is called: whose settings win, what is never shown, what a failure says."""
+"""How spark-submit is called: whose settings win, what is never shown, what a failure names."""
 
 import os
 import re
@@ -50,7 +50,7 @@ def test_a_pipelines_conf_wins_except_over_correctness() -> None:
     assert conf["spark.submit.deployMode"] == "client"
 
 
-def test_the_job_file_is_all_that_the_command_line_tells() -> None:
+def test_the_job_file_is_the_only_argument() -> None:
     assert described().args == ("/private/job.json",)
 
 
@@ -86,7 +86,7 @@ def test_a_master_that_retries_tasks_is_refused_for_a_send() -> None:
 
 
 def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
-    """What the application says beside its job file decides; Airflow returns none of its output."""
+    """A file beside the job file decides: Airflow returns none of the application's output."""
     with pytest.raises(StageFailed, match="away"), terminal_if_refused(tmp_path):
         raise StageFailed("the broker is away")
     write_refusal(tmp_path, "starting Spark: Spark 3.5.1: 4.0 or later is needed")
@@ -96,7 +96,7 @@ def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
         pass
 
 
-def test_small_work_is_compiled_quickly_and_big_work_well() -> None:
+def test_only_big_work_is_compiled_by_c2() -> None:
     small = described(records=400).conf["spark.driver.defaultJavaOptions"]
     assert "-XX:TieredStopAtLevel=1" in small
     big = described(records=50_000_000).conf["spark.driver.defaultJavaOptions"]
@@ -149,7 +149,7 @@ def test_submit_gives_no_input_to_wait_for(tmp_path: Path) -> None:
     assert lines == ["over"]
 
 
-def test_a_failure_is_told_in_its_own_words(tmp_path: Path) -> None:
+def test_a_failure_names_its_cause(tmp_path: Path) -> None:
     script = "echo '2026-01-01 tidegate: X: the topic is gone'; echo 'INFO bye'; exit 7"
     with pytest.raises(StageFailed) as failed:
         submit(fake(tmp_path, script), master="local", log=lambda _: None)
@@ -159,18 +159,18 @@ def test_a_failure_is_told_in_its_own_words(tmp_path: Path) -> None:
 
 def test_a_log_that_fails_ends_the_application(tmp_path: Path) -> None:
     """Ctrl-C arrives in the same place."""
-    told = tmp_path / "pid"
+    pid = tmp_path / "pid"
 
     def interrupted(line: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         submit(
-            fake(tmp_path, f"echo $$ > {told}; echo line; exec sleep 60"),
+            fake(tmp_path, f"echo $$ > {pid}; echo line; exec sleep 60"),
             master="local", log=interrupted,
         )  # fmt: skip
     with pytest.raises(ProcessLookupError):
-        os.kill(int(told.read_text()), 0)
+        os.kill(int(pid.read_text()), 0)
 
 
 STACK = """\

@@ -68,11 +68,11 @@ def cache_dir() -> Path:
 def java() -> Path:
     """Return the `java` that runs jars: that of JAVA_HOME, else the first on the PATH."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=f"{home}/bin" if home else None)
-    if not found:
+    path = shutil.which("java", path=f"{home}/bin" if home else None)
+    if not path:
         where = f"JAVA_HOME ({home})" if home else "the PATH"
         raise JarError(f"no java in {where}: install Java 17 or 21, or set JAVA_HOME")
-    return Path(found)
+    return Path(path)
 
 
 def names() -> list[str]:

@@ -1,0 +1,304 @@
+"""The doctor on broker, egress and Spark: healthy, and with one planted fault for each check."""
+
+import json
+import socket
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from support.doctor_checks import overwrite, states_and_text
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.retention import Retention
+from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.target import TargetState, TargetSurvey
+from tidegate.core import layout
+from tidegate.core.cursor import Watermarks
+from tidegate.core.entries import Claim, Commit, Receipt, Reference, Release
+from tidegate.core.plan import SourceFile
+from tidegate.doctor import egress as egress_checks
+from tidegate.doctor import lake, pipeline
+from tidegate.doctor.checks import examine
+from tidegate.egress.sender import sender_identity
+from tidegate.errors import BrokerUnreachable, LakeUnsafe, NotAuthorised
+from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.store import LocalStore, open_store
+from tidegate.pipelines.spec import parse
+from tidegate.runs.run import EgressRun
+
+KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+HOUR = 3_600_000
+DAY = Retention(24 * HOUR, None)
+TWO_HOURS = Retention(2 * HOUR, None)
+MARKS = Watermarks(0, 20, 20)
+
+
+def test_a_ledger_that_cannot_be_read(spec, store, monkeypatch):
+    """The check of the lake names the entry; the broker is checked all the same."""
+    Path(store.native(layout.entry(2))).write_text("{}")
+    monkeypatch.setattr(pipeline, "Cluster", lambda _: Cluster())
+    monkeypatch.setattr(pipeline, "survey", Cluster().survey)
+    monkeypatch.setattr(pipeline, "retentions", lambda *_: {"t": Cluster().kept})
+    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: "local[2]"))
+    first, *others = found["checks"]
+    assert (first["check"], first["state"]) == ("lake", "failure")
+    assert "entry 2" in first["says"] + first["fix"]
+    assert "restore" in first["says"] + first["fix"]
+    assert {each["state"] for each in others} == {"ok"}
+
+
+# The broker
+
+
+@dataclass
+class Cluster:
+    """A cluster with topic t of one partition, [0, 20), and what may go wrong with it."""
+
+    cluster_id: str = "cluster"
+    topic_id: str | None = "id-t"
+    marks: Watermarks = MARKS
+    kept: Retention | None = DAY  # None: its settings may not be described
+    old: int | None = 0  # the first offset that is younger than half the retention
+    allowed: set = field(default_factory=lambda: {"READ", "DESCRIBE"})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def id(self):
+        return self.cluster_id
+
+    def version(self):
+        return "4.3"
+
+    def operations(self, _):
+        return {"t": self.allowed} if self.topic_id else {}
+
+    def offsets_at(self, partitions, _):
+        return {"t": dict.fromkeys(partitions["t"], self.old)}
+
+    def survey(self, *_):
+        if self.topic_id is None:
+            return Survey(self.cluster_id, {}, {})
+        identity = TopicIdentity(self.topic_id, {0: 0, 1: 0})
+        marks = {0: self.marks, 1: Watermarks(0, 0, 0)}
+        return Survey(self.cluster_id, {"t": identity}, {"t": marks})
+
+
+@pytest.mark.parametrize(
+    ("planted", "schedule", "states", "says"),
+    [
+        ({}, "0 * * * *", ["ok", "ok", "ok"], "kept for 1 day"),
+        ({"kept": Retention(None, None)}, "0 * * * *", ["ok"] * 3, "time does not delete"),
+        ({"cluster_id": "other"}, "0 * * * *", ["failure"], "'kafka_default' back"),
+        ({"topic_id": None}, "0 * * * *", ["ok", "failure"], "create it, grant DESCRIBE"),
+        ({"topic_id": "new"}, "0 * * * *", ["ok", "failure"], "tidegate offsets adopt p t"),
+        ({"allowed": {"DESCRIBE"}}, "0 * * * *", ["ok", "failure"], "grant READ"),
+        ({"kept": Retention(1, None)}, "0 * * * *", ["ok", "ok", "failure"], "before a run sees"),
+        ({"kept": TWO_HOURS}, "0 * * * *", ["ok", "ok", "warning"], "three failed runs"),
+        ({"kept": TWO_HOURS}, None, ["ok", "ok", "ok"], "kept for 2:00:00"),
+        ({"old": 15}, "0 * * * *", ["ok", "ok", "warning"], "past half of it in partitions [0]"),
+        ({"old": None}, "0 * * * *", ["ok", "ok", "warning"], "run it now"),
+        (
+            {"marks": Watermarks(12, 20, 20)}, "0 * * * *",
+            ["ok", "ok", "failure", "ok"], "on_expired: skip",
+        ),
+        ({"kept": None}, "0 * * * *", ["ok", "ok", "warning"], "grant DESCRIBE_CONFIGS"),
+        (
+            {"kept": Retention(24 * HOUR, 10**9)}, "0 * * * *", ["ok", "ok", "warning"],
+            "kept for 1 day, 0:00:00, runs come every 1:00:00; when they expire is not known: "
+            "partitions of more than 1,000,000,000 bytes",
+        ),
+        ({"kept": Retention(None, 1)}, None, ["ok", "ok", "warning"], "when they expire is not"),
+        ({"kept": Retention(HOUR // 2, 1)}, "0 * * * *", ["ok", "ok", "failure"], "before a run"),
+    ],
+)  # fmt: skip
+def test_the_broker_and_its_topics(spec, store, monkeypatch, planted, schedule, states, says):
+    """Healthy, and each fault by its name with the way out."""
+    cluster = Cluster(**planted)
+    monkeypatch.setattr(pipeline, "Cluster", lambda _: cluster)
+    monkeypatch.setattr(pipeline, "survey", cluster.survey)
+    kept = {"t": cluster.kept} if cluster.kept else {}
+    monkeypatch.setattr(pipeline, "retentions", lambda *_: kept)
+    spec = spec.model_copy(update={"schedule": schedule})
+    found, text = states_and_text(pipeline.check_topics(spec, KAFKA))
+    assert [state for _, state in found] == states
+    assert says in text
+
+
+def test_the_longest_time_between_runs():
+    """Weekdays only: over the week-end."""
+    hours = {"*/10 * * * *": 1 / 6, "@hourly": 1, "0 6 * * mon-fri": 72}
+    for schedule, expected in hours.items():
+        assert pipeline._interval(schedule).total_seconds() / 3600 == expected
+    assert pipeline._interval("every day") is None
+    assert pipeline._interval(None) is None
+
+
+def test_a_broker_that_is_away(spec, store):
+    """The line has the error's message, and as its fix the part behind the semicolon."""
+
+    def away():
+        raise BrokerUnreachable("no broker answered within 8 s; check that it runs")
+
+    check, *_ = (c for c in pipeline.checks(spec, away, lambda: "") if c.name == "kafka")
+    (line,) = examine([check])["checks"]
+    assert (line["pipeline"], line["says"]) == ("p", "no broker answered within 8 s")
+    assert line["fix"] == "check that it runs"
+
+
+@pytest.fixture
+def egress(tmp_path, monkeypatch):
+    """An egress of text files, one of which is not sent yet, and a target that tests replace."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("1")
+    (tmp_path / "of").mkdir()
+    form = {"name": "e", "kind": "egress", "lake": str(tmp_path / "of"), "settle": 0}
+    source = {"path": str(tmp_path / "in"), "format": "text"}
+    spec = parse({**form, "source": source, "target": {"topic": "out", "partitions": 3}})
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    monkeypatch.setattr(pipeline, "Cluster", lambda _: Cluster())
+    target_is(monkeypatch)
+    return spec
+
+
+def target_is(monkeypatch, topic_id="id-out", *, compacted=False, cluster="c"):
+    state = TargetState(topic_id, {0: 5, 1: 5}, 1_000_000, compacted)
+    seen = TargetSurvey(cluster, {"out": state})
+
+    def survey(_, names, *, create_with, make):
+        assert (set(names), create_with, make) == ({"out"}, 3, False)
+        return seen
+
+    monkeypatch.setattr(egress_checks, "survey_target", survey)
+
+
+def ledger_of(spec, *entries):
+    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    for entry in entries:
+        assert isinstance(ledger.append(entry, run="r"), Appended)
+
+
+def claimed(**sender):
+    file = SourceFile("b.txt", 1, "e")
+    process = {**sender_identity(None), **sender}
+    return Claim("live", "plan", "attempt-of-a-test", process, (file,), {}, (), {"out": {0: 0}})
+
+
+def sent_to(topic_id):
+    return Commit("live", "p", "", 0, "a", "c", {}, {}, Reference("m", ""),
+                  (Receipt("out", topic_id, 0, 0, 1, 1, 0),))  # fmt: skip
+
+
+def test_a_healthy_egress(egress, monkeypatch):
+    """Ledger and lake, claims, source, broker, target and Spark; a topic that a run makes is
+    healthy too, and is not made.
+    """
+    found = examine(pipeline.checks(egress, lambda: KAFKA, lambda: "local[2]"))
+    assert {each["state"] for each in found["checks"]} == {"ok"}, found["checks"]
+    names = [each["check"] for each in found["checks"]]
+    assert list(dict.fromkeys(names)) == [
+        "ledger", "lake disk", "lake", "lake clock", "claim", "source", "kafka", "target", "spark",
+    ]  # fmt: skip
+    assert "1 files, 0 offsets wait" in str(found["checks"])
+    target_is(monkeypatch, "")
+    states, text = states_and_text(egress_checks.check_target(egress, KAFKA))
+    assert states == [("target", "ok")]
+    assert "the first run makes it, with 2 partitions" in text
+
+
+@pytest.mark.parametrize(
+    ("sender", "state", "says"),
+    [
+        ({}, "ok", "which is alive: it is being sent"),
+        ({"started": -1, "pid": 1}, "warning", "which is dead → `tidegate run e`"),
+        ({"host": "elsewhere", "boot": "b"}, "warning", "which cannot be seen from here → wait"),
+    ],
+)
+def test_an_open_claim(egress, sender, state, says):
+    """Reported with its sender, and with what to do."""
+    ledger_of(egress, claimed(**sender))
+    states, text = states_and_text(egress_checks.check_claims(egress))
+    assert (states, says in text) == ([("claim", state)], True), text
+
+
+def test_a_source_with_something_excluded_or_none_at_all(egress, tmp_path):
+    claim = claimed(started=-1, pid=1)
+    ledger_of(egress, claim, Release("plan", claim.attempt, "declare sent", "looked"))
+    (tmp_path / "in/b.txt").write_text("other")
+    states, text = states_and_text(egress_checks.check_source(egress))
+    assert states == [("source", "ok"), ("source", "warning")]
+    assert "b.txt: sent before, with other content" in text
+    for path in (tmp_path / "in").iterdir():
+        path.unlink()
+    (tmp_path / "in").rmdir()
+    found = examine([c for c in pipeline.checks(egress, lambda: KAFKA, lambda: "")
+                     if c.name == "source"])  # fmt: skip
+    assert (found["failures"], "cannot be" in found["checks"][0]["says"]) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("target", "state", "says"),
+    [
+        ({"topic_id": "other"}, "warning", "recreated, it was id-out, it is other"),
+        ({"compacted": True}, "failure", "compacted, and rows of files have no order"),
+        ({"cluster": "another"}, "failure", "it is cluster another, what was sent is in c"),
+    ],
+)
+def test_a_wrong_target(egress, monkeypatch, target, state, says):
+    ledger_of(egress, sent_to("id-out"))
+    target_is(monkeypatch, **target)
+    states, text = states_and_text(egress_checks.check_target(egress, KAFKA))
+    assert (states, says in text) == ([("target", state)], True), text
+
+
+def test_errors_of_an_egress_are_failures(egress, monkeypatch):
+    """A broker that is away, a topic that is not there or may not be written: each by its check."""
+
+    def away(*_, **__):
+        raise BrokerUnreachable("no broker answered; check that it runs")
+
+    def refuses(*_, **__):
+        raise NotAuthorised("not permitted: WRITE on out; grant it")
+
+    monkeypatch.setattr(pipeline, "Cluster", away)
+    monkeypatch.setattr(egress_checks, "survey_target", refuses)
+    found = examine(pipeline.checks(egress, lambda: KAFKA, lambda: "local[2]"))
+    failed = {each["check"]: each["fix"] for each in found["checks"] if each["state"] == "failure"}
+    assert failed == {"kafka": "check that it runs", "target": "grant it"}
+
+
+def test_an_egress_on_a_store_without_create_if_absent(egress, monkeypatch):
+    """Its ledger needs it, too: two senders could both have a claim."""
+    store = LocalStore(Path(egress.lake) / "e")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "create", overwrite)
+        states, _ = states_and_text(lake.check_lake(egress))
+    assert ("lake", "failure") in states
+    with pytest.raises(LakeUnsafe):
+        EgressRun(egress, KAFKA, "d", "r", date(2024, 5, 1)).ledger(store)
+    store.delete(layout.UNSAFE_STORE)
+
+
+# Spark
+
+
+def test_a_master_that_answers_and_one_that_does_not():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        masters = f"spark://127.0.0.1:1,127.0.0.1:{port}"
+        assert states_and_text(pipeline.check_spark(masters))[0] == [("spark", "ok")]
+    states, text = states_and_text(pipeline.check_spark(f"spark://127.0.0.1:{port}"))
+    assert (states, "start it" in text) == ([("spark", "failure")], True)
+    assert states_and_text(pipeline.check_spark("local[2]"))[0] == [("spark", "ok")]
+
+
+def test_the_lines_are_json(spec, store):
+    """As `doctor --json` prints them."""
+    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: "local[2]")[::2])
+    assert json.loads(json.dumps(found))["checks"][-1] == {
+        "pipeline": "p", "check": "spark", "state": "ok", "says": "master local[2]", "fix": None,
+    }  # fmt: skip
