@@ -62,12 +62,10 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
 
 
 def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None:
-    """The empty plan is frozen, the run succeeds in seconds, the lake is as it was."""
+    """The empty plan is frozen, the run succeeds where no JVM can start, the lake is as it was."""
     topic_records.create(broker.bootstrap, "quiet", partitions=2)
     terminal.pipeline("quiet", ["quiet"], start="latest")
-    started = time.monotonic()
-    first = terminal.json("run", "quiet", "--run-id", "a")
-    assert time.monotonic() - started < 8
+    first = terminal.json("run", "quiet", "--run-id", "a", JAVA_HOME="/nowhere")
     assert (first["rows"], first["commits"]) == (0, [])
     assert terminal.json("run", "quiet", "--run-id", "a")["plan_id"] == first["plan_id"]
     assert not list(terminal.lake.rglob("*.parquet"))
