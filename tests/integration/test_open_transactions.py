@@ -11,7 +11,7 @@ from rich.console import Console
 from support import topic_records
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.settings import KafkaSettings
-from tidegate.cli import render
+from tidegate.cli import console, render
 from tidegate.core.cursor import Watermarks
 from tidegate.doctor import pipeline
 from tidegate.ingest.status import status
@@ -66,8 +66,8 @@ def test_an_open_transaction(
     assert zero["open_since"] == "2026-01-01T08:30:00+00:00"
     assert (one["end"], one["high"], one["lag"], one["open_since"]) == (10, 10, 10, None)
     said = Console(record=True, width=200)
-    monkeypatch.setattr(render, "err", said)
-    render.tell_status(state)
+    monkeypatch.setattr(console, "err", said)
+    render.print_status(state)
     assert said.export_text() == (
         f"{hidden}-0: 8 offsets are behind a transaction that is open since "
         "2026-01-01T08:30:00+00:00\n"
