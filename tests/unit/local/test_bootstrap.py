@@ -335,7 +335,7 @@ def test_an_environment_that_others_made_is_completed(checkout: Path) -> None:
         (
             "uv-fails",
             "error: Request failed after 3 retries in 4.3s\n"
-            "  cause: Failed to fetch: https://pypi.org/simple/pandas/\n"
+            "  cause: Failed to fetch: https://index.invalid/simple/pandas/\n"
             "  cause: client error (Connect)\n  cause: dns error\n",
             "tidegate: no network: packages cannot be fetched",
         ),
