@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,14 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield s3_server.start(home, bucket="lakes")
     finally:
         s3_server.stop(home)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_spark_is_left() -> Iterator[None]:
+    """End the process's Spark session, if any test has started it."""
+    yield
+    if started := sys.modules.get("support.spark_session"):
+        started.stop()
 
 
 _numbers = itertools.count(1)

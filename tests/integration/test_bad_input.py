@@ -22,7 +22,7 @@ PASSWORD = "canary-8d1f0c"
 
 @pytest.fixture
 def terminal(broker: Broker, tmp_path: Path) -> Terminal:
-    return Terminal(tmp_path, broker.bootstrap)
+    return Terminal(tmp_path, broker.bootstrap, processes=True)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_a_wrong_password(secured: tuple[Broker, str], tmp_path: Path) -> None:
     topic_records.numbers(broker.bootstrap, "guarded", 100)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     login |= {"sasl.username": "reader", "sasl.password": "wrong-" + PASSWORD}
-    terminal = Terminal(tmp_path, address, extra=login)
+    terminal = Terminal(tmp_path, address, extra=login, processes=True)
     terminal.pipeline("guarded", ["guarded"])
     error = refused(terminal, "guarded", code=3, seconds=8)
     assert error["name"] == "NotAuthenticated"
@@ -158,7 +158,7 @@ def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Pat
     topic_records.numbers(broker.bootstrap, "secret", 1_000)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     login |= {"sasl.username": "reader", "sasl.password": PASSWORD}
-    terminal = Terminal(tmp_path, address, extra=login)
+    terminal = Terminal(tmp_path, address, extra=login, processes=True)
     terminal.pipeline("secret", ["secret"])
     assert "spark_jobs/ingest.py" in watched(terminal, "run", "secret")
     oracle_client.agree(broker.bootstrap, terminal.lake, "secret", ["secret"])

@@ -37,6 +37,7 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
     partition: the lake equals what an independent consumer reads, by glob and by the ledger, and
     what an open transaction hides comes with a later run.
     """
+    terminal.processes = True
     with topic_records.fill(broker.bootstrap, "everything") as filled:
         terminal.pipeline("everything", ["everything"], max_records=9_000)
         report = terminal.json("run", "everything", "--run-id", "first")

@@ -7,30 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from support import egress_pipeline, topic_records
+from support import egress_pipeline, spark_session, topic_records
 from tidegate.egress import plan, release, send
-from tidegate.launch import jars
-from tidegate.spark.kafka_source import CONSUMER_CACHES
-from tidegate.spark.session import configure
 from tidegate_local.kafka import Broker
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """Two cores, the connector on the class path, and the settings of a real application."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("tidegate tests")
-            .config("spark.ui.enabled", "false")
-            .config("spark.log.level", "ERROR")
-            .config(map=dict(CONSUMER_CACHES))
-            .config("spark.driver.extraClassPath", ":".join(map(str, jars.paths("spark-kafka"))))
-            .getOrCreate()
-        )
-    yield configure(session)
-    session.stop()
+def spark() -> SparkSession:
+    """The session of this process, which tests in other directories use, too."""
+    return spark_session.shared()
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support import in_process
+
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 
 
@@ -21,6 +23,8 @@ class Terminal:
     environ: dict[str, str] = field(default_factory=dict, repr=False)
     url: str = ""
     """The lake, where it is not a directory of this home."""
+    processes: bool = False
+    """Whether each command is a process of its own, although it could do without."""
 
     @property
     def lake(self) -> Path:
@@ -74,11 +78,18 @@ class Terminal:
         )
 
     def run(self, *args: str, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end, and insist on its exit code."""
-        with self.start(*args, **env) as process:
-            out, err = process.communicate(timeout=180)
-        assert process.returncode == code, f"{args}: {process.returncode}\n{out}\n{err}"
-        return subprocess.CompletedProcess(args, code, out, err)
+        """Run a command to its end, and insist on its exit code.
+
+        With variables of its own (another JVM, keys, a fault that ends it) it is a process.
+        """
+        if self.processes or self.environ or not in_process.can_have(env):
+            with self.start(*args, **env) as process:
+                out, err = process.communicate(timeout=180)
+            done = subprocess.CompletedProcess(args, process.returncode, out, err)
+        else:
+            done = in_process.run(args, self.env(**env))
+        assert done.returncode == code, f"{args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
 
     def json(self, *args: str, code: int = 0, **env: str) -> Any:
         """Run a command with --json, and return the one document on its stdout."""
