@@ -18,7 +18,7 @@ from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 
 if TYPE_CHECKING:
-    from tidegate.broker.settings import KafkaSettings
+    from tidegate.broker.client_settings import KafkaSettings
 
 TaskEnded = Callable[[Mapping[str, Any]], bool]
 """Says whether the Airflow task instance of a sender, as its claim names it, has ended."""

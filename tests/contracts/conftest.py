@@ -6,7 +6,7 @@ import pytest
 
 from support import staged_attempts
 from tidegate.core.offsets import OffsetRange
-from tidegate.lake import publishing
+from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
 
 
@@ -25,5 +25,5 @@ def store(tmp_path, monkeypatch):
     store = LocalStore(tmp_path / "p")
     plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10),))
     staged_attempts.seal(store, plan)
-    publishing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
     return store

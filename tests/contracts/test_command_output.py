@@ -14,7 +14,7 @@ from tidegate.cli import main, maintenance
 from tidegate.core import layout
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, LakeUnavailable
-from tidegate.lake import publishing
+from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
 
 NOTHING = "p: placed nothing"
@@ -103,7 +103,7 @@ def test_repair(tidegate, store, monkeypatch):
     staged_attempts.seal(store, plan)
     monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
     with pytest.raises(faults.FaultInjected):
-        publishing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+        committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
     monkeypatch.delenv(faults.VARIABLE)
     Path(store.native("data/x.parquet")).write_bytes(b"abc")
     code, out, _ = tidegate("repair", "p")

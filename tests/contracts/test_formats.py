@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.example_documents import CLUSTER, COMMIT, FILES, FLIGHTS_ID, PLAN, PLAN_SHA, SEAL
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary, clamped
 from tidegate.core.entries import (
@@ -24,7 +24,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.replacement import Replaced
 from tidegate.core.requests import Backfill, Replay
-from tidegate.lake import attempts, boundaries, create_check, ledger, plans, publishing
+from tidegate.lake import attempts, boundaries, committing, create_check, ledger, plans
 from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
@@ -359,7 +359,7 @@ def test_manifest():
     """The files of a commit, staged and final, sorted by topic, partition and offset."""
     name = "data/topic=flights/window_date=2024-05-01/flights"
     assert (
-        publishing.manifest_of(PLAN, SEAL)
+        committing.manifest_of(PLAN, SEAL)
         == (
             '{"files":['
             f'{{"digest":"{"d1" * 32}",'

@@ -7,8 +7,8 @@ from datetime import date
 import pytest
 
 from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, PLAN, PLAN_SHA, SEAL
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core import canonical
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import (
@@ -20,7 +20,7 @@ from tidegate.core.entries import (
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, PlanDead
 from tidegate.ingest import coverage, drafting, explain, status
-from tidegate.lake import plans, publishing
+from tidegate.lake import committing, plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
@@ -35,7 +35,7 @@ def store(tmp_path):
 @pytest.fixture
 def spec(tmp_path, store):
     """A pipeline with one commit of two partitions, a gap, and nothing placed yet."""
-    manifest = publishing.manifest_of(PLAN, SEAL)
+    manifest = committing.manifest_of(PLAN, SEAL)
     path = "_tidegate/manifests/x.json"
     store.create(path, manifest)
     book = Ledger(store, "flights")

@@ -6,8 +6,8 @@ from datetime import date
 import pytest
 
 from support import staged_attempts
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
@@ -41,7 +41,7 @@ def store(run):
     ledger = staged_attempts.ledger_of(store)
     other = staged_attempts.plan_of((OffsetRange("t", 0, 5, 8),))
     staged_attempts.seal(store, other)
-    publish.publishing.publish_sealed(store, ledger, other, run="other")
+    publish.committing.publish_sealed(store, ledger, other, run="other")
     ledger.append(Gap("t", "id-t", 1, 3, 4, "expired", "r"), run="r")
     ledger.append(Gap("t", "id-t", 1, 9, 10, "expired", "somebody else"), run="x")
     attempt = staged_attempts.stage(

@@ -9,8 +9,8 @@ import pytest
 
 from support import topic_records
 from support.ingest_steps import plan
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
-from tidegate.broker.settings import KafkaSettings
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
 from tidegate_local.kafka import Broker

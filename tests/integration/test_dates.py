@@ -14,7 +14,7 @@ import pytest
 
 from support import topic_records
 from support.ingest_steps import explain, plan
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.requests import Dates, Live
 from tidegate.errors import WindowRefused
 from tidegate.pipelines.spec import Ingest, parse

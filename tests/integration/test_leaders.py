@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from support import kafka_cluster, staged_attempts
 from support.ingest_steps import plan
 from support.kafka_cluster import Brokers
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import reading
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.requests import Replay
 from tidegate.errors import PartitionsLeftOut, Transient
 from tidegate.ingest.publish import Published

@@ -10,13 +10,13 @@ from unittest import mock
 import pytest
 
 from support.ingest_steps import plan
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.accounting import StagedFile
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account
-from tidegate.lake import attempts, checkpoints, placing, publishing
+from tidegate.lake import attempts, checkpoints, committing, placing
 from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
@@ -77,7 +77,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     with timed("open the ledger", 1):
         ledger = Ledger(store, "p")
     with timed("commit", 10):
-        outcome = publishing.commit(store, ledger, planned, seal, run="run")
+        outcome = committing.commit(store, ledger, planned, seal, run="run")
     assert isinstance(outcome, Appended)
     with timed("place 10,000 files", 60):
         placing.finalise(store, ledger, outcome.n)

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from rich.console import Console
 
 from support import topic_records
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.open_transactions import open_since
-from tidegate.broker.settings import KafkaSettings
 from tidegate.cli import console, render
 from tidegate.core.cursor import Watermarks
 from tidegate.doctor import pipeline

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.sampling import largest_mean_size
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate_local.kafka import Broker
 

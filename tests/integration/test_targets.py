@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from support import topic_records
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.target import survey_target
 from tidegate.errors import UnknownTopic
 from tidegate_local.kafka import Broker

@@ -12,8 +12,8 @@ from support import oracle_client, topic_records
 from support.cli_user import Terminal
 from support.ingest_steps import plan
 from tidegate.broker import unreadable
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.unreadable_records import LATEST_MS, Scan, Unreadable

@@ -33,32 +33,32 @@ MUTANTS = (
     ),
     Mutant(
         "an unknown protocol is not plaintext",
-        "broker/settings.py",
+        "broker/client_settings.py",
         "if not isinstance(protocol, str) or protocol.upper() not in _PROTOCOLS:",
         "if False:",
-        "tests/unit/broker/test_kafka_settings.py::test_an_unknown_protocol_is_never_taken_for_plaintext",
+        "tests/unit/broker/test_client_settings.py::test_an_unknown_protocol_is_never_taken_for_plaintext",
     ),
     Mutant(
         "a login without SASL",
-        "broker/settings.py",
+        "broker/client_settings.py",
         'elif not protocol.startswith("SASL") and key in given:',
         "elif False:",
-        "tests/unit/broker/test_kafka_settings.py"
+        "tests/unit/broker/test_client_settings.py"
         "::test_settings_that_the_protocol_would_ignore_are_refused",
     ),
     Mutant(
         "no login of an address in a complaint",
-        "broker/settings.py",
+        "broker/client_settings.py",
         'if "@" in str(servers):',
         "if False:",
-        "tests/unit/broker/test_kafka_settings.py::test_a_login_in_an_address_is_refused_and_not_shown",
+        "tests/unit/broker/test_client_settings.py::test_a_login_in_an_address_is_refused_and_not_shown",
     ),
     Mutant(
         "checks of TLS cannot be turned off",
-        "broker/settings.py",
+        "broker/client_settings.py",
         "if key in given and str(given.pop(key)).lower() != value:",
         "if given.pop(key, None) == []:",
-        "tests/unit/broker/test_kafka_settings.py::test_checks_of_tls_may_be_named_and_not_turned_off",
+        "tests/unit/broker/test_client_settings.py::test_checks_of_tls_may_be_named_and_not_turned_off",
     ),
     Mutant(
         "a strict order needs a key or a partition",

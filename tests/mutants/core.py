@@ -69,14 +69,14 @@ MUTANTS = (
     ),
     Mutant(
         "what is sent again covers nothing",
-        "core/ledger.py",
+        "core/fold.py",
         "if claim.lane == REPLAY and claim.window:",
         "if False:",
         "tests/unit/egress/test_egress_replay.py::test_a_replay_is_released_by_hand",
     ),
     Mutant(
         "a replay's claim is its own affair",
-        "core/ledger.py",
+        "core/fold.py",
         "if claim.lane != REPLAY or claim.files",
         "if claim",
         "tests/unit/egress/test_egress_replay.py"
@@ -141,21 +141,21 @@ MUTANTS = (
     ),
     Mutant(
         "the target's ends are those of the first claim",
-        "core/ledger.py",
+        "core/fold.py",
         "                    entry = replace(entry, target=dead.target)\n",
         "",
         "tests/unit/core/test_claims.py::test_a_plan_is_one_senders",
     ),
     Mutant(
         "a superseded attempt commits nothing",
-        "core/ledger.py",
+        "core/fold.py",
         "                    self.abandoned.add((entry.plan_id, 0, dead.attempt))\n",
         "",
         "tests/unit/core/test_claims.py::test_a_plan_is_one_senders",
     ),
     Mutant(
         "a released attempt commits nothing",
-        "core/ledger.py",
+        "core/fold.py",
         "                self.abandoned.add((entry.plan_id, 0, claim.attempt))\n",
         "",
         "tests/unit/core/test_claims.py::test_a_release_ends_the_claim",
@@ -169,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "a refused file is tried once under quarantine",
-        "core/ledger.py",
+        "core/fold.py",
         "                    self.unfit |= etags\n",
         "                    pass\n",
         "tests/unit/egress/test_egress_claims.py::"
@@ -184,7 +184,7 @@ MUTANTS = (
     ),
     Mutant(
         "every root that files were sent from counts",
-        "core/ledger.py",
+        "core/fold.py",
         "        self.roots |= {claim.root} if claim.root else set()\n",
         "",
         "tests/unit/egress/test_egress_plan.py::test_every_earlier_root_counts",

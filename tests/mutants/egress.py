@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "a loop",
-        "egress/loops.py",
+        "egress/pipeline_cycles.py",
         "            if closes:\n",
         "            if False:\n",
         "tests/unit/egress/test_egress_loops.py::test_a_loop_is_refused",
@@ -103,21 +103,21 @@ MUTANTS = (
     ),
     Mutant(
         "a loop of many hops",
-        "egress/loops.py",
+        "egress/pipeline_cycles.py",
         "            for other in others:\n",
         "            for other in others[:0]:\n",
         "tests/unit/egress/test_egress_loops.py::test_a_loop_of_two_hops_is_refused",
     ),
     Mutant(
         "the ledger of another pipeline stops no egress",
-        "egress/loops.py",
+        "egress/pipeline_cycles.py",
         "    except TidegateError as error:\n",
         "    except ZeroDivisionError as error:\n",
         "tests/unit/egress/test_egress_loops.py::test_an_unreadable_ledger_of_another_pipeline_is_logged",
     ),
     Mutant(
         "a loop is found where a ledger cannot be read",
-        "egress/loops.py",
+        "egress/pipeline_cycles.py",
         "        return topic.connection == lake.kafka\n",
         "        return False\n",
         "tests/unit/egress/test_egress_loops.py::test_a_loop_is_found_where_a_ledger_cannot_be_read",

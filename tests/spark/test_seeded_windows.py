@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from support import oracle_client, topic_records
 from support.ingest_steps import explain
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused
 from tidegate.ingest.run import ingest

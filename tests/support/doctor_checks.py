@@ -4,7 +4,7 @@ from pathlib import Path
 
 from support import staged_attempts
 from tidegate.core.offsets import OffsetRange
-from tidegate.lake import publishing
+from tidegate.lake import committing
 
 
 def states_and_text(lines):
@@ -19,7 +19,7 @@ def commit(store, start, end):
     """Publish `[start, end)` of t-0."""
     plan = staged_attempts.plan_of((OffsetRange("t", 0, start, end),))
     staged_attempts.seal(store, plan)
-    publishing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
 
 
 def overwrite(store, path, data):

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from support import topic_reader
-from tidegate.broker.settings import KafkaSettings
-from tidegate.core.ledger import Fold
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.core.fold import Fold
 from tidegate.core.requests import Asked
 from tidegate.egress import plan as planning
 from tidegate.egress.run import egress

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from support import staged_attempts
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core import canonical, layout
 from tidegate.core.entries import Account, Commit, Gap, Reference
@@ -19,7 +19,7 @@ from tidegate.egress import plan as planning
 from tidegate.egress.publish import publish
 from tidegate.egress.send import send
 from tidegate.errors import StageFailed
-from tidegate.lake import publishing
+from tidegate.lake import committing
 from tidegate.lake.deliveries import Delivery
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, Store, open_store
@@ -149,7 +149,7 @@ def commit_spans(world: World, *spans: tuple[int, int]) -> None:
     for start, end in spans:
         plan = staged_attempts.plan_of((OffsetRange("u", 0, start, end),), pipeline="in")
         staged_attempts.seal(store, plan)
-        publishing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
+        committing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
 
 
 def make_lake(world: World, *ranges: OffsetRange, **subscribed: Any) -> LocalStore:
@@ -159,7 +159,7 @@ def make_lake(world: World, *ranges: OffsetRange, **subscribed: Any) -> LocalSto
     store = LocalStore(world.home / "lakes/in")
     plan = staged_attempts.plan_of(tuple(ranges), pipeline="in")
     staged_attempts.seal(store, plan)
-    publishing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
+    committing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
     world.settings = {
         "source": {"lake": "in", "topics": ["t"]}, "target": {"topic": "t"}, "columns": {},
     }  # fmt: skip

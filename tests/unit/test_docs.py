@@ -16,7 +16,7 @@ from tidegate.cli.main import app
 from tidegate.core import canonical, layout
 from tidegate.core.entries import KINDS, Commit
 from tidegate.core.plan import Plan
-from tidegate.lake import publishing
+from tidegate.lake import committing
 from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
@@ -216,10 +216,10 @@ def test_the_seal_and_the_manifest_agree() -> None:
     seal = Seal.from_json(example("Seal"))
     assert seal.to_json() == example("Seal")
     plan = Plan.from_json(example("Plan"))
-    assert json.loads(publishing.manifest_of(plan, seal)) == example("Manifest")
+    assert json.loads(committing.manifest_of(plan, seal)) == example("Manifest")
     commit = Commit.from_json(entries()[1])
     assert commit.accounts == seal.accounts
-    assert commit.manifest.sha256 == canonical.digest(publishing.manifest_of(plan, seal))
+    assert commit.manifest.sha256 == canonical.digest(committing.manifest_of(plan, seal))
     assert commit.plan_sha256 == plan.sha256
 
 

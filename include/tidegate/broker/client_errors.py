@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from kafka import errors as kafka_errors
 
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import (
     BrokerError,
     BrokerUnreachable,

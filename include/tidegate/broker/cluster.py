@@ -15,7 +15,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, KafkaAdminClient, OffsetSpec
 
 from tidegate.broker.client_errors import TIMEOUT_MS, connection_errors, request_errors
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
 from tidegate.core.unreadable_records import LATEST_MS
 from tidegate.errors import BrokerError, BrokerTooOld

@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 
 from tidegate.broker.client_errors import TIMEOUT_MS, connection_errors, request_errors
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError
 

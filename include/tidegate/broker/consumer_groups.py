@@ -12,8 +12,8 @@ import tenacity
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import Offsets
 from tidegate.errors import BrokerError
 

@@ -10,8 +10,8 @@ from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
-from tidegate.broker.settings import KafkaSettings
 from tidegate.errors import BrokerError
 
 _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic

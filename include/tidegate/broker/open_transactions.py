@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.retention import first_timestamps
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import TidegateError
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
 from tidegate.broker.consumer import first_batches
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import TidegateError
 

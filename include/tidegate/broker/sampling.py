@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.consumer import first_batches
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import TidegateError
 

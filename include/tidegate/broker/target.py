@@ -9,8 +9,8 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, topic_id
-from tidegate.broker.settings import KafkaSettings
 from tidegate.errors import BrokerError, NotAuthorised, UnknownTopic
 
 _NEEDED = ("READ", "WRITE", "DESCRIBE_CONFIGS")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.pipelines.spec import Spec
 from tidegate.runs import connections
 from tidegate.runs.connections import Connection

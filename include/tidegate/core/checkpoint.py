@@ -12,9 +12,9 @@ from typing import Any, get_type_hints
 
 from tidegate.core import canonical
 from tidegate.core.entries import Claim, Commit
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.json_codec import Form, form_of
-from tidegate.core.ledger import Fold
 
 FORMAT = 1
 

@@ -8,9 +8,9 @@ from itertools import groupby
 from typing import Annotated, Literal
 
 from tidegate.core.cursor import Watermarks
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.json_codec import OMITTED, Document
-from tidegate.core.ledger import Fold
 from tidegate.core.plan import LeftOut, Plan
 
 State = Literal["before", "covered", "skipped", "expired", "unseen"]

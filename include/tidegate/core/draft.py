@@ -9,8 +9,8 @@ from typing import Any
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Progress, Watermarks
 from tidegate.core.entries import Gap, Origin
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import LeftOut
 

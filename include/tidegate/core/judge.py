@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
+from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.intervals import Intervals, OffsetSets
-from tidegate.core.ledger import REPLAY, Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced
 

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 from tidegate.core.draft import Draft
 from tidegate.core.entries import Gap
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING, Intervals
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
 

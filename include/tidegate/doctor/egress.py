@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.target import TargetState, survey_target
-from tidegate.core.ledger import Fold
-from tidegate.doctor.checks import Line, failure, ok, warning
+from tidegate.core.fold import Fold
+from tidegate.doctor.runner import Line, failure, ok, warning
 from tidegate.egress.backlog import read_backlog
-from tidegate.egress.loops import refuse_loop
+from tidegate.egress.pipeline_cycles import refuse_loop
 from tidegate.egress.sender import is_alive, is_dead_here
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store

@@ -12,15 +12,15 @@ from importlib.metadata import version
 
 from croniter import croniter
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import Retention, iso, retentions
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.doctor import egress
-from tidegate.doctor.checks import Check, Line, failure, ok, warning
 from tidegate.doctor.lake import check_lake
+from tidegate.doctor.runner import Check, Line, failure, ok, warning
 from tidegate.errors import TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store

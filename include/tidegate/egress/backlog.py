@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.egress.lake_source import Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused

@@ -10,11 +10,11 @@ from typing import Any
 from tidegate import faults
 from tidegate.broker.target import TargetSurvey, survey_target
 from tidegate.core.chunking import chunked
-from tidegate.core.ledger import REPLAY, Fold
+from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan, TargetTopic
 from tidegate.core.requests import Live
-from tidegate.egress import loops, replay
+from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
 from tidegate.egress.lake_source import Unsent, window_of
 from tidegate.egress.sender import TaskEnded, is_dead
@@ -127,7 +127,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     if backlog:  # it has an end, whatever its target feeds
         chunks: tuple[Window, ...] = (backlog.unsent.ranges,)
     else:
-        loops.refuse_loop(spec, target.cluster_id)
+        pipeline_cycles.refuse_loop(spec, target.cluster_id)
         _refuse_renamed_files(opened)
         max_records = run.max_records or spec.max_records
         compacted = any(state.compacted for state in target.topics.values())

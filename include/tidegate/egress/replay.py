@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from tidegate.broker.cluster import survey
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay

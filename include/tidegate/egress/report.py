@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tidegate.core.entries import Commit
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.plan import Plan
 from tidegate.egress.status import source_backlog
 from tidegate.lake.deliveries import Delivery

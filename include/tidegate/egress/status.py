@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.core.entries import Claim
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.egress.backlog import read_backlog
 from tidegate.egress.sender import is_dead_here
 from tidegate.errors import TidegateError

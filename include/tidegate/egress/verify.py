@@ -8,9 +8,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import Reader, Record, reading
-from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import compacted
 from tidegate.core import row_digest
 from tidegate.core.entries import Commit, Receipt

@@ -10,7 +10,7 @@ from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import NO_LEADER, Draft, draft_window, out_of_reach, retained_gaps
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
 from tidegate.core.requests import ORDERS, Backfill, DataInterval, Replay

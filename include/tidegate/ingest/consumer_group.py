@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.broker import consumer_groups
-from tidegate.broker.settings import KafkaSettings
-from tidegate.core.ledger import Fold
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import Offsets
 from tidegate.errors import TidegateError
 from tidegate.pipelines.spec import Ingest

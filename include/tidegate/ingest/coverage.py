@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.retention import expiries, iso
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.coverage import CoverageInterval, partition_coverage
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.ingest.status import PipelineState, positions, read_state
 from tidegate.pipelines.spec import Ingest

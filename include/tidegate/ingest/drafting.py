@@ -13,7 +13,7 @@ from tidegate.core import unreadable_records
 from tidegate.core.boundaries import milliseconds
 from tidegate.core.chunking import chunked
 from tidegate.core.draft import Draft, draft_live
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import ConfigurationError, UnknownTopic

@@ -11,8 +11,8 @@ from tidegate.broker.cluster import Survey
 from tidegate.broker.retention import expiries, iso
 from tidegate.core.cursor import Progress
 from tidegate.core.draft import Draft
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.ingest import drafting, file_size

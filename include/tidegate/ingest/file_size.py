@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.sampling import largest_mean_size
-from tidegate.broker.settings import KafkaSettings
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.errors import LakeDamaged
 from tidegate.lake.manifests import LakeFile, read_manifest

@@ -12,15 +12,15 @@ from tidegate import faults
 from tidegate.broker.cluster import Survey
 from tidegate.broker.unreadable import find
 from tidegate.core.draft import Draft
+from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
 from tidegate.errors import BrokerError, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
-from tidegate.lake import attempts, boundaries, placing, publishing
+from tidegate.lake import attempts, boundaries, committing, placing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
@@ -68,7 +68,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
         if cause:
             logger.warning("plan %s: %s; planning again", current.plan.id, cause)
         # Its sealed chunks are proven, and may have expired in Kafka.
-        publishing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
+        committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
         if current.plan.replay is not None:
             raise ReplayRefused(
                 f"pipeline {run.spec.name!r}: replay {current.plan.replay['id']!r}, plan "

@@ -8,14 +8,14 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.core.coverage import is_complete
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import Offsets, Window, bounds
 from tidegate.core.plan import Plan
 from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.ingest import consumer_group
 from tidegate.ingest import report as reports
 from tidegate.ingest.plan import unsettled
-from tidegate.lake import plans, publishing
+from tidegate.lake import committing, plans
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import MOST_LISTED
@@ -85,7 +85,7 @@ def publish(opened: OpenRun[Run]) -> Published:
     run, store, ledger = opened.run, opened.store, opened.ledger
     frozen = opened.frozen_plan()
     plan = frozen.plan
-    commits = publishing.publish_sealed(store, ledger, plan, run=run.run_id) if plan.chunks else {}
+    commits = committing.publish_sealed(store, ledger, plan, run=run.run_id) if plan.chunks else {}
     missing = unsettled(ledger.fold, plan)
     if missing:  # another publisher of this run may have committed them
         missing = unsettled(ledger.refresh(), plan)

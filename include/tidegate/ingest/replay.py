@@ -13,7 +13,7 @@ from tidegate.broker.cluster import Survey
 from tidegate.core import replacement, windows
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import Draft
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.replacement import Replaced, Tile, replaces_to_json
 from tidegate.core.requests import Replay

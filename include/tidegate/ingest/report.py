@@ -10,7 +10,7 @@ from tidegate.broker.cluster import survey
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import expiries, iso
 from tidegate.core.entries import Commit
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import tidegate
 from tidegate import faults
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import probe
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.entries import Abandon, Gap
 from tidegate.core.judge import Lost
 from tidegate.core.offsets import OffsetRange

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import iso
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
 from tidegate.ingest.plan import unsettled
 from tidegate.lake import plans

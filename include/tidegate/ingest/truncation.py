@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey
 from tidegate.broker.epochs import epoch_ends
-from tidegate.broker.settings import KafkaSettings
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt

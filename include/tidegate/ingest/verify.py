@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet as pq
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import Reader, Record, reading
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.entries import Account, Commit
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
 from tidegate.lake import audit, placing, plans

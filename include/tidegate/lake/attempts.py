@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 from tidegate.core import accounting, canonical, layout
 from tidegate.core.accounting import StagedFile
 from tidegate.core.entries import Account, accounts_of
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged

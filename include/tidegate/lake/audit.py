@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from tidegate.core import canonical, layout
 from tidegate.core.entries import Commit, Entry
+from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, judge
-from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
 from tidegate.lake import checkpoints, manifests, placing, plans

@@ -13,8 +13,8 @@ from typing import Any
 
 from tidegate.core import canonical, checkpoint, layout
 from tidegate.core.entries import Commit
+from tidegate.core.fold import Fold
 from tidegate.core.json_codec import MALFORMED
-from tidegate.core.ledger import Fold
 from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.store import Store

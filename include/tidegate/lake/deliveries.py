@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from tidegate.core import canonical
 from tidegate.core.entries import Receipt, accounts_of
+from tidegate.core.fold import Fold
 from tidegate.core.json_codec import ADDED, Document
 from tidegate.core.judge import Verdict
-from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
-from tidegate.lake import json_documents, publishing
+from tidegate.lake import committing, json_documents
 from tidegate.lake.attempts import Attempt, staged_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import Store
@@ -81,7 +81,7 @@ def commit(
     counted = {
         (r.topic, r.partition): rows.get(f"{plan.topics[r.topic]}/{r.partition}", 0) for r in window
     }
-    entry = publishing.commit_entry(
+    entry = committing.commit_entry(
         plan,
         Attempt(plan.id, 0, delivery.attempt),
         accounts_of(window, counted),
@@ -89,7 +89,7 @@ def commit(
         receipts=delivery.receipts,
         broken_order=delivery.broken_order,
     )
-    return publishing.append_commit(store, ledger, entry, manifest, run=run)
+    return committing.append_commit(store, ledger, entry, manifest, run=run)
 
 
 def manifest_of(plan: Plan, delivery: Delivery) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tidegate.core.entries import Commit
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import Window
 from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.parallel import in_parallel

@@ -14,9 +14,9 @@ from typing import Any
 from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import FORMAT, KINDS, Commit, Entry, Gap
+from tidegate.core.fold import Fold
 from tidegate.core.json_codec import MALFORMED
 from tidegate.core.judge import Accepted, CutTo, Verdict, judge
-from tidegate.core.ledger import Fold
 from tidegate.errors import LakeUnsafe, LedgerCorrupt
 from tidegate.lake import checkpoints, json_documents
 from tidegate.lake.parallel import in_parallel

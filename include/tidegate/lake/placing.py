@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from tidegate import faults
 from tidegate.core import layout
 from tidegate.core.entries import Commit
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.manifests import LakeFile, read_manifest

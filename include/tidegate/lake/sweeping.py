@@ -15,8 +15,8 @@ from typing import Any
 
 from tidegate.core import layout
 from tidegate.core.entries import Abandon, Commit
+from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live
-from tidegate.core.ledger import Fold
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import plans
 from tidegate.lake.attempts import SEAL, Attempt, staged_files

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.core.accounting import StagedFile
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake.files import located
 from tidegate.lake.footers import opened

@@ -7,12 +7,12 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged, TidegateError
-from tidegate.lake import attempts, plans, publishing
+from tidegate.lake import attempts, committing, plans
 from tidegate.lake.attempts import SEAL, Staged
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.parallel import in_parallel
@@ -36,7 +36,7 @@ def publish_unfinished(
         names = _names_by_chunk(ledger.fold, staged)
         try:
             if any(SEAL in each for each in names.values()):
-                publishing.publish_sealed(store, ledger, plan, run=run, not_placed=[])
+                committing.publish_sealed(store, ledger, plan, run=run, not_placed=[])
         except TidegateError as error:
             if error.kind == "transient":
                 raise

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.entries import Adoption, Gap, Origin
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.errors import (
     BeyondEnd,
     ConfigurationError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.ingest import consumer_group
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidegate.core import layout
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import placing
 from tidegate.lake.files import files_of, files_of_each

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.exceptions import AirflowNotFoundException
 from airflow.sdk import BaseHook, Variable
 
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.orchestration.metadata_database import DESCRIPTION
 from tidegate.runs import connections
 from tidegate.runs.connections import Connection

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, Survey
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.boundaries import Boundary, clamped, milliseconds
 from tidegate.core.cursor import Watermarks
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.errors import BrokerError
 from tidegate.lake.boundaries import Neighbours, neighbours
 from tidegate.lake.ledger import Ledger

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.broker.settings import KafkaSettings
-from tidegate.core.ledger import Fold
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.core.fold import Fold
 from tidegate.errors import IdentityChanged
 from tidegate.pipelines.spec import Ingest, Spec
 

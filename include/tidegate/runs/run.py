@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Generic, Protocol, TypeVar
 
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Asked, Backfill, Dates, Live, Replay

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
-from tidegate.broker.settings import KafkaSettings
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.errors import UnknownTopic
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.run import Run

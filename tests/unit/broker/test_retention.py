@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tidegate.broker import retention
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.retention import Retention, expiries, retentions
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import NotAuthorised
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tidegate.core.entries import Account, Claim, Commit, Gap, Receipt, Reference, Release
+from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Adopt, Lost, PartlyCovered, Refused, judge
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 

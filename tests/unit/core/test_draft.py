@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import draft_live
 from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
+from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, CutTo, judge
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
 

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core.entries import Abandon, Account, Commit, Gap, Origin, Reference
+from tidegate.core.fold import Fold
 from tidegate.core.judge import (
     Accepted,
     Adopt,
@@ -15,7 +16,6 @@ from tidegate.core.judge import (
     Refused,
     judge,
 )
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tidegate.core import replacement
 from tidegate.core.accounting import StagedFile
 from tidegate.core.entries import Account, Commit, Reference
+from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Adopt, NotLive, judge
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced, Tile
 

@@ -12,7 +12,7 @@ from tidegate.core.boundaries import Boundary, clamped, milliseconds
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import draft_window, out_of_reach, retained_gaps
 from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
 from tidegate.core.windows import parse_edges

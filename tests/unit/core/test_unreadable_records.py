@@ -4,8 +4,8 @@ import pytest
 
 from tidegate.core.draft import Draft
 from tidegate.core.entries import Gap, Origin
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
 from tidegate.core.unreadable_records import (

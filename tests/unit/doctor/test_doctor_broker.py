@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from support.doctor_checks import overwrite, states_and_text
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.retention import Retention
-from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
@@ -19,7 +19,7 @@ from tidegate.core.entries import Claim, Commit, Receipt, Reference, Release
 from tidegate.core.plan import SourceFile
 from tidegate.doctor import egress as egress_checks
 from tidegate.doctor import lake, pipeline
-from tidegate.doctor.checks import examine
+from tidegate.doctor.runner import examine
 from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerUnreachable, LakeUnsafe, NotAuthorised
 from tidegate.lake.ledger import Appended, Ledger

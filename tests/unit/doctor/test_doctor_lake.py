@@ -10,13 +10,13 @@ import pytest
 
 from support.doctor_checks import commit, overwrite, states_and_text
 from tidegate import faults
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.retention import Retention
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
 from tidegate.doctor import lake, machine, pipeline
-from tidegate.doctor.checks import Check, examine, ok
+from tidegate.doctor.runner import Check, examine, ok
 from tidegate.errors import ConfigurationError, LakeUnsafe
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore

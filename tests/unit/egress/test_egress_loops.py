@@ -10,7 +10,7 @@ from support.egress_world import (
 )
 from tidegate.core import layout
 from tidegate.core.entries import Commit, Reference
-from tidegate.egress.loops import refuse_loop
+from tidegate.egress.pipeline_cycles import refuse_loop
 from tidegate.errors import (
     ConfigurationError,
 )

@@ -22,7 +22,7 @@ from support.egress_world import (
     target_of,
 )
 from tidegate.broker.target import TargetState, TargetSurvey
-from tidegate.core.ledger import REPLAY
+from tidegate.core.fold import REPLAY
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 from tidegate.core.requests import Replay

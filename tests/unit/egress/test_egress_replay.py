@@ -17,11 +17,11 @@ from support.egress_world import (
     sends_window,
     target_of,
 )
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, Survey, TopicIdentity
-from tidegate.broker.settings import KafkaSettings
 from tidegate.broker.target import TargetSurvey
 from tidegate.core.cursor import Watermarks
-from tidegate.core.ledger import REPLAY
+from tidegate.core.fold import REPLAY
 from tidegate.core.offsets import OffsetRange
 from tidegate.egress import replay
 from tidegate.egress.explain import explain

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.consumer import Record
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core import row_digest
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Receipt

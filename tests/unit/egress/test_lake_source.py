@@ -21,7 +21,7 @@ from support.egress_world import (
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.egress import lake_source, replay
-from tidegate.egress.loops import refuse_loop
+from tidegate.egress.pipeline_cycles import refuse_loop
 from tidegate.egress.publish import verdict
 from tidegate.egress.release import declare_late
 from tidegate.egress.status import status
@@ -34,7 +34,7 @@ from tidegate.errors import (
     SendFailed,
     SourceChanged,
 )
-from tidegate.lake import publishing
+from tidegate.lake import committing
 from tidegate.pipelines.spec import Egress, parse
 
 
@@ -73,7 +73,7 @@ def test_a_lake_that_lacks_the_window_is_refused(world: World, how: str) -> None
     if how == "another":
         plan = staged_attempts.plan_of((OffsetRange("u", 0, 5, 10),), pipeline="in")
         staged_attempts.seal(store, plan)
-        publishing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
+        committing.publish_sealed(store, staged_attempts.ledger_of(store, "in"), plan, run="r")
     with pytest.raises(SourceChanged, match=r"does not hold u-0 \[0, 10\)"):
         world.send()
     assert (world.ran, world.fold.claims) == ([], {})

@@ -6,15 +6,15 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from support import ingest_steps, staged_attempts
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Dates
 from tidegate.ingest import backfill, drafting, plan, report
-from tidegate.lake import plans, publishing
+from tidegate.lake import committing, plans
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 
@@ -187,5 +187,5 @@ def test_commits_of_others_count(tmp_path, kafka):
     run = sealed(tmp_path, {**NOTE, "watermarks": marks})
     other = staged_attempts.plan_of((OffsetRange("t", 0, 10, 13),))
     staged_attempts.seal(run.store(), other)
-    publishing.publish_sealed(run.store(), run.ledger(run.store()), other, run="other")
+    committing.publish_sealed(run.store(), run.ledger(run.store()), other, run="other")
     assert through(run) == SURVEYED

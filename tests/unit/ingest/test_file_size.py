@@ -2,9 +2,9 @@
 
 import pytest
 
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.accounting import StagedFile
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import LakeDamaged
 from tidegate.ingest import file_size

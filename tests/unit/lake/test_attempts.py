@@ -14,7 +14,7 @@ from support import staged_attempts
 from support.staged_attempts import check, plan_of, stage, write_file
 from tidegate.broker.cluster import Survey, TopicIdentity, Watermarks
 from tidegate.core.entries import Abandon, Account
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptWrong, LakeDamaged, LakeUnavailable, RowsMissing
 from tidegate.ingest import sealing

@@ -16,7 +16,7 @@ from tidegate.errors import BrokerError
 from tidegate.ingest import verify as module
 from tidegate.ingest.run import ingest
 from tidegate.ingest.verify import verify
-from tidegate.lake import plans, publishing
+from tidegate.lake import committing, plans
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.pipelines.spec import parse
@@ -48,7 +48,7 @@ def publish(store, plan):
     plans.freeze(store, plan.id, plan, 1, note={})
     staged_attempts.seal(store, plan)
     ledger = staged_attempts.ledger_of(store)
-    return publishing.publish_sealed(store, ledger, plan, run="run")[0]
+    return committing.publish_sealed(store, ledger, plan, run="run")[0]
 
 
 def findings(spec):

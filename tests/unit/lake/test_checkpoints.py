@@ -24,14 +24,14 @@ from tidegate.core.entries import (
     Reference,
     Release,
 )
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.judge import Accepted, judge
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 from tidegate.core.replacement import Replaced
 from tidegate.errors import LedgerCorrupt
-from tidegate.lake import checkpoints, files, placing, publishing
+from tidegate.lake import checkpoints, committing, files, placing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore, ObjectStore
 from tidegate.maintenance.checkpoint import checkpoint as write_checkpoint
@@ -355,7 +355,7 @@ def test_what_is_in_place_is_not_looked_for_again(tmp_path):
         plan = staged_attempts.plan_of((OffsetRange("t", 0, i, i + 1),))
         seal = staged_attempts.seal(store, plan)
         ledger = staged_attempts.ledger_of(store)
-        n = publishing.commit(store, ledger, plan, seal, run="run").n
+        n = committing.commit(store, ledger, plan, seal, run="run").n
         if place:
             placing.finalise(store, ledger, n)
     write(store, Ledger(store, "p"))

@@ -16,7 +16,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced
 from tidegate.errors import LakeDamaged, ReplayRefused
 from tidegate.ingest.run import ingest
-from tidegate.lake import files, local_store, manifests, placing, plans, publishing
+from tidegate.lake import committing, files, local_store, manifests, placing, plans
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
@@ -42,7 +42,7 @@ def first_commit(store):
         store, PLAN, staged_attempts.stage(store, PLAN, "first", files=FILES)
     )
     staged_attempts.attempts.seal(store, sealed)
-    return publishing.publish_sealed(store, ledger_of(store), PLAN, run="first")
+    return committing.publish_sealed(store, ledger_of(store), PLAN, run="first")
 
 
 def replay(replay_id, *replaces):
@@ -54,7 +54,7 @@ def replay(replay_id, *replaces):
 
 
 def publish(store, plan):
-    return publishing.publish_sealed(store, ledger_of(store), plan, run="replay")
+    return committing.publish_sealed(store, ledger_of(store), plan, run="replay")
 
 
 def holders(store, *, by_glob=False):
@@ -339,7 +339,7 @@ def test_two_re_ingests_of_the_same_files_race(store):
     late = ledger_of(store)  # it has seen nothing of the winner
     publish(store, one)
     with pytest.raises(ReplayRefused, match="new id"):
-        publishing.publish_sealed(store, late, other, run="other")
+        committing.publish_sealed(store, late, other, run="other")
     assert (
         holders(store) == holders(store, by_glob=True) == everything(PLAN, one, replaced=LATER_FILE)
     )

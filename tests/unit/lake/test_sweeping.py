@@ -16,7 +16,7 @@ from tidegate.core import layout, replacement
 from tidegate.core.entries import Abandon
 from tidegate.core.judge import Adopt, Lost, Refused
 from tidegate.core.offsets import OffsetRange
-from tidegate.lake import attempts, placing, plans, publishing
+from tidegate.lake import attempts, committing, placing, plans
 from tidegate.lake.files import live_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
@@ -55,7 +55,7 @@ def files(store, attempt="attempt", plan=PLAN, chunk=0):
 
 
 def publish(store, plan=PLAN):
-    return publishing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    return committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
 
 
 def readable(store):
@@ -144,7 +144,7 @@ def test_a_loser_that_wakes_adopts_the_winner(store):
     loser = staged_attempts.seal(store, PLAN, "loser")
     staged_attempts.seal(store, PLAN, "winner")
     ledger = staged_attempts.ledger_of(store)
-    assert publishing.commit(
+    assert committing.commit(
         store,
         ledger,
         PLAN,
@@ -155,7 +155,7 @@ def test_a_loser_that_wakes_adopts_the_winner(store):
     swept(store, grace=0)
     assert files(store, "loser") == []
     late = staged_attempts.ledger_of(store)
-    assert publishing.commit(store, late, PLAN, loser, run="late") == Adopt(3)
+    assert committing.commit(store, late, PLAN, loser, run="late") == Adopt(3)
     assert readable(store) == 13
 
 
@@ -234,7 +234,7 @@ def test_a_publisher_that_sleeps_past_the_sweep_is_refused(store):
     proven = staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "paused"))
     paused = staged_attempts.ledger_of(store)
     assert why(swept(store, abandon_after=0)) == [("paused", "abandoned")]
-    assert isinstance(publishing.commit(store, paused, PLAN, proven, run="late"), Refused)
+    assert isinstance(committing.commit(store, paused, PLAN, proven, run="late"), Refused)
     assert staged_attempts.ledger_of(store).fold.live == {}
     # Another attempt of the chunk is what every chunk may have.
     staged_attempts.seal(store, PLAN, "next")
@@ -251,8 +251,8 @@ def test_a_publisher_that_sleeps_just_before_its_entry_is_refused(store, monkeyp
         if point == "publish.before":
             swept(store, abandon_after=0)
 
-    monkeypatch.setattr(publishing.faults, "point", sleep)
-    assert isinstance(publishing.commit(store, ledger, PLAN, proven, run="late"), Refused)
+    monkeypatch.setattr(committing.faults, "point", sleep)
+    assert isinstance(committing.commit(store, ledger, PLAN, proven, run="late"), Refused)
     assert staged_attempts.ledger_of(store).fold.live == {}
 
 

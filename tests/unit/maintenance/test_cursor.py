@@ -7,12 +7,12 @@ import pytest
 
 from support import staged_attempts
 from support.ingest_steps import plan
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.broker.settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
+from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Lost, judge
-from tidegate.core.ledger import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import (
     BeyondEnd,
@@ -22,7 +22,7 @@ from tidegate.errors import (
     IdentityChanged,
     UnknownTopic,
 )
-from tidegate.lake import publishing
+from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance import cursor, reconcile
 from tidegate.pipelines.spec import parse
@@ -54,7 +54,7 @@ def store(tmp_path):
     store = LocalStore(tmp_path / "p")
     plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10),))
     staged_attempts.seal(store, plan)
-    publishing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
     return store
 
 
@@ -114,7 +114,7 @@ def test_what_is_committed_ahead_is_not_skipped(spec, store, seen):
     """A backfill holds [20, 30): two gaps around it."""
     plan = staged_attempts.plan_of((OffsetRange("t", 0, 20, 30),))
     staged_attempts.seal(store, plan)
-    publishing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
     assert move(spec, offset=35)["entries"] == [5, 6]
     fold = staged_attempts.ledger_of(store).fold
     assert [(gap.start, gap.end) for gap in fold.gaps] == [(10, 20), (30, 35)]
@@ -270,7 +270,7 @@ def test_a_race_does_not_look_like_an_edit(spec, store):
         def read(self, _):
             plan = staged_attempts.plan_of((OffsetRange("t", 0, 10, 20),))
             staged_attempts.seal(store, plan)
-            publishing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="other")
+            committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="other")
             return '{"t":{"0":20,"1":0}}'
 
     assert mirrored.drifts(Racing(), spec, ledger) == []

@@ -9,7 +9,7 @@ from tidegate import faults
 from tidegate.core import layout
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import LakeDamaged
-from tidegate.lake import publishing
+from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance.repair import repair
 from tidegate.pipelines.spec import parse
@@ -33,7 +33,7 @@ def publish(store, start, end):
         (OffsetRange("t", 0, start, end), OffsetRange("t", 1, start, end))
     )
     staged_attempts.seal(store, plan)
-    publishing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+    committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
 
 
 def tree(store):

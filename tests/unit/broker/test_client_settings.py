@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.broker.settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 
 PASSWORD = "hunter2"

@@ -14,7 +14,7 @@ from tidegate.core.entries import Abandon
 from tidegate.core.judge import Adopt, CoveredBy, PartlyCovered, Refused
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptAbandoned, LakeDamaged, LakeReadOnly, LakeUnavailable
-from tidegate.lake import attempts, files, manifests, placing, plans, publishing, unfinished_plans
+from tidegate.lake import attempts, committing, files, manifests, placing, plans, unfinished_plans
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 
@@ -31,7 +31,7 @@ def store(tmp_path):
 
 
 def publish(store, plan=PLAN):
-    return publishing.publish_sealed(store, ledger_of(store), plan, run="run")
+    return committing.publish_sealed(store, ledger_of(store), plan, run="run")
 
 
 def rows_in_data(store):
@@ -90,12 +90,12 @@ def test_what_publishing_asks_of_the_store(store, monkeypatch):
     staged_attempts.seal(store, PLAN, chunk=1)
     ledger = ledger_of(store)
     counted = store_requests.count(monkeypatch)
-    publishing.publish_sealed(store, ledger, PLAN, run="run")
+    committing.publish_sealed(store, ledger, PLAN, run="run")
     # One listing of the plan, one for each chunk before its commit; a place and a look a file.
     assert counted == {"objects": 3, "get": 9, "create": 6, "place": 4, "size": 4}
     ledger = ledger_of(store)
     counted.clear()
-    publishing.publish_sealed(store, ledger, PLAN, run="run")
+    committing.publish_sealed(store, ledger, PLAN, run="run")
     assert counted == {"get": 1}
     assert placing.roll_forward(store, ledger) == []
     assert counted == {"get": 1}
@@ -149,14 +149,14 @@ def test_two_attempts_of_one_chunk_are_one_commit(store, finaliser):
     )
     attempts.seal(store, thin)
     one, other = ledger_of(store), ledger_of(store)
-    assert publishing.commit(store, one, plan, thin, run="one") == Appended(3)
-    assert publishing.commit(store, other, plan, whole, run="other") == Adopt(3)
+    assert committing.commit(store, one, plan, thin, run="one") == Appended(3)
+    assert committing.commit(store, other, plan, whole, run="other") == Adopt(3)
     assert len(ledger_of(store).fold.live) == 1
     match finaliser:
         case "winner":
             placing.finalise(store, one, 3)
         case "loser":
-            publishing.publish_sealed(store, other, plan, run="other")
+            committing.publish_sealed(store, other, plan, run="other")
         case "roll_forward":
             placing.roll_forward(store, ledger_of(store))
     assert rows_in_data(store) == rows_by_ledger(store) == {("t", 0): [0, 4]}
@@ -168,7 +168,7 @@ def test_a_vanished_file_is_never_committed(store):
     ledger = ledger_of(store)
     Path(store.native(seal.files[0].path)).unlink()
     with pytest.raises(LakeDamaged, match=seal.files[0].path):
-        publishing.commit(store, ledger, PLAN, seal, run="run")
+        committing.commit(store, ledger, PLAN, seal, run="run")
     assert ledger_of(store).fold.live == {}
     assert publish(store) == {}  # and it counts as not sealed: the chunk can be staged again
 
@@ -285,7 +285,7 @@ def test_a_paused_publisher_finds_its_attempt_abandoned(store):
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     paused = ledger_of(store)
     assert ledger_of(store).append(Abandon(PLAN.id, 0, "attempt"), run="sweep") == Appended(3)
-    assert publishing.commit(store, paused, PLAN, seal, run="run") == Refused(
+    assert committing.commit(store, paused, PLAN, seal, run="run") == Refused(
         "attempt attempt was abandoned"
     )
     assert ledger_of(store).fold.live == {}
@@ -327,9 +327,9 @@ def test_what_others_have_committed_is_not_committed_again(store):
     assert publish(store, across) == {}
     ledger = ledger_of(store)
     seals = {p.id: attempts.sealed(store, p, ledger.fold)[0] for p in (inside, across)}
-    covered_by = publishing.commit(store, ledger, inside, seals[inside.id], run="run")
+    covered_by = committing.commit(store, ledger, inside, seals[inside.id], run="run")
     assert covered_by == CoveredBy((3,))
-    partly = publishing.commit(store, ledger, across, seals[across.id], run="run")
+    partly = committing.commit(store, ledger, across, seals[across.id], run="run")
     assert partly == PartlyCovered((OffsetRange("t", 0, 5, 10),))
     assert staged_attempts.covered(ledger, "t", 0) == ((0, 10),)
     assert rows_in_data(store) == {("t", 0): list(range(10))}
@@ -355,7 +355,7 @@ def test_a_strange_manifest_in_the_way_is_no_commit(store):
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     store.create(layout.manifest(PLAN.id, 0, "attempt"), b"{}")
     with pytest.raises(LakeDamaged):
-        publishing.commit(store, ledger_of(store), PLAN, seal, run="run")
+        committing.commit(store, ledger_of(store), PLAN, seal, run="run")
     assert ledger_of(store).fold.live == {}
 
 

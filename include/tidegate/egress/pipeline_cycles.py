@@ -8,7 +8,7 @@ from collections import deque
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from tidegate.core.ledger import Fold
+from tidegate.core.fold import Fold
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.sources import Root

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from tidegate import faults
 from tidegate.core import canonical, layout
 from tidegate.core.entries import Account, Commit, Receipt, Reference
+from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
-from tidegate.core.ledger import Fold
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.lake import attempts
