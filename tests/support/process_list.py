@@ -63,3 +63,18 @@ def is_running(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def of_stack(home: Path) -> list[psutil.Process]:
+    """Return the processes of a local stack, found by other traces than those Tidegate uses."""
+    traces = (str(home), str((home / "postgres" / "socket").resolve()))
+
+    def belongs(process: psutil.Process) -> bool:
+        try:
+            out, err = (Path(f"/proc/{process.pid}/fd/{n}").readlink() for n in (1, 2))
+            links = (process.cwd(), str(out), str(err))
+        except (OSError, psutil.Error):
+            return False
+        return any(trace in link for trace in traces for link in links)
+
+    return [process for process in psutil.process_iter() if belongs(process)]
