@@ -7,7 +7,8 @@ in its PYTHONPATH counts them as they are written to a connection. What Spark's 
 asks is not counted.
 
 `--code DIR` measures the command of another working tree, by the same means: nothing here depends
-on the modules that are measured.
+on the modules that are measured. `--trace FILE` writes each request to S3 into a file: when, by
+which client, the method and the key.
 """
 
 import argparse
@@ -22,11 +23,13 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
+from s3_recorder import Recorder, recorder
 
 from tidegate_local import kafka, s3
 
@@ -64,9 +67,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--code", type=Path, default=PROJECT, help="the working tree to measure")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--trace", type=Path, help="write the requests to S3 to this file")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tidegate-count-") as home, servers(Path(home)) as both:
-        found = measured(Path(home), args.code.absolute(), *both)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-count-") as home,
+        servers(Path(home)) as (bootstrap, server),
+        recorder(server.endpoint) as recording,
+    ):
+        if args.trace:
+            server = replace(server, endpoint=recording.endpoint)
+            args.trace.write_text("")
+        found = measured(Path(home), args.code.absolute(), bootstrap, server, recording, args.trace)
     print(json.dumps(found, indent=1) if args.json else table(found))
 
 
@@ -80,8 +91,10 @@ def servers(home: Path) -> Iterator[tuple[str, s3.Server]]:
         s3.stop(home / "s3")
 
 
-def measured(home: Path, code: Path, bootstrap: str, server: s3.Server) -> dict[str, Any]:
-    """Return the requests of each command, by verb."""
+def measured(
+    home: Path, code: Path, bootstrap: str, server: s3.Server, recording: Recorder, trace: Path
+) -> dict[str, Any]:
+    """Return the requests of each command, by verb; append them to `trace`, if it is given."""
     env = environment(home, code, bootstrap, server)
     for topic in TOPICS:
         send(bootstrap, topic)
@@ -93,7 +106,18 @@ def measured(home: Path, code: Path, bootstrap: str, server: s3.Server) -> dict[
         "status, one pipeline": ("status", "one"),
         f"status, {len(TOPICS)} pipelines": ("status",),
     }
-    return {name: counted(home, server, env, command) for name, command in commands.items()}
+    found = {}
+    for name, command in commands.items():
+        recording.requests.clear()
+        found[name] = counted(home, server, env, command)
+        if trace:
+            with trace.open("a") as file:
+                file.write(f"# {name}\n")
+                file.writelines(
+                    f"{each.at:9.3f} {each.client:8} {each.method:6} {each.target} {each.range}\n"
+                    for each in recording.requests
+                )
+    return found
 
 
 def environment(home: Path, code: Path, bootstrap: str, server: s3.Server) -> dict[str, str]:

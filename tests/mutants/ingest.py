@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "without an epoch before the read the plan's is compared",
         "ingest/stage.py",
-        "epochs = plans.epochs(store, plan.id) | truncation.of_survey(before)",
+        "epochs = plans.epochs(opened.note(plan)) | truncation.of_survey(before)",
         "epochs = truncation.of_survey(before)",
         "tests/unit/ingest/test_leaderless.py"
         "::test_a_log_that_is_cut_off_while_spark_waits_for_a_leader_is_not_sealed",

@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.lake.store import LocalStore
 
-KINDS = ("get", "objects", "names", "size", "create", "modified", "delete", "place")
+KINDS = ("get", "read", "objects", "names", "size", "create", "modified", "delete", "place")
 
 
 def count(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:

@@ -13,7 +13,7 @@ from tidegate.core.offsets import Offsets
 from tidegate.core.plan import Plan
 from tidegate.egress import report as reports
 from tidegate.errors import AttemptAbandoned, NotSealed, PartitionsLeftOut, PlanDead
-from tidegate.lake import deliveries, plans
+from tidegate.lake import deliveries
 from tidegate.lake.ledger import Appended
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import EgressRun, OpenRun
@@ -81,7 +81,7 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     faults.point("caches.half")
     commit = fold.live[n] if n is not None else None
     report = reports.short(run, frozen, n, commit, delivery)
-    note = plans.note(store, plan.id) or {}
+    note = opened.note(plan)
     report_store.keep(
         run, store, report, plan, note,
         lambda: reports.details(run, plan, delivery, fold),

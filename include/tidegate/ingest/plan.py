@@ -21,6 +21,7 @@ from tidegate.errors import BrokerError, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
 from tidegate.lake import attempts, boundaries, committing, placing
+from tidegate.lake.attempts import Staged
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
@@ -68,6 +69,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
         if cause:
             logger.warning("plan %s: %s; planning again", current.plan.id, cause)
         # Its sealed chunks are proven, and may have expired in Kafka.
+        ledger.refresh()
         committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
         if current.plan.replay is not None:
             raise ReplayRefused(
@@ -114,7 +116,9 @@ def living_plan(opened: OpenRun[Run]) -> Living | None:
     if current is None:
         return None
     _refuse_another_replay(opened.run, current.plan)
-    found = _examined(opened, sealing.seal_kept(opened, current.plan))
+    kept = sealing.seal_kept(opened, current.plan)
+    # Listed a moment ago: unless a seal has been added since, that is what is staged.
+    found = _examined(opened, kept, None if kept.sealed else kept.staged)
     return None if isinstance(found, str) else found
 
 
@@ -137,15 +141,19 @@ def unsettled(fold: Fold, plan: Plan) -> list[int]:
     return [number for number in range(len(plan.chunks)) if not is_done(fold, plan, number)]
 
 
-def open_chunks(store: Store, fold: Fold, plan: Plan) -> list[int]:
-    """Return the chunks that are neither sealed, committed nor covered: they must be staged."""
-    seals = attempts.sealed(store, plan, fold) if plan.chunks else ()
+def open_chunks(store: Store, fold: Fold, plan: Plan, staged: Staged | None = None) -> list[int]:
+    """Return the chunks that are neither sealed, committed nor covered: they must be staged.
+
+    `staged` is what is staged of the plan, if it was just listed.
+    """
+    seals = attempts.sealed(store, plan, fold, staged) if plan.chunks else ()
     return [number for number in unsettled(fold, plan) if number not in seals]
 
 
-def _examined(opened: OpenRun[Run], kept: Kept) -> Living | str:
+def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) -> Living | str:
     """Return what is left to stage of a plan, or why it can never be carried out.
 
+    `staged` is what is staged of the plan, if it was just listed.
     Of unproven chunks a finished attempt waits for its seal: their records are not read again. The
     broker is asked only if something must be staged.
     """
@@ -157,7 +165,7 @@ def _examined(opened: OpenRun[Run], kept: Kept) -> Living | str:
                 return f"others have replaced {gone[0]}"
         elif taken := fold.covered_part(window, plan.topics):
             return f"others have committed {taken[0]} of its chunk {number}"
-    chunks = open_chunks(opened.store, fold, plan)
+    chunks = open_chunks(opened.store, fold, plan, staged)
     todo = [number for number in chunks if number not in kept.unproven]
     if not todo:
         return Living(kept)

@@ -85,7 +85,10 @@ def publish(opened: OpenRun[Run]) -> Published:
     run, store, ledger = opened.run, opened.store, opened.ledger
     frozen = opened.frozen_plan()
     plan = frozen.plan
-    commits = committing.publish_sealed(store, ledger, plan, run=run.run_id) if plan.chunks else {}
+    before = ledger.fold.n
+    commits = {}
+    if plan.chunks:
+        commits = committing.publish_sealed(store, ledger, plan, run=run.run_id, known=opened.seals)
     missing = unsettled(ledger.fold, plan)
     if missing:  # another publisher of this run may have committed them
         missing = unsettled(ledger.refresh(), plan)
@@ -112,11 +115,12 @@ def publish(opened: OpenRun[Run]) -> Published:
     faults.point("caches.half")
     consumer_group.show(run.spec, run.kafka, offsets)
     report = reports.short(run, frozen, entries, missing, ledger.fold)
-    note = plans.note(store, plan.id) or {}
+    note = opened.note(plan)
     if not missing:  # only the first report is kept
         report_store.keep(
             run, store, report, plan, note,
-            lambda: reports.details(run, store, report, entries, plan, ledger.fold, note),
+            lambda: reports.details(opened, report, entries, plan, note),
+            is_new=any(n > before for n in commits.values()),
         )  # fmt: skip
     through = _complete_through(plan, note, ledger.fold)
     return Published(plan, commits, offsets, report, through, tuple(missing))

@@ -18,8 +18,7 @@ from tidegate.ingest.status import positions
 from tidegate.lake import attempts, manifests
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.plans import Frozen
-from tidegate.lake.store import Store
-from tidegate.runs.run import Run
+from tidegate.runs.run import OpenRun, Run
 
 FORMAT = 1
 
@@ -67,23 +66,23 @@ def short(
 
 
 def details(
-    run: Run,
-    store: Store,
+    opened: OpenRun[Run],
     summary: Mapping[str, Any],
     commits: Entries,
     plan: Plan,
-    fold: Fold,
     note: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return what the full report adds: files, proofs, gaps, and the positions of partitions.
 
     Lag and expiry are those of now; null if the broker does not answer.
     """
+    run, fold = opened.run, opened.ledger.fold
     topics, problem = _positions(run, fold)
     return {
         "records": plan.records,
         "commits": [
-            _whole_commit(store, commits[each["chunk"]][1], each) for each in summary["commits"]
+            _whole_commit(opened, plan, commits[each["chunk"]][1], each)
+            for each in summary["commits"]
         ],
         "gaps": [gap.to_json() for gap in fold.gaps if gap.by == run.run_id],
         "taken_up": note.get("taken_up", {}),
@@ -99,11 +98,15 @@ def _accounts(commit: Commit) -> dict[str, dict[str, dict[str, int]]]:
     }
 
 
-def _whole_commit(store: Store, commit: Commit, summary: Mapping[str, Any]) -> dict[str, Any]:
+def _whole_commit(
+    opened: OpenRun[Run], plan: Plan, commit: Commit, summary: Mapping[str, Any]
+) -> dict[str, Any]:
     """Add proofs, versions and files to the summary of a commit."""
     attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
-    seal = attempts.read_seal(store, attempt)
-    files = manifests.read_manifest(store, commit)
+    store = opened.store
+    seal = opened.seals.get(attempt) or attempts.read_seal(store, attempt)
+    files = manifests.files_by_seal(plan, seal, commit) if seal else None
+    files = manifests.read_manifest(store, commit) if files is None else files
     return {
         **summary,
         "attempt": commit.attempt,

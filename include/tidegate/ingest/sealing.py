@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import tidegate
@@ -26,7 +27,7 @@ from tidegate.errors import (
 )
 from tidegate.ingest import truncation
 from tidegate.lake import attempts, plans
-from tidegate.lake.attempts import Attempt
+from tidegate.lake.attempts import Attempt, Staged
 from tidegate.lake.ledger import Appended
 from tidegate.runs.run import OpenRun, Run
 
@@ -40,12 +41,14 @@ logger = logging.getLogger(__name__)
 class Kept(NamedTuple):
     """The chunks of a plan whose finished attempts were sealed now, and those that were not.
 
-    An `unproven` attempt is kept, because it cannot be sealed now: by chunk, why.
+    An `unproven` attempt is kept, because it cannot be sealed now: by chunk, why. `staged` is what
+    was staged of the plan before.
     """
 
     plan: Plan
     sealed: list[int]
     unproven: dict[int, TidegateError]
+    staged: Staged = MappingProxyType({})
 
 
 def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
@@ -53,10 +56,11 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
 
     An attempt that is wrong is abandoned and deleted.
     """
-    kept = Kept(plan, [], {})
+    staged = attempts.staged_files(opened.store, plan.id) if plan.chunks else {}
+    kept = Kept(plan, [], {}, staged)
     try:
-        found = attempts.finished(opened.store, plan, opened.ledger.fold)
-        noted = plans.epochs(opened.store, plan.id) if found else {}
+        found = attempts.finished(opened.store, plan, opened.ledger.fold, staged)
+        noted = plans.epochs(opened.note(plan)) if found else {}
     except LakeDamaged as error:  # it must not stop other work
         logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
         return kept
@@ -162,7 +166,8 @@ def seal_finished(
                 },
                 versions={**done[attempt].get("versions", {}), "tidegate": tidegate.__version__},
             )
-            attempts.seal(store, proven)
+            if (created := attempts.seal(store, proven)) is not None:
+                opened.seals[attempt] = created
         except TidegateError as error:
             failures[attempt] = error
             continue

@@ -58,7 +58,7 @@ def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
         living = living_plan(opened)
     if living is None:
         raise PlanDead(f"run {opened.run.run_id}: its plan was invalid as soon as it was made")
-    planned, sealed, unproven = living.kept
+    planned, sealed, unproven, _ = living.kept
     failures = list(unproven.values())
     started = [Attempt(planned.id, number, secrets.token_hex(8)) for number in living.chunks]
     if living.seen:
@@ -93,7 +93,7 @@ def _stage(
     failures: list[TidegateError] = []
     unproven: dict[Attempt, TidegateError] = {}
     # A partition that has no leader now is compared with what the plan knew of it.
-    epochs = plans.epochs(store, plan.id) | truncation.of_survey(before)
+    epochs = plans.epochs(opened.note(plan)) | truncation.of_survey(before)
     try:
         try:
             with _job_file(opened, plan, started) as job_file:

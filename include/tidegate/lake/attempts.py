@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
@@ -111,20 +112,40 @@ class Seal:
         )
 
 
-def sealed(store: Store, plan: Plan, fold: Fold) -> dict[int, Seal]:
+def sealed(
+    store: Store,
+    plan: Plan,
+    fold: Fold,
+    staged: Staged | None = None,
+    known: MutableMapping[Attempt, Seal] | None = None,
+) -> dict[int, Seal]:
     """Return one seal for each chunk of a plan that is sealed and not committed.
 
-    Seals of abandoned attempts, and those whose files are gone, do not count.
+    Seals of abandoned attempts, and those whose files are gone, do not count. `staged` is what is
+    staged of the plan, if it was just listed. Seals in `known` are not read again: they are never
+    changed. What is read is added to it.
     """
-    return _sealed(store, fold, staged_files(store, plan.id))
+    staged = staged_files(store, plan.id) if staged is None else staged
+    known = {} if known is None else known
+    candidates = [a for a in _committable(fold, staged) if a.seal_path in dict(staged[a])]
+    unread = [attempt for attempt in candidates if attempt not in known]
+    read = zip(unread, in_parallel(lambda attempt: read_seal(store, attempt), unread), strict=True)
+    known.update((attempt, seal) for attempt, seal in read if seal)
+    found: dict[int, Seal] = {}
+    for attempt in candidates:
+        sizes, seal = dict(staged[attempt]), known.get(attempt)
+        if seal and all(sizes.get(f.path) == f.size for f in seal.files):
+            found.setdefault(attempt.chunk, seal)
+        else:
+            logger.warning("%s does not count: its files are gone", store.uri(attempt.seal_path))
+    return found
 
 
-def finished(store: Store, plan: Plan, fold: Fold) -> list[Attempt]:
+def finished(store: Store, plan: Plan, fold: Fold, staged: Staged) -> list[Attempt]:
     """Return the finished attempts of chunks that can be committed and have no seal.
 
-    Each is as good as a new one, once it is sealed.
+    `staged` is what is staged of the plan. Each is as good as a new one, once it is sealed.
     """
-    staged = staged_files(store, plan.id) if plan.chunks else {}
     found = [
         attempt
         for attempt in _committable(fold, staged)
@@ -133,7 +154,7 @@ def finished(store: Store, plan: Plan, fold: Fold) -> list[Attempt]:
         and attempt.done_path in (paths := dict(staged[attempt]))
         and attempt.seal_path not in paths
     ]
-    seals = _sealed(store, fold, staged) if found else {}
+    seals = sealed(store, plan, fold, staged) if found else {}
     return [attempt for attempt in found if attempt.chunk not in seals]
 
 
@@ -152,19 +173,6 @@ def _committable(fold: Fold, staged: Iterable[Attempt]) -> Iterator[Attempt]:
         # The staged files of a committed chunk may have been swept.
         if attempt[:2] not in fold.committed and attempt not in fold.abandoned:
             yield attempt
-
-
-def _sealed(store: Store, fold: Fold, staged: Staged) -> dict[int, Seal]:
-    candidates = [a for a in _committable(fold, staged) if a.seal_path in dict(staged[a])]
-    found: dict[int, Seal] = {}
-    seals = in_parallel(lambda attempt: read_seal(store, attempt), candidates)
-    for attempt, seal in zip(candidates, seals, strict=True):
-        sizes = dict(staged[attempt])
-        if seal and all(sizes.get(f.path) == f.size for f in seal.files):
-            found.setdefault(attempt.chunk, seal)
-        else:
-            logger.warning("%s does not count: its files are gone", store.uri(attempt.seal_path))
-    return found
 
 
 def read_seal(store: Store, attempt: Attempt) -> Seal | None:
@@ -252,14 +260,15 @@ def check(
     )
 
 
-def seal(store: Store, proven: Seal) -> None:
-    """Create the seal of an attempt, after its files are made durable.
+def seal(store: Store, proven: Seal) -> Seal | None:
+    """Create the seal of an attempt, after its files are made durable; return it as it stands.
 
-    A seal that exists already is as good: of a put of this process whose answer was lost, or of
-    another process that has proven the same files.
+    None if another one existed already: it is as good, of a process that has proven the same files.
     """
     store.make_durable([f.path for f in proven.files])
-    store.create(proven.attempt.seal_path, canonical.encode(proven.to_json()))
+    data = canonical.encode(proven.to_json())
+    is_ours = store.create(proven.attempt.seal_path, data)
+    return Seal.from_json(json.loads(data)) if is_ours else None
 
 
 def _files_of(store: Store, attempt: Attempt) -> list[StagedFile]:

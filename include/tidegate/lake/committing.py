@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 from tidegate import faults
 from tidegate.core import canonical, layout
@@ -15,23 +15,32 @@ from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, Tidega
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.manifests import files_of_seal, manifest_of
+from tidegate.lake.manifests import files_by_seal, files_of_seal, manifest_of
 from tidegate.lake.placing import finalise_each, unplaced
-from tidegate.lake.store import Store
+from tidegate.lake.store import Listed, Store
 
 logger = logging.getLogger(__name__)
 
 
-def commit(store: Store, ledger: Ledger, plan: Plan, seal: Seal, *, run: str) -> Appended | Verdict:
+def commit(
+    store: Store,
+    ledger: Ledger,
+    plan: Plan,
+    seal: Seal,
+    *,
+    run: str,
+    staged: Sequence[Listed] | None = None,
+) -> Appended | Verdict:
     """Make a sealed attempt part of the lake by one ledger entry, or return why it is refused.
 
     Readers by the ledger see the rows as soon as the entry exists. What is known to keep the files
-    from their final names is raised before that.
+    from their final names is raised before that. `staged` are the attempt's files, if they were
+    just listed.
     """
     attempt = seal.attempt
     manifest = manifest_of(plan, seal)
     entry = commit_entry(plan, attempt, seal.accounts, manifest)
-    sizes = dict(store.objects(attempt.directory))
+    sizes = dict(store.objects(attempt.directory) if staged is None else staged)
     for f in seal.files:
         if sizes.get(f.path) != f.size:
             verdict = judge(ledger.refresh(), entry)
@@ -93,20 +102,28 @@ def publish_sealed(
     *,
     run: str,
     not_placed: list[TidegateError] | None = None,
+    known: MutableMapping[Attempt, Seal] | None = None,
 ) -> dict[int, int]:
     """Commit and place what is sealed of a plan; return its commits by chunk.
+
+    The caller has just read the ledger. Each commit reads it again.
 
     Chunks that are not sealed, or that others have covered, are missing from the result. An error
     of one chunk stops no other, and is raised at the end: ReplayRefused if others have replaced
     what it was to replace. Errors of placing are added to `not_placed`, if given, and not raised.
+    `known` are seals that the caller has; those that are read are added to it.
     """
     failures: list[TidegateError] = []
-    all_committed = len(_commits(ledger.refresh(), plan)) == len(plan.chunks)
-    seals = {} if all_committed else attempts.sealed(store, plan, ledger.fold)
+    all_committed = len(_commits(ledger.fold, plan)) == len(plan.chunks)
+    staged = {} if all_committed else attempts.staged_files(store, plan.id)
+    seals = attempts.sealed(store, plan, ledger.fold, staged, known)
     new: list[int] = []
     for number in sorted(seals.keys() & set(range(len(plan.chunks)))):
         try:
-            n = _committed(store, ledger, plan, seals[number], run)
+            seal = seals[number]
+            # Of a single chunk nothing was done since it was listed.
+            listed = staged[seal.attempt] if len(seals) == 1 else None
+            n = _committed(store, ledger, plan, seal, run, listed)
         except TidegateError as error:
             if error.kind == "transient":
                 raise
@@ -118,7 +135,10 @@ def publish_sealed(
     commits = _commits(ledger.fold, plan)
     # The new commits cannot be in place yet: no listing for them.
     waiting = [*unplaced(store, ledger.fold, among=set(commits.values()).difference(new)), *new]
-    finalise_each(store, ledger, waiting, failures if not_placed is None else not_placed)
+    finalise_each(
+        store, ledger, waiting, failures if not_placed is None else not_placed,
+        lambda n, entry: files_by_seal(plan, seals[entry.chunk], entry) if n in new else None,
+    )  # fmt: skip
     if failures:
         raise failures[0]
     return commits
@@ -130,10 +150,17 @@ def _commits(fold: Fold, plan: Plan) -> dict[int, int]:
     return {number: n for number, n in found if n is not None}
 
 
-def _committed(store: Store, ledger: Ledger, plan: Plan, seal: Seal, run: str) -> int | None:
+def _committed(
+    store: Store,
+    ledger: Ledger,
+    plan: Plan,
+    seal: Seal,
+    run: str,
+    staged: Sequence[Listed] | None,
+) -> int | None:
     """Commit a chunk; return the number of its entry, or None if others have covered it."""
     number = seal.attempt.chunk
-    match commit(store, ledger, plan, seal, run=run):
+    match commit(store, ledger, plan, seal, run=run, staged=staged):
         case Appended(n) | Adopt(n):
             return n
         case Refused(reason):

@@ -18,6 +18,7 @@ from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Listed, Store
 
 _TAIL = 64 * 1024
+_END = 8  # bytes: the length of the metadata, little endian, and "PAR1"
 _COLUMNS = {
     "key": ("BYTE_ARRAY", "None"),
     "value": ("BYTE_ARRAY", "None"),
@@ -44,8 +45,8 @@ def read_footer(store: Store, topic: str, listed: Listed, *, is_new: bool = Fals
 
     The pages carry checksums of their own, so the footer's digest is enough to know the file by.
     """
-    with opened(store, listed.path) as file:
-        footer = _footer(file, listed.size)
+    with _as_wrong(store, listed.path):
+        footer = _footer(store, listed)
         metadata = pq.read_metadata(pyarrow.BufferReader(footer))
         if is_new and (wrong := _wrong_columns(metadata)):
             raise AttemptWrong(
@@ -98,11 +99,17 @@ def read_offsets(store: Store, files: Iterable[StagedFile]) -> list[int]:
 @contextmanager
 def opened(store: Store, path: str) -> Iterator[IO[bytes]]:
     """Open a Parquet file; AttemptWrong if it cannot be read as one."""
-    with store.open(path) as file:
-        try:
-            yield file
-        except (pyarrow.ArrowException, OSError, ValueError) as error:
-            raise AttemptWrong(f"{store.uri(path)}: not a whole Parquet file: {error}") from None
+    with store.open(path) as file, _as_wrong(store, path):
+        yield file
+
+
+@contextmanager
+def _as_wrong(store: Store, path: str) -> Iterator[None]:
+    """Raise AttemptWrong for what shows that an object is not a Parquet file."""
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise AttemptWrong(f"{store.uri(path)}: not a whole Parquet file: {error}") from None
 
 
 def _wrong_columns(metadata: pq.FileMetaData) -> str | None:
@@ -128,16 +135,19 @@ def _bounds(metadata: pq.FileMetaData, column: str) -> tuple[int, int]:
     return min(s.min for s in statistics), max(s.max for s in statistics)
 
 
-def _footer(file: IO[bytes], size: int) -> bytes:
-    """Return metadata, its length and "PAR1", nearly always by one read: of a bucket, a request."""
-    start = max(0, size - _TAIL)
-    file.seek(start)
-    tail = file.read()
-    # The last 8 bytes: the metadata's length, little endian, and "PAR1".
-    length = int.from_bytes(tail[-8:-4], "little") + 8
+def _footer(store: Store, listed: Listed) -> bytes:
+    """Return metadata, its length and "PAR1", nearly always by one read: of a bucket, a request.
+
+    The size is the one that was listed: of an object that has another one now, these bytes are no
+    footer.
+    """
+    path, size = listed
+    if size < _END:
+        raise ValueError("cut short")
+    tail = store.read(path, max(0, size - _TAIL), size)
+    length = int.from_bytes(tail[-_END:-4], "little") + _END
     if length > size:
         raise ValueError("cut short")
     if length > len(tail):
-        file.seek(size - length)
-        tail = file.read()
+        tail = store.read(path, size - length, size)
     return tail[-length:]

@@ -53,6 +53,11 @@ class LocalStore:
         with as_lake_errors(self.url):
             return self._at(path).open("rb")
 
+    def read(self, path: str, start: int, end: int) -> bytes:
+        with self.open(path) as file:
+            file.seek(start)
+            return file.read(end - start)
+
     def objects(self, prefix: str) -> list[Listed]:
         with as_lake_errors(self.url):
             found = []

@@ -42,6 +42,16 @@ def manifest_of(plan: Plan, seal: Seal) -> bytes:
     return canonical.encode({"format": FORMAT, "files": files})
 
 
+def files_by_seal(plan: Plan, seal: Seal, commit: Commit) -> list[LakeFile] | None:
+    """Return the files of a commit without reading its manifest; None if it is of another seal.
+
+    The manifest has the digest that is in the commit, so it lists what this seal has.
+    """
+    if canonical.digest(manifest_of(plan, seal)) != commit.manifest.sha256:
+        return None
+    return files_of_seal(plan, seal)
+
+
 def read_manifest(store: Store, commit: Commit) -> list[LakeFile]:
     """Return the files of an ingest commit, by their staged and by their final names.
 

@@ -9,7 +9,7 @@ import logging
 import posixpath
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from tidegate import faults
@@ -25,22 +25,25 @@ LATE = 24 * 3600.0
 """Seconds after a commit was placed in which an earlier copy may still complete."""
 
 Retire = Callable[[Store, int, LakeFile], None]
+Files = Callable[[int, Commit], Sequence[LakeFile] | None]
+"""The files of a commit, by its number and entry, where they are known; else None."""
 
 logger = logging.getLogger(__name__)
 
 
-def finalise(store: Store, ledger: Ledger, n: int) -> None:
+def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: None) -> None:
     """Make `data/` what commit `n` says: replaced files leave it, then its own are placed.
 
     Idempotent. Only live files are placed. If another commit replaces them meanwhile, their staged
     copies are gone, or what was placed is removed again. A lost file stops no other; LakeDamaged
-    names it at the end, and the commit stays unplaced.
+    names it at the end, and the commit stays unplaced. `files` returns those of the commit if its
+    manifest need not be read.
     """
     entry = ledger.commit(n)
     _retire_replaced(store, ledger, entry, _retire)
-    files = read_manifest(store, entry)
+    listed = files(n, entry) or read_manifest(store, entry)
     lost: list[LakeDamaged] = []
-    for file in files:
+    for file in listed:
         if is_live(ledger.fold, n, entry, file):
             try:
                 _place(store, file)
@@ -49,7 +52,7 @@ def finalise(store: Store, ledger: Ledger, n: int) -> None:
                     lost.append(error)
             faults.point("publish.finalising")
     ledger.refresh()
-    for file in files:
+    for file in listed:
         if not is_live(ledger.fold, n, entry, file):
             _retire(store, n, file)
     if lost:
@@ -60,7 +63,11 @@ def finalise(store: Store, ledger: Ledger, n: int) -> None:
 
 
 def finalise_each(
-    store: Store, ledger: Ledger, commits: Iterable[int], failures: list[TidegateError]
+    store: Store,
+    ledger: Ledger,
+    commits: Iterable[int],
+    failures: list[TidegateError],
+    files: Files = lambda _, __: None,
 ) -> list[int]:
     """Finalise commits; return those that are in place now, and add errors to `failures`.
 
@@ -70,7 +77,7 @@ def finalise_each(
     done = []
     for n in commits:
         try:
-            finalise(store, ledger, n)
+            finalise(store, ledger, n, files)
             done.append(n)
         except TidegateError as error:
             logger.error("commit #%d cannot be placed: %s", n, error)

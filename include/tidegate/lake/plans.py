@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.core import canonical, layout
@@ -15,10 +16,14 @@ from tidegate.lake.store import Store
 
 @dataclass(frozen=True)
 class Frozen:
-    """A run's plan: its `generation` counts from 1."""
+    """A run's plan: its `generation` counts from 1.
+
+    `note` is the one beside it if this process has written it.
+    """
 
     plan: Plan
     generation: int
+    note: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 def load(store: Store, plan_id: str) -> Plan:
@@ -37,9 +42,9 @@ def note(store: Store, plan_id: str) -> Mapping[str, Any] | None:
     return json_documents.read(store, layout.note(plan_id), dict)
 
 
-def epochs(store: Store, plan_id: str) -> dict[tuple[str, int], int]:
-    """Return the leader epochs that came with the ends of a plan, by topic and partition."""
-    noted = (note(store, plan_id) or {}).get("epochs", {})
+def epochs(note: Mapping[str, Any]) -> dict[tuple[str, int], int]:
+    """Return the leader epochs in a plan's note, those of its ends, by topic and partition."""
+    noted = note.get("epochs", {})
     return {(topic, int(p)): epoch for topic, each in noted.items() for p, epoch in each.items()}
 
 
@@ -76,14 +81,15 @@ def freeze(
 
     `note` (watermarks, time, run) is kept beside the plan, and is not part of it.
     """
-    store.create(layout.note(plan.id), canonical.encode(note))
+    noted = canonical.encode(note)
+    is_ours = store.create(layout.note(plan.id), noted)
     if not store.create(layout.plan(plan.id), plan.encoded):
         load(store, plan.id)  # raises LakeDamaged
     if plan.kind == "ingest" and plan.chunks and plan.replay is None:
         store.create(layout.unfinished(plan.id), b"")  # before it can be staged
     pointer = canonical.encode({"format": 1, "plan_id": plan.id})
     if store.create(layout.generation(run_key, generation), pointer):
-        return Frozen(plan, generation)
+        return Frozen(plan, generation, json.loads(noted) if is_ours else None)
     first = latest(store, run_key)
     if first is None:
         raise LakeDamaged(f"run {run_key}: generation {generation} was there and is gone")

@@ -59,6 +59,10 @@ class ObjectStore:
         with as_lake_errors(self.url):
             return reader(self._store, path, errors=lambda: as_lake_errors(self.url))
 
+    def read(self, path: str, start: int, end: int) -> bytes:
+        with as_lake_errors(self.url):
+            return bytes(obstore.get_range(self._store, path, start=start, end=end))
+
     def objects(self, prefix: str) -> list[Listed]:
         with as_lake_errors(self.url):
             return sorted(

@@ -27,6 +27,9 @@ class Store(Protocol):
     def open(self, path: str) -> IO[bytes]:
         """Open an object for random reads."""
 
+    def read(self, path: str, start: int, end: int) -> bytes:
+        """Return the bytes `[start, end)` of an object that exists: of a bucket, one request."""
+
     def objects(self, prefix: str) -> list[Listed]:
         """Return the objects below a directory (`prefix` ends with a slash), sorted by path."""
 

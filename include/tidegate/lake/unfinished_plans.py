@@ -36,6 +36,7 @@ def publish_unfinished(
         names = _names_by_chunk(ledger.fold, staged)
         try:
             if any(SEAL in each for each in names.values()):
+                ledger.refresh()
                 committing.publish_sealed(store, ledger, plan, run=run, not_placed=[])
         except TidegateError as error:
             if error.kind == "transient":

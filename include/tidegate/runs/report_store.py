@@ -25,16 +25,19 @@ def keep(
     plan: Plan,
     note: Mapping[str, Any],
     details: Callable[[], Mapping[str, Any]],
+    *,
+    is_new: bool = False,
 ) -> None:
     """Write the full report of a run that had work, unless one exists. Never raises.
 
-    `note` is the one beside the plan; `details` returns what depends on the kind of pipeline.
+    `note` is the one beside the plan; `details` returns what depends on the kind of pipeline. It is
+    not looked for where there can hardly be one (`is_new`): if there is, it stays as it is.
     """
     path = layout.report(run.key, summary["generation"])
     if not plan.has_work and not plan.left_out:
         return
     try:
-        if store.size(path) is not None:
+        if not is_new and store.size(path) is not None:
             return
         report = {
             **summary,

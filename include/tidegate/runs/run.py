@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from tidegate.core.plan import Plan
 from tidegate.core.requests import Asked, Backfill, Dates, Live, Replay
 from tidegate.errors import NotSealed
 from tidegate.lake import plans
+from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
@@ -149,15 +150,28 @@ class OpenRun(Generic[AnyKind]):
     run: AnyKind
     store: Store
     ledger: Ledger
+    seals: dict[Attempt, Seal] = field(default_factory=dict)
+    """Seals that this process has created or read: they are never changed."""
     _latest: Frozen | None = None
+    _is_new: bool = False
 
     def latest_plan(self) -> Frozen | None:
         """Return the run's plan of the highest generation, if it has any.
 
-        Only generations after the one last seen are looked up: pointers are never changed.
+        Only generations after the one last seen are looked up: pointers are never changed. The
+        first call after `freeze` looks up nothing: the next step begins at once.
         """
-        self._latest = plans.latest(self.store, self.run.key, after=self._latest)
+        if not self._is_new:
+            self._latest = plans.latest(self.store, self.run.key, after=self._latest)
+        self._is_new = False
         return self._latest
+
+    def note(self, plan: Plan) -> Mapping[str, Any]:
+        """Return the note of a plan; empty if it has none. What this process wrote is not read."""
+        latest = self._latest
+        if latest is not None and latest.plan.id == plan.id and latest.note is not None:
+            return latest.note
+        return plans.note(self.store, plan.id) or {}
 
     def frozen_plan(self) -> Frozen:
         """Return the run's plan of the highest generation; NotSealed if it never had one."""
@@ -173,6 +187,7 @@ class OpenRun(Generic[AnyKind]):
         """Make `plan` the run's next generation; return another process's if that was first."""
         generation = self._latest.generation + 1 if self._latest else 1
         self._latest = plans.freeze(self.store, self.run.key, plan, generation, note=note)
+        self._is_new = True
         return self._latest
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support import ingest_world, staged_attempts
+from support import ingest_world, staged_attempts, store_requests
 from support.ingest_steps import plan, publish, stage, verdict
 from support.ingest_world import ranges
 from tidegate.broker.cluster import Survey, TopicIdentity
@@ -393,3 +393,15 @@ def test_the_ledger_is_checked_again_after_spark(world, change):
     with pytest.raises(error):
         ingest(world.run("two"), world.submit(then=meanwhile))
     assert len(store.names(layout.LOG)) == entries + {"lost": -1, "changed": 0}.get(change, 1)
+
+
+def test_what_a_run_with_nothing_new_asks_of_the_store(world, monkeypatch):
+    """The ledger once, the run's plan, the unfinished ones, the newest seal and manifest; it
+    freezes an empty plan and looks at nothing that it has written itself.
+    """
+    ingest(world.run("one"), world.submit())
+    counted = store_requests.count(monkeypatch)
+    ingest(world.run("two"), world.submit())
+    entries = world.run("two").ledger(world.run("two").store()).fold.n
+    counted.subtract(names=3, get=entries + 1)  # of opening the ledger just now
+    assert +counted == {"names": 4, "get": entries + 1 + 3, "create": 3}

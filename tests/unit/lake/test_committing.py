@@ -1,6 +1,7 @@
 """Commit and finalise: one commit per chunk, despite crashed, paused or concurrent publishers."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -91,14 +92,30 @@ def test_what_publishing_asks_of_the_store(store, monkeypatch):
     ledger = ledger_of(store)
     counted = store_requests.count(monkeypatch)
     committing.publish_sealed(store, ledger, PLAN, run="run")
-    # One listing of the plan, one for each chunk before its commit; a place and a look a file.
-    assert counted == {"objects": 3, "get": 9, "create": 6, "place": 4, "size": 4}
+    # One listing of the plan, one for each chunk before its commit; a place and a look a file. Of
+    # each chunk its seal, and the ledger before and after the commit: the seal has its files.
+    assert counted == {"objects": 3, "get": 6, "create": 6, "place": 4, "size": 4}
     ledger = ledger_of(store)
     counted.clear()
     committing.publish_sealed(store, ledger, PLAN, run="run")
-    assert counted == {"get": 1}
     assert placing.roll_forward(store, ledger) == []
-    assert counted == {"get": 1}
+    assert not counted
+
+
+def test_a_seal_that_is_known_is_not_read_again(store, monkeypatch):
+    """A single chunk is listed once; its seal is kept, and its commit needs no manifest."""
+    staged_attempts.seal(store, PLAN, chunk=0)
+    ledger, known = ledger_of(store), {}
+    attempts.sealed(store, PLAN, ledger.fold, known=known)
+    (seal,) = known.values()
+    assert seal == attempts.read_seal(store, seal.attempt)
+    counted = store_requests.count(monkeypatch)
+    commits = committing.publish_sealed(store, ledger, PLAN, run="run", known=known)
+    assert counted == {"objects": 1, "get": 2, "create": 3, "place": 2, "size": 2}
+    entry = ledger.commit(commits[0])
+    assert manifests.files_by_seal(PLAN, seal, entry) == manifests.read_manifest(store, entry)
+    other = replace(seal, files=seal.files[:1])
+    assert manifests.files_by_seal(PLAN, other, entry) is None, "another attempt's seal"
 
 
 @pytest.mark.parametrize(
@@ -406,8 +423,8 @@ def test_a_run_has_one_plan(store):
 
 def test_a_plans_note_is_of_its_first_freezing(store):
     """The same work frozen again by another run keeps what was seen first."""
-    plans.freeze(store, "key", PLAN, 1, note={"at": "then"})
-    plans.freeze(store, "another key", PLAN, 1, note={"at": "now"})
+    assert plans.freeze(store, "key", PLAN, 1, note={"at": "then"}).note == {"at": "then"}
+    assert plans.freeze(store, "another key", PLAN, 1, note={"at": "now"}).note is None, "look"
     assert plans.note(store, PLAN.id) == {"at": "then"}
     assert plans.note(store, "0" * 16) is None
 
