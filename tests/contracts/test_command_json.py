@@ -14,7 +14,7 @@ from tidegate.core import canonical
 from tidegate.core.entries import Claim, Commit, Receipt, Reference
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
-from tidegate.doctor import machine, pipeline, runner
+from tidegate.doctor import check, machine, pipeline
 from tidegate.errors import BrokerUnreachable
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
@@ -288,15 +288,15 @@ def test_checkpoint(tidegate, store):
 def test_doctor(tidegate, monkeypatch):
     """One line of each state, and exit 3 for the failure."""
     lines = [
-        runner.ok("java", "17"),
-        runner.warning("disk", "low", "free some"),
-        runner.failure("clock", "off", "set it"),
+        check.ok("java", "17"),
+        check.warning("disk", "low", "free some"),
+        check.failure("clock", "off", "set it"),
     ]
-    monkeypatch.setattr(machine, "checks", lambda: [runner.Check("all", lambda: iter(lines))])
+    monkeypatch.setattr(machine, "checks", lambda: [check.Check("all", lambda: iter(lines))])
     monkeypatch.setattr(
         pipeline,
         "checks",
-        lambda *_: [runner.Check("spark", lambda: iter([runner.ok("spark", "local[*]")]), "p")],
+        lambda *_: [check.Check("spark", lambda: iter([check.ok("spark", "local[*]")]), "p")],
     )
     assert tidegate("doctor") == (
         3,

@@ -13,7 +13,7 @@ import pytest
 from tidegate.cli import maintenance
 from tidegate.cli.connections import kafka, spark_master
 from tidegate.core.entries import Origin
-from tidegate.doctor.runner import examine
+from tidegate.doctor.check import examine
 from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store

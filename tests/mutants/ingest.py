@@ -57,8 +57,8 @@ MUTANTS = (
     Mutant(
         "a topic's identity is judged chunk by chunk",
         "ingest/sealing.py",
-        "            refuse_changed(plan, attempt, seen)\n",
-        "            [refuse_changed(plan, each, seen) for each in done]\n",
+        "            refuse_recreated(plan, attempt, seen)\n",
+        "            [refuse_recreated(plan, each, seen) for each in done]\n",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_recreated_topic_costs_no_finished_attempt_of_another",
     ),

@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "JSON is one object a file",
-        "spark/reader_options.py",
+        "spark/file_reader_options.py",
         'if format_ == "json"',
         "if False",
         "tests/unit/pipelines/test_egress_spec.py::test_what_contradicts_itself_is_named",

@@ -1,32 +1,25 @@
 """The one Spark session of a test process."""
 
 import os
+from pathlib import Path
 from unittest import mock
 
 from pyspark.sql import SparkSession
 
-from tidegate.launch import jars
-from tidegate.spark.kafka_source import CONSUMER_CACHES
+from tidegate.launch import spark_submit
 from tidegate.spark.session import configure
 
 _started: list[SparkSession] = []
 
 
 def shared() -> SparkSession:
-    """Return the session: two cores, the connector on the class path, an application's settings."""
+    """Return the session: two cores, and the settings of an application of half a million rows."""
     if not _started:
-        connector = ":".join(map(str, jars.paths("spark-kafka")))
+        settings = spark_submit.submission(Path("none"), {}, 500_000, name="tests").conf
         with mock.patch.dict(os.environ, SPARK_LOCAL_IP="127.0.0.1"):
-            session = (
-                SparkSession.builder.master("local[2]")
-                .appName("tidegate tests")
-                .config("spark.ui.enabled", "false")
-                .config("spark.log.level", "ERROR")
-                .config(map=dict(CONSUMER_CACHES))
-                .config("spark.driver.extraClassPath", connector)
-                .getOrCreate()
-            )
-        _started.append(configure(session))
+            builder = SparkSession.builder.master("local[2]").appName("tidegate tests")
+            session = builder.config(map=dict(settings)).config("spark.log.level", "ERROR")
+            _started.append(configure(session.getOrCreate()))
     return _started[0]
 
 

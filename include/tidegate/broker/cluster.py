@@ -77,7 +77,7 @@ def survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Su
             topic: sorted(each.epochs.keys() - each.leaderless)
             for topic, each in identities.items()
         }
-        marks, epochs = cluster.ends(partitions, isolation)
+        marks, epochs = cluster.watermarks(partitions, isolation)
         too_late = {
             topic: {p: offset for p, offset in offsets.items() if offset is not None}
             for topic, offsets in cluster.offsets_at(partitions, LATEST_MS + 1).items()
@@ -168,10 +168,10 @@ class Cluster:
             if config.keys() >= set(names)
         }
 
-    def ends(
+    def watermarks(
         self, partitions: Mapping[str, Collection[int]], isolation: str
     ) -> tuple[dict[str, dict[int, Watermarks]], dict[str, dict[int, int]]]:
-        """Return the watermarks of partitions, and the leader epochs that came with the ends."""
+        """Return the log start, last stable offset and end of partitions, and the leader epochs."""
         asked = _asked(partitions)
         read_offsets = self.admin.list_partition_offsets
         with self.request(_DESCRIBE):

@@ -77,7 +77,7 @@ def survey_target(
             name: sorted(p["partition_index"] for p in topic["partitions"])
             for name, topic in described.items()
         }
-        marks, _ = cluster.ends(partitions, "read_uncommitted")
+        marks, _ = cluster.watermarks(partitions, "read_uncommitted")
         configs = cluster.configs(described, _CONFIGS) if described else {}
         empty = dict.fromkeys(range(create_with or 0), 0)
         states = dict.fromkeys(names, TargetState("", empty, _DEFAULT_LARGEST, compacted=False))

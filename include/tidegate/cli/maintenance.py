@@ -31,7 +31,7 @@ from tidegate.pipelines.spec import Spec
 from tidegate.runs.run import NO_MIRROR, Mirror
 
 if TYPE_CHECKING:
-    from tidegate.doctor.runner import Check
+    from tidegate.doctor.check import Check
 
 app = typer.Typer()
 app.add_typer(offsets.app, name="offsets")
@@ -125,7 +125,7 @@ def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Look at whatever a run needs: ok, warning or failure, each with its way out."""
     from tidegate.doctor import machine
-    from tidegate.doctor.runner import examine
+    from tidegate.doctor.check import examine
 
     checks = machine.checks()
     for name in [pipeline] if pipeline else files.names():
@@ -136,8 +136,8 @@ def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
 
 def _checks_of(name: str) -> list[Check]:
+    from tidegate.doctor import check as doctor
     from tidegate.doctor import pipeline as pipeline_checks
-    from tidegate.doctor import runner as doctor
 
     try:
         spec = files.load_named(name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.target import TargetState, survey_target
 from tidegate.core.fold import Fold
-from tidegate.doctor.runner import Line, failure, ok, warning
+from tidegate.doctor.check import Line, failure, ok, warning
 from tidegate.egress.backlog import read_backlog
 from tidegate.egress.pipeline_cycles import refuse_loop
 from tidegate.egress.sender import is_alive, is_dead_here

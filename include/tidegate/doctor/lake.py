@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tidegate.core import layout
+from tidegate.doctor.check import Line, failure, ok, warning
 from tidegate.doctor.machine import disk
-from tidegate.doctor.runner import Line, failure, ok, warning
 from tidegate.lake import create_check, placing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store

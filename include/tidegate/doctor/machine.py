@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
-from tidegate.doctor.runner import Check, Line, failure, ok, warning
+from tidegate.doctor.check import Check, Line, failure, ok, warning
 from tidegate.launch import jars
 
 JAVAS = (17, 21)

@@ -19,8 +19,8 @@ from tidegate.broker.retention import Retention, iso, retentions
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
 from tidegate.doctor import egress
+from tidegate.doctor.check import Check, Line, failure, ok, warning
 from tidegate.doctor.lake import check_lake
-from tidegate.doctor.runner import Check, Line, failure, ok, warning
 from tidegate.errors import TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store

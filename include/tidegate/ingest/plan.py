@@ -179,7 +179,7 @@ def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Surve
         return f"the cluster is {seen.cluster_id}, not {plan.cluster_id}"
     for r in (r for number in chunks for r in plan.chunks[number]):
         if seen.topic_ids.get(r.topic) != plan.topics[r.topic]:
-            return f"topic {r.topic} is not the one that was planned"
+            return f"topic {r.topic} was recreated after it was planned"
         marks = seen.watermarks[r.topic].get(r.partition)
         if r.partition in seen.leaderless.get(r.topic, ()):
             return _no_leader(plan, r)

@@ -127,7 +127,7 @@ def seal_finished(
     refuse_another_cluster(plan, seen)
     for attempt in done:
         try:
-            refuse_changed(plan, attempt, seen)
+            refuse_recreated(plan, attempt, seen)
             _refuse_leaderless(plan, attempt, seen)
         except TidegateError as error:
             failures[attempt] = error
@@ -192,8 +192,8 @@ def refuse_another_cluster(plan: Plan, seen: Survey) -> None:
         )
 
 
-def refuse_changed(plan: Plan, attempt: Attempt, seen: Survey) -> None:
-    """Raise IdentityChanged if a topic of an attempt is not the one that was planned."""
+def refuse_recreated(plan: Plan, attempt: Attempt, seen: Survey) -> None:
+    """Raise IdentityChanged if a topic of an attempt was recreated after it was planned."""
     topics = sorted({r.topic for r in plan.chunks[attempt.chunk]})
     changed = {
         topic: {"planned": plan.topics[topic], "now": seen.topic_ids.get(topic)}
@@ -202,7 +202,7 @@ def refuse_changed(plan: Plan, attempt: Attempt, seen: Survey) -> None:
     }
     if changed:
         raise IdentityChanged(
-            f"plan {plan.id}: a topic became another one after it was planned: {changed}. Nothing "
+            f"plan {plan.id}: a topic was recreated after it was planned: {changed}. Nothing "
             "of it was committed; the next run plans again",
             changed=changed,
         )

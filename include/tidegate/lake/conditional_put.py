@@ -1,4 +1,4 @@
-"""The conditional put: create an object if it is absent, through obstore.
+"""The conditional put (`If-None-Match: *`): create an object if it is absent, through obstore.
 
 The ledger, plans and seals rest on it. A directory has its own: `LocalStore.create`.
 """

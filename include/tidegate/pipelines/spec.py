@@ -31,7 +31,7 @@ from tidegate.pipelines.value_types import (
     TopicName,
     Whole,
 )
-from tidegate.spark import producer_settings, reader_options
+from tidegate.spark import file_reader_options, producer_settings
 
 _LONGEST_WAIT = 10**9  # seconds
 
@@ -169,7 +169,7 @@ class Source(_Strict):
             if self.topics:
                 raise ValueError("topics: only a lake has topics")
             given = {name: as_text(value) for name, value in self.options.items()}
-            if wrong := reader_options.complaints(self.format, given):
+            if wrong := file_reader_options.complaints(self.format, given):
                 raise ValueError(f"options: {'; '.join(wrong)}")
         elif self.format or self.options or self.columns:
             raise ValueError("a lake has its own format, options and columns")

@@ -19,7 +19,7 @@ from tidegate.core.entries import Claim, Commit, Receipt, Reference, Release
 from tidegate.core.plan import SourceFile
 from tidegate.doctor import egress as egress_checks
 from tidegate.doctor import lake, pipeline
-from tidegate.doctor.runner import examine
+from tidegate.doctor.check import examine
 from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerUnreachable, LakeUnsafe, NotAuthorised
 from tidegate.lake.ledger import Appended, Ledger

@@ -16,7 +16,7 @@ from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
 from tidegate.doctor import lake, machine, pipeline
-from tidegate.doctor.runner import Check, examine, ok
+from tidegate.doctor.check import Check, examine, ok
 from tidegate.errors import ConfigurationError, LakeUnsafe
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
