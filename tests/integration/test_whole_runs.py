@@ -105,7 +105,7 @@ def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None
     oracle_client.agree(broker.bootstrap, terminal.lake, "six", ["six"])
 
 
-@pytest.mark.parametrize("victim", ["jvm", "tidegate"])
+@pytest.mark.parametrize("victim", [pytest.param("jvm", marks=pytest.mark.faults), "tidegate"])
 def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> None:
     """kill -9 of the JVM, or of what started it, with staged rows above zero and below the total:
     driver and JVM are gone within 5 s, nothing is visible, and the retry has the same plan.

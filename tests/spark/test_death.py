@@ -87,6 +87,7 @@ def test_the_driver_dies_with_its_jvm(family: Family) -> None:
     _assert_half_staged(family.staging)
 
 
+@pytest.mark.faults  # as in tests/integration/test_whole_runs.py, where a run is killed
 def test_jvm_and_driver_die_with_the_process_that_started_them(family: Family) -> None:
     family.parent.kill()
     family.parent.wait()
