@@ -121,7 +121,7 @@ def test_what_cannot_be_replayed(
     strange = ("--replay-id", " ", "--partitions", "0,7", "--where", "true")
     assert refused(*strange, "--start", "0", "--end", "600") == [
         "replay id ' ': letters, digits and _.:+-, 128 at most",
-        "where: a re-ingest replaces whole files, it takes no filter",
+        "where: a re-ingest replaces whole files and takes no filter",
         "no partitions [7]: there are 0 to 1",
         "partition 0: [0, 600) cuts committed files; the nearest window of whole ones is [0, 1000)",
     ]

@@ -141,7 +141,7 @@ def test_windows_that_make_no_sense(
     assert "without a zone" in naive
     assert "in the future" in future
     assert complaints("--fill-gaps", "--start", "0") == [
-        "give start and end, or have the gaps filled: not both"
+        "give start and end, or fill gaps: not both"
     ]
     assert complaints() == ["start: missing", "end: missing"]
     (stranger, *_) = complaints("--topic", "else", "--start", "0", "--end", "1")

@@ -35,8 +35,8 @@ MUTANTS = (
     Mutant(
         "what is finished is sealed before a plan is made",
         "ingest/plan.py",
-        "kept = [sealing.seal_kept(opened, each) for each in living]",
-        "kept = [Kept(each, [], {}) for each in living]",
+        "kept = [sealing.seal_kept(opened, each) for each in unfinished]",
+        "kept = [Kept(each, [], {}) for each in unfinished]",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_spark_has_finished",
     ),
     Mutant(
@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "a plan with a kept attempt lives without a leader",
         "ingest/plan.py",
-        "todo = [number for number in chunks if number not in kept.unproven]",
-        "todo = chunks",
+        "to_stage = [number for number in chunks if number not in kept.unproven]",
+        "to_stage = chunks",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_partition_without_a_leader_costs_no_finished_attempt_at_the_retry",
     ),
@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         "a boundary is of all partitions",
         "ingest/backfill.py",
-        "        refuse_leaderless(seen, topic)\n    of = Topic(",
-        "        pass\n    of = Topic(",
+        "        refuse_leaderless(seen, topic)\n    in_kafka = Topic(",
+        "        pass\n    in_kafka = Topic(",
         "tests/unit/ingest/test_leaderless.py::test_no_boundary_is_frozen_without_all_partitions",
     ),
     Mutant(

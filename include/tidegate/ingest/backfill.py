@@ -22,31 +22,31 @@ from tidegate.runs.run import Run
 
 
 def draft(
-    run: Run, asked: Backfill, store: Store, fold: Fold, seen: Survey, *, again: bool
+    run: Run, asked: Backfill, store: Store, fold: Fold, seen: Survey, *, replanning: bool
 ) -> Draft:
     """Draft a backfill of a window; WindowRefused lists everything wrong with the request.
 
-    With `again`, of a window that was accepted when the run was first planned, `on_expired` decides
+    With `replanning` the window was accepted by an earlier plan of the run: `on_expired` decides
     about records that have expired since.
     """
     topic = asked.topic
-    found, complaints = _edges(run, asked)
+    edges, complaints = _edges(run, asked)
     topic_id, marks = checked_topic(run, asked, fold, seen, complaints)
-    partitions = windows.choose_partitions(asked.partitions, found, marks, complaints)
+    partitions = windows.choose_partitions(asked.partitions, edges, marks, complaints)
     if asked.fill_gaps:
-        window, cuts = retained_gaps(fold, topic, topic_id, partitions, marks), {}
+        window, boundaries = retained_gaps(fold, topic, topic_id, partitions, marks), {}
     else:
-        cuts = times_of(run, store, seen, topic, found.timestamps, complaints)
-        window = windows.resolve_ranges(topic, partitions, found, cuts, complaints)
-    if not again:
+        boundaries = boundaries_at(run, store, seen, topic, edges.timestamps, complaints)
+        window = windows.resolve_ranges(topic, partitions, edges, boundaries, complaints)
+    if not replanning:
         complaints += out_of_reach(fold, topic_id, window, marks)
     if complaints:
         raise refusal(run, topic, complaints)
-    made = draft_window(
+    drafted = draft_window(
         fold, topic_id, window, marks, on_expired=run.spec.on_expired, by=run.run_id
     )
-    made.boundaries = list(cuts.values())
-    return made
+    drafted.boundaries = list(boundaries.values())
+    return drafted
 
 
 def draft_dates(
@@ -54,28 +54,28 @@ def draft_dates(
 ) -> Draft:
     """Draft the records of an interval below the cursors; the rest is left to the live lane.
 
-    `live` is the draft of a live run now: its origins and its excluded topics apply here too.
+    `live` is what a live run would draft now: its origins and its excluded topics apply here, too.
     """
-    made = Draft(origins=live.origins)
-    made.left_out = [each for each in live.left_out if each.partition is None]
+    drafted = Draft(origins=live.origins)
+    drafted.left_out = [each for each in live.left_out if each.partition is None]
     start, end = interval
     if end > datetime.now(UTC):
         raise WindowRefused(
             f"pipeline {run.spec.name!r}: the interval ends at {end.isoformat()}, in the future; "
             "it has no offsets yet"
         )
-    excluded = {each.topic for each in made.left_out}
+    excluded = {each.topic for each in drafted.left_out}
     for topic in (t for t in run.topics if t not in excluded):
         if leaderless := seen.leaderless.get(topic):
-            # A boundary needs all partitions.
-            made.left_out.append(LeftOut(topic, None, NO_LEADER, {"partitions": leaderless}))
+            # A boundary is frozen for all partitions.
+            drafted.left_out.append(LeftOut(topic, None, NO_LEADER, {"partitions": leaderless}))
             continue
         topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
         complaints: list[str] = []
-        cuts = times_of(run, store, seen, topic, [start, end], complaints)
+        boundaries = boundaries_at(run, store, seen, topic, [start, end], complaints)
         if complaints:
             raise refusal(run, topic, complaints)
-        window = windows.resolve_ranges(topic, sorted(marks), Edges(start, end), cuts, [])
+        window = windows.resolve_ranges(topic, sorted(marks), Edges(start, end), boundaries, [])
         below = []
         for r in window:
             progress = live.progress(fold, topic_id, r.partition)
@@ -83,24 +83,25 @@ def draft_dates(
             cut = min(max(cursor, r.start), r.end)
             below.append(OffsetRange(topic, r.partition, r.start, cut))
             if cut < r.end:
-                made.ahead.append(OffsetRange(topic, r.partition, cut, r.end))
+                drafted.ahead.append(OffsetRange(topic, r.partition, cut, r.end))
         part = draft_window(
             fold, topic_id, below, marks, on_expired=run.spec.on_expired, by=run.run_id
         )
-        made.boundaries += cuts.values()
-        made.ranges += part.ranges
-        made.covered += part.covered
-        made.left_out += part.left_out
-        made.gaps += part.gaps
-    return made
+        drafted.boundaries += boundaries.values()
+        drafted.ranges += part.ranges
+        drafted.covered += part.covered
+        drafted.left_out += part.left_out
+        drafted.gaps += part.gaps
+    return drafted
 
 
 def checked_topic(
     run: Run, asked: Backfill | Replay, fold: Fold, seen: Survey, complaints: list[str]
 ) -> tuple[str, Mapping[int, Watermarks]]:
-    """Return id and watermarks of the topic that is asked for.
+    """Return id and watermarks of the requested topic.
 
-    WindowRefused if it does not exist or was recreated, BrokerError for partitions without leader.
+    Raises WindowRefused if it does not exist or was recreated, BrokerError if a partition has no
+    leader.
     """
     topic = asked.topic
     marks, topic_id = seen.watermarks.get(topic), seen.topic_ids.get(topic)
@@ -108,26 +109,26 @@ def checked_topic(
         raise refusal(run, topic, [*complaints, f"there is no topic {topic}"])
     was = fold.topic_ids.get(topic, topic_id)
     if was != topic_id:
-        across = f"the topic was recreated: offsets of {was} say nothing about {topic_id}"
-        raise refusal(run, topic, [*complaints, across])
+        recreated = f"the topic was recreated: offsets of {was} are not those of {topic_id}"
+        raise refusal(run, topic, [*complaints, recreated])
     refuse_leaderless(seen, topic, asked.partitions)
     return topic_id, marks
 
 
-def times_of(
+def boundaries_at(
     run: Run, store: Store, seen: Survey, topic: str, times: list[datetime], complaints: list[str]
 ) -> dict[datetime, Boundary]:
     """Return the boundaries of times in a topic of the run."""
     if times:
         refuse_leaderless(seen, topic)
-    of = Topic(
+    in_kafka = Topic(
         topic, seen.topic_ids[topic], seen.watermarks[topic], run.kafka, store, run.spec.name
     )
-    return resolve(of, times, complaints)
+    return resolve(in_kafka, times, complaints)
 
 
 def _edges(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
-    """Return the edges of a window, and the complaints that need no broker."""
+    """Return the edges of a window, and the complaints found without asking the broker."""
     complaints = []
     if asked.topic not in run.spec.topics:
         complaints.append(f"{asked.topic} is not among its topics {list(run.spec.topics)}")
@@ -137,10 +138,10 @@ def _edges(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
         complaints.append(f"order {asked.order!r}: it is one of {list(ORDERS)}")
     if asked.fill_gaps:
         if asked.start or asked.end:
-            complaints.append("give start and end, or have the gaps filled: not both")
+            complaints.append("give start and end, or fill gaps: not both")
         return Edges(), complaints
-    found = windows.parse_edges(asked.topic, asked.start, asked.end, datetime.now(UTC))
-    return found, complaints + found.complaints
+    edges = windows.parse_edges(asked.topic, asked.start, asked.end, datetime.now(UTC))
+    return edges, complaints + edges.complaints
 
 
 def refusal(run: Run, topic: str, complaints: list[str]) -> WindowRefused:

@@ -31,49 +31,49 @@ def surveyed(run: Run, topics: Sequence[str] | None = None) -> Survey:
     return survey(run.kafka, run.topics if topics is None else topics, run.spec.isolation)
 
 
-def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool = False) -> Draft:
+def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool = False) -> Draft:
     """Return what the run would read now.
 
-    `again`: the run had a plan, which cannot be carried out any more. Raises IdentityChanged on
+    `replanning`: the run had a plan that can no longer be carried out. Raises IdentityChanged on
     another cluster, UnknownTopic for a topic that neither broker nor ledger has, WindowRefused for
     a window that cannot be read.
     """
     spec = run.spec
     refuse_another_cluster(spec, run.kafka, fold, seen.cluster_id)
     if isinstance(run.asked, Replay):
-        return replay.draft(run, run.asked, store, fold, seen)  # Spark has read them before
-    made = _draft(run, store, fold, seen, again=again)
+        return replay.draft(run, run.asked, store, fold, seen)  # has no unreadable records
+    drafted = _draft(run, store, fold, seen, replanning=replanning)
     first_only = spec.on_unreadable == "fail"
     unreadable_records.exclude(
-        made,
-        find(run.kafka, made.ranges, spec.isolation, seen.too_late, first_only=first_only),
+        drafted,
+        find(run.kafka, drafted.ranges, spec.isolation, seen.too_late, first_only=first_only),
         fold,
         seen.topic_ids,
         policy=spec.on_unreadable,
         by=run.run_id,
     )
-    return made
+    return drafted
 
 
-def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool) -> Draft:
+def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool) -> Draft:
     spec = run.spec
-    made = None
-    if isinstance(run.asked, Backfill):  # its complaints come first
-        made = backfill.draft(run, run.asked, store, fold, seen, again=again)
-    unseen = [t for t in run.topics if t not in seen.identities and t not in fold.topic_ids]
-    if unseen:
+    drafted = None
+    if isinstance(run.asked, Backfill):  # WindowRefused takes precedence over UnknownTopic
+        drafted = backfill.draft(run, run.asked, store, fold, seen, replanning=replanning)
+    unknown = [t for t in run.topics if t not in seen.identities and t not in fold.topic_ids]
+    if unknown:
         raise UnknownTopic(
             f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
-            f"{', '.join(unseen)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, or "
-            "correct `topics`",
-            topics=unseen,
+            f"{', '.join(unknown)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, "
+            "or correct `topics`",
+            topics=unknown,
         )
     live = draft_live(
         fold,
         run.topics,
         seen.topic_ids,
         seen.watermarks,
-        _first_sight(run, fold, seen),
+        _start_offsets(run, fold, seen),
         on_expired=spec.on_expired,
         by=run.run_id,
         leaderless=seen.leaderless,
@@ -81,19 +81,19 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, again: bool) -> 
     )
     if isinstance(run.asked, Dates):
         return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
-    if made is None:
-        if sum(map(len, live.ranges)) > run.chunk_size:  # else one chunk has all of it
+    if drafted is None:
+        if sum(map(len, live.ranges)) > run.chunk_size:  # else there is only one chunk
             live.expires = expiries(run.kafka, live.ranges, spec.isolation)
         return live
     # The first run that sees a topic records its origins: a window never moves the live cursor.
-    made.origins = live.origins
+    drafted.origins = live.origins
     if isinstance(run.asked, Backfill) and run.asked.order == "soonest-expiring":
-        made.expires = expiries(run.kafka, made.ranges, spec.isolation)
-    return made
+        drafted.expires = expiries(run.kafka, drafted.ranges, spec.isolation)
+    return drafted
 
 
-def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
-    """Return the start offsets of topics that the ledger does not know yet, by `start`."""
+def _start_offsets(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
+    """Return where to start reading the topics that are new to the ledger, by `start`."""
     new = {
         t: seen.watermarks[t]
         for t in run.topics
@@ -106,9 +106,9 @@ def _first_sight(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]
         return {t: {p: m.end for p, m in marks.items()} for t, marks in new.items()}
     assert isinstance(start, StartAt)
     if start.group is not None:
-        stopped = consumer_groups.committed(run.kafka, start.group)
+        committed = consumer_groups.committed(run.kafka, start.group)
         return {
-            t: {p: stopped.get(t, {}).get(p, m.start) for p, m in marks.items()}
+            t: {p: committed.get(t, {}).get(p, m.start) for p, m in marks.items()}
             for t, marks in new.items()
         }
     if start.offsets is not None:

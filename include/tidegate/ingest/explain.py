@@ -1,4 +1,4 @@
-"""Explain: what a run would do now, drafted as by `plan`. Read-only."""
+"""Explain: what `plan` would plan now. Read-only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMAT = 1
 def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`).
 
-    `master` is Spark's; `splits` and `files` are null if its number of cores is unknown.
+    `master` is Spark's master; `splits` and `files` are null if its number of cores is unknown.
     """
     store, fold = opened.store, opened.ledger.fold
     run = subscription.with_topics(opened.run, fold)
@@ -69,8 +69,8 @@ def _cores(master: str | None) -> int | None:
     """Return the number of tasks that run at once, if the master is local."""
     if master == "local":
         return 1
-    named = re.fullmatch(r"local\[(\*|\d+).*\]", master or "")
-    return named and (os.cpu_count() if named[1] == "*" else int(named[1]))
+    match = re.fullmatch(r"local\[(\*|\d+).*\]", master or "")
+    return match and (os.cpu_count() if match[1] == "*" else int(match[1]))
 
 
 def _topics(
@@ -108,7 +108,7 @@ def _topics(
 def _after(
     before: Progress, ranges: Intervals, draft: Draft, topic_id: str, partition: int
 ) -> Progress:
-    """Return the progress of a partition when the plan is carried out."""
+    """Return the progress of a partition after the plan is carried out."""
     covered, skipped = before.covered, before.skipped
     for start, end in ranges:
         covered = covered.add(start, end)

@@ -1,4 +1,4 @@
-"""The number of records per file: as many as make about 256 MiB, by the largest records."""
+"""The number of records per file, so that files have about 256 MiB; the largest rows decide."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.store import Store
 
 BYTES = 256 * 1024 * 1024
-_MEASURABLE = 1024 * 1024  # bytes of a topic; of less, a large part is footers
+_MEASURABLE = 1024 * 1024  # bytes of a topic's files; of smaller ones, footers are a large part
 _MOST_SAMPLED = 16  # partitions
-_FEW = 256  # records of 1 MiB, a broker's default limit, are no more than one file
+_FEW = 256  # records of 1 MiB, a broker's default limit, fit into one file
 MOST_RECORDS = 1_000_000
-"""Per file, while only a sample shows how large records are."""
+"""Per file, at most, while the size of records is known from a sample only."""
 UNKNOWN_RECORDS = 1 << 17
-"""Per file, while nothing shows how large records are."""
+"""Per file, at most, while the size of records is unknown."""
 
 
 class Density(NamedTuple):
@@ -31,7 +31,7 @@ class Density(NamedTuple):
 
 def density(store: Store, fold: Fold) -> Density | None:
     """Return rows and bytes of the newest commit; None if there is none."""
-    files = _newest(store, fold)
+    files = _newest_files(store, fold)
     return _density(files) if files else None
 
 
@@ -40,8 +40,8 @@ def records_per_file(
 ) -> int:
     """Return the number of records that make a file of about 256 MiB, for every topic of a plan.
 
-    By the files of the newest commit; for topics that are not in it, by a sample of their records.
-    Rounded to a power of two, so that small changes in the data do not change plans.
+    Record sizes are those of the newest commit's files; of topics that are not in it, those of a
+    sample. Rounded down to a power of two, so that small changes in the data do not change plans.
     """
     measured = _measured(store, fold)
     ranges = [r for window in chunks for r in window]
@@ -65,21 +65,21 @@ def records_per_file(
 
 
 def _measured(store: Store, fold: Fold) -> dict[str, float]:
-    """Return the bytes per row of the topics of which the newest commit has enough."""
+    """Return the bytes per row of the topics that have at least 1 MiB in the newest commit."""
     by_topic: dict[str, list[LakeFile]] = {}
-    for file in _newest(store, fold):
+    for file in _newest_files(store, fold):
         by_topic.setdefault(file.staged.topic, []).append(file)
     found = {topic: _density(files) for topic, files in by_topic.items()}
     return {t: each.size / each.rows for t, each in found.items() if each.size >= _MEASURABLE}
 
 
-def _newest(store: Store, fold: Fold) -> list[LakeFile]:
+def _newest_files(store: Store, fold: Fold) -> list[LakeFile]:
     if not fold.live:
         return []
     try:
         return read_manifest(store, fold.live[max(fold.live)])
     except LakeDamaged:
-        return []  # only an estimate is lost; `verify` reports the damage
+        return []  # only the estimate is affected; `verify` reports the damage
 
 
 def _density(files: list[LakeFile]) -> Density:

@@ -1,4 +1,4 @@
-"""Plan: finish what crashed, survey the broker, freeze what the run will read."""
+"""Plan: finish crashed runs, survey the broker, freeze the offsets that the run will read."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
     First it restores the Variables, places the files of unfinished commits, seals finished attempts
-    that no process has sealed, and commits sealed chunks that other runs have not published. An
-    attempt that cannot be sealed now is kept; BrokerError if a gap would be recorded over it.
-    `replan` makes the next generation even if the current plan is valid.
+    of crashed processes, and commits sealed chunks that other runs left unpublished. An attempt
+    that cannot be sealed now is kept; BrokerError if a gap would be recorded over it. `replan`
+    makes the next generation even if the current plan is valid.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     variables.restore(run.mirror, run.spec, ledger)
@@ -47,8 +47,8 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     current = opened.latest_plan()
     own = current.plan.id if current else None
     others = load_unfinished(store, other_than=own)
-    living = [*([current.plan] if current else []), *others]
-    kept = [sealing.seal_kept(opened, each) for each in living]
+    unfinished = [*([current.plan] if current else []), *others]
+    kept = [sealing.seal_kept(opened, each) for each in unfinished]
     if publish_unfinished(store, ledger, others, run=run.run_id):
         variables.show(run.mirror, run.spec, ledger.fold)
     run = topics.with_topics(run, ledger.fold)
@@ -57,9 +57,9 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
         _refuse_another_replay(run, current.plan)
         if current.plan.lane != run.asked.lane:
             logger.warning(
-                "%s: this run was planned in the lane %s, as plan %s, and stays what it is; "
-                "use `tidegate replay` to read offsets again",
-                run.spec.name, current.plan.lane, current.plan.id,
+                "%s: this run keeps its frozen plan %s (lane %s); use `tidegate replay` to read "
+                "offsets again",
+                run.spec.name, current.plan.id, current.plan.lane,
             )  # fmt: skip
             run = run.in_lane(current.plan.lane)
         found = _examined(opened, kept[0])
@@ -67,29 +67,29 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
         if cause is None and not (replan and current.plan.replay is None):
             return Planned(current, known=True)
         if cause:
-            logger.warning("plan %s: %s; planning again", current.plan.id, cause)
+            logger.warning("plan %s: %s; making a new plan", current.plan.id, cause)
         # Its sealed chunks are proven, and may have expired in Kafka.
         ledger.refresh()
         committing.publish_sealed(store, ledger, current.plan, run=run.run_id, not_placed=[])
         if current.plan.replay is not None:
             raise ReplayRefused(
                 f"pipeline {run.spec.name!r}: replay {current.plan.replay['id']!r}, plan "
-                f"{current.plan.id}, cannot be carried out any more: {cause}. If the window is "
-                "still to be read again, start a replay with a new id",
+                f"{current.plan.id}, cannot be carried out any more: {cause}. To read the "
+                "window again, start a replay with a new id",
                 plan_id=current.plan.id,
             )
     surveyed_at = datetime.now(UTC)
     seen = drafting.surveyed(run)
-    drafted = _recorded_draft(run, store, ledger, seen, kept, again=current is not None)
+    drafted = _recorded_draft(run, store, ledger, seen, kept, replanning=current is not None)
     _log_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
-    made = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
-    if current and made.id == current.plan.id:
-        return Planned(current, known=True)  # there is nothing else to do
-    frozen = opened.freeze(made, _note(run, seen, drafted, surveyed_at))
+    planned = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
+    if current and planned.id == current.plan.id:
+        return Planned(current, known=True)  # the new draft is the same
+    frozen = opened.freeze(planned, _note(run, seen, drafted, surveyed_at))
     logger.info(
         "%s: plan %s, generation %d: %d offsets in %d chunks",
-        run.spec.name, frozen.plan.id, frozen.generation, made.records, len(made.chunks),
+        run.spec.name, frozen.plan.id, frozen.generation, planned.records, len(planned.chunks),
     )  # fmt: skip
     faults.point("plan.frozen")
     return Planned(frozen, known=False)
@@ -98,7 +98,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
 class Living(NamedTuple):
     """A plan that can still be carried out, and its chunks that must be staged.
 
-    `seen` is the broker as it was when the plan was examined, None if nothing must be staged.
+    `seen` is the survey by which the plan was checked; None if nothing must be staged.
     """
 
     kept: Kept
@@ -107,9 +107,9 @@ class Living(NamedTuple):
 
 
 def living_plan(opened: OpenRun[Run]) -> Living | None:
-    """Return the run's latest plan; None if it has none, or that cannot be carried out any more.
+    """Return the run's latest plan; None if it has none or it can no longer be carried out.
 
-    Finished attempts of the plan are sealed first: what they hold is not read again.
+    Finished attempts of the plan are sealed first, so that their records are not read again.
     """
     opened.ledger.refresh()
     current = opened.latest_plan()
@@ -128,7 +128,7 @@ def _refuse_another_replay(run: Run, plan: Plan) -> None:
 
 
 def is_done(fold: Fold, plan: Plan, number: int) -> bool:
-    """Say whether a chunk is committed, or others have covered all of it.
+    """Say whether a chunk is committed, or other commits cover all of it.
 
     A chunk of a replay, which replaces covered offsets, must be committed itself.
     """
@@ -136,45 +136,45 @@ def is_done(fold: Fold, plan: Plan, number: int) -> bool:
     return committed or (plan.replay is None and fold.covers(plan.chunks[number], plan.topics))
 
 
-def unsettled(fold: Fold, plan: Plan) -> list[int]:
+def chunks_to_commit(fold: Fold, plan: Plan) -> list[int]:
     """Return the chunks of a plan that must still be committed."""
     return [number for number in range(len(plan.chunks)) if not is_done(fold, plan, number)]
 
 
-def open_chunks(store: Store, fold: Fold, plan: Plan, staged: Staged | None = None) -> list[int]:
+def chunks_to_stage(store: Store, fold: Fold, plan: Plan, staged: Staged | None = None) -> list[int]:
     """Return the chunks that are neither sealed, committed nor covered: they must be staged.
 
-    `staged` is what is staged of the plan, if it was just listed.
+    `staged` are the plan's staged files, if they were just listed.
     """
     seals = attempts.sealed(store, plan, fold, staged) if plan.chunks else ()
-    return [number for number in unsettled(fold, plan) if number not in seals]
+    return [number for number in chunks_to_commit(fold, plan) if number not in seals]
 
 
 def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) -> Living | str:
     """Return what is left to stage of a plan, or why it can never be carried out.
 
-    `staged` is what is staged of the plan, if it was just listed.
-    Of unproven chunks a finished attempt waits for its seal: their records are not read again. The
-    broker is asked only if something must be staged.
+    `staged` are the plan's staged files, if they were just listed. An unproven chunk is not read
+    again: its finished attempt waits for its seal. The broker is asked only if something must be
+    staged.
     """
     plan, fold = kept.plan, opened.ledger.fold
-    for number in unsettled(fold, plan):
+    for number in chunks_to_commit(fold, plan):
         window = plan.chunks[number]
         if plan.replay is not None:
             if gone := not_live(fold, plan.topics, window, plan.replaces(number)):
                 return f"others have replaced {gone[0]}"
         elif taken := fold.covered_part(window, plan.topics):
             return f"others have committed {taken[0]} of its chunk {number}"
-    chunks = open_chunks(opened.store, fold, plan, staged)
-    todo = [number for number in chunks if number not in kept.unproven]
-    if not todo:
+    chunks = chunks_to_stage(opened.store, fold, plan, staged)
+    to_stage = [number for number in chunks if number not in kept.unproven]
+    if not to_stage:
         return Living(kept)
     seen = drafting.surveyed(opened.run, sorted(plan.topics))
-    return _unreadable_because(opened.run, plan, todo, seen) or Living(kept, todo, seen)
+    return _unreadable_because(opened.run, plan, to_stage, seen) or Living(kept, to_stage, seen)
 
 
 def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
-    """Say why the records of chunks cannot be read any more as they were planned, if so."""
+    """Return why chunks can no longer be read as planned; None if they can."""
     if seen.cluster_id != plan.cluster_id:
         return f"the cluster is {seen.cluster_id}, not {plan.cluster_id}"
     for r in (r for number in chunks for r in plan.chunks[number]):
@@ -184,23 +184,23 @@ def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Surve
         if r.partition in seen.leaderless.get(r.topic, ()):
             return _no_leader(plan, r)
         if marks is None or marks.start > r.start or marks.high < r.end:
-            return f"{r} is not all in the log any more"
+            return f"{r} is no longer fully in Kafka (expired, truncated, or partition gone)"
     return _unreadable(run, plan, chunks, seen)
 
 
 def _no_leader(plan: Plan, r: OffsetRange) -> str:
-    """Return why a plan is dead; raise BrokerError for a replay, which has no next generation."""
-    says = f"{r.topic}-{r.partition} has no leader now"
+    """Return why a plan is invalid; raise BrokerError for a replay: it has no next generation."""
+    reason = f"{r.topic}-{r.partition} has no leader now"
     if plan.replay is not None:
-        raise BrokerError(f"plan {plan.id}: {says}; try again when it has one")
-    return says
+        raise BrokerError(f"plan {plan.id}: {reason}; try again when it has one")
+    return reason
 
 
 def _unreadable(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
     """Return the first record of these chunks that Spark cannot read, if there is one.
 
-    Plans of earlier releases may contain such records. Ranges above the log's first one were
-    examined when they were planned.
+    Plans of earlier releases may contain such records. Later plans exclude them, so only ranges
+    that begin at or below the log's first such record are scanned.
     """
     if plan.replay is not None:
         return None
@@ -225,11 +225,11 @@ def _recorded_draft(
     seen: Survey,
     kept: Sequence[Kept],
     *,
-    again: bool,
+    replanning: bool,
 ) -> Draft:
-    """Draft, and record boundaries, origins and gaps; draft again if another run was first."""
+    """Draft, and record boundaries, origins and gaps; draft again if another run recorded first."""
     while True:
-        draft = drafting.draft(run, store, ledger.fold, seen, again=again)
+        draft = drafting.draft(run, store, ledger.fold, seen, replanning=replanning)
         sealing.refuse_gaps(kept, draft.gaps)
         if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
             isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
@@ -237,7 +237,10 @@ def _recorded_draft(
             break
     for origin in draft.origins:
         logger.info(
-            "%s: %s taken up, partitions %s", run.spec.name, origin.topic, sorted(origin.partitions)
+            "%s: discovered %s, partitions %s",
+            run.spec.name,
+            origin.topic,
+            sorted(origin.partitions),
         )
     for gap in draft.gaps:
         ledger.skip(gap, run=run.run_id)
@@ -248,20 +251,23 @@ def _log_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
     """Log which of the requested offsets are committed already, or left to the live lane."""
     if draft.ahead:
         parts = ", ".join(map(str, draft.ahead[:MOST_LISTED]))
-        logger.warning("%s: left to the live lane, not below its cursor: %s", run.spec.name, parts)
+        logger.warning(
+            "%s: left to the live lane, at or above its cursor: %s", run.spec.name, parts
+        )
     if not draft.covered:
         return
     covered = draft.covered[:MOST_LISTED]
     commits = sorted({n for r in covered for n in fold.commits_over((r,), seen.topic_ids)})
-    named = ", ".join(f"#{n}" for n in commits[:MOST_LISTED])
+    numbers = ", ".join(f"#{n}" for n in commits[:MOST_LISTED])
     more = " and others" if len(draft.covered) > len(covered) or len(commits) > MOST_LISTED else ""
     if draft.ranges:
         parts = ", ".join(map(str, covered))
-        logger.info("%s: in the lake already, as %s%s: %s", run.spec.name, named, more, parts)
+        logger.info("%s: already committed as %s%s: %s", run.spec.name, numbers, more, parts)
     else:
         logger.warning(
-            "%s: all of it is already committed as %s%s; use `tidegate replay` to read it again",
-            run.spec.name, named, more,
+            "%s: all requested offsets are already committed as %s%s; use `tidegate replay` to "
+            "read them again",
+            run.spec.name, numbers, more,
         )  # fmt: skip
 
 
@@ -271,7 +277,7 @@ def _note(run: Run, seen: Survey, draft: Draft, surveyed_at: datetime) -> dict[s
         "run": run.run_id,
         "dag": run.dag_id,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        # Records that came after this time may not be below the watermarks.
+        # Records appended after this time may be above the watermarks.
         "surveyed_at": surveyed_at.isoformat(timespec="milliseconds"),
         "topic_ids": seen.topic_ids,
         "watermarks": {

@@ -14,7 +14,7 @@ from tidegate.core.plan import Plan
 from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.ingest import consumer_group
 from tidegate.ingest import report as reports
-from tidegate.ingest.plan import unsettled
+from tidegate.ingest.plan import chunks_to_commit
 from tidegate.lake import committing, plans
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import OpenRun, Run
@@ -38,8 +38,8 @@ _WAYS_OUT = {
 class Published:
     """The outcome of a run: `commits` by chunk, `offsets` the ledger's cursors afterwards.
 
-    `complete_through` has the time of the plan's survey for each topic of which every record that
-    could be read then is committed or in a gap. `missing` chunks were never sealed.
+    `complete_through` has, by topic, the time of the plan's survey if every record readable then is
+    committed or in a gap. `missing` chunks were never sealed.
     """
 
     plan: Plan
@@ -66,7 +66,7 @@ class Published:
         }
 
     def _windows(self) -> list[Window]:
-        """Return the committed windows: of each partition no more than up to a missing chunk."""
+        """Return the committed windows, of each partition only up to its first missing chunk."""
         cut = set()
         windows = []
         for number, window in enumerate(self.plan.chunks):
@@ -89,9 +89,9 @@ def publish(opened: OpenRun[Run]) -> Published:
     commits = {}
     if plan.chunks:
         commits = committing.publish_sealed(store, ledger, plan, run=run.run_id, known=opened.seals)
-    missing = unsettled(ledger.fold, plan)
+    missing = chunks_to_commit(ledger.fold, plan)
     if missing:  # another publisher of this run may have committed them
-        missing = unsettled(ledger.refresh(), plan)
+        missing = chunks_to_commit(ledger.refresh(), plan)
     for number in missing:
         window = plan.chunks[number]
         taken = ledger.fold.covered_part(window, plan.topics)
@@ -127,7 +127,7 @@ def publish(opened: OpenRun[Run]) -> Published:
 
 
 def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
-    """Return the time of the survey for each complete topic; older notes do not have it."""
+    """Return the time of the survey for each complete topic; notes of earlier releases lack it."""
     if "surveyed_at" not in note:
         return {}
     return {
@@ -146,7 +146,7 @@ def verdict(opened: OpenRun[Run]) -> None:
     PartitionsLeftOut if the plan excludes partitions.
     """
     plan = opened.frozen_plan().plan
-    refuse_incomplete(opened.run, plan, unsettled(opened.ledger.refresh(), plan))
+    refuse_incomplete(opened.run, plan, chunks_to_commit(opened.ledger.refresh(), plan))
 
 
 def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:

@@ -1,6 +1,6 @@
-"""Re-ingest: a committed window is read from Kafka again, and replaces its files in the lake.
+"""Re-ingest: read a committed window from Kafka again, and replace its files in the lake.
 
-An egress sends a window of a lake again: `tidegate.egress.replay`.
+Replays of an egress are in `tidegate.egress.replay`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.replacement import Replaced, Tile, replaces_to_json
 from tidegate.core.requests import Replay
-from tidegate.ingest.backfill import checked_topic, refusal, times_of
+from tidegate.ingest.backfill import boundaries_at, checked_topic, refusal
 from tidegate.lake import manifests
 from tidegate.lake.store import Store
 from tidegate.runs.replay_id import id_complaints
@@ -30,14 +30,14 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
     edges = windows.parse_edges(topic, asked.start, asked.end, datetime.now(UTC))
     complaints = list(edges.complaints)
     if asked.where is not None:
-        complaints.insert(0, "where: a re-ingest replaces whole files, it takes no filter")
+        complaints.insert(0, "where: a re-ingest replaces whole files and takes no filter")
     complaints[:0] = id_complaints(asked)
     if topic not in run.spec.topics:
         complaints.insert(0, f"{topic} is not among its topics {list(run.spec.topics)}")
     topic_id, marks = checked_topic(run, asked, fold, seen, complaints)
     partitions = windows.choose_partitions(asked.partitions, edges, marks, complaints)
-    cuts = times_of(run, store, seen, topic, edges.timestamps, complaints)
-    window = windows.resolve_ranges(topic, partitions, edges, cuts, complaints)
+    boundaries = boundaries_at(run, store, seen, topic, edges.timestamps, complaints)
+    window = windows.resolve_ranges(topic, partitions, edges, boundaries, complaints)
     complaints += _expired(window, marks)
     live = _live_tiles(store, fold, window, topic_id)
     chosen = replacement.select_tiles(window, live, complaints)
@@ -47,7 +47,7 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
         raise refusal(run, topic, complaints)
     packed = replacement.pack(chosen, run.chunk_size)
     return Draft(
-        boundaries=list(cuts.values()),
+        boundaries=list(boundaries.values()),
         ranges=[tile.range for tile in chosen],
         chunks=tuple(replacement.merge_ranges(tile.range for tile in chunk) for chunk in packed),
         replay={
@@ -69,17 +69,17 @@ def _expired(window: list[OffsetRange], marks: Mapping[int, Watermarks]) -> list
 
 def _live_tiles(store: Store, fold: Fold, window: list[OffsetRange], topic_id: str) -> list[Tile]:
     """Return the live tiles of all commits that contain offsets of the window."""
-    found = []
+    tiles = []
     for n in fold.commits_over(tuple(window), {r.topic: topic_id for r in window}):
         commit = fold.live[n]
         ranges = [r for each_id, r in commit.ranges if each_id == topic_id]
         files = [(f.staged, f.final) for f in manifests.read_manifest(store, commit)]
-        found += [
+        tiles += [
             tile
             for tile in replacement.tiles_of(n, ranges, files)
             if fold.holds(n, topic_id, tile.range.partition, tile.range.start)
         ]
-    return found
+    return tiles
 
 
 def _replaces(chunk: list[Tile]) -> list[dict[str, Any]]:

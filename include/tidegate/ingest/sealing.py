@@ -1,4 +1,4 @@
-"""Sealing: proving attempts that Spark has finished, in the process that staged them or later."""
+"""Sealing: prove that finished attempts are complete, in the process that staged them or later."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tidegate.lake.attempts import Attempt, Staged
 from tidegate.lake.ledger import Appended
 from tidegate.runs.run import OpenRun, Run
 
-MOST_PROBES = 200  # holes per chunk; the seal has the number of holes, too
+MOST_PROBES = 200  # holes per chunk; the seal also has their total number
 WRONG = (AttemptWrong, RowsMissing, IdentityChanged)
 """The errors that prove an attempt wrong; after any other it may still be sealed."""
 
@@ -39,10 +39,10 @@ logger = logging.getLogger(__name__)
 
 
 class Kept(NamedTuple):
-    """The chunks of a plan whose finished attempts were sealed now, and those that were not.
+    """The chunks of a plan whose finished attempts were sealed by this call, and the others.
 
-    An `unproven` attempt is kept, because it cannot be sealed now: by chunk, why. `staged` is what
-    was staged of the plan before.
+    `unproven` has the error by chunk of the attempts that cannot be sealed now, and are kept.
+    `staged` are the plan's staged files before.
     """
 
     plan: Plan
@@ -61,7 +61,7 @@ def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
     try:
         found = attempts.finished(opened.store, plan, opened.ledger.fold, staged)
         noted = plans.epochs(opened.note(plan)) if found else {}
-    except LakeDamaged as error:  # it must not stop other work
+    except LakeDamaged as error:  # must not stop the run
         logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
         return kept
     try:
@@ -104,10 +104,10 @@ def seal_finished(
     epochs: Mapping[tuple[str, int], int],
     sealed: list[int],
 ) -> dict[Attempt, TidegateError]:
-    """Seal what Spark has finished, and add its chunks to `sealed`; return the errors of others.
+    """Seal the candidates that Spark has finished, add their chunks to `sealed`; return the errors.
 
     `epochs` are leader epochs from before Spark read. An attempt that is wrong, or of a partition
-    without a leader, never keeps another from its seal. IdentityChanged on another cluster.
+    without a leader, never prevents the seal of another. Raises IdentityChanged on another cluster.
     """
     kafka, store = opened.run.kafka, opened.store
     done: dict[Attempt, Mapping[str, Any]] = {}
@@ -224,7 +224,7 @@ def _refuse_leaderless(plan: Plan, attempt: Attempt, seen: Survey) -> None:
 
 
 def _refuse_cut_off(plan: Plan, attempt: Attempt, cut: Mapping[OffsetRange, int]) -> None:
-    """Raise IdentityChanged if a log was truncated below what was read of it."""
+    """Raise IdentityChanged if a log was truncated below the end of what Spark read."""
     for r, end in ((r, cut[r]) for r in plan.chunks[attempt.chunk] if r in cut):
         raise IdentityChanged(
             f"plan {plan.id}, chunk {attempt.chunk}: the log of {r} was cut off at {end} while it "
@@ -252,8 +252,8 @@ def _probed(
 def discard(opened: OpenRun[Run], attempt: Attempt, error: TidegateError | None) -> None:
     """Delete an attempt that is wrong or unfinished; one that may still be sealed is kept.
 
-    A seal may exist: a put that failed may have landed. A finished attempt is abandoned in the
-    ledger before it is deleted, for any process may be about to seal it.
+    A seal may exist although its put raised. A finished attempt is abandoned in the ledger before
+    it is deleted, because another process may be about to seal it.
     """
     store = opened.store
     if store.size(attempt.directory + attempts.SEAL) is not None:

@@ -45,11 +45,11 @@ class Staged:
 
 
 def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
-    """Stage and seal every open chunk of the run's living plan; plan again if it has none.
+    """Stage and seal every open chunk of the run's living plan; make a plan if it has none.
 
-    Each chunk is sealed as soon as Spark has finished it, while it reads the next: a retry stages
-    only the rest. A finished chunk that cannot be proven because the broker does not answer is
-    kept: the retry seals it. Raises StageFailed, AttemptWrong, RowsMissing, IdentityChanged, or a
+    Each chunk is sealed when Spark has finished it, while Spark reads the next: a retry stages only
+    the rest. A finished chunk that cannot be proven because the broker does not answer is kept, and
+    sealed by the retry. Raises StageFailed, AttemptWrong, RowsMissing, IdentityChanged, or a
     broker's error; the chunks concerned are not committed.
     """
     living = living_plan(opened)
@@ -92,7 +92,7 @@ def _stage(
     store = opened.store
     failures: list[TidegateError] = []
     unproven: dict[Attempt, TidegateError] = {}
-    # A partition that has no leader now is compared with what the plan knew of it.
+    # For a partition that has no leader now, the epoch of the plan's survey is used.
     epochs = plans.epochs(opened.note(plan)) | truncation.of_survey(before)
     try:
         try:
@@ -156,9 +156,9 @@ def _sealing(
     sealed: list[int],
     wrong: dict[Attempt, TidegateError],
 ) -> Iterator[None]:
-    """Seal chunk after chunk, in their order, while Spark reads the next; add errors to `wrong`.
+    """Seal chunk after chunk, in order, while Spark reads the next; add errors to `wrong`.
 
-    The caller seals the last one when Spark has ended, and those for which the broker did not
+    The caller seals the last chunk after Spark has ended, and those for which the broker did not
     answer.
     """
     ended = threading.Event()

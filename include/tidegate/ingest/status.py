@@ -1,4 +1,4 @@
-"""Where an ingest pipeline stands, and the files of its lake. Nothing here changes anything."""
+"""The status of an ingest pipeline, and the files of its lake. Read-only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.broker.retention import iso
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
-from tidegate.ingest.plan import unsettled
+from tidegate.ingest.plan import chunks_to_commit
 from tidegate.lake import plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import live_files
@@ -34,10 +34,10 @@ def files(spec: Ingest) -> list[Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class PipelineState:
-    """The ledger of a pipeline, and what the broker has of its topics.
+    """The ledger of a pipeline, and the broker's watermarks of its topics.
 
-    `topics` are those of the pipeline now; `problem` says why the broker's part is missing, or
-    that a topic was recreated. `unreachable`: the same holds for all pipelines of its connection.
+    `topics` are those of the pipeline now; `problem` says why watermarks are missing, or that a
+    topic was recreated. `unreachable`: no pipeline of this connection can reach the broker.
     """
 
     store: Store
@@ -52,7 +52,7 @@ class PipelineState:
 def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -> PipelineState:
     """Read the ledger and ask the broker, whose errors are returned as the `problem`.
 
-    With `down`, the error of a broker that is known not to answer, it is not asked.
+    `down` is the error of a broker that is known not to answer: it is not asked again.
     """
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
@@ -81,9 +81,9 @@ def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -
 
 
 class Position(NamedTuple):
-    """Where a partition stands; None is what the ledger, or the broker, does not know.
+    """The offsets of a partition; None where the ledger, or the broker, has none.
 
-    `lag` counts to the high watermark: what an open transaction hides is not read either.
+    `lag` counts up to the high watermark, including records of open transactions.
     """
 
     origin: int | None
@@ -97,22 +97,22 @@ class Position(NamedTuple):
 def positions(
     fold: Fold, topic_id: str | None, watermarks: Mapping[int, Watermarks]
 ) -> dict[int, Position]:
-    """Return where each partition of a topic stands that the ledger or the broker knows."""
+    """Return the position of each partition of a topic that the ledger or the broker knows."""
     origins = fold.origins.get(topic_id or "", {})
-    found = {}
+    by_partition = {}
     for p in sorted(origins.keys() | watermarks.keys()):
         cursor = fold.progress(topic_id or "", p).cursor if p in origins else None
-        found[p] = Position(origins.get(p), cursor)
+        by_partition[p] = Position(origins.get(p), cursor)
         if m := watermarks.get(p):
             lag = max(0, m.high - (m.start if cursor is None else cursor))
-            found[p] = Position(origins.get(p), cursor, m.start, m.end, m.high, lag)
-    return found
+            by_partition[p] = Position(origins.get(p), cursor, m.start, m.end, m.high, lag)
+    return by_partition
 
 
 def status(
     spec: Ingest, kafka: KafkaSettings, state: PipelineState | None = None
 ) -> dict[str, Any]:
-    """Return where each partition stands (contract: `status --json`).
+    """Return the position of each partition (contract: `status --json`).
 
     `log_start`, `end`, `high` and `lag` are null, and `broker` says why, when the broker does not
     answer.
@@ -142,7 +142,7 @@ def status(
 
 
 def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
-    """Return the plans of which something is staged and not all is committed, oldest first.
+    """Return the plans with staged chunks that are not all committed, oldest first.
 
     `sealed` chunks wait for their commit.
     """
@@ -157,7 +157,7 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
             plan, note = plans.load(store, plan_id), plans.note(store, plan_id) or {}
         except LakeDamaged:
             continue  # `verify` and `repair` report it
-        if left := unsettled(fold, plan):
+        if left := chunks_to_commit(fold, plan):
             found.append(
                 {
                     "plan_id": plan_id,

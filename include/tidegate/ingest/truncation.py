@@ -29,7 +29,7 @@ def below_cursors(
     """Return the offsets at which logs were truncated below their cursors, by topic and partition.
 
     The epochs are those of the newest commit that contains the offset before the cursor. A
-    partition whose cursor is at the end of a gap is not checked: the gap is a decision to go on.
+    partition whose cursor is at the end of a gap is not checked: the gap accepts the loss.
     """
     cursors = {
         (topic, p): cursor
@@ -48,25 +48,25 @@ def below_cursors(
 def since(
     kafka: KafkaSettings, epochs: Partitions, seen: Survey, ranges: Iterable[OffsetRange]
 ) -> dict[OffsetRange, int]:
-    """Return the ranges whose log was truncated since it had these epochs, and at which offset."""
-    asked = list(ranges)
-    keys = {(r.topic, r.partition) for r in asked}
+    """Return the ranges whose log was truncated since these epochs, and the offset of the cut."""
+    checked = list(ranges)
+    keys = {(r.topic, r.partition) for r in checked}
     ends = _cut(kafka, seen, {key: epoch for key, epoch in epochs.items() if key in keys})
     return {
         r: end
-        for r in asked
+        for r in checked
         if (end := ends.get((r.topic, r.partition))) is not None and end < r.end
     }
 
 
 def _cut(kafka: KafkaSettings, seen: Survey, epochs: Partitions) -> dict[tuple[str, int], int]:
     """Return the end offsets of epochs that have ended; within an epoch, a log only grows."""
-    over = {
+    ended = {
         (topic, p): epoch
         for (topic, p), epoch in epochs.items()
         if seen.identities[topic].epochs.get(p) != epoch
     }
-    return epoch_ends(kafka, over)
+    return epoch_ends(kafka, ended)
 
 
 def of_survey(seen: Survey) -> dict[tuple[str, int], int]:
@@ -81,7 +81,7 @@ def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[
     wanted = {}
     for (topic, p), cursor in cursors.items():
         key = fold.topic_ids[topic], p
-        if fold.covered[key].within(cursor - 1, cursor):  # else no commit has it
+        if fold.covered[key].within(cursor - 1, cursor):  # else a gap ends there
             wanted[key] = topic, p
     last: dict[tuple[str, int], Attempt] = {}
     for n in sorted(fold.live, reverse=True):
@@ -89,14 +89,16 @@ def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[
             break
         commit = fold.live[n]
         for topic_id, r in commit.ranges:
-            named = wanted.get((topic_id, r.partition))
-            if named is None or not r.start < cursors[named] <= r.end:
+            partition = wanted.get((topic_id, r.partition))
+            if partition is None or not r.start < cursors[partition] <= r.end:
                 continue
-            if not fold.holds(n, topic_id, r.partition, cursors[named] - 1):
+            if not fold.holds(n, topic_id, r.partition, cursors[partition] - 1):
                 continue
             del wanted[topic_id, r.partition]
-            last[named] = Attempt(commit.plan_id, commit.chunk, commit.attempt)
+            last[partition] = Attempt(commit.plan_id, commit.chunk, commit.attempt)
     proven = set(last.values())
     read = in_parallel(lambda attempt: attempts.sealed_epochs(store, attempt), proven)
     epochs = dict(zip(proven, read, strict=True))
-    return {named: epochs[a][named] for named, a in last.items() if named in epochs[a]}
+    return {
+        partition: epochs[a][partition] for partition, a in last.items() if partition in epochs[a]
+    }

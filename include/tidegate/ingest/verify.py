@@ -38,7 +38,7 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     now: its rows were not compared.
     """
     store = open_store(spec.lake, spec.name)
-    # Listed first: files that are committed later are not unknown.
+    # Listed before the ledger is read: files committed in between are not unknown.
     listed = [each.path for each in store.objects(layout.DATA)]
     findings = Findings()
     fold, commits = audit.read_ledger(store, spec.name, findings.add)
@@ -77,13 +77,13 @@ def _refuse_leaderless(findings: Findings, say: Say) -> None:
     if not findings.leaderless:
         return
     partitions = [f"{topic}-{p}" for topic, p in sorted(findings.leaderless)]
-    without = f"{', '.join(partitions)} have no leader now: their rows were not compared"
+    message = f"{', '.join(partitions)} have no leader now: their rows were not compared"
     if not findings.found:
         raise BrokerError(
-            f"{without}; nothing else differs. Try again when they have one",
+            f"{message}; nothing else differs. Try again when they have one",
             partitions=partitions,
         )
-    say(without)
+    say(message)
 
 
 def _check_ranges(fold: Fold, findings: Findings) -> None:
@@ -143,7 +143,7 @@ def _check_files(
 
 
 def _whole_accounts(fold: Fold, n: int, commit: Commit) -> dict[tuple[str, int], Account]:
-    """Return the accounts of partitions of which nothing was replaced: the others do not apply."""
+    """Return the accounts of partitions without replaced rows: only they still hold."""
     replaced = fold.replaced.get(n, ())
     return {
         (topic, p): account
@@ -188,13 +188,15 @@ def _compare_commit(
         log_start = marks.start if marks else r.end  # a partition that vanished
         start = min(max(r.start, log_start), r.end)
         findings.expired += start - r.start
-        left = OffsetRange(r.topic, r.partition, start, r.end)
+        retained = OffsetRange(r.topic, r.partition, start, r.end)
         of_partition = [
             f for f in files if (f.staged.topic, f.staged.partition) == (r.topic, r.partition)
         ]
-        records = read(left, isolation)
-        for offset, what in _differences(_rows(store, of_partition, left), records, findings):
-            findings.add(what, commit=n, topic=r.topic, partition=r.partition, offset=offset)
+        records = read(retained, isolation)
+        for offset, difference in _differences(
+            _rows(store, of_partition, retained), records, findings
+        ):
+            findings.add(difference, commit=n, topic=r.topic, partition=r.partition, offset=offset)
 
 
 def _differences(
