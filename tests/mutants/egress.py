@@ -62,8 +62,8 @@ MUTANTS = (
     Mutant(
         "a refused plan is released",
         "egress/send.py",
-        '        began = began and refused["sent"]\n',
-        "        began = True\n",
+        '        may_have_sent = may_have_sent and refused["sent"]\n',
+        "        may_have_sent = True\n",
         "tests/unit/egress/test_egress_claims.py::test_a_refused_file_blocks_no_other",
     ),
     Mutant(
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a loop",
         "egress/pipeline_cycles.py",
-        "            if closes:\n",
+        "            if is_loop:\n",
         "            if False:\n",
         "tests/unit/egress/test_egress_loops.py::test_a_loop_is_refused",
     ),
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "complete_through: no file waits for a later run",
         "egress/plan.py",
-        " and there == taken\n",
+        " and listed == taken\n",
         "\n",
         "tests/unit/egress/test_egress_plan.py::test_complete_through_of_files",
     ),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "late ranges are excluded where the order must hold",
         "egress/lake_source.py",
-        "if not (in_order and r in behind)",
+        "if not (in_order and r in late_spans)",
         "if True",
         "tests/unit/egress/test_lake_source.py::test_late_ranges_are_excluded_where_the_order_must_hold",
     ),

@@ -1,4 +1,4 @@
-"""The backlog of a source: what was not sent, and what is excluded, with the reasons."""
+"""The backlog of a source: unsent files or offsets, and the excluded ones with their reasons."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Backlog:
-    """The files, or what is `unsent` of a lake; and what is excluded (`left_out`).
+    """The unsent `files` of a path, or the `unsent` offsets of a lake; `left_out` is excluded.
 
-    `taken` are the files that the next run takes; `young` ones have not settled.
+    `taken` are the files that the next run sends; `young` files are newer than `settle` allows.
     """
 
     files: tuple[SourceFile, ...] = ()
@@ -53,7 +53,8 @@ def read_backlog(
 ) -> Backlog:
     """Return what the source has that was neither sent nor refused.
 
-    Without `max_records` no file is taken and no footer is read. `compacted`: a target topic is.
+    Without `max_records` no file is taken and no footer is read. `compacted`: a target topic is
+    compacted.
     """
     if spec.source.lake is not None:
         return _lake_backlog(spec, spec.source.lake, fold, resend=resend, compacted=compacted)
@@ -93,20 +94,20 @@ def _lake_backlog(spec: Egress, name: str, fold: Fold, *, resend: bool, compacte
             "lake does not change"
         )
     in_order = compacted or spec.order == "strict"
-    found = read_unsent(spec, open_lake(name), fold, in_order=in_order)
-    for topic, left in found.unselected.items():
+    unsent = read_unsent(spec, open_lake(name), fold, in_order=in_order)
+    for topic, count in unsent.unselected.items():
         logger.warning(
-            "%s: %s: %d offsets of the lake are not sent: source.topics has it no more",
-            spec.name, topic, left,
+            "%s: %s: %d offsets of the lake are not sent: it is no longer in source.topics",
+            spec.name, topic, count,
         )  # fmt: skip
-    left_out = tuple(LeftOutFile(str(r), _LATE) for _, r in found.late if in_order)
-    return Backlog(left_out=left_out, unsent=found)
+    left_out = tuple(LeftOutFile(str(r), _LATE) for _, r in unsent.late if in_order)
+    return Backlog(left_out=left_out, unsent=unsent)
 
 
 def _exclusion(spec: Egress, fold: Fold, file: SourceFile) -> str | None:
-    """Return why a file is not sent without `--resend`; None if it is.
+    """Return why a file is not sent without `--resend`; None if it is sent.
 
-    One that was refused for bad rows is tried once more when `on_bad_row` became quarantine.
+    A file that was refused for bad rows is retried once `on_bad_row` is quarantine.
     """
     if fold.unfit.get(file.name) == file.etag:
         return _UNFIT
@@ -120,7 +121,7 @@ def _take(
 ) -> tuple[list[SourceFile], list[LeftOutFile]]:
     """Return the first readable files within the limits, at least one; and the broken ones before.
 
-    Rows that are not known count as none.
+    A file whose number of rows is unknown counts as 0 rows.
     """
     taken: list[SourceFile] = []
     broken: list[LeftOutFile] = []

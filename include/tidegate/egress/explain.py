@@ -1,4 +1,4 @@
-"""Explain an egress: what a run would send now. It drafts as `plan` does, and writes nothing."""
+"""Explain an egress: what `plan` would plan now. Read-only."""
 
 from __future__ import annotations
 

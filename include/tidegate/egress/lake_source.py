@@ -1,4 +1,4 @@
-"""A lake as a source: which of its offsets are unsent, and which files hold a plan's window."""
+"""A lake as a source: its unsent offsets, and the files that contain a plan's window."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def open_lake(name: str) -> SourceLake:
 
 
 def open_lake_of(plan: Plan) -> SourceLake:
-    """Open the lake that a plan names, whatever the pipeline names today.
+    """Open the lake that a plan names; the pipeline may name another one today.
 
     SourceChanged if it does not hold all of the plan's window.
     """
@@ -73,8 +73,8 @@ def planned_files(lake: SourceLake, plan: Plan) -> list[StagedFile]:
 def files_and_counts(
     lake: SourceLake, plan: Plan
 ) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
-    """Return topic and Spark path of each such file, and the window's rows in each
-    `<topic id>/<partition>`; LakeDamaged where a file does not have its committed size.
+    """Return topic and Spark path of each file of a plan's window, and the window's rows by
+    `<topic id>/<partition>`; LakeDamaged if a file does not have its committed size.
     """
     ranges = {(r.topic, r.partition): r for r in window_of(plan)}
     counts = {f"{plan.topics[topic]}/{p}": 0 for topic, p in ranges}
@@ -89,8 +89,8 @@ def files_and_counts(
 def _checked_files(lake: SourceLake, plan: Plan) -> list[StagedFile]:
     """Return the files of a plan's window, each of its committed size.
 
-    LakeDamaged where one differs twice: a file that was placed or replaced between the listing and
-    the check has another path in the second listing.
+    LakeDamaged if one differs in two listings: a file that was placed or replaced between listing
+    and check has another path in the second listing.
     """
     damaged: set[StagedFile] = set()
     while True:
@@ -114,13 +114,13 @@ def _checked_files(lake: SourceLake, plan: Plan) -> list[StagedFile]:
 
 @dataclass(frozen=True)
 class Unsent:
-    """What `lake` holds and its egress has not sent.
+    """The offsets of `lake` that its egress has not sent.
 
-    `ranges` are sent next, at most one per partition, and `topic_ids` are theirs; `offsets` counts
-    all that is unsent. `late` ranges, with topic ids, were committed below offsets that were sent
-    already: sent now, they break the order of their partition. `ahead` counts offsets behind an
-    unseen one, which is sent first; `unselected` those of topics that were begun and are not in
-    `source.topics` any more.
+    `ranges` are sent next, at most one per partition, with their `topic_ids`; `offsets` counts all
+    unsent offsets. `late` ranges, with topic ids, were committed below offsets that were already
+    sent: sending them breaks the order of their partition. `ahead` counts offsets above an unseen
+    one, which must be sent first; `unselected` those of partly sent topics that are no longer in
+    `source.topics`.
     """
 
     lake: SourceLake | None = None
@@ -133,13 +133,13 @@ class Unsent:
 
 
 def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool) -> Unsent:
-    """Return what a lake holds and the pipeline has not sent; `fold` is the pipeline's own.
+    """Return the unsent offsets of a lake; `fold` is that of the egress pipeline.
 
-    A partition is sent up to its first unseen offset, so that no later run sends what belongs
-    before it. With `in_order`, late ranges are not among `ranges`.
+    A partition is sent up to its first unseen offset, which later runs may still ingest and send in
+    order. With `in_order`, late ranges are not among `ranges`.
     """
     lake = source.fold
-    # Topics that the ingest pipeline reads no more are sent, too, as far as they were committed.
+    # Committed rows of topics that the ingest pipeline no longer reads are sent, too.
     topics = spec.source.topics or tuple(lake.topic_ids)
     if unknown := sorted(set(topics) - {*source.pipeline.topics, *lake.topic_ids}):
         raise ConfigurationError(
@@ -151,20 +151,22 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
     late: list[tuple[str, OffsetRange]] = []
     ahead = 0
     for topic in topics:
-        # What it held before it was recreated comes first.
+        # Rows from before a topic was recreated are sent first.
         for topic_id in _ids_of(lake, topic):
             ids[topic] = topic_id
-            now, behind, waits = _unsent_of(lake, fold, topic, topic_id, in_order=in_order)
-            late += [(topic_id, r) for r in behind]
-            ahead += waits
-            ranges += now
-            if now:
+            to_send, late_of_topic, above_unseen = _unsent_of(
+                lake, fold, topic, topic_id, in_order=in_order
+            )
+            late += [(topic_id, r) for r in late_of_topic]
+            ahead += above_unseen
+            ranges += to_send
+            if to_send:
                 break
     sent_ids = {topic_id for topic_id, _ in fold.covered}
     unselected = {
-        topic: left
+        topic: count
         for topic in sorted(lake.topic_ids.keys() - set(topics))
-        if sent_ids.intersection(_ids_of(lake, topic)) and (left := _offsets(lake, fold, [topic]))
+        if sent_ids.intersection(_ids_of(lake, topic)) and (count := _offsets(lake, fold, [topic]))
     }
     return Unsent(
         source,
@@ -178,15 +180,17 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
 
 
 def _ids_of(lake: Fold, topic: str) -> list[str]:
-    """Return the topic ids that a topic has had in the lake, the present one last."""
-    present = lake.topic_ids.get(topic)
-    return [*lake.earlier_ids.get(topic, ()), present] if present is not None else []
+    """Return all topic ids of a topic in the lake, the current one last."""
+    current = lake.topic_ids.get(topic)
+    return [*lake.earlier_ids.get(topic, ()), current] if current is not None else []
 
 
 def _offsets(lake: Fold, fold: Fold, topics: Iterable[str]) -> int:
     """Return how many offsets of topics are unsent, under any topic id."""
     ids = {topic_id for topic in topics for topic_id in _ids_of(lake, topic)}
-    return sum(len(_not_sent(fold, k, held)) for k, held in lake.covered.items() if k[0] in ids)
+    return sum(
+        len(_not_sent(fold, key, covered)) for key, covered in lake.covered.items() if key[0] in ids
+    )
 
 
 def _not_sent(fold: Fold, key: tuple[str, int], covered: Intervals) -> Intervals:
@@ -197,8 +201,8 @@ def _not_sent(fold: Fold, key: tuple[str, int], covered: Intervals) -> Intervals
 def _unsent_of(
     lake: Fold, fold: Fold, topic: str, topic_id: str, *, in_order: bool
 ) -> tuple[list[OffsetRange], list[OffsetRange], int]:
-    """Return of a topic the ranges to send now, at most one per partition; the late ranges; and
-    how many offsets lie behind an unseen one.
+    """Return a topic's ranges to send now, at most one per partition; its late ranges; and the
+    number of offsets above an unseen one.
     """
     ranges: list[OffsetRange] = []
     late: list[OffsetRange] = []
@@ -211,24 +215,24 @@ def _unsent_of(
         if not recreated:
             ahead += sum(len(r) for r in spans if r.start >= progress.cursor)
             spans = [r for r in spans if r.start < progress.cursor]
-        behind = [r for r in spans if _is_late(lake, fold, topic_id, r)]
-        late += behind
-        ranges += [r for r in spans if not (in_order and r in behind)][:1]
+        late_spans = [r for r in spans if _is_late(lake, fold, topic_id, r)]
+        late += late_spans
+        ranges += [r for r in spans if not (in_order and r in late_spans)][:1]
     return ranges, late, ahead
 
 
 def _is_late(lake: Fold, fold: Fold, topic_id: str, r: OffsetRange) -> bool:
-    """Say whether later offsets of a range's partition were sent already, those under a later
-    topic id included.
+    """Say whether later offsets of a range's partition were sent already, under this topic id or
+    a later one.
     """
     ids = _ids_of(lake, r.topic)
-    behind = fold.covered[topic_id, r.partition].next_start(r.end) is not None
-    later = ids[ids.index(topic_id) + 1 :] if topic_id in ids else ()
-    return behind or any(fold.covered[each, r.partition] for each in later)
+    later_sent = fold.covered[topic_id, r.partition].next_start(r.end) is not None
+    later_ids = ids[ids.index(topic_id) + 1 :] if topic_id in ids else ()
+    return later_sent or any(fold.covered[each, r.partition] for each in later_ids)
 
 
 def late_ranges(lake: SourceLake, plan: Plan, fold: Fold) -> Window:
-    """Return the ranges of a live plan's window below what the pipeline has sent since."""
+    """Return the ranges of a live plan's window that are below offsets sent meanwhile."""
     if plan.lane == REPLAY:  # a replay is out of order on purpose
         return ()
     lake_fold = lake.ledger.refresh()

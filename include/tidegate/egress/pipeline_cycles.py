@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 
 class _Topic(NamedTuple):
-    """A topic that rows reach.
+    """A topic that rows of the pipeline reach.
 
-    `cluster_id` is None if nothing was sent there yet, or the ledger that names it is unreadable.
+    `cluster_id` is None if nothing was sent there yet, or the sending ledger is unreadable.
     """
 
     name: str
@@ -35,22 +35,22 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
     pipelines = dict(files.valid_specs())
     read_fold = functools.cache(lambda name: _read_fold(pipelines[name]))
     senders = [each for each in pipelines.values() if isinstance(each, Egress)]
-    todo = deque((_Topic(name, cluster_id, spec.kafka), name) for name in spec.target.names)
-    seen = {topic for topic, _ in todo}
-    while todo:
-        topic, way = todo.popleft()
+    to_visit = deque((_Topic(name, cluster_id, spec.kafka), name) for name in spec.target.names)
+    seen = {topic for topic, _ in to_visit}
+    while to_visit:
+        topic, path = to_visit.popleft()
         for lake in pipelines.values():
             if not isinstance(lake, Ingest) or topic.name not in lake.select([topic.name]):
                 continue
             others = [each for each in senders if _sends(each, lake, topic.name)]
-            closes = _sends(spec, lake, topic.name)
-            if not (closes or others):
-                continue  # no ledger is opened without need
+            is_loop = _sends(spec, lake, topic.name)
+            if not (is_loop or others):
+                continue  # opens no ledger needlessly
             if not _reads(lake, topic, read_fold(lake.name) if topic.cluster_id else None):
                 continue
-            if closes:
+            if is_loop:
                 raise ConfigurationError(
-                    f"pipeline {spec.name!r}: {way} feeds the lake of {lake.name!r}, which is the "
+                    f"pipeline {spec.name!r}: {path} feeds the lake of {lake.name!r}, which is the "
                     "source: what is sent would come back and be sent again, without end"
                 )
             for other in others:
@@ -60,13 +60,15 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
                     reached = _Topic(name, cluster, other.kafka)
                     if reached not in seen:
                         seen.add(reached)
-                        how = f"the lake of {lake.name!r}, which {other.name!r} sends to {name}; it"
-                        todo.append((reached, f"{way} feeds {how}"))
+                        step = (
+                            f"the lake of {lake.name!r}, which {other.name!r} sends to {name}; it"
+                        )
+                        to_visit.append((reached, f"{path} feeds {step}"))
 
 
 def _reads(lake: Ingest, topic: _Topic, fold: Fold | None) -> bool:
-    """Say whether a pipeline reads a topic's cluster, by the pipeline's ledger; where one of the
-    two clusters is unknown, by the names of the connections.
+    """Say whether a pipeline reads a topic's cluster: by cluster ids, or by the names of the
+    connections if an id is unknown.
     """
     if fold is None:
         return topic.connection == lake.kafka
@@ -74,15 +76,15 @@ def _reads(lake: Ingest, topic: _Topic, fold: Fold | None) -> bool:
 
 
 def _read_fold(pipeline: Spec) -> Fold | None:
-    """Return what a pipeline's ledger adds up to; None if it is unreadable, which must not stop
-    other pipelines.
+    """Return the state of a pipeline's ledger; None if it is unreadable, which must not stop other
+    pipelines.
     """
     try:
         return Ledger(open_store(pipeline.lake, pipeline.name), pipeline.name).fold
     except TidegateError as error:
         logger.warning(
-            "loop check: the ledger of %r cannot be read, so its connection %r stands for its "
-            "cluster: %s",
+            "loop check: the ledger of %r cannot be read; its connection %r is compared in place "
+            "of its cluster id: %s",
             pipeline.name, pipeline.kafka, error,
         )  # fmt: skip
         return None

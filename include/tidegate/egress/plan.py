@@ -1,4 +1,4 @@
-"""Plan an egress run: resume the oldest open claim, else take what waits in the source."""
+"""Plan an egress run: resume the oldest open claim, else freeze a part of the backlog."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
     """Return the run's plan, freezing one if it has none that can still be carried out.
 
     The oldest open claim is resumed first, whichever run made it; SenderAlive while its sender is
-    not proven dead. A new generation is made when the claim was released or files have changed.
-    CursorAhead if a Variable shows more as sent than the ledger does. A replay has one plan and
-    resumes no other claim; another request under its id is planned only where the first one was
-    refused before anything was sent.
+    not proven dead. A new generation is made if the claim was released or files have changed.
+    CursorAhead if a Variable is ahead of the ledger. A replay has one plan and resumes no other
+    claim; another request under its id is planned only if the first one was refused before anything
+    was sent.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     variables.restore(run.mirror, run.spec, ledger)
@@ -62,23 +62,23 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
                 sender=dict(claim.sender),
                 plan_id=claim.plan_id,
             )
-        made = plans.load(store, claim.plan_id)
-        logger.info("%s: plan %s has an open claim and is resumed first", run.spec.name, made.id)
+        planned = plans.load(store, claim.plan_id)
+        logger.info("%s: plan %s has an open claim and is resumed first", run.spec.name, planned.id)
     else:
         surveyed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        made, backlog = draft(opened, record=True)
-        note = {"surveyed_at": surveyed_at, "takes_all": _takes_all(run, made, backlog)}
-    if current and made.id == current.plan.id:
+        planned, backlog = draft(opened, record=True)
+        note = {"surveyed_at": surveyed_at, "takes_all": _takes_all(run, planned, backlog)}
+    if current and planned.id == current.plan.id:
         return Planned(current, known=True)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     note = {"format": 1, "run": run.run_id, "dag": run.dag_id, "at": now, **note}
-    frozen = opened.freeze(made, note)
+    frozen = opened.freeze(planned, note)
     faults.point("plan.frozen")
     return Planned(frozen, known=False)
 
 
 def living_plan(opened: OpenRun[EgressRun]) -> Frozen | None:
-    """Return the run's plan if it can be carried out as it is; None if it must be planned (again).
+    """Return the run's plan if it can be carried out; None if a new plan must be made.
 
     ReplayRefused if a replay's id belongs to another request.
     """
@@ -90,7 +90,7 @@ def living_plan(opened: OpenRun[EgressRun]) -> Frozen | None:
 def _is_living(opened: OpenRun[EgressRun], plan: Plan) -> bool:
     run, ledger = opened.run, opened.ledger
     if run.asked is None:
-        return _is_valid(ledger.fold, plan)
+        return _is_claimable(ledger.fold, plan)
     if replay.may_be_replaced(run.asked, ledger, plan):
         return False
     replay.check_request(run, run.asked, ledger.fold, plan)
@@ -112,11 +112,11 @@ def survey(run: EgressRun, *, make: bool = True) -> TargetSurvey:
 
 
 def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
-    """Return a plan of as much of the backlog as one run takes, or of a replay's whole window; and
-    the backlog.
+    """Return a plan of what one run may send of the backlog, or of a replay's whole window; and the
+    backlog.
 
-    WindowRefused if a replay's window is not in the lake. `record` freezes the boundaries of its
-    times, and creates the target's topics.
+    WindowRefused if a replay's window is not in the lake. With `record`, the boundaries of its
+    times are frozen and the target's topics are created.
     """
     run, fold = opened.run, opened.ledger.fold
     spec = run.spec
@@ -124,7 +124,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     backlog = replay.requested_backlog(run, run.asked, record=record) if run.asked else None
     target = survey(run, make=record)
     refuse_another_cluster(spec, run.kafka, fold, target.cluster_id)
-    if backlog:  # it has an end, whatever its target feeds
+    if backlog:  # a replay has an end, so a loop is harmless
         chunks: tuple[Window, ...] = (backlog.unsent.ranges,)
     else:
         pipeline_cycles.refuse_loop(spec, target.cluster_id)
@@ -133,7 +133,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
         compacted = any(state.compacted for state in target.topics.values())
         backlog = read_backlog(spec, fold, max_records, resend=run.resend, compacted=compacted)
         chunks = chunked(backlog.unsent.ranges, max_records)[:1]
-    made = Plan(
+    planned = Plan(
         pipeline=spec.name,
         kind=spec.kind,
         lane=REPLAY if run.resend or run.asked else Live.lane,
@@ -149,20 +149,20 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
         files=backlog.taken,
         target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
     )
-    return made, backlog
+    return planned, backlog
 
 
 def _takes_all(run: EgressRun, plan: Plan, backlog: Backlog) -> bool:
-    """Say whether a plan leaves nothing of the source to later runs, and excludes nothing; a
-    replay's never does.
+    """Say whether a plan leaves nothing of the source to later runs and excludes nothing; never
+    for a replay.
     """
     if run.asked:
         return False
     if backlog.unsent.lake:
         return backlog.unsent.offsets <= plan.records
-    # By name and content: the rows of a file are counted only where it is taken.
-    there, taken = ({(f.name, f.etag) for f in files} for files in (backlog.files, backlog.taken))
-    return not backlog.young and not backlog.left_out and there == taken
+    # By name and content: the rows of a file are counted only if it is taken.
+    listed, taken = ({(f.name, f.etag) for f in files} for files in (backlog.files, backlog.taken))
+    return not backlog.young and not backlog.left_out and listed == taken
 
 
 def _replay(run: EgressRun) -> dict[str, Any] | None:
@@ -172,8 +172,8 @@ def _replay(run: EgressRun) -> dict[str, Any] | None:
 
 
 def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
-    """Raise ConfigurationError if the path's fixed part lies above or below one that files were
-    sent from: the same files would have new names, and be sent again.
+    """Raise ConfigurationError if the path's fixed part is above or below one that files were sent
+    from: the same files would get other names, and be sent again.
     """
     spec, fold = opened.run.spec, opened.ledger.fold
     if spec.source.path is None:
@@ -184,8 +184,8 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
         last = plans.load(opened.store, fold.live[max(fold.live)].plan_id)
         roots |= {root_of(last).url} if last.files else set()
     for was in sorted(roots - {now}):
-        here, there = PurePosixPath(now), PurePosixPath(was)
-        if there.is_relative_to(here) or here.is_relative_to(there):
+        new, old = PurePosixPath(now), PurePosixPath(was)
+        if old.is_relative_to(new) or new.is_relative_to(old):
             raise ConfigurationError(
                 f"pipeline {spec.name!r}: files were sent by their names below {was}, and "
                 f"source.path now has them below {now}: what was sent would be sent again. Leave "
@@ -193,12 +193,12 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
             )
 
 
-def _is_valid(fold: Fold, plan: Plan) -> bool:
+def _is_claimable(fold: Fold, plan: Plan) -> bool:
     """Say whether a run's plan is done, or can still be claimed as it is."""
     if (plan.id, 0) in fold.committed or not plan.has_work:
         return True
     if plan.id in fold.claims:
-        return False  # its sender must be proven dead, as any other
+        return False  # resumed only after its sender is proven dead
     if any(plan_id == plan.id for plan_id, _, _ in fold.abandoned):
         return False  # its claim was released
     if plan.files:
@@ -212,12 +212,12 @@ def _is_valid(fold: Fold, plan: Plan) -> bool:
 
 
 def root_of(plan: Plan) -> Root:
-    """Return the root of a plan's files, whatever the pipeline's path is today."""
+    """Return the root of a plan's files; the pipeline's path may be another one today."""
     return Root.of(plan.byte_settings["source"]["path"])
 
 
 def _byte_settings(spec: Egress) -> dict[str, Any]:
-    """Return the settings that decide the records, and the order in which they are sent."""
+    """Return the settings that determine the records and their order."""
     source = spec.source
     text = source.format == "text"
     defaults = _LAKE_COLUMNS if source.lake else _TEXT_COLUMNS if text else _FILE_COLUMNS

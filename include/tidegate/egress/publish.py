@@ -1,4 +1,4 @@
-"""Publish and verdict of an egress: commit what was sent, report it, and what is excluded."""
+"""Publish and verdict of an egress: commit and report what was sent and what is excluded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class Published:
     """What a run sent. `offsets` are the target's ends at the last commit of each topic.
 
-    `complete_through` is the time just before the source was listed, if all that it had is sent.
+    `complete_through` is the time just before the source was listed, if all of it is sent.
     """
 
     plan: Plan
@@ -35,14 +35,14 @@ class Published:
     complete_through: str | None
 
     def asset_event(self, topic: str) -> dict[str, Any]:
-        """Return what an asset event says of a topic (contract: event extra)."""
+        """Return the extra of a topic's asset event (contract)."""
         receipts = [r for r in self.report["receipts"] if r["topic"] == topic]
         return {
             "ranges": {str(r["partition"]): [r["before"], r["after"]] for r in receipts},
             "rows": sum(r["sent"] for r in receipts),
             "commit": self.commit,
             "complete_through": self.complete_through,
-            # Each place is a topic, or one of its partitions.
+            # An item is a topic, or one of its partitions.
             "broken_order": [
                 place
                 for place in self.report["broken_order"]
@@ -52,7 +52,7 @@ class Published:
 
 
 def publish(opened: OpenRun[EgressRun]) -> Published:
-    """Commit the sealed attempt of the run's plan. Needs no broker; may be repeated.
+    """Commit the sealed attempt of the run's plan. Needs no broker; idempotent.
 
     Raises NotSealed if there is none, AttemptAbandoned if its claim was released, PlanDead if
     others have sent a part of the plan.
@@ -91,9 +91,9 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
 
 
 def verdict(opened: OpenRun[EgressRun]) -> None:
-    """Raise PartitionsLeftOut if the run's plan excludes files or ranges. A broken order is logged.
+    """Raise PartitionsLeftOut if the run's plan excludes files or ranges.
 
-    It is no error: a log cannot be reordered.
+    A broken order is only logged: a log cannot be reordered.
     """
     frozen = opened.latest_plan()
     if frozen is None:
@@ -102,7 +102,7 @@ def verdict(opened: OpenRun[EgressRun]) -> None:
     n = fold.committed.get((plan.id, 0))
     if n is not None and (where := fold.live[n].broken_order):
         logger.warning(
-            "%s: commit #%d: the order is broken in %s: rows stand behind later ones",
+            "%s: commit #%d: the order is broken in %s: later rows were sent before earlier ones",
             plan.pipeline, n, ", ".join(where),
         )  # fmt: skip
     if plan.left_out:

@@ -1,4 +1,4 @@
-"""Release a claim by hand: an operator has looked, and decides what becomes of its rows."""
+"""Release a claim: an operator decides that its rows are sent again, or count as sent."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def release(
     *,
     run: str,
 ) -> dict[str, Any]:
-    """End an open claim; without `plan_id` the only one there is (contract: `release --json`).
+    """End an open claim; without `plan_id` the only open one (contract: `release --json`).
 
-    `resend` gives its files back, to be sent as if they never had been; `declare sent` counts them
-    as sent. NotClaimed where there is no such claim, or more than one to choose from; SenderAlive
-    where its sender is seen to run.
+    With `resend`, a later run sends its files as if they had never been sent; `declare sent` counts
+    them as sent. Raises NotClaimed if there is no such claim, or more than one without `plan_id`;
+    SenderAlive if its sender runs on this machine.
     """
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
     claims = ledger.fold.claims
@@ -64,9 +64,9 @@ def release(
 
 
 def declare_late(spec: Egress, reason: str, *, by: str, run: str) -> dict[str, Any]:
-    """Count as sent what a lake got below offsets that were sent before: no later run sends it.
+    """Count the late ranges of a lake as sent: those committed below offsets that were sent before.
 
-    Each range becomes a gap of the egress's own ledger. NotClaimed where there is none.
+    Each range becomes a gap in the egress's own ledger. Raises NotClaimed if there is none.
     """
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
     name = spec.source.lake
@@ -78,7 +78,9 @@ def declare_late(spec: Egress, reason: str, *, by: str, run: str) -> dict[str, A
     gaps = [Gap(r.topic, each, r.partition, r.start, r.end, reason, by) for each, r in late]
     for gap in gaps:
         if not isinstance(outcome := ledger.append(gap, run=run), Appended):
-            raise NotClaimed(f"{gap.topic}-{gap.partition}: others decide about it now: {outcome}")
+            raise NotClaimed(
+                f"{gap.topic}-{gap.partition}: another process has changed it meanwhile: {outcome}"
+            )
     return {
         "format": FORMAT,
         "pipeline": spec.name,

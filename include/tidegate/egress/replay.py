@@ -1,7 +1,7 @@
-"""Replay of an egress: the window of a lake that is sent again, and all that is wrong with it.
+"""Replay of an egress: resolve and validate the window of a lake that is sent again.
 
-The lake's coverage decides what can be sent, whatever Kafka has deleted since. Kafka is asked only
-where the window's edges are times.
+Anything that the lake covers can be sent, even if Kafka has deleted it. Kafka is asked only if the
+window's edges are times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def lake_name(spec: Egress) -> str:
-    """Return the ingest pipeline whose lake is the source; ConfigurationError of a path."""
+    """Return the ingest pipeline whose lake is the source; ConfigurationError for a path."""
     if spec.source.lake is None:
         raise ConfigurationError(
             f"pipeline {spec.name!r} sends files, and a replay is a window of offsets: files that "
@@ -41,7 +41,7 @@ def lake_name(spec: Egress) -> str:
 
 
 def choose_topic(spec: Egress, topic: str | None) -> str:
-    """Return the lake's topic that is named, or its only one; ConfigurationError of more."""
+    """Return the named topic of the lake, or its only one; ConfigurationError if it has more."""
     return one_of(spec.name, spec.source.topics or files.load_ingest(lake_name(spec)).topics, topic)
 
 
@@ -51,7 +51,7 @@ def check_request(run: EgressRun, asked: Replay, fold: Fold, plan: Plan) -> None
     if fold.is_sent(plan.id):
         n = fold.committed.get((plan.id, 0))
         logger.info(
-            "%s: replay %s was done before%s; to send it once more takes a new id",
+            "%s: replay %s was done before%s; use a new id to send it again",
             run.spec.name, asked.id, f", as entry #{n}" if n else ": it was declared sent",
         )  # fmt: skip
 
@@ -59,7 +59,7 @@ def check_request(run: EgressRun, asked: Replay, fold: Fold, plan: Plan) -> None
 def may_be_replaced(asked: Replay, ledger: Ledger, plan: Plan) -> bool:
     """Say whether a corrected request may replace a replay's plan.
 
-    It may where that plan was refused before the first record was sent.
+    It may if that plan was refused before the first record was sent.
     """
     corrected = plan.replay is None or plan.replay["asked"] != asked.to_json()
     return corrected and not ledger.fold.is_sent(plan.id) and ledger.sent_nothing(plan.id)
@@ -68,8 +68,7 @@ def may_be_replaced(asked: Replay, ledger: Ledger, plan: Plan) -> bool:
 def requested_backlog(run: EgressRun, asked: Replay, *, record: bool) -> Backlog:
     """Return the ranges of a replay's window; WindowRefused with all complaints.
 
-    With `record`, the offsets of its times are frozen as boundaries in the lake; else nothing is
-    written.
+    With `record`, the boundaries of its times are frozen in the lake; else nothing is written.
     """
     lake = open_lake(lake_name(run.spec))
     while True:
@@ -83,35 +82,37 @@ def _resolve_window(
 ) -> tuple[list[OffsetRange], list[Boundary]]:
     topic, fold = asked.topic, lake.fold
     topics = run.spec.source.topics or tuple(fold.topic_ids)
-    found = windows.parse_edges(topic, asked.start, asked.end, datetime.now(UTC))
-    complaints = id_complaints(asked) + found.complaints
+    edges = windows.parse_edges(topic, asked.start, asked.end, datetime.now(UTC))
+    complaints = id_complaints(asked) + edges.complaints
     if asked.where is not None and not asked.where.strip():
         complaints.append("where: an SQL expression, or leave it out")
     topic_id = fold.topic_ids.get(topic) if topic in topics else None
     if topic_id is None:
-        there = [t for t in topics if t in fold.topic_ids]
-        missing = f"{topic} is not in the lake: of {lake.pipeline.name!r} there are {there}"
+        in_lake = [t for t in topics if t in fold.topic_ids]
+        missing = f"{topic} is not in the lake: of {lake.pipeline.name!r} there are {in_lake}"
         raise _refusal(run, lake, topic, [missing, *complaints])
     partitions = set(fold.origins[topic_id])
-    cuts: dict[datetime, Boundary] = {}
-    if found.timestamps:
+    by_time: dict[datetime, Boundary] = {}
+    if edges.timestamps:
         assert run.source_kafka is not None
         seen = survey(run.source_kafka, [topic], lake.pipeline.isolation)
         if seen.topic_ids.get(topic) == topic_id:
             refuse_leaderless(seen, topic)
             marks = seen.watermarks[topic]
             partitions |= marks.keys()
-            cut = Topic(topic, topic_id, marks, run.source_kafka, lake.store, lake.pipeline.name)
-            cuts = resolve(cut, found.timestamps, complaints)
+            in_kafka = Topic(
+                topic, topic_id, marks, run.source_kafka, lake.store, lake.pipeline.name
+            )
+            by_time = resolve(in_kafka, edges.timestamps, complaints)
         else:
             now = seen.topic_ids.get(topic, "gone")
             complaints.append(
-                f"the lake has topic {topic_id}, which is {now} in Kafka: what a time means there "
-                "cannot be known; give offsets"
+                f"the lake has topic {topic_id}, which is {now} in Kafka: a time cannot be "
+                "resolved there; give offsets"
             )
-            found.discard(*found.timestamps)
-    chosen = windows.choose_partitions(asked.partitions, found, partitions, complaints)
-    requested = windows.resolve_ranges(topic, chosen, found, cuts, complaints)
+            edges.discard(*edges.timestamps)
+    chosen = windows.choose_partitions(asked.partitions, edges, partitions, complaints)
+    requested = windows.resolve_ranges(topic, chosen, edges, by_time, complaints)
     for r in requested:
         complaints += _uncovered(fold, topic_id, r)
     ranges = [r for r in requested if len(r)]
@@ -119,19 +120,17 @@ def _resolve_window(
         complaints.append("the window is empty")
     if complaints:
         raise _refusal(run, lake, topic, complaints)
-    return ranges, list(cuts.values())
+    return ranges, list(by_time.values())
 
 
 def _uncovered(lake: Fold, topic_id: str, r: OffsetRange) -> list[str]:
-    """Return a complaint for each part of a range that no commit of this topic id holds."""
+    """Return a complaint for each part of a range that no commit of this topic id contains."""
     complaints = []
     for start, end in lake.covered[topic_id, r.partition].missing(r.start, r.end):
         why = "is not in the lake"
         for earlier in lake.earlier_ids.get(r.topic, ()):
             if any(lake.covered[earlier, r.partition].within(start, end)):
-                why += (
-                    f" as a part of this topic, {topic_id}, but of {earlier}, which it was before"
-                )
+                why += f" under topic id {topic_id}, only under {earlier}: the topic was recreated"
         complaints.append(f"partition {r.partition}: [{start}, {end}) {why}")
     return complaints
 

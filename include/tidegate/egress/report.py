@@ -1,4 +1,4 @@
-"""Reports of egress runs: what was sent, the receipts, and what waits."""
+"""Reports of egress runs: what was sent, the receipts, and the backlog."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def short(
 
 
 def details(run: EgressRun, plan: Plan, delivery: Delivery | None, fold: Fold) -> dict[str, Any]:
-    """Return the rest of the report in the lake: rows of each file, and what the source has now."""
+    """Return what the full report adds: rows of each file, and the backlog of now."""
     replay = plan.replay or {}
     now = source_backlog(run.spec, fold)
     return {

@@ -1,4 +1,4 @@
-"""An egress run with all its steps: files, or a lake, into topics."""
+"""A whole egress run in one process: plan, send, publish, verdict."""
 
 from __future__ import annotations
 

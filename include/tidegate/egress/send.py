@@ -51,9 +51,9 @@ logger = logging.getLogger(__name__)
 def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> Delivery | None:
     """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
-    Returns the seal; None if the plan was committed before, or has no work. Plans again if the run
-    has no living plan. Raises RowsRefused or SourceChanged before anything is sent, SendFailed when
-    a retry must send what is missing.
+    Returns the seal; None if the plan was committed before, or has no work. Makes a plan if the run
+    has no living one. Raises RowsRefused or SourceChanged before anything is sent, SendFailed if a
+    retry must send the missing rows.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
@@ -62,7 +62,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     if delivery := deliveries.sealed(store, planned, ledger.fold):
         return delivery
     lake = open_lake_of(planned) if planned.chunks else None
-    if planned.id in ledger.fold.claims:  # any other plan was just compared with its files
+    if planned.id in ledger.fold.claims:  # files of unclaimed plans were checked above
         _refuse_changed_files(planned)
     target = _check_target(run, planned)
     for warning in producer_settings.warnings(run.spec.target.producer_settings):
@@ -77,21 +77,21 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     faults.point("send.claimed")
     if lake:
         rows = replace(rows, late=_late_partitions(opened, planned, lake, claim, target))
-    answer = _run_application(opened, planned, rows, claim, target, submit)
+    result = _run_application(opened, planned, rows, claim, target, submit)
     _refuse_changed_files(planned)
     if lake:
-        open_lake_of(planned)  # as it is now: Spark may have read for hours
+        open_lake_of(planned)  # checked again: Spark may have read for hours
     target = _check_target(run, planned)
     delivery = Delivery(
         plan_id=planned.id,
         attempt=claim.attempt,
-        files=tuple(SentFile(**each) for each in answer["files"]),
+        files=tuple(SentFile(**each) for each in result["files"]),
         receipts=tuple(
             Receipt(topic_id=target.topics[each["topic"]].topic_id, **each)
-            for each in answer["receipts"]
+            for each in result["receipts"]
         ),
-        broken_order=tuple(answer["broken_order"]),
-        versions={**answer["versions"], "tidegate": tidegate.__version__},
+        broken_order=tuple(result["broken_order"]),
+        versions={**result["versions"], "tidegate": tidegate.__version__},
     )
     deliveries.seal(store, delivery)
     faults.point("seal.written")
@@ -104,7 +104,7 @@ def _claim(
 ) -> Claim | None:
     """Append the claim of a new attempt; return it with the target's ends at the first claim.
 
-    None if another run has just sent and committed this very plan.
+    None if another run has just sent and committed this plan.
     """
     ledger = opened.ledger
     open_claim = ledger.refresh().claims.get(plan.id)
@@ -143,8 +143,8 @@ def _late_partitions(
 ) -> tuple[str, ...]:
     """Return the `<topic id>/<partition>` of which later offsets were sent already.
 
-    Read behind the claim: from there on no other run sends of these partitions. PlanDead where
-    their order must hold: the next plan excludes them.
+    Checked after the claim, which keeps other runs from sending these partitions. PlanDead if their
+    order must be kept: the next plan excludes them.
     """
     late = late_ranges(lake, plan, opened.ledger.fold)
     in_order = plan.byte_settings["order"] == "strict" or any(
@@ -165,14 +165,14 @@ def _run_application(
     target: TargetSurvey,
     submit: Submit,
 ) -> dict[str, Any]:
-    """Run the application; return its answer. The claim is released if nothing was sent."""
+    """Run the application; return its result. The claim is released if nothing was sent."""
     run = opened.run
     with tempfile.TemporaryDirectory(prefix="tidegate-") as private:
         directory = Path(private, claim.attempt)  # the process list names the attempt
         directory.mkdir(mode=0o700)
         failure: TidegateError | None = None
         try:
-            # Text is taken to have 100 bytes a row.
+            # Estimate: 100 bytes per row of text.
             estimate = plan.records or sum(file.size for file in plan.files) // 100
             job = _job(opened, plan, rows, claim, target)
             job.write(directory / "job.json")
@@ -186,12 +186,12 @@ def _run_application(
             failure = error
         if (directory / DONE).exists() and failure is None:
             return dict(json.loads((directory / DONE).read_text()))
-        began = (directory / SENDING).exists() or claim.supersedes is not None
+        may_have_sent = (directory / SENDING).exists() or claim.supersedes is not None
         refusal = directory / REFUSED
         refused = json.loads(refusal.read_text()) if refusal.exists() else None
-    if refused:  # its scan has shown whether an earlier attempt has sent anything
-        began = began and refused["sent"]
-    if not began:
+    if refused:  # its scan found whether an earlier attempt has sent anything
+        may_have_sent = may_have_sent and refused["sent"]
+    if not may_have_sent:
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = tuple(refused["files"]) if refused else ()
         policy = plan.byte_settings["on_bad_row"] if files else None
@@ -199,7 +199,7 @@ def _run_application(
     if refused:
         raise RowsRefused(
             f"pipeline {run.spec.name!r}: {refused['message']}. Nothing "
-            + ("more was sent, and the claim stands" if began else "was sent"),
+            + ("more was sent, and the claim stands" if may_have_sent else "was sent"),
             files=refused["files"],
             rows=refused["rows"],
         )
@@ -215,7 +215,7 @@ def _release(
     refused: tuple[str, ...] = (),
     policy: str | None = None,
 ) -> None:
-    """End a claim of which it is proven that nothing was sent."""
+    """Release a claim for which it is proven that nothing was sent."""
     release = Release(claim.plan_id, claim.attempt, "nothing sent", reason[:1000], refused, policy)
     if isinstance(opened.ledger.append(release, run=opened.run.run_id), Lost):
         logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)
@@ -224,7 +224,7 @@ def _release(
 
 
 def _rows(plan: Plan, lake: SourceLake | None) -> RowSource:
-    """Return what is to be read; LakeDamaged where a lake is not as committed."""
+    """Return the rows to read; LakeDamaged if a file of the lake differs from its commit."""
     source = plan.byte_settings["source"]
     if lake:
         files, counts = files_and_counts(lake, plan)
@@ -265,7 +265,7 @@ def _job(
         target={
             topic: TargetTopic(
                 state.partitions,
-                # A partition that was added since then was empty.
+                # Partitions that were added after the claim begin at 0.
                 {**dict.fromkeys(state.ends, 0), **claim.target[topic]},
                 min(state.largest, producer_settings.largest_record(producer) or state.largest),
                 state.compacted,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 TaskEnded = Callable[[Mapping[str, Any]], bool]
-"""Says whether Airflow knows that the try of a sender's `task` has ended."""
+"""Returns whether Airflow knows that the task instance of a sender has ended."""
 
 _PATIENCE = 15.0  # seconds for a JVM whose parent is dead to end
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -19,7 +19,7 @@ _HOST_NAMESPACES = {"pid:[4026531836]", "uts:[4026531838]"}
 
 
 def sender_identity(task: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return this process as a claim names it: host, boot, pid, start time, Airflow's task."""
+    """Return the identity of this process for a claim: host, boot, pid, start, Airflow task."""
     return {
         "host": socket.gethostname(),
         **_pid_namespace(),
@@ -35,9 +35,9 @@ def is_dead(
     """Say whether a sender and its Spark driver are proven dead; False means not proven.
 
     In the sender's pid namespace the proof is that neither its process nor any that names the
-    attempt is left; a driver whose parent has just died is given `patience` seconds. From anywhere
-    else, another container or another boot included, Airflow's state of the task decides. A sender
-    without a task is proven dead by a reboot of the same machine, but not in a container.
+    attempt is running; a driver whose parent has just died has `patience` seconds to end. From
+    anywhere else, another container or another boot included, Airflow's state of the task decides.
+    A sender without a task is proven dead by a reboot of the same machine, but not in a container.
     """
     here = _pid_namespace()
     visible = {name: sender[name] for name in here} == here and _sees_all_processes()
@@ -56,12 +56,12 @@ def is_dead(
 
 
 def is_dead_here(sender: Mapping[str, Any], attempt: str) -> bool:
-    """Say whether a sender is proven dead now, by this machine alone: Airflow is not asked."""
+    """Say whether a sender is proven dead now by its processes; Airflow is not asked."""
     return is_dead(sender, attempt, lambda _: False, patience=0)
 
 
 def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
-    """Say whether a sender or its Spark driver is seen to run; False means not seen."""
+    """Say whether a sender or its Spark driver is seen running here; False means not seen."""
     here = {"host": socket.gethostname(), **_pid_namespace()}
     if {name: sender[name] for name in here} != here:
         return False
@@ -69,7 +69,7 @@ def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
 
 
 def _is_running(sender: Mapping[str, Any]) -> bool | None:
-    """Say whether a sender's process runs; None if its pid is taken and may not be inspected."""
+    """Say whether a sender's process runs; None if its pid exists and may not be inspected."""
     try:
         return bool(_start_time(sender["pid"]) == sender["started"])
     except PermissionError:
@@ -101,8 +101,8 @@ def _is_outside_containers() -> bool:
 def _sees_all_processes() -> bool:
     """Say whether /proc shows the processes of other users; `hidepid` may hide them.
 
-    Process 1 of another user that can be read is proof. A process 1 of the same user is none: in a
-    container it may be the only one that is shown.
+    A readable process 1 of another user is proof. One of the same user is not: in a container it
+    may be the only visible process.
     """
     try:
         first = Path("/proc/1")
@@ -118,7 +118,7 @@ def _sees_all_processes() -> bool:
 
 
 def _pid_namespace() -> dict[str, str]:
-    """Return machine, boot and pid namespace, which processes share that see each other."""
+    """Return machine, boot and pid namespace; equal values mean that processes see each other."""
     machine = Path("/etc/machine-id")
     return {
         "machine": machine.read_text().strip() if machine.is_file() else "",

@@ -1,4 +1,4 @@
-"""Status of an egress pipeline: what was sent, what waits, and open claims."""
+"""Status of an egress pipeline: what was sent, its backlog, and open claims."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT = 1
 
 
 def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
-    """Return what was sent and what waits (contract: `status --json`, egress).
+    """Return what was sent, and the backlog (contract: `status --json`, egress).
 
     `waiting` is null, and `source_problem` says why, when the source cannot be read. Broken Parquet
     files are recognised only with `footers`.
@@ -51,28 +51,28 @@ def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
 
 
 def source_backlog(spec: Egress, fold: Fold, max_records: int | None = None) -> dict[str, Any]:
-    """Return what the source has that was not sent; or why it cannot be read.
+    """Return the backlog of the source, or why it cannot be read.
 
-    Footers are read of the files that the next run of `max_records` would take.
+    With `max_records`, the footers of the files that the next run would send are read.
     """
-    problem, found = None, None
+    problem, backlog = None, None
     try:
-        found = read_backlog(spec, fold, max_records)
+        backlog = read_backlog(spec, fold, max_records)
     except TidegateError as error:
         problem = str(error)
     return {
         "source": spec.source.path or f"the lake of {spec.source.lake}",
         "source_problem": problem,
-        "waiting": found
+        "waiting": backlog
         and {
-            "files": len(found.files),
-            "bytes": sum(file.size for file in found.files),
-            "young": len(found.young),
-            "offsets": sum(map(len, found.unsent.ranges)),
-            "ahead": found.unsent.ahead,
-            "unselected": sum(found.unsent.unselected.values()),
+            "files": len(backlog.files),
+            "bytes": sum(file.size for file in backlog.files),
+            "young": len(backlog.young),
+            "offsets": sum(map(len, backlog.unsent.ranges)),
+            "ahead": backlog.unsent.ahead,
+            "unselected": sum(backlog.unsent.unselected.values()),
         },
-        "left_out": [each.to_json() for each in found.left_out] if found else [],
+        "left_out": [each.to_json() for each in backlog.left_out] if backlog else [],
     }
 
 

@@ -1,4 +1,4 @@
-"""Verify an egress: is each row in the target, as often as its commit says?"""
+"""Verify an egress: compare the rows of its commits with the records in the target."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tidegate.runs.findings import Findings
 
 Say = Callable[[str], None]
 Files = Sequence[Mapping[str, Any]]
-"""What a manifest says of each file that was sent."""
+"""The manifest's entry of each file that was sent."""
 ISOLATION = "read_uncommitted"
 
 
 @dataclass(frozen=True)
 class _Target:
-    """A reader of the target, its topics as they are now, and those that are compacted."""
+    """A reader of the target, a survey of its topics, and those that are compacted."""
 
     read: Reader
     seen: Survey
@@ -47,13 +47,13 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     """Compare ledger and manifests; with `kafka`, every row with its record, content included.
 
     Rows that the target does not retain, by retention or by compaction, are counted as `expired`.
-    Duplicates are searched up to the target's present end. BrokerError where a partition of the
-    target has no leader.
+    Duplicates are searched up to the target's current end. BrokerError if a partition of the target
+    has no leader.
     """
     store = open_store(spec.lake, spec.name)
     findings = Findings()
     fold, _ = audit.read_ledger(store, spec.name, findings.add)
-    # The topics that rows were sent to, whatever the pipeline names today.
+    # Rows were sent to these topics; the pipeline may name others today.
     topics = sorted({r.topic for commit in fold.live.values() for r in commit.receipts})
     with _opened(kafka, topics) if kafka else nullcontext() as target:
         for n, commit in fold.live.items():
@@ -95,7 +95,7 @@ def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> Files
 
 
 def _check_accounts(n: int, commit: Commit, files: Files, findings: Findings) -> None:
-    """Of a lake: every row of a range was sent, or is in quarantine."""
+    """For a lake source, check that every row of a range was sent or quarantined."""
     counts = {each["file"]: each["rows"] + each["bad"] for each in files}
     for topic, partitions in commit.accounts.items():
         for p, account in partitions.items():
@@ -114,8 +114,8 @@ def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Fi
         return
     first_digests: defaultdict[str, dict[int, int]] = defaultdict(dict)  # file → row → digest
     changed: Counter[str] = Counter()
-    gone = 0
-    # A row counts where its first record is; any other, in whichever partition, is a duplicate.
+    compacted_away = 0
+    # A row counts in the partition of its first record; all further records are duplicates.
     for receipt in sorted(commit.receipts):
         once = extra = 0
         for file, row, record in _records_of(target, receipt, commit.plan_id):
@@ -128,9 +128,9 @@ def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Fi
             else:
                 extra += 1
                 changed[file] += first_digests[file][row] != digest
-        thinned = receipt.topic in target.compacted
-        if thinned and once <= receipt.sent and extra <= receipt.duplicates:
-            gone += receipt.sent - once
+        is_compacted = receipt.topic in target.compacted
+        if is_compacted and once <= receipt.sent and extra <= receipt.duplicates:
+            compacted_away += receipt.sent - once
         elif (once, extra) != (receipt.sent, receipt.duplicates):
             findings.add(
                 f"{once} rows and {extra} duplicates, the receipt says "
@@ -138,11 +138,11 @@ def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Fi
                 commit=n, topic=receipt.topic, partition=receipt.partition,
             )  # fmt: skip
         findings.compared += once + extra
-    findings.expired += gone
+    findings.expired += compacted_away
     sent = {each["file"]: each for each in files}
     for file in sorted(sent.keys() | first_digests.keys()):
         rows, found = sent[file]["rows"] if file in sent else 0, first_digests[file]
-        if not max(0, rows - gone) <= len(found) <= rows:
+        if not max(0, rows - compacted_away) <= len(found) <= rows:
             findings.add(
                 f"{len(found)} of its rows are in the target, {rows} were sent",
                 commit=n, file=file,
@@ -156,18 +156,18 @@ def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Fi
 
 
 def _is_digest_of(sent: Mapping[str, Any], digests: Mapping[int, int]) -> bool:
-    """Say whether rows have the digest of their file; earlier releases have recorded none."""
+    """Say whether rows have the digest of their file; earlier releases recorded none."""
     return sent.get("digest") in (None, row_digest.of_file(digests.values()))
 
 
 def _count_later(target: _Target, commits: Mapping[int, Commit], findings: Findings) -> None:
-    """Find records of committed plans behind their receipts' ends.
+    """Find records of committed plans after their receipts' ends.
 
-    All rows of a plan were there when its receipts were read back, so later records of it are
-    duplicates, of a sender that was taken for dead.
+    All rows of a plan were in the target at the read-back, so its later records are duplicates,
+    from a sender that was wrongly taken for dead.
     """
     for topic, partitions in target.seen.watermarks.items():
-        # Of each plan its commit and, by partition, where it ended; added partitions began at 0.
+        # By plan: its commit, and its end in each partition; added partitions began at 0.
         ends: dict[str, tuple[int, dict[int, int]]] = {}
         identity = topic, target.seen.topic_ids.get(topic)
         for n, commit in commits.items():
@@ -197,7 +197,7 @@ def _records_of(
     r = OffsetRange(receipt.topic, receipt.partition, receipt.before, receipt.after)
     for record in target.read(r, ISOLATION):
         if _plan_of(record) == plan_id:
-            headers = {key: value or b"" for key, value in record.headers}  # the last of a name
+            headers = {key: value or b"" for key, value in record.headers}  # the last of each name
             yield headers["tidegate-file"].decode(), int(headers["tidegate-row"]), record
 
 
@@ -208,8 +208,8 @@ def _plan_of(record: Record) -> str:
 
 
 def _own_headers(headers: row_digest.Headers) -> list[tuple[str, bytes | None]]:
-    """Return the headers before the last block of provenance; an agent in the producer may add some
-    behind it.
+    """Return the headers before the last block of provenance headers; an agent in the producer may
+    append more after it.
     """
     own = list(headers)
     names = [name for name, _ in own]

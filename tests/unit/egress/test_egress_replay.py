@@ -110,8 +110,8 @@ def test_an_id_stands_for_one_window_and_one_filter(world: World) -> None:
         (
             replay_of("90", "130"),
             [
-                "partition 0: [100, 120) is not in the lake as a part of this topic, new, but of "
-                "old, which it was before",
+                "partition 0: [100, 120) is not in the lake under topic id new, only under "
+                "old: the topic was recreated",
                 "partition 1: [90, 130) is not in the lake",
             ],
         ),
@@ -148,20 +148,20 @@ NOON, ONE = "2026-03-14T12:00:00Z", "2026-03-14T13:00:00Z"
     [
         (
             "newer",
-            ["the lake has topic new, which is newer in Kafka: what a time means there cannot be "
-             "known; give offsets"],
+            ["the lake has topic new, which is newer in Kafka: a time cannot be resolved "
+             "there; give offsets"],
         ),
         (
             None,
-            ["the lake has topic new, which is gone in Kafka: what a time means there cannot be "
-             "known; give offsets"],
+            ["the lake has topic new, which is gone in Kafka: a time cannot be resolved "
+             "there; give offsets"],
         ),
         (
             "new",
-            ["partition 0: [100, 120) is not in the lake as a part of this topic, new, but of old, "
-             "which it was before",
-             "partition 0: [200, 210) is not in the lake as a part of this topic, new, but of old, "
-             "which it was before",
+            ["partition 0: [100, 120) is not in the lake under topic id new, only under old: "
+             "the topic was recreated",
+             "partition 0: [200, 210) is not in the lake under topic id new, only under old: "
+             "the topic was recreated",
              "partition 2: [0, 7) is not in the lake"],
         ),
     ],

@@ -257,6 +257,8 @@ def test_a_topic_that_left_the_source_is_named(
         ledger.append(Origin(topic, f"id-{topic}", {0: 0}), run="r")
     world.settings["source"] = {"lake": "lake", "topics": ["other"]}
     assert not world.plan("two").plan.has_work
-    assert "src: 100 offsets of the lake are not sent: source.topics has it no more" in caplog.text
+    assert (
+        "src: 100 offsets of the lake are not sent: it is no longer in source.topics" in caplog.text
+    )
     assert "never" not in caplog.text
     assert status(world.spec)["waiting"]["unselected"] == 100

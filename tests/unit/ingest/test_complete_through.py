@@ -58,7 +58,7 @@ def told(run):
     """Plan, stage what is open, publish; return what each topic's event tells."""
     planned = ingest_steps.plan(run).plan
     store = run.store()
-    for chunk in plan.open_chunks(store, run.ledger(store).fold, planned):
+    for chunk in plan.chunks_to_stage(store, run.ledger(store).fold, planned):
         staged_attempts.seal(store, planned, chunk=chunk)
     published = ingest_steps.publish(run)
     return {t: published.asset_event(t)["complete_through"] for t in run.topics}
@@ -96,7 +96,7 @@ def test_a_backfill_over_dates(tmp_path, kafka, monkeypatch):
             for day, offset in zip(days, (0, 1), strict=True)
         }
 
-    monkeypatch.setattr(backfill, "times_of", cut)
+    monkeypatch.setattr(backfill, "boundaries_at", cut)
     run = run_of(tmp_path, start="latest")
     dates = Run(**{**vars(run), "run_id": "dates", "asked": Dates(days)})
     kafka.marks["u"] = {0: Watermarks(0, 1, 1)}
