@@ -1,7 +1,7 @@
-"""The table of the kinds of pipelines: the functions and the options of ingest and of egress.
+"""The functions and options of each kind of pipeline: ingest and egress.
 
-Commands, DAGs, tasks and the page ask it. A function is imported when it is called, so that reading
-a DAG file or printing a help text loads neither Kafka nor Spark nor Arrow.
+Commands, DAGs, tasks and the status page use this table. A function is imported when it is called,
+so that parsing a DAG file or printing a help text imports neither Kafka nor Spark nor Arrow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.broker.client_settings import KafkaSettings
 
 TaskEnded = Callable[[Mapping[str, Any]], bool]
-"""Says whether the Airflow task instance of a sender, as its claim names it, has ended."""
+"""Returns whether the Airflow task instance that a claim names as its sender has ended."""
 KafkaOf = Callable[[str], "KafkaSettings"]
 """Returns the settings of a Kafka connection by its id."""
 
@@ -30,11 +30,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Flow:
-    """What is asked of a kind of pipeline; `spec` and `run` are of that kind.
+    """The functions of one kind of pipeline; `spec` and `run` are of that kind.
 
     `spark_step` is the name of the step that starts Spark, and of its task. `option` is the one
-    option of a run that the other kind does not have. `publishes_partly`: a run whose Spark step
-    has failed may have chunks to publish.
+    option of a run that the other kind does not have. `publishes_partly`: a run may have chunks to
+    publish although its Spark step has failed.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Flow:
     run_all: Callable[..., Any]
     """(run, submit, replan=, on_planned=, on_published=): all steps; the run's Published."""
     explain: Callable[[Any, Callable[[], str]], dict[str, Any]]
-    """(run, master): what the run would do; `master` looks Spark's master up."""
+    """(run, master): what the run would do; `master` looks up Spark's master."""
     status: Callable[[Any, KafkaOf], dict[str, Any]]
     """(spec, kafka_of): the document of `tidegate status --json`."""
     verify: Callable[..., dict[str, Any]]
@@ -113,7 +113,7 @@ EGRESS = Flow(
     work=_opening("tidegate.egress.send.send"),
     publish=_opening("tidegate.egress.publish.publish"),
     verdict=_opening("tidegate.egress.publish.verdict"),
-    # Only Airflow knows its tasks: for a terminal none is over.
+    # Without Airflow, no task is known to have ended.
     run_all=lambda run, submit, **options: lazy("tidegate.egress.run.egress")(
         run, submit, lambda _: False, **options
     ),

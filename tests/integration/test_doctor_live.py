@@ -138,7 +138,7 @@ def test_records_that_are_lost(broker: Broker, tmp_path: Path) -> None:
         )
     }  # fmt: skip
     ((state, says),) = told["hasty"]
-    assert (state, "they go before a run sees them" in says) == ("failure", True)
+    assert (state, "they expire before a run reads them" in says) == ("failure", True)
     ((state, says),) = told["late"]
     assert (state, "past half of it in partitions [0]" in says) == ("warning", True)
     (state, says), _ = told["gone"]

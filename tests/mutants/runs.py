@@ -21,7 +21,7 @@ MUTANTS = (
         "a boundary asks the lake after Kafka",
         "runs/boundaries.py",
         "    in_log = _first_in_log(topic, times)\n"
-        "    # Read after Kafka was asked: a record that expires in between is in one of the two.\n"
+        "    # Read after Kafka: a record that expires in between is found in one of the two.\n"
         "    fold = Ledger(topic.store, topic.pipeline).fold\n",
         "    fold = Ledger(topic.store, topic.pipeline).fold\n"
         "    in_log = _first_in_log(topic, times)\n",

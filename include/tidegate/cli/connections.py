@@ -1,4 +1,4 @@
-"""Connections from a terminal: of the environment, else of the Airflow that it names."""
+"""Connections for commands: from environment variables, else from the environment's Airflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share: their usual arguments, their output and their exit codes."""
+"""Common arguments, output and exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.text import Text
 from tidegate.errors import TidegateError
 
 Pipeline = Annotated[str, typer.Argument(help="The name of a file in the pipelines' directory.")]
-OneOrAll = Annotated[str | None, typer.Argument(help="One pipeline; else all.")]
+OneOrAll = Annotated[str | None, typer.Argument(help="One pipeline; by default all.")]
 MaxRecords = Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")]
 MaxChunks = Annotated[
-    int | None, typer.Option(min=1, help="The most commits; what expires soonest goes first.")
+    int | None, typer.Option(min=1, help="At most this many commits, soonest-expiring first.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, logs on stderr.")]
 
-# From success to what needs an operator: a script that retries on 4 must not hide a 1, 2 or 3.
+# In rising severity: a script that retries on 4 must not hide a 1, 2 or 3.
 _SEVERITY = (0, 4, 1, 2, 3)
 
 out = Console()
@@ -33,7 +33,7 @@ def say(text: str | Text, *, soft_wrap: bool = False) -> None:
 
 
 def note(text: str, style: str | None = None, *, soft_wrap: bool = False) -> None:
-    """Print a line about the work on stderr."""
+    """Print a progress line or a warning on stderr."""
     err.print(text, style=style, markup=False, highlight=False, soft_wrap=soft_wrap)
 
 
@@ -64,5 +64,5 @@ def exit_code(error: Exception) -> int:
 
 
 def worst(*codes: int) -> int:
-    """Return the exit code of several pipelines: the one that most needs an operator."""
+    """Return the most severe of the exit codes of several pipelines."""
     return max(codes, key=_SEVERITY.index)

@@ -20,7 +20,7 @@ Json = Annotated[
 
 @app.command()
 def up(*, as_json: Json = False) -> None:
-    """Start what does not run yet, and wait until all of it is healthy."""
+    """Start the services that are not running, and wait until all are healthy."""
     from tidegate_local import airflow, stack
 
     home = stack.default_home()
@@ -34,7 +34,7 @@ def up(*, as_json: Json = False) -> None:
 
 @app.command()
 def down(*, as_json: Json = False) -> None:
-    """End what `up` started, running tasks and their Spark included. The data stays."""
+    """Stop what `up` started, running tasks and their Spark included; the data is kept."""
     from tidegate_local import stack
 
     homes = stack.default_homes()
@@ -49,7 +49,7 @@ def down(*, as_json: Json = False) -> None:
 
 @app.command()
 def status(*, as_json: Json = False) -> None:
-    """Tell what runs, and where."""
+    """Show each service, its health and its log."""
     from tidegate_local import stack
 
     state = stack.status(stack.default_home())

@@ -1,4 +1,4 @@
-"""`tidegate`: every use case from a terminal, with or without Airflow."""
+"""The command `tidegate`: every use case, with or without Airflow."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ app.add_typer(maintenance.app)
 
 
 class Release(enum.StrEnum):
-    """What happens to the files of a released claim."""
+    """What happens to the rows of a released claim."""
 
     RESEND = "resend"
     DECLARE_SENT = "declare-sent"
@@ -58,7 +58,7 @@ class Release(enum.StrEnum):
 def run() -> None:
     """Run the command line; exit codes are those of docs/format.md."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    # Its messages are in our errors; the broker package reads the cause from its log.
+    # Tidegate's errors contain its messages; the broker package reads them from its log.
     logging.getLogger("kafka").propagate = False
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else it logs every request
@@ -70,7 +70,7 @@ def run() -> None:
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
     except Exception as error:
-        if hasattr(error, "format_message"):  # click's: wrong use
+        if hasattr(error, "format_message"):  # click's usage errors
             message = error.format_message()
             _fail({"name": "Usage", "kind": "terminal", "message": message, "numbers": {}}, 2)
         if _wants_json():
@@ -110,17 +110,19 @@ def _fail(error: Mapping[str, Any], code: int) -> None:
 def run_pipeline(
     pipeline: Pipeline,
     run_id: Annotated[
-        str | None, typer.Option(help="The same id again continues that run; else a new one.")
+        str | None, typer.Option(help="Continue the run of this id; by default a new run.")
     ] = None,
     max_records: MaxRecords = None,
     max_chunks: MaxChunks = None,
-    replan: Annotated[bool, typer.Option(help="Plan again although the plan is well.")] = False,
+    replan: Annotated[
+        bool, typer.Option(help="Force a new plan even if the current one is valid.")
+    ] = False,
     resend: Annotated[
-        bool, typer.Option(help="Egress: send what came back under a name that was sent.")
+        bool, typer.Option(help="Egress: also send changed files whose names were sent.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Take what arrived since last time into the lake; of an egress, send what was not sent."""
+    """Ingest new records; egress: send unsent data."""
     spec = files.load_named(pipeline)
     options = flows.options(spec, max_records=max_records, max_chunks=max_chunks, resend=resend)
     carry_out(new_run(spec, run_id, **options), replan=replan, as_json=as_json)
@@ -128,11 +130,9 @@ def run_pipeline(
 
 @app.command()
 def demo(
-    on_s3: Annotated[bool, typer.Option("--s3", help="The lake in a bucket, beside the other.")] = (
-        False
-    ),
+    on_s3: Annotated[bool, typer.Option("--s3", help="Use a lake in an S3 bucket.")] = (False),
 ) -> None:
-    """Bring up Kafka and Airflow here, move a year of real flights into a lake, and prove it."""
+    """Start Kafka and Airflow locally, ingest a year of real flights, and verify the lake."""
     from tidegate_local import stack
     from tidegate_local.demo import demo as show
 
@@ -152,7 +152,7 @@ def status(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
 @app.command("files")
 def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
-    """List the lake's files: every row exactly once, placed or not."""
+    """List committed files, including those not yet in `data/`."""
     from tidegate.ingest.status import files as files_of
 
     answer(files_of(files.load_ingest(pipeline)), render.print_lake_files, as_json=as_json)
@@ -162,11 +162,11 @@ def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
 def verify(
     pipeline: Pipeline,
     against_kafka: Annotated[
-        bool, typer.Option(help="Compare every row with its record, as far as it is retained.")
+        bool, typer.Option(help="Compare every row with its record, if Kafka still has it.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Hold ledger, manifests, files and footers against each other; exit 3 if they differ."""
+    """Check that ledger, manifests, files and footers agree; exit 3 if they differ."""
     spec = files.load_named(pipeline)
     broker = kafka(spec.kafka) if against_kafka else None
     findings = flows.of(spec).verify(spec, broker, note)
@@ -178,16 +178,19 @@ def verify(
 def release(
     pipeline: Pipeline,
     how: Annotated[
-        Release, typer.Option(help="resend: as if nothing was sent; declare-sent: as if all was.")
+        Release,
+        typer.Option(help="resend: a later run sends all of it; declare-sent: it counts as sent."),
     ],
     reason: Annotated[str, typer.Option(help="Kept in the ledger.")],
-    plan: Annotated[str | None, typer.Option(help="The plan; else the only open claim.")] = None,
+    plan: Annotated[
+        str | None, typer.Option(help="The plan; by default the only open claim.")
+    ] = None,
     late: Annotated[
-        bool, typer.Option(help="No claim: offsets of a lake below those that were sent.")
+        bool, typer.Option(help="Declare late offsets of a lake sent, in place of a claim.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """End an egress claim by hand: its sender cannot be proven dead, or its plan cannot go on."""
+    """End an egress claim whose sender cannot be proven dead, or whose plan cannot go on."""
     from tidegate.egress.release import declare_late
     from tidegate.egress.release import release as end_claim
 

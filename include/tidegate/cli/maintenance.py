@@ -1,4 +1,4 @@
-"""Commands of maintenance: `doctor`, and the steps of the maintenance DAG."""
+"""Maintenance commands: `doctor`, and the steps of the maintenance DAG."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ app.add_typer(offsets.app, name="offsets")
 
 @app.command()
 def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
-    """Hold the copies of the cursors against the ledger, and mend those that are behind."""
+    """Compare Variables and group offsets with the ledger, and rewrite those that are behind."""
     from tidegate.maintenance.reconcile import left_ahead
 
     try:
@@ -61,14 +61,14 @@ def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 def _print_reconciled(found: Document) -> None:
     table = new_table("copy", "state", "")
     for each in found["variables"] or ():
-        mended = "mended" if each["mended"] else "[red]left alone"
-        table.add_row(f"Variable {each['name']}", each["state"], mended)
+        action = "mended" if each["mended"] else "[red]left alone"
+        table.add_row(f"Variable {each['name']}", each["state"], action)
     group = found["group"] or {"drifts": [], "error": None}
     for each in group["drifts"]:
         state = f"{each['shown']}, ledger {each['ledger']}"
-        mended = "[red]not mended" if group["error"] else "mended"
+        action = "[red]not mended" if group["error"] else "mended"
         copy = f"group {group['name']}, {each['topic']}-{each['partition']}"
-        table.add_row(escape(copy), state, mended)
+        table.add_row(escape(copy), state, action)
     if table.row_count:
         out.print(table)
     if group["error"]:
@@ -79,7 +79,7 @@ def _print_reconciled(found: Document) -> None:
 
 @app.command()
 def repair(pipeline: OneOrAll = None, as_json: Json = False) -> None:
-    """Place what crashed publishers left; quarantine files in data/ that no live commit lists."""
+    """Place committed files after crashes; quarantine files in data/ that no live commit lists."""
 
     def show(found: Document) -> None:
         placed = ", ".join(f"#{n}" for n in found["placed"]) or "nothing"
@@ -98,7 +98,7 @@ def sweep(
     ] = 24.0,
     as_json: Json = False,
 ) -> None:
-    """Remove staging that nobody needs: placed, lost, or given up for good."""
+    """Delete staged files that are no longer needed: of placed, lost or abandoned attempts."""
 
     def show(found: Document) -> None:
         what = f"{len(found['swept'])} attempts, {found['files']:,} files, {found['bytes']:,} bytes"
@@ -112,7 +112,7 @@ def sweep(
 
 @app.command()
 def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
-    """Write down what the ledger adds up to, so that opening it stays quick."""
+    """Write a checkpoint of the ledger, so that opening it reads few entries."""
 
     def show(found: Document) -> None:
         what = f"entry {found['entry']:,}, {found['read']:,} read, {found['bytes']:,} bytes written"
@@ -123,7 +123,7 @@ def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
 @app.command()
 def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
-    """Look at whatever a run needs: ok, warning or failure, each with its way out."""
+    """Check everything that a run needs; each warning and failure names its fix."""
     from tidegate.doctor import machine
     from tidegate.doctor.check import examine
 
@@ -149,11 +149,11 @@ def _checks_of(name: str) -> list[Check]:
 
 def _print_doctor(found: Document) -> None:
     colours = {"ok": "green", "warning": "yellow", "failure": "red"}
-    about = ""
+    heading = ""
     for line in found["checks"]:
-        if about != (line["pipeline"] or "this machine"):
-            about = line["pipeline"] or "this machine"
-            say(bold(about))
+        if heading != (line["pipeline"] or "this machine"):
+            heading = line["pipeline"] or "this machine"
+            say(bold(heading))
         state = Text.assemble("  ", (f"{line['state']:8}", colours[line["state"]]))
         say(state.append(f" {line['check']}: {line['says']}"), soft_wrap=True)
         if line["fix"]:
@@ -172,7 +172,7 @@ def _run_step(
 ) -> tuple[list[Document], int]:
     """Run a maintenance step for one pipeline, or for all; print what it did.
 
-    Return its documents and the exit code. Of all, one that fails never stops the others.
+    Return its documents and the exit code. A pipeline that fails never stops the others.
     """
     from tidegate.maintenance.steps import STEPS, Environment
 

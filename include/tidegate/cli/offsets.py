@@ -14,12 +14,12 @@ from tidegate.cli.variables import signature, variables_if_any
 from tidegate.pipelines import files
 
 app = typer.Typer(
-    help="The cursors: look at them, move them forward, take up a recreated topic.",
+    help="Cursors: show them, move one forward, adopt a recreated topic.",
     no_args_is_help=True,
 )
 
 Topic = Annotated[str, typer.Argument(help="A topic of the pipeline.")]
-Reason = Annotated[str, typer.Option(help="Why; it is kept in the ledger for ever.")]
+Reason = Annotated[str, typer.Option(help="Why; kept in the ledger.")]
 
 
 @app.command("show")
@@ -52,7 +52,7 @@ def set_offset(
     reason: Reason,
     as_json: Json = False,
 ) -> None:
-    """Move a cursor forward: what lies between is a gap with a reason. Backward is a replay."""
+    """Move a cursor forward; skipped offsets become a gap. To move back, replay."""
     from tidegate.maintenance.cursor import move
 
     spec = files.load_ingest(pipeline)
@@ -73,7 +73,7 @@ def set_offset(
 
 @app.command("adopt")
 def adopt_topic(pipeline: Pipeline, topic: Topic, reason: Reason, as_json: Json = False) -> None:
-    """Take up a topic that was recreated, from its log start; what is in the lake stays."""
+    """Adopt a recreated topic, from its log start; the lake keeps the old topic's rows."""
     from tidegate.maintenance.cursor import adopt
 
     spec = files.load_ingest(pipeline)

@@ -1,4 +1,4 @@
-"""What people read: plans, runs and states. Results go to stdout, all else to stderr."""
+"""Tables and lines for people: plans, runs, states. Results go to stdout, the rest to stderr."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def new_table(*columns: str) -> Table:
 
 
 def number(n: int | None) -> str:
-    """Return a number with its thousands separated; `-` for None."""
+    """Return a number with thousands separators; `-` for None."""
     return "-" if n is None else f"{n:,}"
 
 
@@ -125,10 +125,10 @@ def _print_ingest_status(state: Document) -> None:
 
 
 def _print_files(plan: Plan, *, known: bool) -> None:
-    what = f"{plan.records:,} offsets"
+    data = f"{plan.records:,} offsets"
     if plan.files:
-        what = f"{len(plan.files)} files, {sum(file.size for file in plan.files):,} bytes"
-    note(f"{_plan_id(plan, known)}: {what if plan.has_work else 'nothing new'}")
+        data = f"{len(plan.files)} files, {sum(file.size for file in plan.files):,} bytes"
+    note(f"{_plan_id(plan, known)}: {data if plan.has_work else 'nothing new'}")
     for each in plan.left_out:
         note(f"  left out: {each}")
 
@@ -137,9 +137,9 @@ def _print_sent(report: Document) -> None:
     if report["commit"] is None:
         say("nothing new")
         return
-    doubled = f", {report['duplicates']:,} doubled" if report["duplicates"] else ""
-    kept = f", {report['quarantined']:,} in quarantine" if report["quarantined"] else ""
-    say(f"commit #{report['commit']}: {report['rows']:,} rows sent{doubled}{kept}")
+    duplicates = f", {report['duplicates']:,} doubled" if report["duplicates"] else ""
+    quarantined = f", {report['quarantined']:,} in quarantine" if report["quarantined"] else ""
+    say(f"commit #{report['commit']}: {report['rows']:,} rows sent{duplicates}{quarantined}")
     if report["broken_order"]:
         note(f"  the order is broken in {', '.join(report['broken_order'])}", "yellow")
 
@@ -148,17 +148,17 @@ def _print_sending(explained: Document) -> None:
     if first := explained["finishes_first"]:
         state = "which is dead" if first["sender_dead"] else "which is not proven dead"
         say(f"first: plan {first['plan_id']}, begun by a sender {state}")
-    where = ", ".join(
+    topics = ", ".join(
         f"{t} ({each['partitions']} partitions{'' if each['topic_id'] else ', to be made'})"
         for t, each in explained["target"].items()
     )
-    what = f"{explained['records']:,} offsets of the lake"
+    data = f"{explained['records']:,} offsets of the lake"
     if explained["files"] or not explained["offsets"]:
-        what = (
+        data = (
             f"{len(explained['files'])} files, {explained['bytes']:,} bytes, "
             f"{explained['records']:,} rows known"
         )
-    say(bold(explained["pipeline"], f": would send {what}, to {where}"))
+    say(bold(explained["pipeline"], f": would send {data}, to {topics}"))
     if replay := explained["replay"]:
         if replay["where"] is not None:
             say(f"  where {replay['where']}")
@@ -176,7 +176,7 @@ def _print_sending(explained: Document) -> None:
 
 
 def print_late(document: Document) -> None:
-    """Print which offsets of a lake are counted as sent from now on."""
+    """Print the offsets of a lake that now count as sent."""
     for r in document["late"]:
         say(f"{r['topic']}-{r['partition']} [{r['start']:,}, {r['end']:,}): counted as sent")
 

@@ -1,4 +1,4 @@
-"""A run from a terminal: made, carried out, or explained."""
+"""Make, carry out or explain a run from a command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def new_run(
 def carry_out(
     run: Run | EgressRun, *, replan: bool = False, dry_run: bool = False, as_json: bool
 ) -> None:
-    """Carry out all steps of a run; a dry one is only explained."""
+    """Carry out all steps of a run; with `dry_run` only explain it."""
     if dry_run:
         explain(run, as_json=as_json)
         return
@@ -63,6 +63,6 @@ def carry_out(
 
 
 def explain(run: Run | EgressRun, *, as_json: bool) -> None:
-    """Print what a run would do; nothing is done, nothing is written."""
+    """Print what a run would do, without doing it."""
     explained = flows.of(run.spec).explain(run, lambda: spark_master(run.spec))
     answer(explained, PRINTERS[run.spec.kind].explained, as_json=as_json)

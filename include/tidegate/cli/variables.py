@@ -1,4 +1,4 @@
-"""Airflow's Variables for commands: of the environment's Airflow, else of the local stack."""
+"""Airflow's Variables for commands: the environment's Airflow, else that of the local stack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def variables() -> Mirror:
 
 
 def variables_if_any() -> Mirror:
-    """Return the Variables, or none without Airflow: its next run writes them from the ledger."""
+    """Return the Variables, or none without Airflow; the next run in Airflow rewrites them."""
     try:
         return variables()
     except NeedsAirflow:
@@ -31,7 +31,7 @@ def variables_if_any() -> Mirror:
 
 
 def signature() -> str:
-    """Return the user whom the ledger names for what a command does."""
+    """Return the author of a command's ledger entries: `cli:<user>`."""
     return f"cli:{getpass.getuser()}"
 
 

@@ -20,17 +20,19 @@ from tidegate.pipelines import files
 
 app = typer.Typer()
 
-Topic = Annotated[str | None, typer.Option(help="One of the pipeline's; needed if it has more.")]
-Partitions = Annotated[str | None, typer.Option(help="Their numbers, with commas; else all.")]
+Topic = Annotated[str | None, typer.Option(help="A topic; required if the pipeline has several.")]
+Partitions = Annotated[str | None, typer.Option(help="Numbers with commas; by default all.")]
 Start = Annotated[
     str | None, typer.Option(help="An offset, offsets in Spark's form, or a time with a zone.")
 ]
-End = Annotated[str | None, typer.Option(help="Likewise; exclusive.")]
-RunId = Annotated[str | None, typer.Option(help="The same id again continues; else a new one.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Explain, and do nothing.")]
+End = Annotated[str | None, typer.Option(help="In the same forms as start; exclusive.")]
+RunId = Annotated[
+    str | None, typer.Option(help="Continue the run of this id; by default a new run.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only explain.")]
 
 _WIDTH = 40
-_DRAWN = {
+_SYMBOLS = {
     "live": ("█", "green"),
     "backfill": ("▓", "cyan"),
     "replay": ("▒", "magenta"),
@@ -48,7 +50,7 @@ def explain_run(
     max_chunks: MaxChunks = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what `run` would do now; nothing is done, nothing is written."""
+    """Show what `run` would do now, without doing it."""
     spec = files.load_named(pipeline)
     options = flows.options(spec, max_records=max_records, max_chunks=max_chunks)
     explain(new_run(spec, "explain", **options), as_json=as_json)
@@ -62,17 +64,19 @@ def backfill_window(
     start: Start = None,
     end: End = None,
     fill_gaps: Annotated[
-        bool, typer.Option(help="Instead: what was skipped and is still in the log.")
+        bool, typer.Option(help="In place of a window: all skipped offsets still in the log.")
     ] = False,
     chunk_size: Annotated[
-        int | None, typer.Option(help="Offsets per commit; else the pipeline's max_records.")
+        int | None, typer.Option(help="Offsets per commit; by default max_records.")
     ] = None,
-    order: Annotated[str, typer.Option(help="oldest, or soonest-expiring, first.")] = "oldest",
+    order: Annotated[
+        str, typer.Option(help="`oldest` or `soonest-expiring` offsets first.")
+    ] = "oldest",
     run_id: RunId = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Take any window into the lake, unless it is there; the live cursor is not disturbed."""
+    """Ingest the offsets of a window that are not in the lake; live runs are not affected."""
     spec = files.load_ingest(pipeline)
     asked = Backfill(
         topic=spec.topic_named(topic),
@@ -91,20 +95,23 @@ def backfill_window(
 def replay_window(
     pipeline: Pipeline,
     replay_id: Annotated[
-        str, typer.Option(help="The same id again does nothing; a new one does it once more.")
+        str,
+        typer.Option(
+            help="Identifies the replay: the same id resumes it, or does nothing if it is done."
+        ),
     ],
     topic: Topic = None,
     partitions: Partitions = None,
     start: Start = None,
     end: End = None,
     where: Annotated[
-        str | None, typer.Option(help="Egress: send only rows of which this SQL is true.")
+        str | None, typer.Option(help="Egress: send only rows that match this SQL condition.")
     ] = None,
     run_id: RunId = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Read a window of the lake again and replace its files; of an egress, send it again."""
+    """Ingest: read a window again and replace its files; egress: send a window again."""
     spec = files.load_named(pipeline)
     window = {
         "id": replay_id, "partitions": _numbers(partitions), "start": start, "end": end,
@@ -126,7 +133,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 
 @app.command("coverage")
 def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
-    """Draw what became of every offset: covered by lane, skipped, expired, still to come."""
+    """Show the state of every offset: covered by lane, skipped, expired, unseen."""
     from tidegate.ingest.coverage import coverage
 
     spec = files.load_ingest(pipeline)
@@ -142,11 +149,13 @@ def _print_coverage(document: Document) -> None:
     for topic, p, partition in each_partition(document):
         _add_partition(table, topic, p, partition)
     out.print(table)
-    out.print(Text.assemble(*(part for kind in _DRAWN for part in (_cells(kind, 1), f" {kind}  "))))
+    out.print(
+        Text.assemble(*(part for kind in _SYMBOLS for part in (_cells(kind, 1), f" {kind}  ")))
+    )
 
 
 def _add_partition(table: Table, topic: str, p: str, partition: Document) -> None:
-    """Add the bar, and a line per interval; the first unseen one has the time when it expires."""
+    """Add the bar, and a line per interval; the first unseen one shows when it expires."""
     intervals = [CoverageInterval.from_json(form) for form in partition["intervals"]]
     bar = Text.assemble(*(_cells(*run) for run in coverage_bar(intervals, _WIDTH)))
     expires = [partition["expires_at"] or ""]
@@ -159,7 +168,7 @@ def _add_partition(table: Table, topic: str, p: str, partition: Document) -> Non
 
 
 def _cells(kind: str, count: int) -> tuple[str, str]:
-    character, style = _DRAWN.get(kind, _DRAWN["live"])
+    character, style = _SYMBOLS.get(kind, _SYMBOLS["live"])
     return character * count, style
 
 

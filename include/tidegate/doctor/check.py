@@ -1,4 +1,4 @@
-"""Checks of the doctor, and how they are run; each line that is not ok says how to mend it."""
+"""Running the doctor's checks; each line that is not ok names a fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Line:
-    """One result: state `ok`, `warning` or `failure`, and for the last two how to mend it."""
+    """One result: state `ok`, `warning` or `failure`; the last two have a `fix`."""
 
     check: str
     state: str
@@ -37,17 +37,17 @@ class Check:
 
 
 def ok(check: str, says: str) -> Line:
-    """Return a line without a complaint."""
+    """Return a line about something in order."""
     return Line(check, "ok", says)
 
 
 def warning(check: str, says: str, fix: str) -> Line:
-    """Return a line about what may become a failure."""
+    """Return a line about something that may become a failure."""
     return Line(check, "warning", says, fix)
 
 
 def failure(check: str, says: str, fix: str) -> Line:
-    """Return a line about what makes runs fail, or loses records."""
+    """Return a line about something that makes runs fail, or loses records."""
     return Line(check, "failure", says, fix)
 
 

@@ -17,7 +17,7 @@ from tidegate.pipelines.spec import Egress
 
 
 def check_claims(spec: Egress) -> Iterator[Line]:
-    """Name the open claims, and whether their senders are alive."""
+    """Check the open claims, and whether their senders are alive."""
     fold = _fold(spec)
     for claim in fold.claims.values():
         where = f"process {claim.sender['pid']} on {claim.sender['host']}"
@@ -25,7 +25,7 @@ def check_claims(spec: Egress) -> Iterator[Line]:
         if is_alive(claim.sender, claim.attempt):
             yield ok("claim", f"{says}, which is alive: it is being sent")
         elif is_dead_here(claim.sender, claim.attempt):
-            fix = f"`tidegate run {spec.name}`, or the next run: it finishes what was begun"
+            fix = f"`tidegate run {spec.name}`, or the next run: it finishes that plan"
             yield warning("claim", f"{says}, which is dead", fix)
         else:
             fix = (
@@ -38,13 +38,13 @@ def check_claims(spec: Egress) -> Iterator[Line]:
 
 
 def check_source(spec: Egress) -> Iterator[Line]:
-    """Count what waits in the source, and name what is excluded; no file is opened."""
+    """Count the backlog of the source, and name what is excluded; no file is opened."""
     backlog = read_backlog(spec, _fold(spec), None)
     offsets, ahead = sum(map(len, backlog.unsent.ranges)), backlog.unsent.ahead
     says = f"{len(backlog.files):,} files, {offsets:,} offsets wait"
     yield ok("source", says + (f"; {ahead:,} behind an unseen one" if ahead else ""))
     for each in backlog.left_out:
-        fix = f"see `tidegate status {spec.name}`; each run fails until it is decided"
+        fix = f"see `tidegate status {spec.name}`; each run fails until this is resolved"
         yield warning("source", str(each), fix)
 
 

@@ -16,12 +16,12 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest, Spec
 
-_LONG = 5_000  # entries: reading them takes seconds, on an object store minutes
+_LONG = 5_000  # entries; reading them takes seconds, or minutes on an object store
 _SKEW, _TOO_SKEWED = 60.0, 1800.0  # seconds; the sweeper's grace is an hour
 
 
 def check_lake(spec: Spec) -> Iterator[Line]:
-    """Check that the lake is there, its ledger is readable and short, and its store is safe."""
+    """Check that the lake exists, its ledger is readable and short, and its store is safe."""
     directory = _directory(spec.lake)
     if directory and not directory.is_dir():
         fix = "if it is a mount, mount it; else the first run makes it"
@@ -47,9 +47,9 @@ def check_lake(spec: Spec) -> Iterator[Line]:
 
 
 def check_create_if_absent(lake: str, pipeline: str) -> Iterator[Line]:
-    """Create one name by several connections at once: exactly one may succeed, in every round.
+    """Create the same name over several connections at once: exactly one may succeed per round.
 
-    A store that fails is recorded in the lake, and runs refuse it from then on.
+    A store that fails is recorded in the lake, and runs then refuse it.
     """
     stores = [open_store(lake, pipeline) for _ in range(create_check.RIVALS)]
     store = stores[0]

@@ -14,8 +14,8 @@ from tidegate.doctor.check import Check, Line, failure, ok, warning
 from tidegate.launch import jars
 
 JAVAS = (17, 21)
-_LOW, _TOO_LOW = 5 << 30, 500 << 20  # bytes free: Spark's shuffle and logs, then not even a log
-_RELEASED = 1_704_067_200  # 2024: a clock that is before it was never set
+_LOW, _TOO_LOW = 5 << 30, 500 << 20  # bytes free: for Spark's shuffle and logs; for a log alone
+_RELEASED = 1_704_067_200  # 2024-01-01; an earlier clock was never set
 
 
 def checks() -> list[Check]:
@@ -30,7 +30,7 @@ def checks() -> list[Check]:
 
 
 def pyspark_pair() -> Iterator[Line]:
-    """Compare the versions of two packages that share files: a mixture makes UDFs fail in Py4J."""
+    """Compare the versions of two packages that share files: if they differ, UDFs fail in Py4J."""
     versions = {}
     for package in ("pyspark", "pyspark-client"):
         try:
@@ -63,7 +63,7 @@ def java() -> Iterator[Line]:
 
 
 def spark_jars() -> Iterator[Line]:
-    """Compare the jars with the lock, and the connector's version with Spark's."""
+    """Compare the jars with the lock file, and the connector's version with Spark's."""
     locked = jars.read("spark-kafka")
     wrong = [
         jar.file for jar in locked if not jars.is_valid(jars.cache_dir() / "jars" / jar.file, jar)
@@ -77,7 +77,11 @@ def spark_jars() -> Iterator[Line]:
     spark = version("pyspark")
     says = f"connector {connector}, kafka-clients {versions['kafka-clients']}, Spark {spark}"
     if connector.split(".")[:2] != spark.split(".")[:2]:
-        yield failure("jars", f"{says}: not one line", "pin the connector of Spark's own version")
+        yield failure(
+            "jars",
+            f"{says}: their minor versions differ",
+            "pin the connector of Spark's own version",
+        )
     else:
         yield ok("jars", says)
 
@@ -95,7 +99,7 @@ def disk(check: str, directory: str) -> Iterator[Line]:
 
 
 def clock() -> Iterator[Line]:
-    """Check that the clock was set: it dates paths and gaps, and decides when files are swept."""
+    """Check that the clock was set: paths, gaps and the age of swept files depend on it."""
     now = time.time()
     says = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < _RELEASED:

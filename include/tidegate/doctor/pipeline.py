@@ -32,7 +32,7 @@ _HANGING = 900.0  # seconds: Kafka's default of transaction.max.timeout.ms
 
 @dataclass(frozen=True)
 class _Topics:
-    """What the checks of an ingest's topics look at."""
+    """The input of the checks of an ingest's topics."""
 
     spec: Ingest
     fold: Fold
@@ -47,7 +47,7 @@ class _Topics:
 def checks(
     spec: Spec, kafka: Callable[[], KafkaSettings], master: Callable[[], str]
 ) -> list[Check]:
-    """Return a pipeline's checks; `kafka` and `master` look up its connections, and may raise."""
+    """Return a pipeline's checks; `kafka` and `master` look up its connections and may raise."""
     ask: dict[str, Callable[[], Iterator[Line]]] = {"lake": lambda: check_lake(spec)}
     if isinstance(spec, Ingest):
         ask["kafka"] = lambda: check_topics(spec, kafka())
@@ -76,7 +76,7 @@ def check_topics(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
     try:
         fold = Ledger(open_store(spec.lake, spec.name), spec.name).fold
     except TidegateError:
-        fold = Fold()  # the check of the lake reports it
+        fold = Fold()  # reported by the check of the lake
     with Cluster(kafka) as cluster:
         cluster_id, says = cluster.id(), _versions(kafka, cluster)
         if fold.cluster_id not in (None, cluster_id):
@@ -118,7 +118,7 @@ def _topic(topics: _Topics, topic: str, permitted: set[str]) -> Line:
 
 
 def _retention(topics: _Topics, topic: str, retention: Retention | None) -> Iterator[Line]:
-    """Check that records do not expire before a run reads them; None is an unknown retention."""
+    """Check that records do not expire before a run reads them; None if retention is unknown."""
     marks, cursors = topics.survey.watermarks[topic], topics.cursors(topic)
     if expired := [p for p, m in marks.items() if m.start > cursors.get(p, m.start)]:
         says = f"{topic}: records are gone that no run has read, in partitions {expired}"
@@ -140,7 +140,7 @@ def _lifetime(topics: _Topics, topic: str, lifetime: timedelta, retention: Reten
         says += f", runs come every {interval}"
     if interval and lifetime < interval:
         fix = "lengthen retention.ms, or let runs come more often"
-        return failure("retention", f"{says}: they go before a run sees them", fix)
+        return failure("retention", f"{says}: they expire before a run reads them", fix)
     if interval and lifetime < 3 * interval:
         fix = "lengthen retention.ms: three failed runs in a row would lose records"
         return warning("retention", says, fix)
@@ -177,7 +177,7 @@ def _unread(topics: _Topics, topic: str, before: datetime) -> list[int]:
 def _transactions(
     kafka: KafkaSettings, watermarks: Mapping[str, Mapping[int, Watermarks]]
 ) -> Iterator[Line]:
-    """Name what open transactions hide; one that is older than Kafka's own limit hangs."""
+    """Report offsets hidden by open transactions; one older than Kafka's default limit hangs."""
     since = open_since(kafka, watermarks)
     for topic, marks in watermarks.items():
         hidden = {p: m.high - m.end for p, m in marks.items() if m.end < m.high}
@@ -191,7 +191,9 @@ def _transactions(
         if oldest is not None and time.time() - oldest / 1000 <= _HANGING:
             yield ok("transactions", says)
             continue
-        fix = "nothing behind is read until it ends: `kafka-transactions.sh find-hanging`, abort"
+        fix = (
+            "no offset behind it is read until it ends: `kafka-transactions.sh find-hanging`, abort"
+        )
         yield warning("transactions", says, fix)
 
 
@@ -205,7 +207,7 @@ def _interval(schedule: str | None) -> timedelta | None:
 
 
 def check_spark(master: str) -> Iterator[Line]:
-    """Check that a standalone master answers; of other kinds only the connection is looked up."""
+    """Check that a standalone master answers; other masters are only looked up."""
     if not master.startswith("spark://"):
         yield ok("spark", f"master {master}")
         return

@@ -1,4 +1,4 @@
-"""Checkpoint: store the state of a ledger, so that the next opening reads few entries."""
+"""Checkpoint: store the state of a ledger, so that it opens with few reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT = 1
 def checkpoint(spec: Spec) -> dict[str, Any]:
     """Write a checkpoint of the ledger's state, unless the newest one is at its end.
 
-    `read` is the number of entries that were read for it.
+    `read` is the number of entries read since the previous checkpoint.
     """
     store = open_store(spec.lake, spec.name)
     ledger = Ledger(store, spec.name)

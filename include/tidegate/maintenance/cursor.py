@@ -1,4 +1,4 @@
-"""Cursors by hand: show them, move one forward, adopt a topic that was recreated."""
+"""Manual changes of cursors: show them, move one forward, adopt a recreated topic."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def move(
     if offset < cursor:
         raise CursorBackward(
             f"pipeline {spec.name!r}: the cursor of {topic}-{partition} is {cursor}; {offset} is "
-            "behind it, and what lies between is in the lake or skipped. To read it again is a "
-            f"replay: `tidegate replay {spec.name}`, or the DAG tidegate_replay",
+            "behind it, and the offsets between are in the lake or skipped. To read them again, "
+            f"use `tidegate replay {spec.name}`, or the DAG tidegate_replay",
             cursor=cursor,
             offset=offset,
         )
@@ -117,10 +117,10 @@ def move(
 def adopt(
     spec: Ingest, kafka: KafkaSettings, mirror: Mirror, *, topic: str, reason: str, by: str
 ) -> dict[str, Any]:
-    """Adopt a topic that was recreated: from now on the ledger follows the new topic id.
+    """Adopt a recreated topic: from now on the ledger follows the new topic id.
 
-    What was committed stays, under the old id. The new topic begins at its log start. If it is
-    adopted already, nothing changes and `entry` is null.
+    Committed rows stay, under the old id. The new topic begins at its log start. If it was already
+    adopted, nothing changes and `entry` is null.
     """
     ledger = _ledger(spec)
     was = _topic_id(spec, ledger.fold, topic)
@@ -134,7 +134,7 @@ def adopt(
         match ledger.append(origin, run=by):
             case Appended(n):
                 entry = n
-            case _:  # another entry came first, perhaps of a topic id that is newer still
+            case _:  # another entry came first, perhaps of a still newer topic id
                 return adopt(spec, kafka, mirror, topic=topic, reason=reason, by=by)
     variables.write_topic(mirror, spec, ledger.fold, topic)
     return {
@@ -158,7 +158,7 @@ def _topic_id(spec: Ingest, fold: Fold, topic: str) -> str:
         known = ", ".join(sorted(fold.topic_ids)) or "none"
         raise ConfigurationError(
             f"pipeline {spec.name!r} has not read any topic {topic!r} yet; its ledger knows: "
-            f"{known}. Where a topic begins is said by `start` in the pipeline file"
+            f"{known}. To choose where a topic begins, set `start` in the pipeline file"
         )
     return fold.topic_ids[topic]
 

@@ -1,4 +1,4 @@
-"""Reconcile: compare every copy of the cursors with the ledger, and rewrite those behind it."""
+"""Reconcile: compare Variables and group offsets with the ledger, and rewrite those behind."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FORMAT = 1
 
 
 def reconcile(spec: Spec, mirror: Mirror | None, kafka: KafkaSettings | None) -> dict[str, Any]:
-    """Rewrite each Variable and group offset that is not the ledger's cursor; return them all.
+    """Rewrite each Variable and group offset that differs from the ledger; return all of them.
 
-    A Variable that is ahead is left alone, and the others are rewritten all the same. `mirror` is
-    None where there is no Airflow; `kafka` is needed only if the pipeline has a group.
+    A Variable that is ahead is not changed; the others are rewritten. `mirror` is None without
+    Airflow; `kafka` is needed only if the pipeline has a group.
     """
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
-    shown = None
+    rewritten = None
     if mirror is not None:
         drifts = variables.drifts(mirror, spec, ledger)
         for drift in drifts:
             if drift.state != "ahead":
                 drift.rewrite(mirror)
-        shown = [{**drift.to_json(), "mended": drift.state != "ahead"} for drift in drifts]
+        rewritten = [{**drift.to_json(), "mended": drift.state != "ahead"} for drift in drifts]
     group = None
     if isinstance(spec, Ingest) and spec.progress_group and kafka is not None:
         group = consumer_group.reconcile(spec, kafka, ledger.fold)
@@ -37,11 +37,11 @@ def reconcile(spec: Spec, mirror: Mirror | None, kafka: KafkaSettings | None) ->
         "format": FORMAT,
         "pipeline": spec.name,
         "entry": ledger.fold.n,
-        "variables": shown,
+        "variables": rewritten,
         "group": group,
     }
 
 
 def left_ahead(reconciled: Mapping[str, Any]) -> list[str]:
-    """Return the names of the Variables that are ahead of the ledger, and were left alone."""
+    """Return the names of the Variables that are ahead of the ledger and were not changed."""
     return [each["name"] for each in reconciled["variables"] or () if not each["mended"]]

@@ -1,4 +1,4 @@
-"""Repair: finish what crashed publishers left, and move unknown files out of `data/`."""
+"""Repair: place the files of crashed publishers, and move unknown files out of `data/`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 def repair(spec: Ingest) -> dict[str, Any]:
     """Place unplaced commits; move files in `data/` that no live commit lists to quarantine.
 
-    A committed file that is missing or truncated is placed again from its staged copy; where that
-    is gone, LakeDamaged is raised at the end. The ledger is read, and never written. A manifest
-    that cannot be read stops the repair before anything is moved.
+    A committed file that is missing or truncated is placed again from its staged copy; LakeDamaged
+    at the end if that is gone. The ledger is never written. An unreadable manifest stops the repair
+    before any file is moved.
     """
     store = open_store(spec.lake, spec.name)
-    # Listed first: a file is placed only after its commit, so a file that is listed here and
-    # unknown to the ledger that is read next was never committed.
+    # Listed before the ledger is read: a file is placed only after its commit, so a listed
+    # file that the ledger does not know was never committed.
     listed = store.objects(layout.DATA)
     ledger = Ledger(store, spec.name)
     files = _live_files(store, ledger.fold, ledger.fold.live)
@@ -40,8 +40,8 @@ def repair(spec: Ingest) -> dict[str, Any]:
     moved = _quarantine(
         store, [each for each in listed if _is_unknown(store, each, committed.get(each.path))]
     )
-    # In a lake that was rolled back, a run that makes the same plan gives its files the names of
-    # the unknown ones: what it has committed meanwhile is checked, too.
+    # In a lake that was rolled back, a run with the same plan gives its files the names of unknown
+    # ones: files that were committed meanwhile are checked, too.
     fold = ledger.refresh()
     files |= _live_files(store, fold, fold.live.keys() - files.keys())
     sizes = dict(each for each in listed if each not in moved)
@@ -61,7 +61,7 @@ def _live_files(store: Store, fold: Fold, commits: Iterable[int]) -> dict[int, S
 
 
 def _is_unknown(store: Store, listed: Listed, file: LakeFile | None) -> bool:
-    """Return whether no live commit lists a file, or its size is wrong and its copy's is right."""
+    """Return whether no live commit lists a file, or only its staged copy has the right size."""
     if file is None:
         return True
     size = file.staged.size
@@ -69,14 +69,14 @@ def _is_unknown(store: Store, listed: Listed, file: LakeFile | None) -> bool:
 
 
 def _quarantine(store: Store, unknown: list[Listed]) -> dict[Listed, dict[str, Any]]:
-    """Move files to a new quarantine directory, under the names that they had."""
+    """Move files to a new quarantine directory, under their names."""
     directory = placing.quarantine_directory()
     moved = {}
     for each in unknown:
         path = each.path
         size = placing.move_to_quarantine(store, path, directory)
         if size is None:
-            continue  # a replace has moved it away meanwhile
+            continue  # a replacement has moved it meanwhile
         logger.warning("%s: no live commit lists it; moved to quarantine", store.uri(path))
         moved[each] = {"from": store.uri(path), "to": store.uri(directory + path), "bytes": size}
     return moved
@@ -88,7 +88,7 @@ def _place_again(
     files: Mapping[int, Sequence[LakeFile]],
     sizes: Mapping[str, int],
 ) -> tuple[list[int], list[LakeDamaged]]:
-    """Place the files of commits again that are not whole, by `sizes` as listed or as of now."""
+    """Place again the files whose size is wrong both in `sizes`, as listed, and now."""
     again, damaged = [], []
     for n, each in files.items():
         if all(_is_whole(store, file, sizes) for file in each) or n not in ledger.refresh().live:

@@ -18,9 +18,9 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Environment:
-    """What the steps are given: `run` is the author in the ledger, `abandon_after` in seconds.
+    """The arguments of the steps: `run` is the author in the ledger, `abandon_after` in seconds.
 
-    Without Airflow, `variables` is the error that says so.
+    Without Airflow, `variables` is a NeedsAirflow error.
     """
 
     run: str
@@ -31,9 +31,9 @@ class Environment:
 
 @dataclass(frozen=True)
 class Step:
-    """A step for one pipeline of some kinds.
+    """A step for one pipeline, of the `kinds`.
 
-    `do` returns its document, and `problem` what of it an operator must solve.
+    `do` returns its document; `problem` returns the error in it that an operator must solve.
     """
 
     description: str
@@ -70,26 +70,26 @@ def _kept(_: Spec, swept: Document) -> LakeDamaged | None:
     if not swept["left"]:
         return None
     kept = "; ".join(f"commit #{each['commit']}: {each['why']}" for each in swept["left"])
-    return LakeDamaged(f"copies were kept, for the files in data/ are not right: {kept}")
+    return LakeDamaged(f"staged copies were kept, because files in data/ are damaged: {kept}")
 
 
-# A step is imported when it runs: a DAG file reads this list.
+# A step is imported when it runs, because DAG files import this table.
 STEPS = {
     "repair": Step(
-        "Place what crashed publishers left; quarantine strange files in `data/`.",
+        "Place committed files after crashes; quarantine unknown files in `data/`.",
         lambda spec, _: lazy("tidegate.maintenance.repair.repair")(spec),
         kinds=("ingest",),
     ),
-    "reconcile": Step("Rewrite Variables that are not the ledger's cursors.", _reconcile, _ahead),
+    "reconcile": Step("Rewrite Variables that differ from the ledger.", _reconcile, _ahead),
     "sweep": Step(
-        "Remove staging that nobody needs any more.",
+        "Delete staged files that are no longer needed.",
         lambda spec, given: lazy("tidegate.maintenance.sweep.sweep")(
             spec, run=given.run, abandon_after=given.abandon_after
         ),
         _kept,
     ),
     "checkpoint": Step(
-        "Write down what the ledger adds up to, so that opening it stays quick.",
+        "Write a checkpoint of the ledger, so that opening it reads few entries.",
         lambda spec, _: lazy("tidegate.maintenance.checkpoint.checkpoint")(spec),
     ),
 }

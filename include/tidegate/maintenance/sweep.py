@@ -1,4 +1,4 @@
-"""Sweep: delete staged files that no run and no reader needs any more."""
+"""Sweep: delete staged files that no run and no reader needs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def sweep(spec: Spec, *, run: str, abandon_after: float = sweeping.ABANDON_AFTER
     """Delete what the rules of `lake.sweeping` allow; return what was deleted and what was kept.
 
     `abandon_after` is in seconds; it must be longer than any application runs. On an object store,
-    multipart uploads that have been open for as long are aborted, too. No attempt of an egress is
-    abandoned: only files of attempts that lost are deleted.
+    multipart uploads that have been open for that long are aborted, too. Attempts of an egress are
+    not abandoned: only files of attempts that lost are deleted.
     """
     store = open_store(spec.lake, spec.name)
     ledger = Ledger(store, spec.name)

@@ -1,4 +1,4 @@
 """DAGs and tasks: the only package, with `ui`, that imports airflow.
 
-Parsing a DAG file imports neither Kafka nor Spark nor Arrow: the tasks import what they call.
+Parsing a DAG file imports neither Kafka nor Spark nor Arrow: tasks import them when they run.
 """

@@ -1,4 +1,4 @@
-"""Connections and Variables of Airflow, in the form that the use cases take."""
+"""Airflow's connections and Variables, as the use cases take them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.runs.connections import Connection
 
 
 def kafka(connection_id: str) -> KafkaSettings:
-    """Return a Kafka connection, of the type that Airflow's own Kafka provider uses.
+    """Return the settings of a Kafka connection, of the same type as Airflow's Kafka provider.
 
     Raises ConfigurationError if it does not exist.
     """
@@ -46,7 +46,7 @@ def look_up(
 
 
 class Variables:
-    """Airflow's Variables as the place where offsets are shown."""
+    """Airflow's Variables, which mirror offsets."""
 
     def read(self, name: str) -> str | None:
         value = Variable.get(name, default=None)

@@ -35,9 +35,9 @@ BEFORE_ANY_RUN = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def pipeline_dags() -> dict[str, DAG]:
-    """Return every pipeline's DAG by its id; the DAG of an invalid file shows what is wrong.
+    """Return every pipeline's DAG by its id; the DAG of an invalid file shows the errors.
 
-    An invalid file never affects another pipeline, and is visible in Airflow's UI.
+    An invalid file never affects other pipelines, and is visible in Airflow's UI.
     """
     dags = {}
     for name in files.names():
@@ -76,9 +76,9 @@ def pipeline_dag(spec: Spec) -> DAG:
 def flow_tasks(
     run_of: tasks.RunOf, flow: flows.Flow, *, outlets: Sequence[Asset | AssetAlias] = ()
 ) -> None:
-    """Add the steps of a kind of pipeline to the DAG that is being made.
+    """Add the tasks of a kind of pipeline to the current DAG.
 
-    Where there is nothing to do, all but the verdict is skipped.
+    If there is nothing to do, all tasks but the verdict are skipped.
     """
 
     @task.short_circuit(task_id="plan", ignore_downstream_trigger_rules=False)
@@ -90,9 +90,9 @@ def flow_tasks(
 
 
 def replay_tasks(run_of: tasks.RunOf) -> None:
-    """Add plan → stage or send → publish → verdict to the DAG that is being made.
+    """Add plan → stage or send → publish → verdict to the current DAG.
 
-    The kind of the run's pipeline decides which of the two runs.
+    The kind of the run's pipeline decides whether stage or send runs.
     """
 
     @task.branch(task_id="plan")
@@ -102,10 +102,10 @@ def replay_tasks(run_of: tasks.RunOf) -> None:
             return None
         with tasks.airflow_errors():
             flow = flows.of(files.load_named(context["params"]["pipeline"]))
-        # A branch skips its direct followers but those that it names: `publish` is one of them.
+        # A branch skips the direct downstream tasks that it does not return.
         return [flow.spark_step, "publish"]
 
-    # One of the two is always skipped; other rules would then skip `publish`, too.
+    # Stage or send is always skipped; other trigger rules would then skip `publish`, too.
     _steps(run_of, plan(), list(flows.FLOWS.values()), publish_sealed="all_done")
 
 
@@ -117,11 +117,11 @@ def _steps(
     outlets: Sequence[Asset | AssetAlias] = (),
     publish_sealed: str | None = None,
 ) -> None:
-    """Add the steps to the DAG that is being made, with a Spark task for each kind.
+    """Add the tasks to the current DAG, with a Spark task for each kind.
 
-    `publish_sealed`: the trigger rule that publishes what the Spark task has sealed even if it has
-    failed in the end; `verdict` then fails, and with it the run. Such a `publish` follows `plan`,
-    too, and is skipped with the Spark task when there is nothing to do.
+    `publish_sealed`: the trigger rule by which `publish` commits sealed chunks although the Spark
+    task has failed; `verdict` then fails the run. `publish` is then downstream of `plan`, too, to
+    be skipped with the Spark task if there is nothing to do.
     """
     rule = publish_sealed or "all_success"
 
@@ -146,16 +146,16 @@ def _params(max_records: str, **more: Param) -> dict[str, Any]:
         "max_records": Param(None, type=["null", "integer"], minimum=1, description=max_records),
         "dry_run": Param(False, type="boolean", description="Print the plan, freeze nothing."),
         "replan": Param(
-            False, type="boolean", description="Plan again although the run's plan is well."
+            False, type="boolean", description="Force a new plan even if the run's plan is valid."
         ),
         **more,
     }
 
 
 def _dag_id(name: str) -> str:
-    """Return the id of a file's DAG; of an invalid pipeline name it ends in a digest of the name.
+    """Return the id of a file's DAG, which Airflow accepts and no other file has.
 
-    So no two files share an id, and Airflow accepts it, whatever the name.
+    For an invalid pipeline name it ends in a digest of the name.
     """
     if files.is_pipeline_name(name):
         return f"tidegate__{name}"
@@ -164,7 +164,7 @@ def _dag_id(name: str) -> str:
 
 
 def _refusing_dag(name: str, complaint: str) -> DAG:
-    # Airflow's page cuts a longer text off; a fence within it would end the block.
+    # Airflow's page truncates longer texts; a fence in the text would end the code block.
     text = complaint[:_MAX_COMPLAINT].replace("```", "'''")
     with DAG(
         dag_id=_dag_id(name),
@@ -189,25 +189,25 @@ def _ingest_texts(spec: Ingest) -> tuple[str, str, dict[str, Any]]:
         None,
         type=["null", "integer"],
         minimum=1,
-        description="The most commits of this run; what expires soonest goes first.",
+        description="At most this many commits, soonest-expiring first.",
     )
     per_commit = f"Offsets per commit; empty: the pipeline's {spec.max_records:,}."
     description = f"{spec.subscription} → {spec.lake}"
     doc = f"""\
 ### {spec.name}: {description}
 
-Each run takes exactly what arrived since the last one, in commits of at most
+Each run reads exactly the records that arrived since the last one, in commits of at most
 {spec.max_records:,} offsets.
 
 - **plan** reads ledger and watermarks and freezes this run's plan; nothing new: the rest is skipped
-- **stage** reads the planned offsets with Spark into a directory of its own, and seals what is
-  proven complete
-- **publish** makes the sealed files part of the lake by one ledger entry a chunk, also when `stage`
-  has failed for another chunk, and shows the offsets in XCom and Variables
-- **verdict** fails the run if chunks are missing or partitions had to be left out, naming them
+- **stage** reads the planned offsets with Spark into staging directories, and seals the chunks that
+  are proven complete
+- **publish** commits each sealed chunk by one ledger entry, also if `stage` has failed for another
+  chunk, and writes the offsets to XCom and Variables
+- **verdict** fails the run if chunks are missing or partitions were excluded, naming them
 
-Any task may be cleared or killed at any moment: the plan stays the same, and no row is lost or
-doubled. The truth about progress is the ledger in the lake; the Variables are copies of it.
+Any task may be cleared or killed at any time: the plan stays the same, and no row is lost or
+duplicated. The ledger in the lake decides about progress; the Variables are copies of it.
 """
     return description, doc, _params(per_commit, max_chunks=max_chunks)
 
@@ -215,23 +215,23 @@ doubled. The truth about progress is the ledger in the lake; the Variables are c
 def _egress_texts(spec: Egress) -> tuple[str, str, dict[str, Any]]:
     """Return description, documentation and Params of the DAG of files, or a lake, → topics."""
     resend = Param(
-        False, type="boolean", description="Send what came back under a name that was sent."
+        False, type="boolean", description="Also send changed files whose names were sent."
     )
     rows = f"Rows per run, where known; empty: the pipeline's {spec.max_records:,}."
     description = f"{spec.source.path or spec.source.lake} → {', '.join(spec.target.names)}"
     doc = f"""\
 ### {spec.name}: {description}
 
-Each run sends what its source has and no run has sent, every row once.
+Each run sends the unsent rows of its source, every row once.
 
-- **plan** finishes what another run began, or freezes the list of what is sent; nothing new: the
-  rest is skipped
-- **send** claims it in the ledger, looks at every row, sends by Spark what the target does not hold
-  yet, and reads all of it back
-- **publish** records the receipts in the ledger, and shows the target's ends in XCom and Variables
-- **verdict** fails the run if files had to be left out, naming them
+- **plan** resumes an unfinished plan of another run, or freezes a new one; nothing new: the rest is
+  skipped
+- **send** claims the plan in the ledger, checks every row, sends the rows that the target does not
+  have yet with Spark, and reads all of them back
+- **publish** records the receipts in the ledger, and writes the target's ends to XCom and Variables
+- **verdict** fails the run if files were excluded, naming them
 
-Any task may be cleared or killed at any moment. An attempt that died half-way is finished by the
-next one, which sends only what is missing. A bad row stops the run before anything is sent.
+Any task may be cleared or killed at any time. An attempt that died is finished by the next one,
+which sends only the missing rows. A bad row stops the run before anything is sent.
 """
     return description, doc, _params(rows, resend=resend)

@@ -1,4 +1,4 @@
-"""The DAGs of backfills and replays: triggered by hand, with a form."""
+"""The DAGs of backfills and replays, triggered manually with a form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tidegate.runs.run import EgressRun, Run
 
-# What Airflow can refuse when the form is sent; the plan task checks the rest.
+# Airflow refuses other edges when the form is submitted; the plan task checks the rest.
 _EDGE = r"^\s*(\d+|\{.*\}|\d{4}-\d\d-\d\d[T ].*(Z|[+-]\d\d:?\d\d))\s*$"
 _EDGE_HELP = (
     'An offset for all partitions, offsets like {"flights": {"0": 123}}, or a time with a zone, '
@@ -28,10 +28,10 @@ _EDGE_HELP = (
 
 
 def backfill_dag() -> DAG:
-    """Return the DAG that reads any window into the lake, unless it is there."""
+    """Return the DAG that ingests the offsets of a window that are not in the lake."""
     return _dag(
         "tidegate_backfill",
-        "Any window of a topic into the lake, without a doubled row",
+        "Ingest any window of a topic, without duplicates",
         _BACKFILL_DOC,
         partial(factory.flow_tasks, _backfill, flows.INGEST),
         {
@@ -39,7 +39,7 @@ def backfill_dag() -> DAG:
             "fill_gaps": Param(
                 False,
                 type="boolean",
-                description="In place of start and end: what was skipped and is still in the log.",
+                description="In place of start and end: all skipped offsets still in the log.",
             ),
             "chunk_size": Param(
                 None,
@@ -51,18 +51,20 @@ def backfill_dag() -> DAG:
                 ORDERS[0],
                 type="string",
                 enum=list(ORDERS),
-                description="The oldest offsets of all partitions first, or what expires soonest.",
+                description="The oldest or the soonest-expiring offsets of all partitions first.",
             ),
-            "dry_run": Param(False, type="boolean", description="Explain, and do nothing."),
+            "dry_run": Param(
+                False, type="boolean", description="Only explain, in the log of `plan`."
+            ),
         },
     )
 
 
 def replay_dag() -> DAG:
-    """Return the DAG that reads a window again and replaces its files, or sends it again."""
+    """Return the DAG that re-ingests a window and replaces its files, or sends it again."""
     return _dag(
         "tidegate_replay",
-        "A window that is in the lake, once more: read and replaced, or sent to a topic",
+        "Replay a window of the lake: read and replace it, or send it again",
         _REPLAY_DOC,
         partial(factory.replay_tasks, _replay),
         {
@@ -70,22 +72,24 @@ def replay_dag() -> DAG:
             "replay_id": Param(
                 type="string",
                 pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}$",
-                description="The same id again does nothing; a new one does it once more.",
+                description="Identifies the replay: the same id resumes it; if done, nothing.",
             ),
             "where": Param(
                 None,
                 type=["null", "string"],
                 minLength=1,
-                description="Of an egress: send only rows of which this SQL is true, like "
+                description="Egress: send only rows that match this SQL condition, like "
                 "cast(key as string) = 'AA'.",
             ),
-            "dry_run": Param(False, type="boolean", description="Explain, and do nothing."),
+            "dry_run": Param(
+                False, type="boolean", description="Only explain, in the log of `plan`."
+            ),
         },
     )
 
 
 def _window_params(names: list[str]) -> dict[str, Param]:
-    # A pipeline whose file is wrong has no runs; its own DAG shows what is wrong.
+    # Without valid pipelines there is no enum; the DAG of an invalid file shows its errors.
     one_of: dict[str, Any] = {"enum": names} if names else {}
     return {
         "pipeline": Param(type="string", description="The pipeline.", **one_of),
@@ -161,33 +165,34 @@ def _known_params(context: Context) -> list[str]:
 
 
 _BACKFILL_DOC = """\
-### Any window of a topic into the lake
+### Backfill a window of a topic
 
 Trigger it with a pipeline and a window: from `start` to `end` (exclusive), or *fill gaps*.
-What the lake has already is skipped and said so; the live cursor stays where it is, or moves only
-over what is then covered. One plan of many chunks, one Spark application, one commit a chunk.
-Stop and clear it at any moment: what is sealed or committed is not read again.
+Offsets that are already in the lake are skipped and logged; the live cursor moves only over offsets
+that are then covered. One plan of many chunks, one Spark application, one commit a chunk.
+Stop and clear it at any time: sealed or committed chunks are not read again.
 
-A window that makes no sense is refused with every complaint at once, and nothing is done.
+An invalid window is refused with all complaints at once, and nothing is done.
 
 Only for pipelines whose own DAG you may trigger.
 """
 
 _REPLAY_DOC = """\
-### A window that is in the lake, once more
+### Replay a window of the lake
 
-Trigger it with a pipeline, a window and an id. The same id again does nothing.
+Trigger it with a pipeline, a window and an id. The same id resumes an unfinished replay, and does
+nothing if it is done.
 
-Of an ingest pipeline the window is *read again*, from Kafka, with the pipeline's settings of today;
-by one ledger entry a chunk the new files take the place of the old ones, which are moved to
-`_tidegate/replaced/`. Readers by the ledger see each row once, at every moment. A window that cuts
-files is refused, naming the nearest one that does not; so is one that has expired in part, for
-nobody can read it again.
+**Ingest**: the window is read from Kafka again, with the pipeline's current settings; one ledger
+entry a chunk replaces the old files by the new ones, and the old ones are moved to
+`_tidegate/replaced/`. Queries by the ledger see each row exactly once at any time. A window that
+cuts files is refused, naming the nearest one that does not; so is a window that has partly expired
+in Kafka.
 
-Of an egress pipeline whose source is a lake the window is *sent again*, from the lake to the
-pipeline's target, all of it or the rows of which `where` is true. What is not in the lake is
-refused; whether Kafka still has it does not matter. What the pipeline's own runs send is not
-touched. An attempt that died half-way is finished by the same id, which sends only what is missing.
+**Egress** from a lake: the window is sent again from the lake to the pipeline's target, all of it
+or the rows that match `where`. A window that is not fully in the lake is refused; Kafka need not
+have it any more. Regular runs of the pipeline are not affected. After a crash, the same id sends
+only the missing rows.
 
 Only for pipelines whose own DAG you may trigger.
 """

@@ -1,4 +1,4 @@
-"""The maintenance DAG: harmless steps every day, and by hand the cursor."""
+"""The maintenance DAG: maintenance steps every day, and `move_cursor` on demand."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 DAG_ID = "tidegate_maintenance"
 _CURSOR = ("topic", "partition", "offset", "reason")
 _DOC = """\
-### Keeping pipelines
+### Maintenance of pipelines
 
-Every day, for all ingest pipelines **repair**, and for egress too **reconcile**, **sweep** and
-**checkpoint**. Each may be run at any time beside anything; one pipeline that fails never stops
-another. A run fails if any of its steps did.
+Every day: **repair** for ingest pipelines; **reconcile**, **sweep** and **checkpoint** for all.
+Each step is safe beside running pipelines, and a pipeline that fails never stops the others. A run
+fails if any of its steps did.
 
-By hand, **move_cursor**: give `pipeline`, `topic`, `partition`, `offset` and `reason` together. The
-offsets between the cursor and the new one become a gap in the ledger, with the reason, and are not
-read. Only forward: backward is a replay. Only for pipelines whose own DAG you may trigger; the
+Manually, **move_cursor**: give `pipeline`, `topic`, `partition`, `offset` and `reason` together.
+The offsets between the cursor and the new one become a gap in the ledger, with the reason, and are
+not read. Only forward: backward is a replay. Only for pipelines whose own DAG you may trigger; the
 ledger keeps your name.
 """
 
@@ -41,13 +41,13 @@ logger = logging.getLogger(__name__)
 
 
 def maintenance_dag() -> DAG:
-    """Return the DAG: move_cursor, then each harmless step whatever came before, and a verdict."""
+    """Return the DAG: move_cursor, then each step regardless of earlier failures, and a verdict."""
     params: dict[str, Any] = {
         "pipeline": Param(
             None,
             type=["null", "string"],
             enum=[None, *files.names()],
-            description="Only this one; empty: all ingest pipelines.",
+            description="Only this one; empty: all pipelines.",
         ),
         **{
             name: Param(True, type="boolean", description=step.description)
@@ -64,7 +64,7 @@ def maintenance_dag() -> DAG:
     }  # fmt: skip
     with DAG(
         dag_id=DAG_ID,
-        description="Repair, reconcile, sweep, checkpoint every day; move a cursor by hand",
+        description="Repair, reconcile, sweep, checkpoint every day; move a cursor manually",
         doc_md=_DOC,
         schedule="@daily",
         start_date=BEFORE_ANY_RUN,
@@ -80,17 +80,17 @@ def maintenance_dag() -> DAG:
             move_cursor(get_current_context())
 
         @task(trigger_rule="all_done")
-        def harmless(name: str) -> None:
+        def step(name: str) -> None:
             run_step(name, get_current_context())
 
         @task(trigger_rule="one_failed", retries=0)
         def verdict() -> None:
             raise AirflowFailException("a step of this run has failed: its own log says why")
 
-        steps = [move(), *(harmless.override(task_id=name)(name) for name in STEPS)]
+        steps = [move(), *(step.override(task_id=name)(name) for name in STEPS)]
         chain(*steps)
-        # Each step runs whatever came before it, so the state of the last one says nothing of the
-        # others, and Airflow takes a run's state from its last tasks. Skipped where none failed.
+        # Airflow takes a run's state from its last tasks, and a step runs although an earlier one
+        # has failed: `verdict` fails the run if any step did, and is skipped otherwise.
         steps >> verdict()
     return dag
 
@@ -122,7 +122,7 @@ def move_cursor(context: Context) -> None:
 
 
 def run_step(name: str, context: Context) -> None:
-    """Run a step for one pipeline or for all; fail at the end, naming each that failed."""
+    """Run a step for one pipeline or for all; fail at the end, naming each failed pipeline."""
     from tidegate.lake.sweeping import ABANDON_AFTER
     from tidegate.orchestration import connections
 

@@ -1,6 +1,6 @@
-"""Airflow's Variables and connections for a terminal, read as the `airflow` command reads them.
+"""Airflow's Variables and connections for commands, read as the `airflow` command reads them.
 
-A task uses `connections`, which asks the process that started the task.
+Tasks use `connections`, which asks the task's supervisor process.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 from tidegate.errors import NeedsAirflow
 
 DESCRIPTION = "Tidegate's cursor, a copy of the ledger"
-# Without one of these, importing Airflow would create a new one in the user's home.
+# Without one of these, importing Airflow would create a new installation in the user's home.
 NAMED_BY = ("AIRFLOW_HOME", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
-_airflow_lock = RLock()  # for Airflow's imports, and for stdout, which is replaced meanwhile
+_airflow_lock = RLock()  # while Airflow is imported and stdout is redirected
 
 
 class StoredVariables:
-    """The Variables in the database that the environment names; NeedsAirflow if it names none.
+    """The Variables in the environment's Airflow database; NeedsAirflow if there is none.
 
-    Airflow is imported in the methods: it takes seconds, and it configures logging.
+    Airflow is imported in the methods, because it takes seconds and configures logging.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ def connection(name: str) -> Any:
 
     Raises AirflowNotFoundException if it is in neither, and NeedsAirflow without a database.
     """
-    StoredVariables()  # otherwise an unreachable database looks like one without the connection
+    StoredVariables()  # else an unreachable database looks like a missing connection
     with quiet_airflow():
         from airflow.models.connection import Connection
 
@@ -65,7 +65,7 @@ def connection(name: str) -> Any:
 
 @contextmanager
 def quiet_airflow() -> Iterator[None]:
-    """Send what Airflow prints to stderr, restore logging, and translate database errors."""
+    """Redirect Airflow's output to stderr, restore logging, and translate database errors."""
     from sqlalchemy.exc import SQLAlchemyError
 
     root = logging.getLogger()
@@ -74,7 +74,7 @@ def quiet_airflow() -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
-            # The text is left out: it may hold the address with a password.
+            # Its text is omitted: it may contain a URL with a password.
             raise NeedsAirflow(
                 f"Airflow's database cannot be asked ({type(error).__name__}): check that it runs, "
                 "that `airflow db migrate` was done, and AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"

@@ -1,8 +1,8 @@
 """The rights to form DAGs: a user needs the right to trigger the pipeline's own DAG.
 
-A task cannot ask Airflow's auth manager, for it knows only the name of the user who triggered its
-run. The API server can: when a run of a form DAG is requested, it asks, and puts a signature into
-the run's conf (`ui.triggers`). The run's tasks refuse to work without a valid signature.
+A task cannot ask Airflow's auth manager: it knows only the name of the user who triggered its run.
+The API server can: when a run of a form DAG is requested, it checks the right, and puts a signature
+into the run's conf (`ui.triggers`). The run's tasks fail without a valid signature.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check(context: Context, pipeline: str) -> str:
     """Return the user who triggered the run.
 
     Raises TriggerNotPermitted without a valid signature for this user, DAG and pipeline. A run that
-    another DAG has triggered needs none: the author of a DAG can run any code here.
+    another DAG has triggered needs none: DAG authors can run any code anyway.
     """
     run = context["dag_run"]
     user: str | None = run.triggering_user_name

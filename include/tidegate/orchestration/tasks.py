@@ -30,7 +30,7 @@ PARAMS = ("max_records", "dry_run", "replan")
 RunOf = Callable[["Context"], "Run | EgressRun"]
 """Returns the run that a task instance belongs to, by its Params."""
 
-# None: cleared; one that was running is restarting until its process has ended.
+# None: cleared. A task that is cleared while running is `restarting` until its process has ended.
 _ENDED = {None, "success", "failed", "upstream_failed", "skipped", "removed", "up_for_retry"}
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def new_run(
     dag_run = context["dag_run"]
     refuse_unknown(context, known_params)
     interval = _interval(context)
-    if not isinstance(spec, Ingest):  # proves later whether this sender is over
+    if not isinstance(spec, Ingest):  # to find out later whether this sender has ended
         ti = context["ti"]
         settings["task"] = {
             "dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "try": ti.try_number,
@@ -86,23 +86,23 @@ def new_run(
 
 
 def refuse_unknown(context: Context, known_params: Collection[str]) -> None:
-    """Raise ConfigurationError if the run's conf has unknown keys, which Airflow lets pass."""
+    """Raise ConfigurationError if the run's conf has unknown keys, which Airflow accepts."""
     if unknown := sorted((context["dag_run"].conf or {}).keys() - set(known_params)):
         raise ConfigurationError(f"unknown params {unknown}; there are {list(known_params)}")
 
 
 def _interval(context: Context) -> DataInterval | None:
-    """Return the run's data interval; a run by hand may have none, or an empty one."""
+    """Return the run's data interval; None if a manual run has none, or an empty one."""
     edges = context.get("data_interval_start"), context.get("data_interval_end")
-    # Airflow's are of a library whose arithmetic is another.
+    # Airflow's are pendulum's, whose arithmetic differs.
     start, end = (each and datetime.fromisoformat(each.isoformat()) for each in edges)
     return (start, end) if start is not None and end is not None and start < end else None
 
 
 def params_of(context: Context) -> dict[str, Any]:
-    """Return the Params as a run takes them: a whole number is an integer, also as `5.0`.
+    """Return the Params with whole numbers as integers.
 
-    JSON has one type of number, so Airflow accepts 5.0 where an integer is asked for.
+    JSON has one type of number, so Airflow accepts 5.0 for an integer Param.
     """
 
     def whole(value: Any) -> Any:
@@ -114,7 +114,7 @@ def params_of(context: Context) -> dict[str, Any]:
 
 
 def plan(run_of: RunOf, context: Context) -> bool:
-    """Freeze the run's plan; return whether there is anything to do: else the rest is skipped."""
+    """Freeze the run's plan; return whether it has work, else the other tasks are skipped."""
     from tidegate.core import layout
     from tidegate.core.offsets import bounds, spark_offsets
     from tidegate.orchestration import connections
@@ -146,7 +146,7 @@ def plan(run_of: RunOf, context: Context) -> bool:
 
 
 class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
-    """Carries out the Spark step of a run, by one spark-submit that ends with the task."""
+    """Runs the Spark step of a run by one spark-submit, which ends with the task."""
 
     def __init__(self, *, run_of: RunOf, **kwargs: Any) -> None:
         super().__init__(durable=False, **kwargs)
@@ -155,7 +155,7 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
     def execute(self, context: Context) -> None:
         from tidegate.spark.parent_death import end_with_parent
 
-        # A supervisor that is killed would leave this task, and Spark below it, running.
+        # If the supervisor is killed, this task and its Spark end, too.
         end_with_parent()
         with airflow_errors():
             run = self._run_of(context)
@@ -170,7 +170,7 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
 
     def submit(self, submission: Submission, context: Context) -> None:
-        """Run an application by the provider, to its end; raises StageFailed."""
+        """Run an application to its end by the Spark provider; raises StageFailed."""
         from tidegate.launch.spark_submit import for_master
         from tidegate.orchestration import connections
 
@@ -182,8 +182,8 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         self.env_vars = dict(submission.env)
         self.jars = ",".join(submission.jars)
         self._spark_binary = submission.binary
-        self._deploy_mode = "client"  # a connection's `deploy-mode` would beat the setting
-        self._hook = None  # the provider makes it from the above
+        self._deploy_mode = "client"  # overrides the connection's `deploy-mode`
+        self._hook = None  # the provider makes it from these attributes
         try:
             super().execute(context)  # the provider's
         except Exception as error:
@@ -205,7 +205,7 @@ def publish(run_of: RunOf, context: Context) -> None:
         if (updated := asset(run.spec.name, topic)).name in names:
             events[updated].extra = published.asset_event(topic)
     alias = AssetAlias(f"tidegate://{run.spec.name}")
-    if alias in outlets:  # a pattern's assets come with its topics
+    if alias in outlets:  # the topics of a pattern are known now
         for topic in published.plan.topics:
             events[alias].add(asset(run.spec.name, topic), extra=published.asset_event(topic))
     logger.info("%s rows published", f"{published.report['rows']:,}")
@@ -221,30 +221,30 @@ def verdict(run_of: RunOf, context: Context) -> None:
 
 
 def outlets(spec: Spec) -> list[Asset | AssetAlias]:
-    """Return what a publish task updates."""
+    """Return the assets that a publish task updates; an alias for a topic pattern."""
     assets = [asset(spec.name, topic) for topic in flows.topics(spec)]
     return assets or [AssetAlias(f"tidegate://{spec.name}")]
 
 
 def asset(pipeline: str, topic: str) -> Asset:
-    """Return the asset of one topic of a pipeline, as other DAGs see it."""
+    """Return the asset of one topic of a pipeline."""
     uri = f"tidegate://{pipeline}/{topic}"
     return Asset(uri=uri, name=uri)
 
 
 def refuse(complaint: str) -> None:
-    """Fail with what is wrong with a pipeline file."""
+    """Fail with the errors of a pipeline file."""
     raise AirflowFailException(complaint)
 
 
 def _task_ended(context: Context) -> flows.TaskEnded:
-    """Return a function that says whether a sender's task has ended, as far as Airflow knows."""
-    ours = context["ti"]
+    """Return a function that says whether Airflow knows that a sender's task has ended."""
+    this = context["ti"]
 
     def ended(task: Mapping[str, Any]) -> bool:
-        if (task["dag"], task["run"], task["task"]) == (ours.dag_id, ours.run_id, ours.task_id):
-            return bool(task["try"] < ours.try_number)
-        states = ours.get_task_states(
+        if (task["dag"], task["run"], task["task"]) == (this.dag_id, this.run_id, this.task_id):
+            return bool(task["try"] < this.try_number)
+        states = this.get_task_states(
             dag_id=task["dag"], run_ids=[task["run"]], task_ids=[task["task"]]
         )
         return states.get(task["run"], {}).get(task["task"], "unknown") in _ENDED

@@ -1,1 +1,1 @@
-"""What the ingest and the egress runs share: the opened run, its steps, Variables, reports."""
+"""Shared by ingest and egress runs: the opened run, its steps, Variables, reports."""

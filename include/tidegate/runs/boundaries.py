@@ -1,8 +1,7 @@
 """Boundaries: the offset in each partition at which a timestamp divides a topic.
 
-Records in Kafka and rows in the lake both count: Kafka has deleted expired records, and compaction
-removes records anywhere in the log. A boundary above rows of the lake would exclude them from every
-window by time, permanently.
+Both records in Kafka and rows in the lake determine it: retention and compaction delete records
+from Kafka, and a boundary above such rows of the lake would exclude them from every window by time.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[
     if not times:
         return found
     in_log = _first_in_log(topic, times)
-    # Read after Kafka was asked: a record that expires in between is in one of the two.
+    # Read after Kafka: a record that expires in between is found in one of the two.
     fold = Ledger(topic.store, topic.pipeline).fold
     near = {t: _near(topic, t) for t in times}
     spans = {
@@ -82,7 +81,7 @@ def _near(topic: Topic, time: datetime) -> Neighbours:
 
 
 def _first_in_log(topic: Topic, times: list[datetime]) -> dict[datetime, dict[int, int | None]]:
-    """Return each partition's first offset at or after each time; None if it has none."""
+    """Return by time and partition the first offset at or after the time; None if there is none."""
     found: dict[datetime, dict[int, int | None]] = {}
     with Cluster(topic.kafka) as cluster:
         for t in times:
@@ -114,7 +113,7 @@ def _cut(topic: Topic, fold: Fold, partition: int, first: int | None, row: int |
 def _unknown(
     topic: Topic, fold: Fold, spans: Mapping[int, Mapping[int, tuple[int, int]]]
 ) -> list[str]:
-    """Return complaints about staged, expired, uncommitted offsets that decide a boundary."""
+    """Return complaints about staged, expired, uncommitted offsets that may decide a boundary."""
     if not spans:
         return []
     complaints = []
@@ -123,14 +122,14 @@ def _unknown(
             marks = topic.marks.get(r.partition)
             if plan.topics[r.topic] != topic.id or marks is None or r.start >= marks.start:
                 continue
-            last = min(r.end, marks.start)
-            looked_for = (each[r.partition] for each in spans.values())
-            if any(r.start < end and start < last for start, end in looked_for):
+            expired_end = min(r.end, marks.start)
+            searched = (each[r.partition] for each in spans.values())
+            if any(r.start < end and start < expired_end for start, end in searched):
                 complaints.append(
-                    f"partition {r.partition}: [{r.start}, {last}) has expired, and is staged by "
-                    f"plan {plan.id}, chunk {chunk}, but not committed: until it is, nobody knows "
-                    "where a time cuts it. Finish that run (the next scheduled one publishes what "
-                    "is sealed), or give offsets"
+                    f"partition {r.partition}: [{r.start}, {expired_end}) has expired, and is "
+                    f"staged by plan {plan.id}, chunk {chunk}, but not committed: until then, "
+                    "times cannot be resolved there. Finish that run (the next scheduled one "
+                    "publishes what is sealed), or give offsets"
                 )
     return complaints
 
@@ -138,7 +137,7 @@ def _unknown(
 def refuse_leaderless(seen: Survey, topic: str, partitions: Iterable[int] | None = None) -> None:
     """Raise BrokerError if any of these partitions of a topic, by default all, has no leader.
 
-    A boundary is frozen for all partitions: one that is missing from it would be divided at 0.
+    A boundary is frozen for all partitions: a missing one would be divided at offset 0.
     """
     without = set(seen.leaderless.get(topic, ()))
     if missing := sorted(without if partitions is None else without & set(partitions)):

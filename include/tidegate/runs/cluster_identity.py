@@ -1,4 +1,4 @@
-"""The check that Kafka is the cluster of which the ledger has offsets."""
+"""The check that Kafka is the cluster whose offsets the ledger has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Airflow connections without Airflow: read from the environment, and as a Spark master."""
+"""Airflow connections without Airflow: from environment variables, and as a Spark master."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def from_environment(
 ) -> Connection | None:
     """Return the connection that `AIRFLOW_CONN_<ID>` defines, as Airflow reads it, or None.
 
-    Raises ConfigurationError if the value is neither JSON nor a URI. It is not quoted: it may hold
-    a password.
+    Raises ConfigurationError if the value is neither JSON nor a URI; the value is not quoted, since
+    it may contain a password.
     """
     text = environ.get(_variable(connection_id), "").strip()
     try:
@@ -103,7 +103,7 @@ def _from_uri(uri: str) -> Connection:
         raise ValueError(conn_type)
     parts = urlsplit(rest if second else f"//{rest}")
     host = unquote(parts.hostname or "")
-    if "/" in host:  # `hostname` is in lower case, which a path must not be
+    if "/" in host:  # `hostname` is lower-cased, which would change a path
         host = unquote(parts.netloc.rpartition("@")[2].partition(":")[0])
     if host and second:
         host = f"{parts.scheme}://{host}"

@@ -14,8 +14,8 @@ FORMAT = 1
 class Findings:
     """What was checked, and the differences found.
 
-    `expired` counts rows that are not in Kafka any more, `leaderless` names partitions without a
-    leader: neither could be compared.
+    Not compared were `expired` rows, which are no longer in Kafka, and partitions without a leader
+    (`leaderless`).
     """
 
     commits: int = 0

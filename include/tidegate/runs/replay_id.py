@@ -13,7 +13,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
 
 
 def id_complaints(asked: Replay) -> list[str]:
-    """Return the complaint about a malformed replay id, if it is."""
+    """Return a list of one complaint if the replay id is malformed, else an empty list."""
     if _ID.fullmatch(asked.id):
         return []
     return [f"replay id {asked.id!r}: letters, digits and _.:+-, 128 at most"]
@@ -24,7 +24,7 @@ def refuse_another(run: AnyRun, asked: Replay, plan: Plan) -> None:
     if plan.replay is None or plan.replay["asked"] != asked.to_json():
         first = None if plan.replay is None else plan.replay["asked"]
         raise ReplayRefused(
-            f"pipeline {run.spec.name!r}: replay id {asked.id!r} stands for {first}, as plan "
+            f"pipeline {run.spec.name!r}: replay id {asked.id!r} belongs to {first}, plan "
             f"{plan.id}; nothing was done. Another window needs another id",
             replay_id=asked.id,
             plan_id=plan.id,

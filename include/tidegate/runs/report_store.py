@@ -30,8 +30,8 @@ def keep(
 ) -> None:
     """Write the full report of a run that had work, unless one exists. Never raises.
 
-    `note` is the one beside the plan; `details` returns what depends on the kind of pipeline. It is
-    not looked for where there can hardly be one (`is_new`): if there is, it stays as it is.
+    `note` is the plan's note; `details` returns the fields that depend on the kind of pipeline. With
+    `is_new` no existing report is looked up; one that exists is still not overwritten.
     """
     path = layout.report(run.key, summary["generation"])
     if not plan.has_work and not plan.left_out:

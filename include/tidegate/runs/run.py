@@ -1,4 +1,4 @@
-"""A run of a pipeline, and the opened run that passes through all of its steps."""
+"""A run of a pipeline, and the opened run that is passed through all of its steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
 
 
 class Mirror(Protocol):
-    """A copy of the offsets for people (Airflow's Variables); the ledger alone decides."""
+    """A copy of the offsets for users (Airflow's Variables); the ledger alone is authoritative."""
 
     def read(self, name: str) -> str | None: ...
 
@@ -29,7 +29,7 @@ class Mirror(Protocol):
 
 
 class NoMirror:
-    """The mirror of a run outside Airflow: it has no Variables."""
+    """The mirror of a run outside Airflow, where there are no Variables."""
 
     def read(self, name: str) -> str | None:  # noqa: ARG002
         return None
@@ -44,7 +44,7 @@ WindowRequest = Backfill | Replay
 
 
 def replay_key(asked: Replay) -> str:
-    """Return the run key of a replay: one id is one piece of work, whichever run asks for it."""
+    """Return the run key of a replay: by its id, so that any run with this id resumes it."""
     return layout.run_key("tidegate_replay", asked.id)
 
 
@@ -52,7 +52,7 @@ def replay_key(asked: Replay) -> str:
 class AnyRun:
     """One run of a pipeline. Its frozen plan is found by its key.
 
-    `window_date` is the day that goes into the paths of the lake; `max_records` is per chunk.
+    `window_date` is the date in the paths of the lake; `max_records` is per chunk.
     """
 
     spec: Spec
@@ -76,13 +76,13 @@ class AnyRun:
 
     def ledger(self, store: Store) -> Ledger:
         ledger = Ledger(store, self.spec.name)
-        ledger.refuse_unsafe_store()  # before Spark reads for hours what could not be committed
+        ledger.refuse_unsafe_store()  # before Spark reads for hours and cannot commit
         return ledger
 
 
 @dataclass(frozen=True)
 class Run(AnyRun):
-    """A run of an ingest pipeline, and the request: `asked`.
+    """A run of an ingest pipeline; `asked` is the request.
 
     It plans at most `max_chunks` chunks; the rest is left to later runs.
     """
@@ -122,8 +122,8 @@ class EgressRun(AnyRun):
     """A run of an egress pipeline; `kafka` is the target's.
 
     `task` identifies Airflow's task instance, to find out later whether this sender is dead.
-    `resend` also takes changed files under names that were sent. `asked` is a window of the
-    source's lake to be sent again, and `source_kafka` the Kafka that this lake was read from.
+    `resend` also sends changed files whose names were sent. `asked` is a window of the source's
+    lake to be sent again, and `source_kafka` the Kafka from which this lake was ingested.
     """
 
     spec: Egress
@@ -158,8 +158,8 @@ class OpenRun(Generic[AnyKind]):
     def latest_plan(self) -> Frozen | None:
         """Return the run's plan of the highest generation, if it has any.
 
-        Only generations after the one last seen are looked up: pointers are never changed. The
-        first call after `freeze` looks up nothing: the next step begins at once.
+        Only later generations than the last known one are looked up: pointers never change. The
+        first call after `freeze` looks up nothing, because the next step follows at once.
         """
         if not self._is_new:
             self._latest = plans.latest(self.store, self.run.key, after=self._latest)
@@ -184,7 +184,7 @@ class OpenRun(Generic[AnyKind]):
         return frozen
 
     def freeze(self, plan: Plan, note: Mapping[str, Any]) -> Frozen:
-        """Make `plan` the run's next generation; return another process's if that was first."""
+        """Make `plan` the run's next generation; return another process's plan if it was first."""
         generation = self._latest.generation + 1 if self._latest else 1
         self._latest = plans.freeze(self.store, self.run.key, plan, generation, note=note)
         self._is_new = True

@@ -10,12 +10,12 @@ from tidegate.lake.plans import Frozen
 from tidegate.launch.spark_submit import Submission
 
 MOST_LISTED = 20
-"""Partitions, commits or findings in one message; of the others it has the number at most."""
+"""Partitions, commits or findings that one message lists; of more it has only the number."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A run's living plan. `known` says that it was frozen before this call."""
+    """A run's living plan; `known` if it was frozen before this call."""
 
     frozen: Frozen
     known: bool

@@ -1,4 +1,4 @@
-"""The topics of an ingest pipeline: those it names, or those that its pattern matches."""
+"""The topics of an ingest pipeline: the named ones, or those that its pattern matches."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tidegate.runs.run import Run
 def resolved(spec: Ingest, kafka: KafkaSettings, fold: Fold) -> Ingest:
     """Return the spec with the topics that its pattern matches in Kafka or in the ledger.
 
-    A topic that was deleted since stays in the list, so that it is reported. UnknownTopic if no
-    topic matches.
+    A topic that was deleted stays in the list, so that it is reported. UnknownTopic if no topic
+    matches.
     """
     if spec.pattern is None:
         return spec

@@ -1,4 +1,4 @@
-"""The Variables that show offsets: rewritten if missing, unreadable or behind; refused if ahead."""
+"""Variables that mirror offsets: rewritten if missing, unreadable or behind; refused if ahead."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Drift:
-    """A Variable that differs from the ledger's cursors; of an egress, from its target's ends.
+    """A Variable that differs from the ledger's cursors; for an egress, from its target's ends.
 
     `state` is `missing`, `unreadable`, `behind` or `ahead`; `shown` is None if it has no offsets.
     """
@@ -52,8 +52,8 @@ class Drift:
 def name_of(pipeline: str, topic: str) -> str:
     """Return the Variable's name (contract).
 
-    A topic may begin with an underscore, and a pipeline's name end with one. A dot, which no
-    pipeline's name contains, follows such a pipeline: no two pairs share a Variable.
+    A topic may begin with an underscore, and a pipeline's name end with one. Such a pipeline is
+    followed by a dot, which no pipeline's name contains: no two pairs share a Variable.
     """
     return f"tidegate__{pipeline}{'.' if pipeline.endswith('_') else ''}__{topic}"
 
@@ -61,14 +61,14 @@ def name_of(pipeline: str, topic: str) -> str:
 def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = ()) -> list[Drift]:
     """Return the Variables that differ from the ledger, which is read after them.
 
-    In the other order, a commit in between would look like a Variable edited by hand. A cursor from
-    before a topic was recreated is not ahead. `unknown` are topics that a pattern matches and the
-    ledger does not know.
+    In the other order, a commit in between would look like a manual edit. A cursor from before a
+    topic was recreated is not ahead. `unknown` are topics that a pattern matches and the ledger
+    does not know.
     """
     topics = (*_topics(spec, ledger.fold), *unknown)
     shown = {topic: mirror.read(name_of(spec.name, topic)) for topic in topics}
     fold = ledger.refresh()
-    found = []
+    drifting = []
     for topic, text in shown.items():
         cursors = _cursors(spec, fold, topic)
         offsets = None if text is None else _parsed(text, topic)
@@ -79,8 +79,8 @@ def drifts(mirror: Mirror, spec: Spec, ledger: Ledger, unknown: Iterable[str] = 
         else:
             state = "behind"
         if (cursors and offsets != cursors) or state == "ahead":
-            found.append(Drift(name_of(spec.name, topic), topic, state, offsets, cursors))
-    return found
+            drifting.append(Drift(name_of(spec.name, topic), topic, state, offsets, cursors))
+    return drifting
 
 
 def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
@@ -93,7 +93,7 @@ def restore(mirror: Mirror, spec: Spec, ledger: Ledger) -> None:
             raise cursor_ahead(spec, drift)
     for drift in found:
         if drift.state != "missing":
-            logger.warning("%s: %s rewritten from the ledger", spec.name, drift.name)
+            logger.warning("%s: Variable %s rewritten from the ledger", spec.name, drift.name)
         drift.rewrite(mirror)
 
 
@@ -114,9 +114,9 @@ def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
     """Return the error for a Variable that is ahead, with both remedies."""
     differing = drift.to_json()["partitions"]
     if isinstance(spec, Egress):
-        out = "delete it to go on: what this ledger does not know as sent will be sent"
+        remedy = "delete it to go on: what this ledger does not know as sent will be sent"
     else:
-        out = (
+        remedy = (
             "delete it to go on from the ledger, or skip to it with `tidegate offsets set` or the "
             "form of tidegate_maintenance"
         )
@@ -125,7 +125,7 @@ def cursor_ahead(spec: Spec, drift: Drift) -> CursorAhead:
         + ", ".join(f"partition {p}: {n['shown']}, ledger {n['ledger']}"
                     for p, n in differing.items())
         + f". Either the lake at {spec.lake} is not the one it was (mount or restore it), or "
-        f"someone edited the Variable: {out}",
+        f"someone edited the Variable: {remedy}",
         variable=drift.name,
         partitions=differing,
     )  # fmt: skip
@@ -145,7 +145,7 @@ def write_topic(
 ) -> None:
     """Write a topic's cursors after an operator's decision about one partition, or about all.
 
-    Offsets ahead of the ledger that other partitions show stay: nothing was decided about them.
+    Other partitions keep offsets that are ahead of the ledger: the decision is not about them.
     """
     name = name_of(spec.name, topic)
     shown = _parsed(mirror.read(name) or "{}", topic) or {}
@@ -169,7 +169,7 @@ def _cursors(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
 
 
 def _highest(spec: Spec, fold: Fold, topic: str) -> Mapping[int, int]:
-    """Return the highest offsets ever shown of a topic, under any of its topic ids."""
+    """Return the highest offsets that Variables ever had of a topic, under any of its topic ids."""
     if isinstance(spec, Egress):
         ends: dict[int, int] = {}
         for commit in fold.live.values():

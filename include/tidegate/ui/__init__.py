@@ -1,4 +1,4 @@
-"""Tidegate in Airflow's API server: the page in its UI, and the rights of the form DAGs."""
+"""Tidegate in Airflow's API server: the status page, and the rights of the form DAGs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TRIGGER = re.compile(
 
 
 async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve the page, imported with the first request.
+    """Serve the status page, which is imported with the first request.
 
-    Airflow imports plugins into the scheduler and into every task, too, which serve no requests.
+    Airflow imports plugins in the scheduler and in every task, too, where the page is not needed.
     """
     from tidegate.ui.app import app as page
 

@@ -30,8 +30,8 @@ from tidegate.runs import report_store
 
 FORMAT = 1
 BAR = 200  # cells
-TIMEOUT = 15.0  # seconds for all pipelines together: a client gives a dead broker up after 8
-FRESH = 5.0  # seconds for which an answer is kept for other users and for reloads
+TIMEOUT = 15.0  # seconds for all pipelines together; a client gives up a dead broker after 8
+FRESH = 5.0  # seconds for which an answer is cached
 _AT_ONCE = 8
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -45,7 +45,9 @@ logger = logging.getLogger(__name__)
 _lock = threading.Lock()
 _pools: dict[tuple[str, str], ThreadPoolExecutor] = {}
 _answers: dict[str, tuple[float, Future[dict[str, Any]]]] = {}
-_down: dict[str, tuple[float, str]] = {}  # by connection: until when it counts as down, and why
+_down: dict[
+    str, tuple[float, str]
+] = {}  # by connection: until when it counts as down, and its error
 _templates = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
     autoescape=True,
@@ -55,7 +57,7 @@ _templates = Environment(
 )
 _templates.filters["number"] = lambda n: "—" if n is None else f"{n:,}"
 
-# Without dependencies, routes in Airflow's API server are public. There are only these three.
+# Airflow's API server does not protect mounted routes: all need this dependency.
 app = FastAPI(
     title="Tidegate",
     dependencies=[Depends(get_user)],
@@ -87,7 +89,7 @@ Readable = Annotated[list[str], Depends(readable)]
 
 @app.get("/")
 def page(pipelines: Readable) -> Response:
-    """Return the page; it loads no other files, and refreshes itself."""
+    """Return the page, which loads no other files and refreshes itself."""
     html = _templates.get_template("status.html").render(
         pipelines=statuses(pipelines), now=datetime.now(UTC)
     )
@@ -129,9 +131,9 @@ def statuses(names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _request(name: str) -> Future[dict[str, Any]]:
-    """Return the status that is in progress or fresh, else start reading it.
+    """Return a status that is in progress or cached, else start reading it.
 
-    Each pair of connection and lake has threads of its own, so that one that hangs delays no other.
+    Each pair of connection and lake has its own threads, so that one that hangs delays no other.
     """
     with _lock:
         started, answer = _answers.get(name, (0.0, None))
@@ -153,7 +155,7 @@ def _request(name: str) -> Future[dict[str, Any]]:
 
 
 def _status(spec: Spec) -> dict[str, Any]:
-    """Return a status; a broker that did not answer for one pipeline is not asked for others."""
+    """Return a status; a broker that did not answer for one pipeline is not asked by others."""
     if isinstance(spec, Egress):
         return egress_status(spec, footers=False)
     kafka = connections.kafka(spec.kafka)
@@ -180,7 +182,7 @@ def _result(name: str, answer: Future[dict[str, Any]]) -> dict[str, Any]:
     except TidegateError as error:
         return {"pipeline": name, "error": error.to_json()}
     except Exception as error:
-        # Its text may hold secrets, such as a password in a URL: only the log has it.
+        # Its text may contain secrets, such as a password in a URL: it is only logged.
         logger.exception("%s: unexpected error in its status", name)
         message = f"{type(error).__name__}: see the log of Airflow's API server"
         internal = {"name": "Internal", "kind": "terminal", "message": message, "numbers": {}}

@@ -1,4 +1,4 @@
-"""Sign requests for runs of the form DAGs, in Airflow's API server: only it knows the user."""
+"""Sign requests for runs of the form DAGs in Airflow's API server, which knows the user."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 async def signed(dag_id: str, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
     """Return the request with a signature if its user may trigger the pipeline's own DAG.
 
-    A signature that the request brings along is removed. A request without a conf, which Airflow
-    refuses, is returned unchanged.
+    A signature in the request is removed. A request without a conf, which Airflow refuses, is
+    returned unchanged.
     """
     body = b""
     while True:
