@@ -97,7 +97,7 @@ class Cluster:
         ({"topic_id": None}, "0 * * * *", ["ok", "failure"], "create it, grant DESCRIBE"),
         ({"topic_id": "new"}, "0 * * * *", ["ok", "failure"], "tidegate offsets adopt p t"),
         ({"allowed": {"DESCRIBE"}}, "0 * * * *", ["ok", "failure"], "grant READ"),
-        ({"kept": Retention(1, None)}, "0 * * * *", ["ok", "ok", "failure"], "before a run sees"),
+        ({"kept": Retention(1, None)}, "0 * * * *", ["ok", "ok", "failure"], "expire before"),
         ({"kept": TWO_HOURS}, "0 * * * *", ["ok", "ok", "warning"], "three failed runs"),
         ({"kept": TWO_HOURS}, None, ["ok", "ok", "ok"], "kept for 2:00:00"),
         ({"old": 15}, "0 * * * *", ["ok", "ok", "warning"], "past half of it in partitions [0]"),
@@ -113,7 +113,7 @@ class Cluster:
             "partitions of more than 1,000,000,000 bytes",
         ),
         ({"kept": Retention(None, 1)}, None, ["ok", "ok", "warning"], "when they expire is not"),
-        ({"kept": Retention(HOUR // 2, 1)}, "0 * * * *", ["ok", "ok", "failure"], "before a run"),
+        ({"kept": Retention(HOUR // 2, 1)}, "0 * * * *", ["ok", "ok", "failure"], "expire before"),
     ],
 )  # fmt: skip
 def test_the_broker_and_its_topics(spec, store, monkeypatch, planted, schedule, states, says):
