@@ -57,7 +57,7 @@ def ranges(run: Run) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("order", ["forwards", "backwards", "at once"])
-def test_intervals_tile(
+def test_intervals_cover_each_offset_once(
     broker: Broker, topic: Callable[..., str], run_of: MakeRun, order: str
 ) -> None:
     """Planned in any order, or in parallel, with late records in between: each offset below the
@@ -88,7 +88,7 @@ def test_intervals_tile(
     assert [ranges(run) for run in runs] == done
 
 
-def test_what_is_not_below_the_cursor_is_left_to_the_live_lane(
+def test_offsets_above_the_cursor_are_left_to_the_live_lane(
     broker: Broker,
     topic: Callable[..., str],
     run_of: MakeRun,
@@ -109,7 +109,7 @@ def test_what_is_not_below_the_cursor_is_left_to_the_live_lane(
         plan(run_of(name, Dates((DAY, tomorrow)), "s", start={"offsets": half}))
 
 
-def test_the_lane_is_the_frozen_plans(
+def test_a_run_keeps_the_lane_of_its_frozen_plan(
     broker: Broker,
     topic: Callable[..., str],
     run_of: MakeRun,
@@ -133,7 +133,7 @@ def test_the_lane_is_the_frozen_plans(
 
 
 @pytest.mark.parametrize("on_expired", ["fail", "skip"])
-def test_before_the_log_start_it_goes_by_policy(
+def test_on_expired_decides_about_expired_records(
     broker: Broker, topic: Callable[..., str], run_of: MakeRun, on_expired: str
 ) -> None:
     """An interval whose boundary was frozen before its records expired: named, or a gap with the

@@ -105,7 +105,7 @@ def test_a_healthy_system(broker: Broker, guarded: tuple[Broker, str], tmp_path:
     assert "point connection 'kafka_default' back" in says
 
 
-def test_records_that_are_lost(broker: Broker, tmp_path: Path) -> None:
+def test_topics_that_lose_records(broker: Broker, tmp_path: Path) -> None:
     """A topic that keeps its records for less than the time between two runs; one with a record
     that is past half of its time; one whose records went before they were read; one that was
     recreated; one with a limit by size; and a pattern that no topic has.
@@ -159,7 +159,7 @@ def test_records_that_are_lost(broker: Broker, tmp_path: Path) -> None:
     assert found["failures"] == 4
 
 
-def test_rights_that_lack(guarded: tuple[Broker, str], tmp_path: Path) -> None:
+def test_missing_rights(guarded: tuple[Broker, str], tmp_path: Path) -> None:
     """DESCRIBE alone, then READ too, then DESCRIBE_CONFIGS; a limit by size for the whole broker is
     a warning; the password is never shown.
     """
@@ -205,7 +205,7 @@ def test_rights_that_lack(guarded: tuple[Broker, str], tmp_path: Path) -> None:
     assert PASSWORD not in refused.stdout + refused.stderr
 
 
-def test_all_is_wrong_at_once(tmp_path: Path) -> None:
+def test_all_failures_are_reported_at_once(tmp_path: Path) -> None:
     """No broker, no lake, no such Spark connection, and a file that is wrong: all are told."""
     terminal = Terminal(tmp_path, "127.0.0.1:1")
     terminal.pipeline("lost", ["t"], spark={"connection": "spark_lost"})

@@ -243,7 +243,7 @@ def test_killed_anywhere(tmp_path: Path, mortal: Broker, seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_again_sends_nothing(tmp_path: Path, mortal: Broker) -> None:
+def test_a_repeated_run_sends_nothing(tmp_path: Path, mortal: Broker) -> None:
     """A whole run with the settings of real ones; compressed text beside plain; run again: the same
     report, the same ends; status and exit codes.
     """

@@ -179,7 +179,9 @@ def test_a_topic_with_other_records_is_refused(broker: Broker, topic: Callable[.
         flights.load(broker.bootstrap, name, months={1, 2})
 
 
-def test_a_topic_that_forgets_is_refused(broker: Broker, topic: Callable[..., str]) -> None:
+def test_a_topic_with_a_short_retention_is_refused(
+    broker: Broker, topic: Callable[..., str]
+) -> None:
     """By its default retention the broker would delete records of 2013 within minutes."""
     with pytest.raises(ConfigurationError, match=r"set its retention\.ms to -1"):
         flights.load(broker.bootstrap, topic(), months={1})

@@ -46,7 +46,7 @@ def test_a_recreated_topic_is_never_read_with_old_offsets(
     assert not (terminal.lake / "again/data").exists()
 
 
-def test_what_expires_between_plan_and_stage(
+def test_records_that_expire_between_plan_and_stage(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """The healthy partitions are published, the run fails naming the exact interval that is lost,
@@ -109,7 +109,7 @@ def test_publish_needs_no_broker(
     assert found["against_kafka"] == {"rows": 0, "expired": 500}
 
 
-def test_verify_finds_what_was_changed(
+def test_verify_finds_changed_missing_and_unknown_files(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """One byte of a page, one missing file, one stranger: each is named, exit code 3."""

@@ -188,7 +188,7 @@ def test_a_partition_without_a_leader_stops_no_other(cluster: Cluster, tmp_path:
     assert cursors(cluster.run(tmp_path, topics))["alone"] == {0: 20, 1: 20}
 
 
-def test_a_log_that_was_cut_off_and_written_again(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_log_that_was_truncated_and_written_again(cluster: Cluster, tmp_path: Path) -> None:
     """A leader without the last records wins an unclean election, and its log grows past the
     cursor: the partition is excluded by name, with the offset at which it was cut off; a replay
     of the offsets that changed lets it go on.
@@ -226,7 +226,7 @@ def test_a_log_that_was_cut_off_and_written_again(cluster: Cluster, tmp_path: Pa
     cluster.wait("torn", {0: None})
 
 
-def test_a_log_that_is_cut_off_after_it_was_planned(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_log_that_is_truncated_after_it_was_planned(cluster: Cluster, tmp_path: Path) -> None:
     """Between plan and stage: what is there now is read, and is not taken for cut off later."""
     unclean = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
     cluster.create("late", [[2, 3]], **unclean)

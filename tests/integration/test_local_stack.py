@@ -140,7 +140,7 @@ def test_the_home_is_for_its_owner_only(home: Path, api: AirflowApi) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_scheduler_is_mended_and_its_task_does_not_run_twice(
+def test_a_killed_scheduler_is_restarted_and_its_task_does_not_run_twice(
     home: Path, up: Callable[[], list[str]], api: AirflowApi
 ) -> None:
     """SIGKILL to the scheduler orphans its task; `up` ends that one and the task runs again."""
@@ -167,7 +167,7 @@ def test_a_killed_scheduler_is_mended_and_its_task_does_not_run_twice(
 
 
 @pytest.mark.slow
-def test_a_killed_database_and_broker_are_mended(
+def test_a_killed_database_and_broker_are_restarted(
     home: Path, up: Callable[[], list[str]], api: AirflowApi
 ) -> None:
     """SIGKILL to Postgres and Kafka: `up` brings both back, and what they held is there."""

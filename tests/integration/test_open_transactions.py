@@ -82,7 +82,7 @@ def test_an_open_transaction(
     assert (zero["end"], zero["lag"], zero["open_since"]) == (18, 18, None)
 
 
-def test_since_when_is_not_known(broker: Broker, topic: Callable[..., str]) -> None:
+def test_an_unknown_start_of_a_transaction(broker: Broker, topic: Callable[..., str]) -> None:
     """No record there, no such broker: unknown, after seconds, and no error; nothing is asked
     where nothing is hidden.
     """

@@ -129,7 +129,7 @@ def position(rows: Rows, wanted: Callable[[Row], bool]) -> int:
     return next(at for at, row in enumerate(rows) if at > 6000 and wanted(row))
 
 
-def test_a_faithful_lake_is_equal(
+def test_a_complete_lake_is_equal(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """Every nasty kind of record is there, and both ways of reading the lake agree on all rows."""
@@ -158,7 +158,7 @@ def test_a_faithful_lake_is_equal(
         assert counts == {at: filled.visible[at] for at in range(topic_records.PARTITIONS)}
 
 
-def test_the_isolation_decides_what_is_true(
+def test_the_isolation_level_decides_what_is_compared(
     filled: topic_records.Filled, committed: Rows, uncommitted: Rows, tmp_path: Path
 ) -> None:
     """Aborted, open and hidden records: all of the truth, or none of it."""
@@ -244,7 +244,7 @@ def test_a_deleted_row_is_found_and_named(
     assert (shown["kafka"]["value"] is None) == tombstone
 
 
-def test_a_doubled_row_is_found_and_named(
+def test_a_duplicated_row_is_found_and_named(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """The message of the failed assertion names it too."""
@@ -297,7 +297,7 @@ def test_examples_are_few_and_counts_are_whole(
     assert all(row["kafka"]["timestampType"] == 0 for row in shown)
 
 
-def test_a_files_list_must_be_true(
+def test_a_wrong_list_of_files_is_reported(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """A file listed twice doubles its rows; wrong numbers and a file that is gone are named."""
@@ -345,7 +345,7 @@ def test_a_malformed_file_is_named(
     assert file.name in malformed
 
 
-def test_ranges_say_what_is_compared(
+def test_only_the_ranges_are_compared(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
     """Outside the ranges nothing is compared; inside everything is; both ends are half-open."""
@@ -424,9 +424,7 @@ def test_expired_records_are_not_compared(broker: Broker, tmp_path: Path) -> Non
         ["--topics", "t", "--files", "missing.json"],
     ],
 )
-def test_what_cannot_be_judged_is_neither_equal_nor_different(
-    given: list[str], tmp_path: Path
-) -> None:
+def test_wrong_use_exits_with_2(given: list[str], tmp_path: Path) -> None:
     """Wrong use, or nobody at port 1: exit code 2 and nothing on stdout."""
     command = [
         sys.executable,

@@ -57,7 +57,7 @@ class Reader(threading.Thread):
         self.join(30)
 
 
-def test_a_re_ingest_under_a_reader_by_the_ledger(
+def test_a_re_ingest_during_queries_by_the_ledger(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """Never twice, never missing, at every moment; afterwards a glob sees each row once too, the

@@ -138,7 +138,7 @@ def test_everything_a_topic_can_hold(
         assert s3.secret_key.encode() not in where
 
 
-def test_what_a_window_costs(terminal: Terminal, broker: Broker, s3: Server) -> None:
+def test_s3_requests_of_one_run(terminal: Terminal, broker: Broker, s3: Server) -> None:
     """The requests of a run that adds one window of four files, counted by the server: as
     docs/operations.md says, and not more; nothing new costs a few reads.
     """
@@ -162,7 +162,7 @@ def test_what_a_window_costs(terminal: Terminal, broker: Broker, s3: Server) -> 
 
 
 @pytest.mark.faults
-def test_killed_half_way_and_what_it_leaves_is_ended(
+def test_a_killed_run_and_its_open_uploads(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, in_environment: None
 ) -> None:
     """kill -9 of the JVM while files are being uploaded: only sealed chunks are visible, the retry
@@ -226,7 +226,7 @@ def test_publishers_race(
     oracle_client.agree(broker.bootstrap, lake, "race", ["race-s3"], environ=s3.environment)
 
 
-def test_one_creator_wins(lake: str, in_environment: None) -> None:
+def test_only_one_of_concurrent_creates_succeeds(lake: str, in_environment: None) -> None:
     """Eight at once create one object, 5 rounds: each has one winner, whose bytes stand."""
     stores = [open_store(lake, "p") for _ in range(8)]
     for round_ in range(5):
@@ -280,7 +280,7 @@ def test_a_large_object_is_copied_in_parts(
         ({"LAKE": "s3://no-such-bucket/x"}, 4, "LakeUnavailable", "NoSuchBucket"),
     ],
 )
-def test_what_is_wrong_is_said_in_seconds(
+def test_wrong_s3_settings_are_reported_in_seconds(
     terminal: Terminal,
     topic: Callable[..., str],
     wrong: dict[str, str],
@@ -346,7 +346,7 @@ def egress(
     (terminal.pipelines / f"{name}.yaml").write_text(json.dumps(form))
 
 
-def test_files_and_a_lake_go_back_into_topics(
+def test_egress_of_files_and_of_a_lake_in_a_bucket(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
     """An egress reads a bucket as it reads a directory, also names that a URL would escape."""
@@ -380,7 +380,7 @@ def parquet(**columns: list[Any]) -> bytes:
     return content.getvalue()
 
 
-def test_what_a_bucket_holds_is_refused_before_anything_is_sent(
+def test_bad_objects_are_refused_before_anything_is_sent(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
     """A cut object is left out by name, two with other columns refuse each other; without Spark,
@@ -403,7 +403,7 @@ def test_what_a_bucket_holds_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.slow
-def test_a_poisoned_object_is_named_and_the_others_go(
+def test_an_object_with_a_bad_row_is_named_and_the_others_are_sent(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
     """By file and row; the claim is released, the next run leaves it out and sends the rest."""

@@ -32,7 +32,7 @@ def set_group(broker: Broker, group: str, offsets: dict[tuple[str, int], int]) -
     asked[group].result(30)
 
 
-def test_topics_come_and_go(terminal: Terminal, broker: Broker) -> None:
+def test_added_and_deleted_topics(terminal: Terminal, broker: Broker) -> None:
     """New topics and partitions are taken up from their first record, a deleted one is left out
     by name until it is excluded, and never stops the others.
     """

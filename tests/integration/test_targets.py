@@ -11,7 +11,7 @@ from tidegate.errors import UnknownTopic
 from tidegate_local.kafka import Broker
 
 
-def test_topics_that_are_to_be_made(broker: Broker) -> None:
+def test_topics_that_must_be_created(broker: Broker) -> None:
     """Told as they would be made, beside one that is there and alone, and not made; then made."""
     kafka = KafkaSettings("k", {"bootstrap.servers": broker.bootstrap})
     there, later = (f"target-{uuid.uuid4().hex[:8]}" for _ in range(2))

@@ -80,7 +80,7 @@ def test_they_are_found_by_an_independent_consumer(
     assert find(dirty)[dirty].end == 7
 
 
-def test_a_plan_that_holds_one_has_a_next_generation(
+def test_a_plan_with_an_unreadable_record_is_replaced(
     broker: Broker,
     kafka: KafkaSettings,
     topic: Callable[..., str],
@@ -106,7 +106,7 @@ def test_a_plan_that_holds_one_has_a_next_generation(
     assert plan(run).known
 
 
-def test_one_unreadable_record_stops_nothing_else(
+def test_an_unreadable_record_does_not_stop_other_offsets(
     broker: Broker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """`fail` publishes all but what is behind it, and names it; `gap` gives up these offsets alone,

@@ -18,7 +18,7 @@ def terminal(broker: Broker, tmp_path: Path) -> Terminal:
     return Terminal(tmp_path, broker.bootstrap)
 
 
-def test_explain_is_what_the_run_then_does(
+def test_explain_equals_the_next_run(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """The same plan by its id, the same rows, cursors and files; and nothing was written."""
@@ -104,9 +104,7 @@ def test_a_backfill_ahead_of_the_cursor(
     oracle_client.agree(broker.bootstrap, terminal.lake, "ahead", [name])
 
 
-def test_windows_that_make_no_sense(
-    terminal: Terminal, broker: Broker, topic: Callable[..., str]
-) -> None:
+def test_invalid_windows(terminal: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
     """Every complaint at once, and nothing moved: not even a boundary is frozen."""
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 200, partitions=2)
@@ -175,7 +173,7 @@ def test_a_backlog_over_several_runs(
     oracle_client.agree(broker.bootstrap, terminal.lake, "slow", [name])
 
 
-def test_what_is_finished_is_sealed_while_spark_goes_on(
+def test_finished_chunks_are_sealed_while_spark_is_running(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
     """kill -9 in the middle of one long application: the chunks before are sealed and counted by

@@ -117,14 +117,14 @@ MUTANTS = (
         "ingest/drafting.py",
         "    unreadable_records.exclude(\n",
         "    (lambda *_, **__: None)(\n",
-        "tests/integration/test_unreadable_records_live.py::test_a_plan_that_holds_one_has_a_next_generation",
+        "tests/integration/test_unreadable_records_live.py::test_a_plan_with_an_unreadable_record_is_replaced",
     ),
     Mutant(
         "an old plan that holds an unreadable record is dead",
         "ingest/plan.py",
         "return _unreadable(run, plan, chunks, seen)",
         "return None",
-        "tests/integration/test_unreadable_records_live.py::test_a_plan_that_holds_one_has_a_next_generation",
+        "tests/integration/test_unreadable_records_live.py::test_a_plan_with_an_unreadable_record_is_replaced",
     ),
     Mutant(
         "a pattern on a lake that is not mounted",

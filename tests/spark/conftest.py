@@ -14,13 +14,13 @@ from tidegate_local.kafka import Broker
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    """The session of this process, which tests in other directories use, too."""
+    """Return the Spark session of this process; tests in other directories share it."""
     return spark_session.shared()
 
 
 @pytest.fixture
 def elsewhere(spark: SparkSession) -> Iterator[None]:
-    """A Hadoop whose default file system is not this machine's, and that checks no pages."""
+    """Let Hadoop's default file system be HDFS, and write Parquet without page checksums."""
     settings = {
         "fs.defaultFS": "hdfs://127.0.0.1:9",
         "parquet.page.write-checksum.enabled": "false",
@@ -39,7 +39,7 @@ def elsewhere(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def topic() -> str:
-    """Return a topic's name that no other test has."""
+    """Return a unique topic name."""
     return f"t-{uuid.uuid4().hex[:12]}"
 
 
@@ -51,10 +51,10 @@ def pipeline(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> egress_pipeline.EgressPipeline:
-    """An egress pipeline without files, and its target of three partitions.
+    """Return an egress pipeline without files, and create its target with three partitions.
 
-    Settings of its own in the shared session, interpreted: for a few rows generating code costs
-    more than it brings. Who sends in this process counts as dead once it has failed.
+    It has its own settings in the shared session, without code generation, which is slower for a
+    few rows. A sender in this process counts as dead after it has failed.
     """
     session = spark.newSession()
     session.conf.set("spark.sql.codegen.wholeStage", "false")

@@ -24,7 +24,7 @@ JAAS = (
 def test_chunks_are_staged_in_order_and_no_secret_is_seen(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Not in the command lines of any process, the output at INFO, the event log, or the files."""
+    """The secret is in no command line, output at INFO, event log or file."""
     numbers(broker.bootstrap, topic, 100, partitions=1)
     directories = [tmp_path / "lake" / str(number) for number in range(3)]
     chunks = [
@@ -54,7 +54,7 @@ def test_chunks_are_staged_in_order_and_no_secret_is_seen(
 
 
 def test_a_failure_is_one_clear_line(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The chunk before it stays done; the ones after it are not begun."""
+    """Earlier chunks stay done, later ones are not started."""
     numbers(broker.bootstrap, topic, 10, partitions=1)
     chunks = [
         Chunk(0, (OffsetRange(topic, 0, 0, 10),), str(tmp_path / "0")),
@@ -72,11 +72,11 @@ def test_a_failure_is_one_clear_line(broker: Broker, topic: str, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_an_archive_of_classes_is_made_and_used(
+def test_a_cds_archive_is_created_and_used(
     broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a broker, once; the next driver takes thousands of classes from it, also one with the
-    jars of S3 (which this job does not use).
+    """It is created once, without a broker; later drivers load thousands of classes from it, also
+    with the jars for S3 on the class path.
     """
     numbers(broker.bootstrap, topic, 10, partitions=1)
     (tmp_path / "jars").symlink_to(jars.cache_dir() / "jars")

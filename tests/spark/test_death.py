@@ -1,4 +1,4 @@
-"""Nothing outlives a kill -9: not the driver its JVM, not both the process that started them."""
+"""After a kill -9, the driver ends with its JVM, and both with the process that started them."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ submit(
 
 @dataclass(frozen=True)
 class Family:
-    """A process that waits for its spark-submit, with rows on the disk and more to come."""
+    """A process that waits for its spark-submit, which has staged a part of the rows."""
 
     parent: subprocess.Popen[bytes]
     jvm: int
@@ -44,10 +44,10 @@ class Family:
 
 @pytest.fixture
 def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
-    """Start a parent, and return once some rows are staged, but not all.
+    """Start a parent process; yield when some rows are staged, but not all.
 
-    Many small tasks: the rows of those that ended are in files that can be counted. A record a
-    poll keeps them slow.
+    The job has many small tasks, so that finished files can be counted, and polls one record at a
+    time, to be slow.
     """
     numbers(broker.bootstrap, topic, RECORDS, partitions=1)
     staging = tmp_path / "attempt"
@@ -79,11 +79,11 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
 
 
 def test_the_driver_dies_with_its_jvm(family: Family) -> None:
-    """Even one that would not notice: stopped, it cannot hear the JVM hang up."""
+    """Even a stopped driver, which cannot notice that its connection to the JVM is closed."""
     os.kill(family.driver, signal.SIGSTOP)
     os.kill(family.jvm, signal.SIGKILL)
     _wait_for(lambda: not (is_running(family.jvm) or is_running(family.driver)), 5)
-    assert family.parent.wait(10) == 1, "the parent sees a failure, and nothing else happens to it"
+    assert family.parent.wait(10) == 1, "the parent only sees a failure"
     _assert_half_staged(family.staging)
 
 
@@ -96,7 +96,7 @@ def test_jvm_and_driver_die_with_the_process_that_started_them(family: Family) -
 
 
 def _assert_half_staged(staging: Path) -> None:
-    """Some rows, not all, and no `_done.json`: the attempt never counts."""
+    """Assert that some rows are staged, not all, and that there is no `_done.json`."""
     staged = sum(pq.ParquetFile(f).metadata.num_rows for f in staging.glob("topic=*/*.parquet"))
     assert 0 < staged < RECORDS
     assert not (staging / "_done.json").exists()

@@ -1,4 +1,4 @@
-"""Files become records: every format, with identities that hold, read back by another client."""
+"""Files are sent as records: every format, with stable row numbers, read by another client."""
 
 import gzip
 import io
@@ -39,7 +39,7 @@ def ids(found: list[topic_reader.Record]) -> Counter[int]:
 def test_local_files_are_found_whatever_the_default_file_system_is(
     pipeline: EgressPipeline, format_: str, elsewhere: None
 ) -> None:
-    """Where `fs.defaultFS` is HDFS, a path is still one of this machine, bad rows' too."""
+    """If `fs.defaultFS` is HDFS, paths are still local, that of the quarantine included."""
     if format_ == "lake":
         topic_records.numbers(pipeline.bootstrap, f"{pipeline.topic}-in", 6, partitions=1)
         pipeline.run_ingest(f"{pipeline.topic}-in", "i")
@@ -57,7 +57,7 @@ def test_local_files_are_found_whatever_the_default_file_system_is(
 
 
 def test_parquet_in_many_row_groups_and_splits(pipeline: EgressPipeline) -> None:
-    """Each row once, with the place in its file, however many tasks read a file."""
+    """Each row is sent once, with its number in the file, however many tasks read a file."""
     parquet(pipeline.source / "a.parquet", 5_000)
     parquet(pipeline.source / "b.parquet", 300, first=5_000)
     pipeline.set_source("parquet")
@@ -82,7 +82,7 @@ def test_parquet_in_many_row_groups_and_splits(pipeline: EgressPipeline) -> None
 
 
 def test_the_same_row_has_the_same_number_anywhere(pipeline: EgressPipeline, topic: str) -> None:
-    """Read once more in one task, in many, and with files put together: identities are equal."""
+    """Row numbers are equal if the files are read by one task, by many, or combined."""
     for name in ("c.json", "a.json", "b.json"):
         pipeline.put(name, lines(*range(200)))
     pipeline.put("empty.json", "")
@@ -109,7 +109,7 @@ def test_the_same_row_has_the_same_number_anywhere(pipeline: EgressPipeline, top
 
 
 def test_csv_with_headers_and_quoted_newlines(pipeline: EgressPipeline) -> None:
-    """With `multiLine` a row is what the quotes say; the header is no row."""
+    """With `multiLine`, quoted newlines are part of a row; the header is not a row."""
     pipeline.put("a.csv", 'id,name\n1,"two\nlines"\n2,"a ""quote"""\n')
     pipeline.put("b.csv", "id,name\n3,ü\n")
     pipeline.set_source("csv", options={"multiLine": True, "escape": '"'})
@@ -134,7 +134,7 @@ def test_csv_without_a_header(pipeline: EgressPipeline) -> None:
 
 
 def test_lines_of_text_plain_and_compressed(pipeline: EgressPipeline) -> None:
-    """A line is a row, an empty one too; gz beside plain, below directories, of odd names."""
+    """Each line is a row, also an empty one; plain and gz files, subdirectories, unusual names."""
     pipeline.put("d=1/a b%20ü[1].txt", "one\n\nthree\n")
     pipeline.put("z.txt.gz", gzip.compress(b"four\nfive"))
     pipeline.set_source("text")
@@ -155,8 +155,8 @@ def test_lines_of_text_plain_and_compressed(pipeline: EgressPipeline) -> None:
 
 
 def test_many_topics_by_a_column(pipeline: EgressPipeline, topic: str) -> None:
-    """Each row goes to the topic that it names, with receipts per topic; the option beats the
-    column.
+    """Each row is sent to the topic in its column, with receipts per topic; `target.topic`
+    overrides the column.
     """
     topics = [f"{topic}-{n}" for n in range(3)]
     for name in topics:
@@ -180,7 +180,7 @@ def test_many_topics_by_a_column(pipeline: EgressPipeline, topic: str) -> None:
 
 
 def test_columns_become_records(pipeline: EgressPipeline) -> None:
-    """Bytes and text, a given partition, headers as an array with nulls, tombstones, no key."""
+    """Bytes and text, a chosen partition, headers as an array with nulls, tombstones, null keys."""
     table = pa.table(
         {
             "k": pa.array([b"\xff\x00", None, b""], pa.binary()),
@@ -205,7 +205,7 @@ def test_columns_become_records(pipeline: EgressPipeline) -> None:
 
 
 def test_the_order_within_a_key_is_that_of_the_pipeline(pipeline: EgressPipeline) -> None:
-    """Whatever file or task a row comes from."""
+    """Also if the rows of a key come from several files and tasks."""
     for name in range(4):
         pipeline.put(f"{name}.json", lines(*range(name, 400, 4)))
     pipeline.set_source("json")
@@ -219,7 +219,7 @@ def test_the_order_within_a_key_is_that_of_the_pipeline(pipeline: EgressPipeline
 
 
 def test_a_topic_is_read_changed_and_sent_to_another(pipeline: EgressPipeline, topic: str) -> None:
-    """By way of the lake, with SQL over its columns; JSON is UTF-8."""
+    """Through the lake, with SQL expressions over its columns; JSON is UTF-8."""
     producer = Producer({"bootstrap.servers": pipeline.bootstrap})
     topic_records.create(pipeline.bootstrap, f"{topic}-in", partitions=1)
     for number, name in enumerate(("Łódź", "zürich", "東京")):
@@ -244,7 +244,7 @@ def test_a_topic_is_read_changed_and_sent_to_another(pipeline: EgressPipeline, t
 
 
 def test_bad_rows_into_quarantine(pipeline: EgressPipeline) -> None:
-    """The good ones are sent, the bad ones kept with file, row, reason and text."""
+    """Good rows are sent; bad rows are quarantined with file, row, reason and text."""
     pipeline.put("a.json", '{"id":1,"name":"n1"}\nnot json\n{"id":2,"name":null}\n')
     pipeline.put("b.json", lines(3, 4))
     pipeline.set_source("json")
@@ -263,8 +263,8 @@ def test_bad_rows_into_quarantine(pipeline: EgressPipeline) -> None:
     assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0
 
 
-def test_nothing_but_bad_rows_in_quarantine(pipeline: EgressPipeline) -> None:
-    """The file is done with, and the target as it was."""
+def test_a_file_of_only_bad_rows_is_quarantined(pipeline: EgressPipeline) -> None:
+    """The file is not planned again, and nothing is sent."""
     pipeline.put("a.json", "not json\nneither\n")
     pipeline.set_source("json")
     pipeline.settings["on_bad_row"] = "quarantine"
@@ -273,8 +273,8 @@ def test_nothing_but_bad_rows_in_quarantine(pipeline: EgressPipeline) -> None:
     assert pipeline.run_all("again")["commit"] is None
 
 
-def test_empty_files_are_done_with(pipeline: EgressPipeline) -> None:
-    """Of every format; they hold no row, and are not looked at again."""
+def test_empty_files_are_committed_once(pipeline: EgressPipeline) -> None:
+    """In every format; they have no rows, and are not planned again."""
     for number, (format_, content) in enumerate(
         {"json": b"", "csv": b"", "text": b"", "parquet": _no_rows()}.items()
     ):
@@ -292,12 +292,10 @@ def _no_rows() -> bytes:
     return buffer.getvalue()
 
 
-def test_which_rows_of_json_are_bad_does_not_depend_on_the_question(
+def test_bad_json_rows_do_not_depend_on_the_selected_columns(
     pipeline: EgressPipeline,
 ) -> None:
-    """A column that only the order asks for is wrong: the row is bad from the start, not lost on
-    the way.
-    """
+    """A bad value in a column that only `order_by` uses makes the row bad; the row is not lost."""
     pipeline.put("a.json", '{"id":1,"at":1}\n{"id":2,"at":"late"}\n{"id":3,"at":3}\n')
     pipeline.set_source("json", columns="id INT, at INT")
     pipeline.settings |= {
@@ -309,10 +307,10 @@ def test_which_rows_of_json_are_bad_does_not_depend_on_the_question(
     assert [(s.row[1], s.value) for s in pipeline.records()] == [(0, b"1"), (2, b"3")]
 
 
-def test_verify_counts_what_is_there(
+def test_verify_compares_rows_with_the_topics_they_were_sent_to(
     pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every row against where it was sent, whatever the pipeline says today, by one consumer."""
+    """By one consumer, and also after the pipeline's target has changed."""
     pipeline.put("a.json", lines(*range(50)))
     pipeline.set_source("json")
     pipeline.run_all()
@@ -331,8 +329,8 @@ def test_verify_counts_what_is_there(
     assert (found["differences"], found["against_kafka"]["expired"]) == (0, 70)
 
 
-def test_rows_are_held_against_the_footer(pipeline: EgressPipeline) -> None:
-    """A file of which Spark reads fewer rows, or more, than it had when it was planned."""
+def test_rows_read_are_compared_with_the_footer(pipeline: EgressPipeline) -> None:
+    """A file is refused if Spark reads fewer or more rows than its footer had at planning."""
     parquet(pipeline.source / "a.parquet", 30)
     pipeline.set_source("parquet")
     pipeline.run_all()

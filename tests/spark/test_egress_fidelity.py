@@ -1,4 +1,4 @@
-"""Topic → lake → topic: byte for byte, in order, after a dead attempt too."""
+"""Topic → lake → topic: equal bytes in the same order, also after a dead attempt."""
 
 from collections import defaultdict
 from operator import attrgetter
@@ -32,7 +32,7 @@ def by_partition(found: list[topic_reader.Record]) -> Lake:
 
 
 def assert_equal(source: list[topic_reader.Record], target: list[topic_reader.Record]) -> None:
-    """Every partition holds the same contents in the same order, and says where each was."""
+    """Assert equal contents, order and provenance headers in each partition."""
     ours, theirs = by_partition(source), by_partition(target)
     assert ours.keys() == theirs.keys()
     for p in ours:
@@ -55,11 +55,11 @@ def back(pipeline: EgressPipeline, topic: str) -> str:
     return name
 
 
-def test_everything_that_a_topic_can_hold_comes_back(
+def test_every_kind_of_record_is_sent_back_unchanged(
     pipeline: EgressPipeline, topic: str, back: str
 ) -> None:
-    """Nulls, empties, tombstones, double and null headers, 1 MB, moments ancient and far; several
-    windows and commits, of which one is not placed yet.
+    """Null, empty and 1 MB values, tombstones, repeated and null headers, extreme timestamps;
+    several plans and commits, one of them not placed yet.
     """
     source = f"{topic}-source"
     with topic_records.fill(pipeline.bootstrap, source, records=2_500) as filled:
@@ -82,7 +82,9 @@ def test_everything_that_a_topic_can_hold_comes_back(
 def test_the_order_of_the_source_holds_after_a_dead_attempt(
     pipeline: EgressPipeline, topic: str, back: str
 ) -> None:
-    """A prefix of each partition was sent; then the lake grew; the claim is finished first."""
+    """After an attempt has sent a prefix of each partition and the lake has grown, the claim is
+    finished first.
+    """
     source = f"{topic}-source"
     topic_records.numbers(pipeline.bootstrap, source, 600, partitions=topic_records.PARTITIONS)
     pipeline.run_ingest(source, "one")
@@ -121,8 +123,8 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
 def test_a_range_that_was_filled_in_later_breaks_the_order_and_is_reported(
     pipeline: EgressPipeline, topic: str, back: str
 ) -> None:
-    """A backfill of one partition below the origin, after the rest was sent: its rows are sent, and
-    the partition that got them is named; the others are not.
+    """A partition is backfilled below its origin after the rest was sent: its rows are sent, and
+    only this partition is reported.
     """
     source = f"{topic}-source"
     topic_records.numbers(pipeline.bootstrap, source, 40, partitions=topic_records.PARTITIONS)
@@ -141,10 +143,10 @@ def test_a_range_that_was_filled_in_later_breaks_the_order_and_is_reported(
     assert pipeline.run_all("three")["broken_order"] == []
 
 
-def test_headers_of_an_earlier_journey_are_kept(
+def test_provenance_headers_of_an_earlier_egress_are_kept(
     pipeline: EgressPipeline, topic: str, back: str
 ) -> None:
-    """What was sent by an egress before has such headers already: only the last are ours."""
+    """The source's records were sent by an egress: the last block of headers is this pipeline's."""
     source = f"{topic}-source"
     topic_records.create(pipeline.bootstrap, source, partitions=1)
     producer = Producer({"bootstrap.servers": pipeline.bootstrap})
@@ -160,8 +162,8 @@ def test_headers_of_an_earlier_journey_are_kept(
     assert here.row[1] == 0
 
 
-def loses_a_row(pipeline: EgressPipeline, partition: int) -> None:
-    """Write a data file of the lake anew, under its name, without one row."""
+def delete_a_row(pipeline: EgressPipeline, partition: int) -> None:
+    """Rewrite a data file of the lake without one of its rows."""
     (path,) = (pipeline.home / "lake/lake/data").rglob(f"*-{partition:05d}-*.parquet")
     table = pq.read_table(path, partitioning=None)
     path.unlink()  # the staged copy is the same file
@@ -171,25 +173,24 @@ def loses_a_row(pipeline: EgressPipeline, partition: int) -> None:
 def test_a_lake_that_has_lost_rows_is_refused(
     pipeline: EgressPipeline, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the size of its files; and, should that be the same, by the count that the ledger tells,
-    before the first record: what is not there any more is not invisible, as control records and
-    aborted ones are.
+    """Detected before the first record is sent, by the file size or else by the row count in the
+    ledger: lost rows are not taken for invisible offsets, such as control and aborted records.
     """
     source = f"{topic}-source"
     with topic_records.fill(pipeline.bootstrap, source, records=300):
         pipeline.run_ingest(source, "one")
-    loses_a_row(pipeline, 1)
+    delete_a_row(pipeline, 1)
     before = pipeline.ends(back)
     with pytest.raises(LakeDamaged, match=r"-00001-.*\.parquet, a committed file .* has \d+ bytes"):
         pipeline.run_all()
-    sizes_pass(monkeypatch)
+    ignore_file_sizes(monkeypatch)
     with pytest.raises(RowsRefused) as refused:
         pipeline.run_all()
     (named,) = [name for name in pipeline.jobs[0].source.counts if name.endswith("/1")]
     count = pipeline.jobs[0].source.counts[named]
     assert f"{named}: {count - 1} rows were read, and it has {count}" in str(refused.value)
     assert "`tidegate verify` of its pipeline names the files" in str(refused.value)
-    # Nor is it what a filter has left out.
+    # Lost rows are not taken for rows that a filter has excluded.
     window = pipeline.jobs[0].source.window
     start, end = ({source: {r.partition: edge(r) for r in window}} for edge in (START, END))
     asked = Replay(source, "x", None, spark_offsets(start), spark_offsets(end), "partition = 0")
@@ -199,15 +200,15 @@ def test_a_lake_that_has_lost_rows_is_refused(
     assert pipeline.fold().claims == {}
 
 
-def sizes_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let files of another size pass, as those would that were changed in place."""
+def ignore_file_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip the check of file sizes, as if files had been changed in place."""
     monkeypatch.setattr(lake_source, "_checked_files", lake_source.planned_files)
 
 
 def test_windows_that_cut_a_file(
     pipeline: EgressPipeline, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows of a part of a file are counted too; a changed file is refused before the claim."""
+    """Rows of a part of a file are counted; a changed file is refused before the claim."""
     source = f"{topic}-source"
     topic_records.numbers(pipeline.bootstrap, source, 120, partitions=topic_records.PARTITIONS)
     pipeline.run_ingest(source, "one")
@@ -215,18 +216,18 @@ def test_windows_that_cut_a_file(
     assert pipeline.run_all("one")["rows"] == 70
     assert sum(pipeline.jobs[0].source.counts.values()) == 70
     for p in range(topic_records.PARTITIONS):
-        loses_a_row(pipeline, p)
+        delete_a_row(pipeline, p)
     entries = pipeline.entries()
-    sizes_pass(monkeypatch)
+    ignore_file_sizes(monkeypatch)
     with pytest.raises(LakeDamaged, match=r"\.parquet is not the file that was committed; restore"):
         pipeline.run_all("two")
     assert pipeline.entries() == entries
 
 
-def test_rows_that_a_lake_keeps_back_are_no_invisible_ones(
+def test_quarantined_rows_are_not_counted_as_invisible(
     pipeline: EgressPipeline, topic: str, back: str
 ) -> None:
-    """`end - start = rows + invisible`, where rows were sent or are in quarantine."""
+    """`end - start = rows + invisible`, where rows are sent or quarantined."""
     source = f"{topic}-source"
     topic_records.numbers(pipeline.bootstrap, source, 12, partitions=1)
     pipeline.run_ingest(source, "one")

@@ -19,8 +19,8 @@ def lines(*ids: int) -> str:
     return "".join(f'{{"id":{i},"name":"n{i}"}}\n' for i in ids)
 
 
-def test_what_the_producer_is_told_reaches_it(pipeline: EgressPipeline) -> None:
-    """Settings of the pipeline beside the defaults; a limit of the producer is seen before."""
+def test_producer_settings_are_applied(pipeline: EgressPipeline) -> None:
+    """The settings of the pipeline override the defaults."""
     pipeline.put("a.txt", "x\n")
     pipeline.set_source("text")
     producer = {"linger.ms": 3, "compression.type": "gzip", "acks": 1, "retries": 2}
@@ -33,8 +33,8 @@ def test_what_the_producer_is_told_reaches_it(pipeline: EgressPipeline) -> None:
 
 
 def test_the_sink_is_v1_with_one_producer(pipeline: EgressPipeline) -> None:
-    """Many tasks of one executor share a producer that bears the attempt's name, and no plan writes
-    through V2.
+    """All tasks of an executor share one producer, whose client id names the attempt, and no
+    physical plan writes through Data Source V2.
     """
     for name in range(6):
         pipeline.put(f"{name}.json", lines(*range(name * 100, name * 100 + 100)))
@@ -61,11 +61,11 @@ def test_the_sink_is_v1_with_one_producer(pipeline: EgressPipeline) -> None:
     assert sum(status.lastStageAttempt(stage).numTasks() for stage in stages) > 1
 
 
-def test_a_record_that_the_broker_refuses_fails_the_attempt(
+def test_a_record_refused_by_the_broker_fails_the_attempt(
     pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One in the middle, too large for a limit that was lowered after the look at every row: an
-    error of one record is never a success; the retry sends what is missing.
+    """A record is too large for a limit that was lowered after the preflight: the attempt fails,
+    and the retry sends the missing rows.
     """
     small = f"{topic}-small"
     topic_records.create(pipeline.bootstrap, small, partitions=1)
@@ -92,8 +92,8 @@ def test_a_record_that_the_broker_refuses_fails_the_attempt(
 
 
 def test_small_limits_of_a_topic(pipeline: EgressPipeline, topic: str) -> None:
-    """Batches larger than a topic takes are cut by the producer; a record of just its limit goes,
-    and one byte more is refused.
+    """The producer splits batches that are too large for the topic; a record of exactly the limit
+    is sent, one of a byte more is refused.
     """
     small = f"{topic}-small"
     topic_records.create(
@@ -111,9 +111,9 @@ def test_small_limits_of_a_topic(pipeline: EgressPipeline, topic: str) -> None:
         pipeline.run_all("third")
 
 
-def test_records_that_come_after_the_sink_has_ended(pipeline: EgressPipeline, topic: str) -> None:
-    """The producer guesses how well rows compress. Where it guesses wrong the broker refuses the
-    batch, and its pieces are sent when Spark thinks that all is: the read-back waits.
+def test_the_read_back_waits_for_late_records(pipeline: EgressPipeline, topic: str) -> None:
+    """If the producer overestimates the compression, the broker refuses the batch, and its parts
+    are sent after Spark's job has ended: the read-back waits for them.
     """
     small = f"{topic}-small"
     topic_records.create(
@@ -128,11 +128,11 @@ def test_records_that_come_after_the_sink_has_ended(pipeline: EgressPipeline, to
 
 
 @pytest.mark.parametrize(("producer", "topics"), [("gzip", "producer"), ("none", "gzip")])
-def test_what_does_not_compress_is_seen_before(
+def test_an_incompressible_record_is_refused_before_sending(
     pipeline: EgressPipeline, topic: str, producer: str, topics: str
 ) -> None:
-    """A codec adds to it, the producer's or the topic's own: a record that would fit as it is, and
-    not as it is stored, is refused before it is sent. A little less goes.
+    """Compression by the producer or the topic makes incompressible data larger: a record that
+    would be too large once compressed is refused before anything is sent. A smaller one is sent.
     """
     small = f"{topic}-small"
     config = {"max.message.bytes": "1000000", "compression.type": topics}
@@ -154,7 +154,7 @@ def test_what_does_not_compress_is_seen_before(
 
 
 def _overhead(pipeline: EgressPipeline, topic: str) -> int:
-    """Return what Tidegate counts for a line of a file with such a name, beside the line."""
+    """Return the bytes that Tidegate counts for a record in addition to its line."""
     pipeline.put("q.txt", "q" * 4_000)
     with pytest.raises(RowsRefused) as refused:
         pipeline.run_all("ask")
@@ -163,9 +163,9 @@ def _overhead(pipeline: EgressPipeline, topic: str) -> int:
     return int(row["reason"].split()[0]) - 4_000
 
 
-def test_the_producer_takes_what_is_allowed(spark: SparkSession) -> None:
-    """The least and the most of each number, as the client itself judges it; one beyond is refused
-    by both, but for those that start, and then send nothing.
+def test_allowed_producer_settings_are_valid_for_the_client(spark: SparkSession) -> None:
+    """The client accepts the minimum and maximum of each number, and refuses values beyond; below
+    the minimum, some producers start but would send nothing.
     """
     jvm = spark.sparkContext._jvm
     assert jvm is not None

@@ -1,4 +1,4 @@
-"""Every refusal of an egress: with its message, before the first record, the claim released."""
+"""Every refusal of an egress: its message, before the first record, with the claim released."""
 
 import gzip
 import json
@@ -27,9 +27,9 @@ from tidegate_local.kafka import Broker
 
 @dataclass(frozen=True)
 class Refusal:
-    """What is put into the source, what the pipeline says, and what must come of it.
+    """The content of the source, the pipeline's settings, and the expected error.
 
-    `files` are those that the error names: they are left out until they change.
+    `files` are named by the error, and excluded until they change.
     """
 
     name: str
@@ -60,7 +60,7 @@ def with_columns(
 
 
 def parquet(cut: str | None = None, **tables: dict[str, Any]) -> Callable[[EgressPipeline], None]:
-    """Write Parquet files; of `cut` the middle is zeroed, which its footer does not tell."""
+    """Write Parquet files; zero the middle of `cut`, which its footer does not show."""
 
     def put(pipeline: EgressPipeline) -> None:
         pipeline.set_source("parquet")
@@ -259,7 +259,7 @@ REFUSALS = (
 
 @pytest.fixture(scope="module")
 def target(broker: Broker) -> str:
-    """Return a topic for all refusals, for none sends anything; and there is `-compacted`."""
+    """Return a topic for all refusals, which send nothing; there is also `<topic>-compacted`."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     topic_records.create(broker.bootstrap, name, partitions=3)
     topic_records.numbers(broker.bootstrap, name, 7)
@@ -273,8 +273,8 @@ def target(broker: Broker) -> str:
 def test_refused_before_anything_is_sent(
     pipeline: EgressPipeline, target: str, refusal: Refusal
 ) -> None:
-    """With file and row, and what to do; the target's ends as they were, no open claim, the files
-    at fault left out of the next run.
+    """The error names file, row and fix; nothing is sent, no claim is open, and the next run
+    excludes the bad files.
     """
     pipeline.topic = target
     refusal.put(pipeline)
@@ -303,9 +303,9 @@ def test_refused_before_anything_is_sent(
         assert pipeline.entries() == []
 
 
-def test_what_was_refused_is_named_and_the_others_go(pipeline: EgressPipeline) -> None:
-    """A cut Parquet file is seen without Spark; a poisoned row by the first run; both are left out
-    of the next, which sends the rest and then fails, naming them.
+def test_refused_files_are_named_and_the_others_are_sent(pipeline: EgressPipeline) -> None:
+    """A truncated Parquet file is detected by planning, a bad row by the first run; the next run
+    excludes both, sends the rest, and then fails, naming them.
     """
     parquet(good=SIX, poisoned={"id": [0, 99]}, short=SIX)(pipeline)
     path = pipeline.source / "short.parquet"
@@ -324,7 +324,7 @@ def test_what_was_refused_is_named_and_the_others_go(pipeline: EgressPipeline) -
 
 
 def test_a_committed_name_with_other_content(pipeline: EgressPipeline) -> None:
-    """Left out and named; `--resend` sends it, with a plan of its own."""
+    """It is excluded by name; `--resend` sends it with a new plan."""
     texts("json", a=GOOD, b=GOOD)(pipeline)
     first = pipeline.run_all("one")
     pipeline.put("a.json", GOOD * 2)

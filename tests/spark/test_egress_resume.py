@@ -1,4 +1,4 @@
-"""What a dead attempt has sent is not sent again; what it has not, is; and all of it is counted."""
+"""After a dead attempt, only the missing rows are sent, and all rows are counted."""
 
 import random
 import time
@@ -27,7 +27,7 @@ ROWS = 90  # over two files, three partitions and five keys
 
 @pytest.fixture
 def pipeline(pipeline: EgressPipeline) -> EgressPipeline:
-    """A pipeline with the numbers 0 to 89 in two files; row n of a file is number n or 45 + n."""
+    """Return a pipeline of two files with 90 numbers; row n of a file is number n or 45 + n."""
     for name, first in (("a", 0), ("b", 45)):
         lines = (f'{{"id":{i},"name":"n{i}"}}\n' for i in range(first, first + 45))
         pipeline.put(f"{name}.json", "".join(lines))
@@ -53,7 +53,7 @@ def produce(
     producer: Producer | None = None,
     value: bytes | None = None,
 ) -> None:
-    """Send rows as an attempt of that plan would have."""
+    """Send rows as an attempt of the plan would."""
     producer = producer or Producer({"bootstrap.servers": pipeline.bootstrap})
     for number in numbers:
         file, row = identity(number)
@@ -71,10 +71,10 @@ def produce(
     producer.flush()
 
 
-def dies(
+def send_and_die(
     pipeline: EgressPipeline, numbers: Sequence[int] = (), run_id: str = "r", **how: Any
 ) -> str:
-    """Let an attempt claim, send these rows, and die; return its plan."""
+    """Let an attempt claim its plan, send these rows and die; return the plan id."""
 
     def submit(given: Submission) -> None:
         Path(given.args[0]).with_name(SENDING).touch()
@@ -91,8 +91,8 @@ def numbers(found: Iterable[topic_reader.Record], partition: int) -> list[int]:
     return [int((each.value or b"n-1")[1:]) for each in found if each.partition == partition]
 
 
-def agrees(pipeline: EgressPipeline, report: dict[str, Any]) -> None:
-    """Assert that report, ledger and `verify` say what another client finds in the topic."""
+def assert_consistent(pipeline: EgressPipeline, report: dict[str, Any]) -> None:
+    """Assert that report, ledger and `verify` agree with the records in the topic."""
     found = [each for each in pipeline.records() if each.last("tidegate-plan") == report["plan_id"]]
     counted = topic_reader.rows(found)
     assert set(counted) == set(ALL)
@@ -103,9 +103,9 @@ def agrees(pipeline: EgressPipeline, report: dict[str, Any]) -> None:
     assert pipeline.fold().claims == {}
 
 
-def test_of_a_prefix_the_rest_is_sent_in_order(pipeline: EgressPipeline) -> None:
-    """Exactly the missing rows, each partition in its order."""
-    plan = dies(pipeline, range(50))
+def test_after_a_sent_prefix_the_rest_is_sent_in_order(pipeline: EgressPipeline) -> None:
+    """Exactly the missing rows are sent, in the order of each partition."""
+    plan = send_and_die(pipeline, range(50))
     before = pipeline.ends()
     report = pipeline.run_all()
     assert report["plan_id"] == plan
@@ -115,26 +115,26 @@ def test_of_a_prefix_the_rest_is_sent_in_order(pipeline: EgressPipeline) -> None
     for p, end in before.items():
         assert numbers(found, p) == list(range(p, ROWS, 3))
         assert end == len(range(p, 50, 3))
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
-def test_of_any_part_the_missing_rows_are_sent(pipeline: EgressPipeline) -> None:
-    """Where rows go in any order, and Kafka chooses the partition."""
+def test_after_any_sent_part_the_missing_rows_are_sent(pipeline: EgressPipeline) -> None:
+    """Without an order, and with partitions chosen by Kafka."""
     pipeline.settings |= {
         "columns": {"key": "cast(id % 5 as string)", "value": "name"}, "order_by": [],
     }  # fmt: skip
     some = random.Random(1).sample(range(ROWS), 37)
-    dies(pipeline, some)
+    send_and_die(pipeline, some)
     report = pipeline.run_all()
     assert (report["duplicates"], len(pipeline.records()), report["broken_order"]) == (0, ROWS, [])
     assert topic_reader.rows(pipeline.records()) == ALL
 
 
 def test_a_broken_order_is_reported(pipeline: EgressPipeline) -> None:
-    """A middle batch was lost and a later one was not: the missing rows go behind, and the
+    """A batch was lost and a later one was not: the missing rows are sent after it, and the
     partition is reported.
     """
-    dies(pipeline, [*range(0, 12, 3), *range(30, 45, 3), *range(1, 40, 3)])
+    send_and_die(pipeline, [*range(0, 12, 3), *range(30, 45, 3), *range(1, 40, 3)])
     report = pipeline.run_all()
     assert report["broken_order"] == [f"{pipeline.topic}-0"]
     found = pipeline.records()
@@ -142,13 +142,13 @@ def test_a_broken_order_is_reported(pipeline: EgressPipeline) -> None:
                                  *range(45, ROWS, 3)]  # fmt: skip
     assert numbers(found, 1) == list(range(1, ROWS, 3))
     assert numbers(found, 2) == list(range(2, ROWS, 3))
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
 def test_a_broken_order_of_keys_is_reported(pipeline: EgressPipeline) -> None:
-    """Without partitions of its own a pipeline's order is that within a key; the topic is named."""
+    """If Kafka chooses the partitions, the order is that within a key; the topic is reported."""
     pipeline.settings["columns"].pop("partition")
-    dies(pipeline, [5, 1, 6], partition=0)
+    send_and_die(pipeline, [5, 1, 6], partition=0)
     report = pipeline.run_all()
     assert report["broken_order"] == [pipeline.topic]
     assert (report["rows"], report["duplicates"]) == (ROWS, 0)
@@ -157,10 +157,12 @@ def test_a_broken_order_of_keys_is_reported(pipeline: EgressPipeline) -> None:
 def test_a_broken_order_is_read_from_the_topic(
     pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The attempt that sent the missing rows behind the others dies before it can tell; the next
-    one finds nothing missing, and tells it. Doubles alone break no order.
+    """The attempt that sent the missing rows late dies before its report; the next one finds no row
+    missing, and reports the broken order. Duplicates alone break no order.
     """
-    plan = dies(pipeline, [*range(0, 12, 3), *range(30, 45, 3), *range(1, 40, 3), *range(2, 9, 3)])
+    plan = send_and_die(
+        pipeline, [*range(0, 12, 3), *range(30, 45, 3), *range(1, 40, 3), *range(2, 9, 3)]
+    )
     produce(pipeline, plan, range(2, 9, 3))
     monkeypatch.setenv("TIDEGATE_FAULT", "send.sent:raise")
     with pytest.raises(SendFailed):
@@ -171,13 +173,13 @@ def test_a_broken_order_is_read_from_the_topic(
     report = pipeline.run_all()
     assert pipeline.ends() == ends
     assert (report["broken_order"], report["duplicates"]) == ([f"{pipeline.topic}-0"], 3)
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
-def test_strict_order_takes_no_other_one_for_sent(pipeline: EgressPipeline) -> None:
-    """Nothing is missing, and two rows stand the other way round: an operator must decide."""
+def test_strict_order_refuses_rows_sent_in_another_order(pipeline: EgressPipeline) -> None:
+    """No row is missing, but two are in the wrong order: an operator must decide."""
     pipeline.settings["order"] = "strict"
-    dies(pipeline, [*range(0, ROWS, 3), *range(1, ROWS, 3), 5, 2, *range(8, ROWS, 3)])
+    send_and_die(pipeline, [*range(0, ROWS, 3), *range(1, ROWS, 3), 5, 2, *range(8, ROWS, 3)])
     ends = pipeline.ends()
     with pytest.raises(
         RowsRefused, match=f"{pipeline.topic}-2: all rows are in the target, but not"
@@ -186,10 +188,10 @@ def test_strict_order_takes_no_other_one_for_sent(pipeline: EgressPipeline) -> N
     assert (pipeline.ends(), len(pipeline.fold().claims)) == (ends, 1)
 
 
-def test_strict_order_sends_nothing_behind(pipeline: EgressPipeline) -> None:
-    """The claim stands until an operator decides; a prefix is no reason to refuse."""
+def test_strict_order_sends_no_missing_rows_after_later_ones(pipeline: EgressPipeline) -> None:
+    """The claim stays open until an operator decides; a sent prefix is not refused."""
     pipeline.settings["order"] = "strict"
-    dies(pipeline, [0, 1, 5])
+    send_and_die(pipeline, [0, 1, 5])
     before = pipeline.ends()
     with pytest.raises(RowsRefused, match=f"{pipeline.topic}-2: later rows were sent and earlier"):
         pipeline.run_all()
@@ -199,13 +201,13 @@ def test_strict_order_sends_nothing_behind(pipeline: EgressPipeline) -> None:
     assert pipeline.run_all()["duplicates"] == 0
     assert (
         topic_reader.rows(pipeline.records())[identity(5)] == 2
-    )  # what was released is nobody's any more
+    )  # rows of the released claim no longer count
 
 
 def test_a_log_that_has_lost_what_was_sent_is_refused(pipeline: EgressPipeline) -> None:
-    """Retention has passed the claim: what was sent cannot be told, nothing more is sent."""
+    """Records since the claim have expired: sent rows are unknown, so nothing more is sent."""
     topic_records.numbers(pipeline.bootstrap, pipeline.topic, 30)
-    dies(pipeline, range(50))
+    send_and_die(pipeline, range(50))
     topic_records.delete_records(pipeline.bootstrap, pipeline.topic, {0: 15})
     before = pipeline.ends()
     with pytest.raises(
@@ -219,7 +221,7 @@ def test_a_log_that_has_lost_what_was_sent_is_refused(pipeline: EgressPipeline) 
 
 
 def test_an_open_transaction_of_others_hides_nothing(pipeline: EgressPipeline) -> None:
-    """What a read_committed consumer cannot see yet is seen: it is of this plan, and counts."""
+    """Records of the plan count although a read_committed consumer cannot see them yet."""
     foreign = Producer(
         {"bootstrap.servers": pipeline.bootstrap, "transactional.id": pipeline.topic}
     )
@@ -228,67 +230,67 @@ def test_an_open_transaction_of_others_hides_nothing(pipeline: EgressPipeline) -
     for p in range(3):
         foreign.produce(pipeline.topic, b"foreign", partition=p)
     foreign.flush()
-    dies(pipeline, range(50))
+    send_and_die(pipeline, range(50))
     assert pipeline.records(isolation="read_committed") == []
     report = pipeline.run_all()
     assert len(pipeline.records()) == ROWS + 3
     foreign.abort_transaction(30)
     until = time.monotonic() + 10
     while len(pipeline.records(isolation="read_committed")) < ROWS and time.monotonic() < until:
-        time.sleep(0.1)  # the markers are on their way
+        time.sleep(0.1)  # until the markers are written
     assert topic_reader.rows(pipeline.records(isolation="read_committed")) == ALL
     assert report["duplicates"] == 0
 
 
 def test_only_records_of_the_plan_count(pipeline: EgressPipeline) -> None:
-    """Another pipeline's, another plan's, and those of nobody, of the same names and numbers."""
-    dies(pipeline, range(10))
+    """Not those of other plans or without headers, although names and numbers are the same."""
+    send_and_die(pipeline, range(10))
     produce(pipeline, "0123456789abcdef", range(ROWS))
     topic_records.numbers(pipeline.bootstrap, pipeline.topic, 20)
     report = pipeline.run_all()
     assert topic_reader.rows(pipeline.records(), report["plan_id"]) == ALL
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
-def test_doubles_are_counted_wherever_they_are(pipeline: EgressPipeline) -> None:
-    """Late records of dead attempts, in the same partition and in another one."""
+def test_duplicates_are_counted_in_all_partitions(pipeline: EgressPipeline) -> None:
+    """Late records of dead attempts, in the same and in another partition."""
     pipeline.settings |= {"columns": {"key": "cast(id % 5 as string)", "value": "name"},
                         "order_by": []}  # fmt: skip
-    plan = dies(pipeline, range(50))
+    plan = send_and_die(pipeline, range(50))
     produce(pipeline, plan, range(20))
     produce(pipeline, plan, range(7), partition=2)
     report = pipeline.run_all()
     assert report["duplicates"] == 27
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
-def test_another_run_finishes_what_was_begun(pipeline: EgressPipeline) -> None:
-    """And sends none of it twice; the first run, tried again, finds all done."""
-    plan = dies(pipeline, range(60), run_id="A")
+def test_another_run_finishes_an_open_claim(pipeline: EgressPipeline) -> None:
+    """It sends no row twice; a retry of the first run finds the plan committed."""
+    plan = send_and_die(pipeline, range(60), run_id="A")
     report = pipeline.run_all("B")
     assert report["plan_id"] == plan
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
     ends = pipeline.ends()
     assert pipeline.run_all("A")["commit"] == report["commit"]
     assert pipeline.ends() == ends
 
 
 def test_many_attempts_die(pipeline: EgressPipeline) -> None:
-    """Each leaves a part; the claim's first offsets hold for all of them."""
+    """Each sends a part; the target's ends at the first claim apply to all of them."""
     topic_records.numbers(pipeline.bootstrap, pipeline.topic, 9)
     for some in (range(10), range(10, 40), (), range(40, ROWS)):
-        dies(pipeline, list(some))
+        send_and_die(pipeline, list(some))
     report = pipeline.run_all()
     assert {r["before"] for r in report["receipts"]} == {3}
     assert len(pipeline.records()) == ROWS + 9
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
 @pytest.mark.parametrize("point", ["send.before", "send.sent"])
 def test_the_application_dies(
     pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """Before the first record: the claim is released. After the last: the retry only looks."""
+    """Before the first record: the claim is released. After the last: the retry sends nothing."""
     monkeypatch.setenv("TIDEGATE_FAULT", f"{point}:raise")
     with pytest.raises(SendFailed):
         pipeline.run_all()
@@ -298,42 +300,42 @@ def test_the_application_dies(
     assert bool(pipeline.fold().claims) == (point == "send.sent")
     report = pipeline.run_all()
     assert pipeline.ends() == ends or point == "send.before"
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
 def test_a_partition_is_added_meanwhile(pipeline: EgressPipeline) -> None:
-    """It was empty when the plan was claimed: what is in it came later."""
+    """It was empty at the claim, so all of its records came later."""
     pipeline.settings["columns"].pop("partition")
-    dies(pipeline, range(30))
+    send_and_die(pipeline, range(30))
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
     admin.create_partitions([NewPartitions(pipeline.topic, 4)])[pipeline.topic].result(30)
     report = pipeline.run_all()
     assert [r["before"] for r in report["receipts"]] == [0, 0, 0, 0]
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
-def test_a_poisoned_file_does_not_stick_to_a_dead_attempt(pipeline: EgressPipeline) -> None:
-    """Killed before it had sent anything: a scan proves it, and the claim is released."""
+def test_a_bad_file_is_released_after_a_dead_attempt(pipeline: EgressPipeline) -> None:
+    """The attempt died before it sent anything: a scan proves this, and the claim is released."""
     pipeline.put("c.json", "poison\n")
-    dies(pipeline)
+    send_and_die(pipeline)
     with pytest.raises(RowsRefused, match=r"c\.json, row 0: .* Nothing was sent"):
         pipeline.run_all()
     assert pipeline.fold().claims == {}
     assert [f.name for f in pipeline.plan("next").plan.files] == ["a.json", "b.json"]
 
 
-def test_a_record_of_the_plan_that_is_no_row(pipeline: EgressPipeline) -> None:
-    """Other bytes under a row's number: the attempt is not sealed, and what is wrong is counted."""
-    dies(pipeline, [7], value=b"n777")
+def test_a_record_of_the_plan_with_other_content(pipeline: EgressPipeline) -> None:
+    """A record with a row's number and another value: the attempt is not sealed."""
+    send_and_die(pipeline, [7], value=b"n777")
     with pytest.raises(SendFailed):
         pipeline.run_all()
     assert pipeline.fold().claims
 
 
-def test_the_read_back_sees_a_record_that_is_not_there(
+def test_the_read_back_detects_a_missing_record(
     pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sink that loses a row without a word is not believed; the retry sends it."""
+    """A row that the sink loses silently fails the attempt; the retry sends it."""
     with_provenance = records.with_provenance
     monkeypatch.setattr(
         records,
@@ -346,14 +348,14 @@ def test_the_read_back_sees_a_record_that_is_not_there(
     monkeypatch.setattr(records, "with_provenance", with_provenance)
     report = pipeline.run_all()
     assert report["duplicates"] == 0
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
-def test_the_read_back_sees_a_header_that_is_not_there(
+def test_the_read_back_detects_a_missing_header(
     pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Content is key, value and headers: a sink that leaves a row's headers out is not believed.
-    Records that have them, and one more behind ours, are the rows; also without any header.
+    """A sink that drops headers of a row fails the attempt. A header that an agent appends after
+    Tidegate's is accepted, also on rows without headers.
     """
     monkeypatch.setattr(readback, "_WAIT", 0.1)
     pipeline.settings["columns"] |= {"headers": "if(id = 7, null, map('h', name, 'n', null))"}
@@ -368,9 +370,7 @@ def test_the_read_back_sees_a_header_that_is_not_there(
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS
     assert pipeline.fold().claims
-    with pytest.raises(
-        SendFailed
-    ):  # the target does not hold what should be there, for any attempt
+    with pytest.raises(SendFailed):  # the records in the target are wrong for any attempt
         pipeline.run_all()
     assert len(pipeline.records()) == ROWS
 
@@ -386,10 +386,14 @@ def test_the_read_back_sees_a_header_that_is_not_there(
     assert pipeline.fold().claims == {}
 
 
-def test_of_a_compacted_topic_the_last_stays_the_last(pipeline: EgressPipeline, topic: str) -> None:
-    """Rows that were seen may be gone: all of a key is sent again from the first missing one on."""
-    compacted(pipeline, topic)
-    dies(pipeline, [*range(0, 30, 3), *range(60, ROWS, 3)])  # the middle of partition 0 is missing
+def test_in_a_compacted_topic_the_last_row_of_a_key_stays_last(
+    pipeline: EgressPipeline, topic: str
+) -> None:
+    """Sent rows may be compacted: rows of a key are sent again from the first missing one on."""
+    create_compacted(pipeline, topic)
+    send_and_die(
+        pipeline, [*range(0, 30, 3), *range(60, ROWS, 3)]
+    )  # the middle of partition 0 is missing
     report = pipeline.run_all()
     assert report["broken_order"] == []
     found = pipeline.records()
@@ -397,11 +401,11 @@ def test_of_a_compacted_topic_the_last_stays_the_last(pipeline: EgressPipeline, 
     for p in range(3):
         last = {number % 5: number for number in numbers(found, p)}
         assert sorted(last.values()) == list(range(p, ROWS, 3))[-5:]
-    agrees(pipeline, report)
+    assert_consistent(pipeline, report)
 
 
-def loses(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
-    """Let the sink lose rows without a word."""
+def lose_rows(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """Let the sink lose rows silently."""
     with_provenance = records.with_provenance
     lost = [f"(file = '{file}' and row = {row})" for file, row in map(identity, numbers)]
     monkeypatch.setattr(
@@ -410,7 +414,7 @@ def loses(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
     )  # fmt: skip
 
 
-def compacted(pipeline: EgressPipeline, topic: str, **config: str) -> None:
+def create_compacted(pipeline: EgressPipeline, topic: str, **config: str) -> None:
     pipeline.topic = f"{topic}-compacted"
     given = {name.replace("_", "."): value for name, value in config.items()}
     topic_records.create(
@@ -421,8 +425,8 @@ def compacted(pipeline: EgressPipeline, topic: str, **config: str) -> None:
     )
 
 
-def holes(pipeline: EgressPipeline, partition: int) -> None:
-    """Leave an offset without a record: the end of a transaction of others."""
+def add_hole(pipeline: EgressPipeline, partition: int) -> None:
+    """Add an offset without a record: the end marker of a transaction."""
     foreign = Producer(
         {"bootstrap.servers": pipeline.bootstrap, "transactional.id": pipeline.topic}
     )
@@ -433,18 +437,18 @@ def holes(pipeline: EgressPipeline, partition: int) -> None:
 
 
 @pytest.mark.slow
-def test_of_a_compacted_topic_what_is_gone_has_left_a_hole(
+def test_in_a_compacted_topic_a_missing_row_must_leave_a_hole(
     pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row that is not there, of a key that has a later one: without a hole it was never sent."""
-    compacted(pipeline, topic)
-    loses(monkeypatch, 0)
+    """A missing row of a key with a later row counts as compacted only if there is a hole."""
+    create_compacted(pipeline, topic)
+    lose_rows(monkeypatch, 0)
     with pytest.raises(SendFailed):
         pipeline.run_all()
-    holes(pipeline, 1)
+    add_hole(pipeline, 1)
     with pytest.raises(SendFailed):
         pipeline.run_all()
-    holes(pipeline, 0)
+    add_hole(pipeline, 0)
     report = pipeline.run_all()
     assert report["rows"] == ROWS
     assert identity(0) not in topic_reader.rows(pipeline.records())
@@ -452,13 +456,13 @@ def test_of_a_compacted_topic_what_is_gone_has_left_a_hole(
     assert (verified["differences"], verified["against_kafka"]["expired"]) == (0, 1), verified
 
 
-def test_of_a_compacted_topic_the_last_of_a_key_must_be_there(
+def test_in_a_compacted_topic_the_last_row_of_a_key_must_exist(
     pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No hole excuses that."""
-    compacted(pipeline, topic)
-    holes(pipeline, 2)
-    loses(monkeypatch, ROWS - 1)
+    """Its absence fails the attempt, also if there is a hole."""
+    create_compacted(pipeline, topic)
+    add_hole(pipeline, 2)
+    lose_rows(monkeypatch, ROWS - 1)
     with pytest.raises(SendFailed):
         pipeline.run_all()
     assert pipeline.fold().claims
@@ -468,8 +472,8 @@ def test_of_a_compacted_topic_the_last_of_a_key_must_be_there(
 def test_compaction_between_sending_and_reading_back(
     pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker takes what later rows of a key have replaced: the attempt is whole still."""
-    compacted(pipeline, topic, segment_ms="50", min_cleanable_dirty_ratio="0.001")
+    """The broker deletes rows that later rows of a key replace: the attempt is still complete."""
+    create_compacted(pipeline, topic, segment_ms="50", min_cleanable_dirty_ratio="0.001")
     verified = readback.verify
 
     def later(*args: Any, **named: Any) -> dict[str, Any]:
@@ -477,7 +481,7 @@ def test_compaction_between_sending_and_reading_back(
         while len(topic_reader.rows(pipeline.records(), pipeline.jobs[0].plan_id)) == ROWS:
             assert time.monotonic() < until
             for p in range(3):
-                holes(pipeline, p)  # a new segment: the one before it is cleaned
+                add_hole(pipeline, p)  # a new segment: the one before it is cleaned
             time.sleep(0.5)
         return verified(*args, **named)
 

@@ -1,4 +1,4 @@
-"""Which rows a file has, what becomes of each by default, and which SQL may shape it: no broker."""
+"""The rows of files, their default values, and the SQL allowed on them; no broker is needed."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from tidegate.spark.json_lines import IncompatibleFiles
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
-    """Interpreted, as the tests of egress are."""
+    """Return a session without code generation."""
     mine = spark.newSession()
     mine.conf.set("spark.sql.codegen.wholeStage", "false")
     mine.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
@@ -77,26 +77,26 @@ OPTIONS: tuple[tuple[str, str, dict[str, str], str, list[str]], ...] = (
 
 
 @pytest.mark.parametrize("case", OPTIONS, ids=lambda case: f"{case[0]} {case[2]}")
-def test_an_option_that_changes_which_rows_there_are(
+def test_reader_options_that_change_the_rows(
     session: SparkSession, tmp_path: Path, case: tuple[str, str, dict[str, str], str, list[str]]
 ) -> None:
-    """Read as it says: every row, in its place, none lost on the way."""
+    """All rows are read, with their numbers, as the option says."""
     format_, content, options, value, expected = case
     path = put(tmp_path / "a", content)
     assert values(rows(session, format_, path, value=value, **options)) == expected
 
 
-def test_csv_in_an_encoding_of_its_own(session: SparkSession, tmp_path: Path) -> None:
-    """With `encoding` it is read; without, text that is not UTF-8 is a fault of its row alone."""
+def test_csv_in_another_encoding(session: SparkSession, tmp_path: Path) -> None:
+    """Read with `encoding`; without it, text that is not UTF-8 makes only its own row bad."""
     path = put(tmp_path / "a", "id\nx\nü\n".encode("iso-8859-1"))
     found = rows(session, "csv", path, value="id", encoding="ISO-8859-1")
     assert values(found) == ["x", "ü"]
     assert [row.fault is None for row in rows(session, "csv", path)] == [True, False]
 
 
-def test_what_a_line_of_json_may_be(session: SparkSession, tmp_path: Path) -> None:
-    """One object: what stands behind it, or is none, is a fault with its text. Blank lines are no
-    rows.
+def test_valid_and_invalid_json_lines(session: SparkSession, tmp_path: Path) -> None:
+    """A line is one object; anything else, or text after it, is a bad row with its text. Blank
+    lines are not rows.
     """
     good = ['{"id":1}', ' {"id":2} ', '{"id":3,"x":"]}{"}']
     bad = [
@@ -125,8 +125,8 @@ INEXACT = (
 def test_a_line_of_json_keeps_its_content_or_is_refused(
     session: SparkSession, tmp_path: Path, line: str
 ) -> None:
-    """The value that is sent by default is the same JSON; where it would not be, there is a fault,
-    but none where the pipeline says what is to be sent.
+    """The default value is the same JSON, else the row is bad; with an expression for the value it
+    is not.
     """
     path = put(tmp_path / "a", f"{line}\n")
     (row,) = rows(session, "json", path)
@@ -155,7 +155,7 @@ def test_a_line_of_json_keeps_its_content_or_is_refused(
 def test_no_file_decides_how_another_is_read(
     session: SparkSession, tmp_path: Path, one: str, other: str, *, alike: bool
 ) -> None:
-    """Where it would, both are named and neither is read; source.columns says which is meant."""
+    """If one would, both are named and none is read; `source.columns` resolves the conflict."""
     paths = [put(tmp_path / name, text) for name, text in (("x", one), ("y", other))]
     if alike:
         alone = [rows(session, "json", path, value="to_json(struct(*))")[0].value for path in paths]
@@ -172,8 +172,8 @@ def test_no_file_decides_how_another_is_read(
 
 
 def test_parquet_is_exact(session: SparkSession, tmp_path: Path) -> None:
-    """Microseconds, nulls, long integers, bytes, columns of any name; what JSON cannot hold is a
-    fault of its row.
+    """Microseconds, nulls, long integers, bytes, columns of any name; a value that JSON cannot
+    represent makes its row bad.
     """
     at = datetime(2026, 1, 1, 0, 0, 0, 123456)
     table = pa.table(
@@ -210,7 +210,7 @@ def test_parquet_is_exact(session: SparkSession, tmp_path: Path) -> None:
 
 
 def test_columns_of_any_name_and_number(session: SparkSession, tmp_path: Path) -> None:
-    """Of CSV with its nulls, of JSON without; 1,000 of them."""
+    """In CSV with nulls, in JSON without; up to 1,000 columns."""
     path = put(tmp_path / "a.csv", "a`b,_metadata\n1,\n")
     assert values(rows(session, "csv", path)) == ['{"a`b":"1","_metadata":null}']
     path = put(tmp_path / "a.json", '{"_metadata":1,"_corrupt":2,"a`b":3}')
@@ -257,16 +257,14 @@ def _use(frame: DataFrame, sql: str) -> None:
     frame.select(F.expr(sql))
 
 
-def test_which_sql_may_shape_a_row(session: SparkSession) -> None:
-    """By the parser's tree: built-in functions of the row's own values; by the analysis: without
-    chance and clock.
-    """
+def test_allowed_sql_expressions(session: SparkSession) -> None:
+    """Only built-in functions of the row's own values are allowed, and only deterministic ones."""
     frame = session.sql("select 'x' as value")
     for sql in GOOD_SQL:
         refuse_disallowed(session, "columns", sql)
         expressions.refuse_nondeterministic(frame, F.expr(sql), "columns")
     for sql in BAD_SQL:
-        # Not every subquery may stand where an expression does: then Spark itself refuses it.
+        # Spark's parser itself refuses some subqueries.
         with pytest.raises((NotAllowed, ParseException)):
             _use(frame, sql)
     for sql in CHANGING_SQL:
@@ -276,8 +274,8 @@ def test_which_sql_may_shape_a_row(session: SparkSession) -> None:
 
 
 def test_every_function_of_spark_was_reviewed(session: SparkSession) -> None:
-    """Those outside the allowed groups are refused, but for five; a new group,
-    or a new function of the groups without one subject, is refused until it is reviewed.
+    """Functions outside the allowed groups are refused, except five; new groups, and new functions
+    of mixed groups, are refused until they are reviewed.
     """
     registry = session._jsparkSession.sessionState().functionRegistry()
     allowed: dict[str, set[str]] = {}

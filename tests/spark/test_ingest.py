@@ -1,4 +1,4 @@
-"""Chunks are staged exactly as planned, on a real broker; what is staged is read by pyarrow."""
+"""Chunks are staged exactly as planned, with a real broker; pyarrow reads the staged files."""
 
 import json
 from collections import Counter
@@ -47,7 +47,7 @@ def stage(
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:
-    """Read every staged row; a timestamp stays the microseconds that it is in the file."""
+    """Return every staged row, with timestamps in microseconds."""
     found = []
     for file in sorted(directory.rglob("*.parquet")):
         table = pq.ParquetFile(file).read()
@@ -61,7 +61,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 def test_many_topics_and_exact_ranges_in_one_application(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """The ranges begin and end within segments and batches, and no row is beside them."""
+    """Ranges begin and end within segments and batches; no row outside of them is staged."""
     some, another = f"{topic}-some", f"{topic}-another"
     numbers(broker.bootstrap, some, 700, partitions=2)
     numbers(broker.bootstrap, another, 800, partitions=1)
@@ -84,7 +84,7 @@ def test_many_topics_and_exact_ranges_in_one_application(
 def test_every_kind_of_record_arrives_as_it_was_sent(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Null is not empty, in keys, values and headers; order and duplicates are kept."""
+    """In keys, values and headers, null differs from empty; order and repetition are kept."""
     sent: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
         (b"k", b"v", []),
         (None, b"v", []),
@@ -114,7 +114,7 @@ def test_every_kind_of_record_arrives_as_it_was_sent(
 def test_transactions_show_what_was_committed_and_no_markers(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """As an independent consumer reads them: unusual records, five codecs, far timestamps."""
+    """Equal to an independent consumer: unusual records, five codecs, extreme timestamps."""
     with fill(broker.bootstrap, topic, records=1_500) as filled:
         seen = _consumed(broker, topic)
         assert sum(filled.visible.values()) == len(seen)
@@ -127,7 +127,7 @@ def test_transactions_show_what_was_committed_and_no_markers(
 def test_a_window_of_nothing_but_markers_is_an_empty_chunk(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Spark would write a file without rows."""
+    """No file is written, although Spark would write one without rows."""
     create(broker.bootstrap, topic, partitions=2)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
@@ -149,7 +149,7 @@ def test_a_window_of_nothing_but_markers_is_an_empty_chunk(
 def test_a_big_range_is_split_without_a_row_lost_or_duplicated(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Nine records of ten in one partition: both cores get work, in files that do not overlap."""
+    """With 90 % of the records in one partition, both cores get work, and files do not overlap."""
     create(broker.bootstrap, topic, partitions=2)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
     for number in range(100_000):
@@ -202,7 +202,7 @@ def test_done_json_lists_rows_and_files_and_there_are_no_others(
 def test_the_files_are_what_the_contract_says(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """Columns and types, Zstandard, statistics to prune and to seal by, no dictionary of keys."""
+    """Columns and types, Zstandard, statistics for pruning and sealing, no dictionary of keys."""
     numbers(broker.bootstrap, topic, 100, partitions=1)
     (file,) = stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 20, 90))["files"]
     assert file.startswith(f"topic={topic}/")
@@ -233,9 +233,9 @@ def test_no_setting_of_spark_changes_the_files(
     tmp_path: Path,
     elsewhere: None,
 ) -> None:
-    """With HDFS as its default file system, lists in their old layout and no checksums of pages,
-    as `spark.conf` or a cluster's own defaults may have it, the files are on this machine's disk,
-    pass the seal, and tell a page that has rotted.
+    """Although `spark.conf` or a cluster's defaults set HDFS as the default file system, the legacy
+    list layout and no page checksums, the files are on the local disk, can be sealed, and a damaged
+    page is detected.
     """
     numbers(broker.bootstrap, topic, 100, partitions=1)
     session = spark.newSession()
@@ -257,7 +257,7 @@ def test_no_setting_of_spark_changes_the_files(
 def test_records_that_expired_fail_the_chunk(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """What Spark does read of the window is not a chunk: there is no `_done.json`."""
+    """The rows that Spark could read are not a chunk: there is no `_done.json`."""
     numbers(broker.bootstrap, topic, 100, partitions=1)
     delete_records(broker.bootstrap, topic, {0: 50})
     with pytest.raises(Py4JJavaError) as failed:
@@ -296,9 +296,9 @@ def _headers(row: Mapping[str, Any]) -> list[tuple[str, bytes | None]]:
 
 
 def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    moment = row["timestamp"] // 1000
+    timestamp = row["timestamp"] // 1000
     return (
-        row["partition"], row["offset"], row["key"], row["value"], moment, tuple(_headers(row))
+        row["partition"], row["offset"], row["key"], row["value"], timestamp, tuple(_headers(row))
     )  # fmt: skip
 
 
@@ -348,8 +348,8 @@ def _consumed(broker: Broker, topic: str) -> Counter[tuple[Any, ...]]:
     return seen
 
 
-def test_files_of_a_committer_are_no_data(spark: SparkSession, tmp_path: Path) -> None:
-    """Markers of a killed magic job below a topic are neither listed nor read."""
+def test_files_of_a_committer_are_not_listed(spark: SparkSession, tmp_path: Path) -> None:
+    """Files of a killed job of the S3A magic committer are neither listed nor read."""
     left = tmp_path / "topic=t/__magic_job-1/tasks/attempt_1/__base/part-00000-0.parquet"
     left.parent.mkdir(parents=True)
     left.touch()

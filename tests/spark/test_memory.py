@@ -1,4 +1,4 @@
-"""What an application keeps in memory does not grow with chunks, topics, partitions or records."""
+"""The memory of an application does not grow with chunks, topics, partitions or records."""
 
 import time
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate_local.kafka import Broker
 
 
-class Held(NamedTuple):
-    """What Spark's two pools of Kafka consumers hold: idle or in use, and the keys of both."""
+class PoolSizes(NamedTuple):
+    """The sizes of Spark's two pools of Kafka consumers, idle or in use, and their keys."""
 
     consumers: int
     fetched: int
@@ -26,8 +26,8 @@ class Held(NamedTuple):
 
 
 @pytest.fixture
-def held(spark: SparkSession) -> Callable[[], Held]:
-    """Return a function that counts what the pools of this session hold."""
+def pool_sizes(spark: SparkSession) -> Callable[[], PoolSizes]:
+    """Return a function that returns the pool sizes of this session."""
     loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
     companion = loader.loadClass("org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer$")
     module = _field(companion, None, "MODULE$")
@@ -37,18 +37,21 @@ def held(spark: SparkSession) -> Callable[[], Held]:
     )
     factory = _field(consumers.getClass(), consumers, "objectFactory")
     cache = _field(fetched.getClass(), fetched, "cache")
-    return lambda: Held(
+    return lambda: PoolSizes(
         consumers.size(), fetched.numTotal(), cache.size(), factory.keyToKafkaParams().size()
     )
 
 
-def test_what_was_read_is_not_kept(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, held: Callable[[], Held]
+def test_consumers_are_released_after_each_read(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    tmp_path: Path,
+    pool_sizes: Callable[[], PoolSizes],
 ) -> None:
-    """Sixty reads of four partitions leave nothing behind, and no more keys than partitions.
+    """Sixty reads of four partitions leave no consumer, and no more keys than partitions.
 
-    One application fills four partitions of two topics with records that compress well, and reads
-    them chunk by chunk, the options being those of a real job.
+    One session reads four partitions of two topics chunk by chunk, with the options of a real job.
     """
     topics = [f"{topic}-a", f"{topic}-b"]
     for name in topics:
@@ -58,7 +61,7 @@ def test_what_was_read_is_not_kept(
         for name in topics:
             producer.produce(name, b"%d" % number * 50, partition=number % 2)
     producer.flush()
-    before = held()
+    before = pool_sizes()
     for number in range(15):
         window = tuple(
             OffsetRange(name, p, number * 100, number * 100 + 100)
@@ -67,11 +70,13 @@ def test_what_was_read_is_not_kept(
         )
         chunk = Chunk(number, window, str(tmp_path / str(number)))
         assert ingest.stage(spark, job(broker, topic, chunk), chunk)["rows"] == 400
-    after = held()
+    after = pool_sizes()
     assert after.keys - before.keys <= 4
     assert after.params - before.params <= 4
     deadline = time.monotonic() + 5
-    while (now := held()) != now._replace(consumers=0, fetched=0) and time.monotonic() < deadline:
+    while (now := pool_sizes()) != now._replace(
+        consumers=0, fetched=0
+    ) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert (now.consumers, now.fetched) == (0, 0)
 

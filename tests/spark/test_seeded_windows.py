@@ -1,4 +1,4 @@
-"""Any window of a big topic, in one Spark session: told first, then done, then judged."""
+"""Random windows of a big topic, in one Spark session: explained, ingested, compared."""
 
 import json
 import random
@@ -30,8 +30,8 @@ DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def submit(spark: SparkSession) -> Callable[[Submission], None]:
-    """Stage in this process's session what an application would stage, interpreted as a small one
-    is: for some hundred rows, generating code costs more than it brings.
+    """Stage in this process's session, without code generation, which is slower for some hundred
+    rows.
     """
     session = configure(spark.newSession())
     session.conf.set("spark.sql.codegen.wholeStage", "false")
@@ -54,7 +54,9 @@ def run_of(broker: Broker, topic: str, lake: Path, asked: Asked, run_id: str, **
 
 
 def big_topic(broker: Broker, topic: str) -> list[int]:
-    """Fill a topic with 100,000 records: shuffled, equal, and append-time stamps; its ends."""
+    """Fill a topic with 100,000 records with shuffled, equal and append-time timestamps; return its
+    ends.
+    """
     ends = [34_000, 33_000, 33_000]
     topic_records.create(
         broker.bootstrap, topic, partitions=PARTITIONS, config={"retention.ms": "-1"}
@@ -72,8 +74,10 @@ def big_topic(broker: Broker, topic: str) -> list[int]:
     return ends
 
 
-def asked_for(rng: random.Random, topic: str, ends: list[int], cuts: list[datetime]) -> Backfill:
-    """Return a window: by offsets, by adjacent moments, and some that make no sense."""
+def random_window(
+    rng: random.Random, topic: str, ends: list[int], cuts: list[datetime]
+) -> Backfill:
+    """Return a random window by offsets or by adjacent timestamps; some are invalid."""
     partitions = rng.choice([None, None, (rng.randrange(PARTITIONS),), (0, 2)])
     size = rng.choice([None, 700, 5_000])
     kind = rng.random()
@@ -103,18 +107,18 @@ def test_any_window(
     seed: int,
     windows: int,
 ) -> None:
-    """What explain tells is what is done, to the plan's id, the ranges, the rows and the files;
-    what it refuses is refused; no row twice; the live cursor stays; the oracle agrees.
+    """A run does what explain says: plan id, ranges and rows, or the refusal. No row is ingested
+    twice, the live cursor stays, and the oracle agrees.
     """
     rng, ends = random.Random(seed), big_topic(broker, topic)
-    moments = sorted(rng.randrange(0, 36_000) for _ in range(11))
-    cuts = [DAY + timedelta(seconds=each) for each in moments]
+    seconds = sorted(rng.randrange(0, 36_000) for _ in range(11))
+    cuts = [DAY + timedelta(seconds=each) for each in seconds]
     lake: dict[int, set[int]] = {p: set() for p in range(PARTITIONS)}
     refused = 0
     for number in range(windows):
-        run = run_of(broker, topic, tmp_path, asked_for(rng, topic, ends, cuts), f"r{number}")
+        run = run_of(broker, topic, tmp_path, random_window(rng, topic, ends, cuts), f"r{number}")
         try:
-            told = explain(run, master="local[2]")
+            explained = explain(run, master="local[2]")
         except WindowRefused as error:
             refused += 1
             with pytest.raises(WindowRefused) as again:
@@ -123,8 +127,8 @@ def test_any_window(
             assert same
             continue
         done = ingest(run, submit)
-        assert done.plan.id == told["plan_id"], run.asked
-        partitions = told["topics"][topic]["partitions"]
+        assert done.plan.id == explained["plan_id"], run.asked
+        partitions = explained["topics"][topic]["partitions"]
         planned = 0
         for p, taken in lake.items():
             ranges = partitions[str(p)]["ranges"]
@@ -135,8 +139,10 @@ def test_any_window(
             taken |= new
             planned += len(new)
             assert partitions[str(p)]["cursor"] == partitions[str(p)]["cursor_after"] == ends[p]
-        assert [c["records"] for c in told["chunks"]] == [c["rows"] for c in done.report["commits"]]
-        assert planned == done.report["rows"] == told["records"]
+        assert [c["records"] for c in explained["chunks"]] == [
+            c["rows"] for c in done.report["commits"]
+        ]
+        assert planned == done.report["rows"] == explained["records"]
     assert 0 < refused < windows / 2
     left = 100_000 - sum(map(len, lake.values()))
     assert 0 < left < 100_000 - 100 * windows
@@ -146,7 +152,7 @@ def test_any_window(
 
 
 def done_ranges(report: dict[str, Any], topic: str, p: int) -> list[list[int]]:
-    """Return what the commits of a run hold of a partition, merged."""
+    """Return the merged ranges of a partition that the commits of a run cover."""
     accounts = [c["topics"].get(topic, {}).get(str(p)) for c in report["commits"]]
     return spans({o for a in accounts if a for o in range(a["start"], a["end"])})
 

@@ -1,4 +1,4 @@
-"""A window of a lake, sent again: exactly its rows, in their order, once for each replay id."""
+"""Replays of an egress: exactly the rows of a window, in order, once for each replay id."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ KEY = "cast(key as string) = 'k1'"
 
 @pytest.fixture
 def source(pipeline: EgressPipeline, topic: str) -> str:
-    """Return a topic that is in the lake, in files of 100 offsets, and was sent once already."""
+    """Create and ingest a topic, in files of 100 offsets, and a target; return the topic."""
     name, back = f"{topic}-source", f"{topic}-back"
     topic_records.create(pipeline.bootstrap, name, partitions=2)
     topic_records.create(pipeline.bootstrap, back, partitions=2)
@@ -56,10 +56,10 @@ def fill(pipeline: EgressPipeline, topic: str, numbers: Iterable[int]) -> None:
     producer.flush()
 
 
-def asks(
+def replay_settings(
     pipeline: EgressPipeline, source: str, start: object, end: object, **others: Any
 ) -> dict[str, Any]:
-    """Return what makes a run a replay; edges are offsets, one or by partition, or texts."""
+    """Return the settings of a replay; an edge is an offset, offsets by partition, or a text."""
 
     def edge(given: object) -> str:
         return json.dumps({source: given}) if isinstance(given, dict) else str(given)
@@ -73,7 +73,7 @@ def target(pipeline: EgressPipeline) -> str:
 
 
 def offsets(pipeline: EgressPipeline, report: dict[str, Any], partition: int) -> list[int]:
-    """Return which rows of a plan the target's partition has, in its order, checked for content."""
+    """Check a plan's records in a partition of the target; return their row numbers in order."""
     found = [
         each
         for each in pipeline.records(target(pipeline))
@@ -86,42 +86,44 @@ def offsets(pipeline: EgressPipeline, report: dict[str, Any], partition: int) ->
     return [each.row[1] for each in found]
 
 
-def kept(start: int, end: int) -> list[int]:
+def matching(start: int, end: int) -> list[int]:
     return [n for n in range(start, end) if n % 3 == 1]
 
 
 def test_exactly_the_window_and_the_filter(pipeline: EgressPipeline, source: str) -> None:
-    """Edges in the middle of files, other ones in each partition; what the pipeline's own runs have
-    sent, or have to send, is not touched; the same id sends nothing, a new one all of it again.
+    """Edges are within files and differ by partition; live runs are not affected; the same id sends
+    nothing, a new id sends the window again.
     """
     live = pipeline.run_all("live")
     assert live["rows"] == 2 * ROWS
     fill(pipeline, source, range(ROWS, ROWS + 30))
     pipeline.run_ingest(source, "two", max_records=200)
-    x = asks(pipeline, source, {"0": 37, "1": 0}, {"0": 250, "1": 310}, where=KEY)
+    x = replay_settings(pipeline, source, {"0": 37, "1": 0}, {"0": 250, "1": 310}, where=KEY)
     explained = explain(open_run(pipeline.run("r", **x)))
     assert (explained["records"], explained["replay"]["commit"]) == (213 + 310, None)
     report = pipeline.run_all("again", **x)
     assert (report["lane"], report["plan_id"]) == ("replay", explained["plan_id"])
-    assert offsets(pipeline, report, 0) == kept(37, 250)
-    assert offsets(pipeline, report, 1) == kept(0, 310)
-    assert report["rows"] == len(kept(37, 250)) + len(kept(0, 310))
+    assert offsets(pipeline, report, 0) == matching(37, 250)
+    assert offsets(pipeline, report, 1) == matching(0, 310)
+    assert report["rows"] == len(matching(37, 250)) + len(matching(0, 310))
     assert {r["partition"]: r["sent"] for r in report["receipts"]} == {0: 71, 1: 103}
     ends = pipeline.ends(target(pipeline))
     assert pipeline.run_all("later", **x) == {**report, "run": "later"}
     assert pipeline.ends(target(pipeline)) == ends
     more = pipeline.run_all("live 2")
     assert [offsets(pipeline, more, p) for p in (0, 1)] == [list(range(ROWS, ROWS + 30))] * 2
-    none = pipeline.run_all("again", **asks(pipeline, source, 0, 50, id="z", where="key is null"))
+    none = pipeline.run_all(
+        "again", **replay_settings(pipeline, source, 0, 50, id="z", where="key is null")
+    )
     assert (none["rows"], none["commit"] is None) == (0, False)
     assert sum(pipeline.ends(target(pipeline)).values()) == 2 * ROWS + 174 + 60
     assert verify(pipeline.spec, pipeline.kafka, print)["differences"] == 0
 
 
-def dies(
+def send_and_die(
     pipeline: EgressPipeline, source: str, numbers: Sequence[Sequence[int]]
 ) -> Callable[[Any], None]:
-    """Return an application that sends these rows of each partition, and dies."""
+    """Return a submit function that sends these rows of each partition and fails."""
 
     def submit(given: Submission) -> None:
         path = Path(given.args[0])
@@ -143,32 +145,32 @@ def dies(
 
 
 def test_a_dead_attempt_is_resumed_with_its_filter(pipeline: EgressPipeline, source: str) -> None:
-    """What it has sent is known by its offsets, whatever the filter left out between them; the rest
-    follows in order. Meanwhile the pipeline's own run goes on, and does not finish it.
+    """Sent rows are recognised by their offsets, and the rest is sent in order. A live run in
+    between does not finish the replay.
     """
-    x = asks(pipeline, source, 10, 200, where=KEY)
-    first = kept(10, 90), kept(10, 200)
+    x = replay_settings(pipeline, source, 10, 200, where=KEY)
+    first = matching(10, 90), matching(10, 200)
     with pytest.raises(SendFailed):
-        pipeline.run_all("one", submit=dies(pipeline, source, first), **x)
+        pipeline.run_all("one", submit=send_and_die(pipeline, source, first), **x)
     live = pipeline.run_all("live")
     assert (live["lane"], live["rows"]) == ("live", 2 * ROWS)
     report = pipeline.run_all("two", **x)
     assert (report["duplicates"], report["broken_order"]) == (0, [])
-    assert [offsets(pipeline, report, p) for p in (0, 1)] == [kept(10, 200)] * 2
-    assert report["rows"] == 2 * len(kept(10, 200))
+    assert [offsets(pipeline, report, p) for p in (0, 1)] == [matching(10, 200)] * 2
+    assert report["rows"] == 2 * len(matching(10, 200))
     assert pipeline.fold().claims == {}
     assert verify(pipeline.spec, pipeline.kafka, print)["differences"] == 0
 
 
-def test_a_record_that_the_filter_leaves_out_is_a_stranger(
+def test_a_record_outside_the_filter_fails_the_read_back(
     pipeline: EgressPipeline, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under the plan's name a row that is not of its window and filter must not pass for one."""
+    """A record with the plan's id that its filter excludes is not accepted."""
     monkeypatch.setattr(readback, "_WAIT", 0.1)
-    x = asks(pipeline, source, 10, 40, where=KEY)
-    wrong = [*kept(10, 20), 20], []
+    x = replay_settings(pipeline, source, 10, 40, where=KEY)
+    wrong = [*matching(10, 20), 20], []
     with pytest.raises(SendFailed):
-        pipeline.run_all("one", submit=dies(pipeline, source, wrong), **x)
+        pipeline.run_all("one", submit=send_and_die(pipeline, source, wrong), **x)
     with pytest.raises(SendFailed):
         pipeline.run_all("two", **x)
     assert len(pipeline.fold().claims) == 1
@@ -188,50 +190,56 @@ NONE = (
 )
 
 
-def test_a_filter_that_is_none(pipeline: EgressPipeline, source: str) -> None:
-    """Refused before the first record; the claim is released, the target's ends are what they were.
-    Its id is not spent: it sends with a filter that is one, and is then that replay's.
+def test_an_invalid_filter_is_refused(pipeline: EgressPipeline, source: str) -> None:
+    """Refused before the first record; the claim is released and nothing is sent. The replay id can
+    be used with a valid filter, and then belongs to that replay.
     """
     for n, (where, message) in enumerate(NONE):
         with pytest.raises(RowsRefused, match=rf"(?s){message}.*Nothing was sent") as refused:
-            pipeline.run_all("one", **asks(pipeline, source, 0, 50, id=f"n{n}", where=where))
-        assert "from_json" not in str(refused.value)  # what was asked for, not what we made of it
+            pipeline.run_all(
+                "one", **replay_settings(pipeline, source, 0, 50, id=f"n{n}", where=where)
+            )
+        assert "from_json" not in str(refused.value)  # only the requested expression is quoted
         assert pipeline.fold().claims == {}
         assert pipeline.entries()[-1]["how"] == "nothing sent"
     assert pipeline.ends(target(pipeline)) == {0: 0, 1: 0}
-    report = pipeline.run_all("one", **asks(pipeline, source, 0, 50, id="n0", where=KEY))
-    assert [offsets(pipeline, report, p) for p in (0, 1)] == [kept(0, 50)] * 2
+    report = pipeline.run_all("one", **replay_settings(pipeline, source, 0, 50, id="n0", where=KEY))
+    assert [offsets(pipeline, report, p) for p in (0, 1)] == [matching(0, 50)] * 2
     with pytest.raises(ReplayRefused):
-        pipeline.run_all("one", **asks(pipeline, source, 0, 50, id="n0", where="offset < 7"))
+        pipeline.run_all(
+            "one", **replay_settings(pipeline, source, 0, 50, id="n0", where="offset < 7")
+        )
 
 
-def test_rows_beside_the_window_and_the_filter_do_not_matter(
-    pipeline: EgressPipeline, source: str
-) -> None:
-    """A filter that fails on a row of the same file but outside the window; and a column that fails
-    on a row that the filter leaves out.
+def test_rows_outside_window_and_filter_are_ignored(pipeline: EgressPipeline, source: str) -> None:
+    """A filter is not evaluated on rows outside the window, nor a column on rows that the filter
+    excludes.
     """
     number = "cast(cast(value as string) as int)"
-    report = pipeline.run_all("one", **asks(pipeline, source, 1, 50, where=f"{number} >= 40"))
+    report = pipeline.run_all(
+        "one", **replay_settings(pipeline, source, 1, 50, where=f"{number} >= 40")
+    )
     assert [offsets(pipeline, report, p) for p in (0, 1)] == [list(range(40, 50))] * 2
     pipeline.settings |= {"columns": {"value": f"cast({number} as string)"}}
     with pytest.raises(RowsRefused, match="`columns` or order_by"):
-        pipeline.run_all("one", **asks(pipeline, source, 0, 20, id="y"))
+        pipeline.run_all("one", **replay_settings(pipeline, source, 0, 20, id="y"))
     sound = "nullif(cast(value as string), 'poison') >= ''"  # null of that row
-    report = pipeline.run_all("one", **asks(pipeline, source, 0, 20, id="z", where=sound))
+    report = pipeline.run_all(
+        "one", **replay_settings(pipeline, source, 0, 20, id="z", where=sound)
+    )
     assert [offsets(pipeline, report, p) for p in (0, 1)] == [list(range(1, 20))] * 2
 
 
-def test_a_window_by_time_of_what_kafka_has_no_more(pipeline: EgressPipeline, topic: str) -> None:
-    """The lake tells what a moment means below the log start; adjacent windows tile, although the
-    timestamps are in no order; the moments are frozen in the lake, by runs and not by explain.
+def test_a_window_by_time_of_records_expired_in_kafka(pipeline: EgressPipeline, topic: str) -> None:
+    """Below the log start, the lake's rows resolve a timestamp; adjacent windows do not overlap,
+    although timestamps are out of order; runs freeze boundaries in the lake, explain does not.
     """
     name, back = f"{topic}-source", f"{topic}-back"
     for each in (name, back):
         topic_records.create(pipeline.bootstrap, each, partitions=2)
     noon = datetime(2026, 3, 14, 12, tzinfo=UTC)
     ms = int(noon.timestamp() * 1000)
-    # Offset 20 is the first at or after 12:00:20, for all that offsets 21 to 23 are before it.
+    # Offset 20 is the first at or after 12:00:20, although offsets 21 to 23 are earlier.
     stamps = [*range(20), 20, 5, 6, 7, *range(24, 60)]
     for p in (0, 1):
         topic_records.stamped(pipeline.bootstrap, name, p, [ms + 1000 * s for s in stamps])
@@ -243,7 +251,7 @@ def test_a_window_by_time_of_what_kafka_has_no_more(pipeline: EgressPipeline, to
         return (noon + timedelta(seconds=seconds)).isoformat()
 
     def ask(start: int, end: int, replay_id: str) -> dict[str, Any]:
-        return asks(pipeline, name, at(start), at(end), id=replay_id)
+        return replay_settings(pipeline, name, at(start), at(end), id=replay_id)
 
     store = open_store(str(pipeline.home / "lake"), "lake")
     explained = explain(open_run(pipeline.run("e", **ask(10, 20, "a"))))
@@ -253,7 +261,7 @@ def test_a_window_by_time_of_what_kafka_has_no_more(pipeline: EgressPipeline, to
     ingest = Run(
         load_ingest("lake"), pipeline.kafka, "d", "b", date(2026, 1, 1), asked=nothing_to_do
     )
-    assert not plan(ingest).plan.has_work  # and yet it freezes what its times mean
+    assert not plan(ingest).plan.has_work  # but it freezes the boundaries of its times
     edges = (0, 20, 50)
     reports = [
         pipeline.run_all("r", **ask(*edge, f"w{edge[0]}")) for edge in itertools.pairwise(edges)
