@@ -1,4 +1,4 @@
-"""What is wrong is said in seconds, with the way out; lake, ledger and topics stay untouched."""
+"""Errors are reported in seconds, with a fix; lake, ledger and topics do not change."""
 
 import resource
 import socket
@@ -27,7 +27,7 @@ def terminal(broker: Broker, tmp_path: Path) -> Terminal:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
-    """A broker that also listens with SASL/PLAIN, for user `reader`, and that address."""
+    """Yield a broker that also listens with SASL/PLAIN, for user `reader`, and that address."""
     home = tmp_path_factory.mktemp("secured")
     plain, control, sasl = free_port(), free_port(), free_port()
     listeners = (
@@ -62,16 +62,16 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, 
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of all processes that this one has started and seen end."""
+    """Return the CPU time of all ended child processes."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime
 
 
 def refused(terminal: Terminal, pipeline: str, *, code: int, seconds: float, **env: str) -> dict:
-    """Run a pipeline that must be refused in time, with nothing changed in the lake.
+    """Run a pipeline that must be refused in time, without a change of the lake; return the error.
 
-    `seconds` is what the command may compute; it may wait for a broker for as long as one bootstrap
-    takes. Beside other workers of a test run, seconds of a clock say nothing of what it computes.
+    `seconds` limits the CPU time, as parallel test workers distort the elapsed time. The command
+    may wait for a broker for as long as one bootstrap takes.
     """
     before = terminal.tree()
     started, used = time.monotonic(), cpu_seconds()
@@ -83,7 +83,7 @@ def refused(terminal: Terminal, pipeline: str, *, code: int, seconds: float, **e
 
 
 def test_a_malformed_file(terminal: Terminal, topic: Callable[..., str]) -> None:
-    """All that is wrong is said at once, and another pipeline runs on."""
+    """All errors are reported at once, and other pipelines still work."""
     name = topic()
     terminal.pipeline("good", [name])
     (terminal.pipelines / "bad.yaml").write_text(
@@ -91,8 +91,8 @@ def test_a_malformed_file(terminal: Terminal, topic: Callable[..., str]) -> None
     )
     error = refused(terminal, "bad", code=2, seconds=5)
     assert error["name"] == "ConfigurationError"
-    for said in ("${NOWHERE}", "did you mean 'topics'", "max_records: 0", "topics.0: 'a b'"):
-        assert said in error["message"]
+    for text in ("${NOWHERE}", "did you mean 'topics'", "max_records: 0", "topics.0: 'a b'"):
+        assert text in error["message"]
     states = terminal.json("status", code=2)["pipelines"]
     assert [("error" in state, state["pipeline"]) for state in states] == [
         (True, "bad"),
@@ -101,14 +101,14 @@ def test_a_malformed_file(terminal: Terminal, topic: Callable[..., str]) -> None
 
 
 def test_no_such_pipeline_and_wrong_use(terminal: Terminal) -> None:
-    """Exit code 2, and the pipelines that there are."""
+    """Exit code 2, and a list of the pipelines."""
     terminal.pipeline("flights", ["flights"])
     assert "there are: flights" in refused(terminal, "fligths", code=2, seconds=5)["message"]
     assert terminal.json("run", code=2)["error"]["name"] == "Usage"
 
 
 def test_an_unknown_topic(terminal: Terminal) -> None:
-    """The topic is named, and what to do."""
+    """The error names the topic."""
     terminal.pipeline("typo", ["no-such-topic"])
     error = refused(terminal, "typo", code=3, seconds=8)
     assert error["name"] == "UnknownTopic"
@@ -116,7 +116,7 @@ def test_an_unknown_topic(terminal: Terminal) -> None:
 
 
 def test_an_unreachable_broker(terminal: Terminal) -> None:
-    """Within the time that one bootstrap may take."""
+    """Reported within the time that one bootstrap may take."""
     with socket.socket() as silent:  # bound, and never listening
         silent.bind(("127.0.0.1", 0))
         terminal.bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -126,7 +126,7 @@ def test_an_unreachable_broker(terminal: Terminal) -> None:
 
 
 def test_a_wrong_password(secured: tuple[Broker, str], tmp_path: Path) -> None:
-    """Told apart from an unreachable broker, and not repeated in the message."""
+    """Distinguished from an unreachable broker; the message does not contain the password."""
     broker, address = secured
     topic_records.numbers(broker.bootstrap, "guarded", 100)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
@@ -139,9 +139,9 @@ def test_a_wrong_password(secured: tuple[Broker, str], tmp_path: Path) -> None:
 
 
 def watched(terminal: Terminal, *args: str, code: int = 0, **env: str) -> str:
-    """Run a command; assert that no command line, output or object of the lake had the password.
+    """Run a command; assert that no command line, output or object of the lake has the password.
 
-    Return all command lines that a user of this machine could have seen meanwhile.
+    Return the command lines of all processes during the command.
     """
     with CommandLines() as seen:
         done = terminal.run(*args, code=code, **env)
@@ -153,7 +153,7 @@ def watched(terminal: Terminal, *args: str, code: int = 0, **env: str) -> str:
 
 
 def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Path) -> None:
-    """With the right one the rows arrive, and no process list, output or object holds it."""
+    """With the right password the rows are ingested; no command line, output or object has it."""
     broker, address = secured
     topic_records.numbers(broker.bootstrap, "secret", 1_000)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
@@ -162,7 +162,7 @@ def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Pat
     terminal.pipeline("secret", ["secret"])
     assert "spark_jobs/ingest.py" in watched(terminal, "run", "secret")
     oracle_client.agree(broker.bootstrap, terminal.lake, "secret", ["secret"])
-    # And back: refused for a row, killed when all is sent, finished by another attempt.
+    # And by egress: refused for a bad row, killed after sending, finished by another attempt.
     topic_records.create(broker.bootstrap, "secret-back", partitions=2)
     back = {"source": {"lake": "secret"}, "target": {"topic": "secret-back"}}
     terminal.egress("back", **back)
@@ -175,7 +175,7 @@ def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Pat
 
 
 def test_a_lake_that_cannot_be_written(terminal: Terminal, topic: Callable[..., str]) -> None:
-    """Refused before Spark starts. /sys is written by nobody, root included."""
+    """Refused before Spark starts. No user can write to /sys, not even root."""
     name = topic()
     terminal.pipeline("readonly", [name], lake="/sys/tidegate")
     error = refused(terminal, "readonly", code=3, seconds=8)
@@ -183,8 +183,8 @@ def test_a_lake_that_cannot_be_written(terminal: Terminal, topic: Callable[..., 
 
 
 def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Broker) -> None:
-    """No room in PLAN or in STAGE: said as such, nothing visible, and with room it goes on.
-    A limit on file sizes stands for the full disk.
+    """If the disk is full in plan or stage, the error says so and nothing is visible; a retry with
+    space succeeds. A limit on file sizes simulates the full disk.
     """
     name = topic()
     topic_records.numbers(broker.bootstrap, name, 50_000)

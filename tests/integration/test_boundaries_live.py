@@ -1,4 +1,4 @@
-"""Times as offsets, by a real broker: before 1970, between records, and where a pipeline starts."""
+"""Timestamps resolved by a real broker: before 1970, between records, and as a start."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -34,7 +34,7 @@ def kafka_of(broker: Broker) -> KafkaSettings:
 
 @pytest.mark.parametrize("ms", [0, -1, -2, -3, -4, -5, -62_135_596_800_000])
 def test_before_any_record(broker: Broker, stamped: str, ms: int) -> None:
-    """The log start, whatever else Kafka's protocol means by a negative timestamp."""
+    """Resolved to the log start, although negative timestamps are special in Kafka's protocol."""
     topic_records.delete_records(broker.bootstrap, stamped, {0: 2})
     with Cluster(kafka_of(broker)) as cluster:
         assert cluster.offsets_at({stamped: [0]}, ms) == {stamped: {0: 2}}
@@ -46,7 +46,7 @@ def test_before_any_record(broker: Broker, stamped: str, ms: int) -> None:
         ("2026-01-01T00:00:00Z", 0),
         ("2026-01-01T01:00:00.001+01:00", 1),
         ("2026-01-01T00:00:01.001Z", 2),
-        ("2026-01-01T00:00:01.5Z", 4),  # the first so late; offset 3 is before it
+        ("2026-01-01T00:00:01.5Z", 4),  # offset 3 is earlier
         ("2026-01-01T00:00:03Z", 5),
         ("1969-12-31T23:59:59.999Z", 0),
         ("1950-06-01T00:00:00Z", 0),
@@ -55,7 +55,7 @@ def test_before_any_record(broker: Broker, stamped: str, ms: int) -> None:
 def test_start_at_a_timestamp(
     broker: Broker, stamped: str, tmp_path: Path, timestamp: str, origin: int
 ) -> None:
-    """The first record at or after it is the first that is planned; later it has no effect."""
+    """The first record at or after it is the first planned one; later changes have no effect."""
     form: dict[str, Any] = {
         "name": "p", "kind": "ingest", "topics": [stamped], "lake": str(tmp_path),
         "start": {"timestamp": timestamp},

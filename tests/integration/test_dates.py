@@ -1,4 +1,4 @@
-"""A backfill over dates, planned by the use cases on a real broker: intervals that tile."""
+"""Backfills over dates on a real broker: intervals without overlaps or gaps."""
 
 import logging
 import random
@@ -42,7 +42,7 @@ def run_of(broker: Broker, tmp_path: Path) -> MakeRun:
 
 
 def scattered(broker: Broker, topic: str, *, partitions: int = 2, count: int = 600) -> None:
-    """Send records whose timestamps are spread over six hours, in no order."""
+    """Send records with random timestamps within six hours."""
     rng = random.Random(3)
     for p in range(partitions):
         start = int(DAY.timestamp() * 1000)
@@ -60,8 +60,8 @@ def ranges(run: Run) -> dict[int, tuple[int, int]]:
 def test_intervals_cover_each_offset_once(
     broker: Broker, topic: Callable[..., str], run_of: MakeRun, order: str
 ) -> None:
-    """Planned in any order, or in parallel, with late records in between: each offset below the
-    cursor is in exactly one interval's plan; explain told it, and a retry has the same plan.
+    """Planned in any order or in parallel, with late records in between: each offset below the
+    cursor is in exactly one plan, which explain and a retry return, too.
     """
     name = topic(partitions=2, config={"retention.ms": "-1"})
     scattered(broker, name)
@@ -75,16 +75,16 @@ def test_intervals_cover_each_offset_once(
     else:
         done = []
         for run in runs:
-            told = explain(run)
+            explained = explain(run)
             done.append(ranges(run))
-            assert told["plan_id"] == plan(run).plan.id
-            assert told["lane"] == "backfill"
+            assert explained["plan_id"] == plan(run).plan.id
+            assert explained["lane"] == "backfill"
             topic_records.stamped(broker.bootstrap, name, 0, [int(DAY.timestamp() * 1000)] * 3)
     for p in (0, 1):
-        tiles = sorted(each[p] for each in done if p in each)
-        assert tiles[0][0] == 0
-        assert tiles[-1][1] == 600
-        assert all(left[1] == right[0] for left, right in pairwise(tiles))
+        planned = sorted(each[p] for each in done if p in each)
+        assert planned[0][0] == 0
+        assert planned[-1][1] == 600
+        assert all(left[1] == right[0] for left, right in pairwise(planned))
     assert [ranges(run) for run in runs] == done
 
 
@@ -94,7 +94,7 @@ def test_offsets_above_the_cursor_are_left_to_the_live_lane(
     run_of: MakeRun,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The schedule takes it; the run says so, and an interval that has not ended is refused."""
+    """The run logs them; an interval that has not ended is refused."""
     name = topic(partitions=2, config={"retention.ms": "-1"})
     scattered(broker, name)
     half = {name: {"0": 200, "1": 200}}
@@ -115,8 +115,8 @@ def test_a_run_keeps_the_lane_of_its_frozen_plan(
     run_of: MakeRun,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A backfill with reprocessing flips the type of a scheduled run: it stays live, and says what
-    to use instead.
+    """A backfill with reprocessing changes the type of a scheduled run: it stays live, and logs
+    what to use instead.
     """
     name = topic(partitions=2, config={"retention.ms": "-1"})
     scattered(broker, name)
@@ -136,8 +136,8 @@ def test_a_run_keeps_the_lane_of_its_frozen_plan(
 def test_on_expired_decides_about_expired_records(
     broker: Broker, topic: Callable[..., str], run_of: MakeRun, on_expired: str
 ) -> None:
-    """An interval whose boundary was frozen before its records expired: named, or a gap with the
-    reason and the run; the rest is planned. Other intervals tile all the same.
+    """Records that expire after their boundary was frozen are excluded by name, or become a gap
+    with reason and run; the rest of the interval is planned.
     """
     name = topic(partitions=1, config={"retention.ms": "-1"})
     start = int(DAY.timestamp() * 1000)

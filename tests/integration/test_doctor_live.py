@@ -1,4 +1,4 @@
-"""The doctor before a real broker: healthy, and with rights, topics and passwords that lack."""
+"""The doctor with a real broker: healthy, and with missing rights, topics and passwords."""
 
 import json
 import time
@@ -30,9 +30,10 @@ PASSWORD = "canary-55ab01"
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
-    """A broker with ACLs that also listens with SASL/PLAIN for user `reader`, and that address.
+    """Yield a broker with ACLs that also listens with SASL/PLAIN for user `reader`, and that
+    address.
 
-    Without a login one may do everything.
+    Anonymous clients have all rights.
     """
     home = tmp_path_factory.mktemp("guarded")
     plain, control, sasl = free_port(), free_port(), free_port()
@@ -81,8 +82,8 @@ def about(found: Any, check: str) -> list[tuple[str, str]]:
 
 
 def test_a_healthy_system(broker: Broker, guarded: tuple[Broker, str], tmp_path: Path) -> None:
-    """Nothing but ok, before the first run and after it; and the lake is as it was. Another broker
-    is another cluster.
+    """Only ok, before and after the first run, and no change of the lake. Another broker is
+    reported as another cluster.
     """
     terminal = Terminal(tmp_path, broker.bootstrap)
     terminal.lake.mkdir()
@@ -106,9 +107,9 @@ def test_a_healthy_system(broker: Broker, guarded: tuple[Broker, str], tmp_path:
 
 
 def test_topics_that_lose_records(broker: Broker, tmp_path: Path) -> None:
-    """A topic that keeps its records for less than the time between two runs; one with a record
-    that is past half of its time; one whose records went before they were read; one that was
-    recreated; one with a limit by size; and a pattern that no topic has.
+    """Topics whose retention is shorter than the schedule's interval, with an unread record past
+    half of its retention, with expired unread records, recreated, with retention.bytes; and a
+    pattern without topics.
     """
     terminal = Terminal(tmp_path, broker.bootstrap)
     terminal.lake.mkdir()
@@ -119,7 +120,7 @@ def test_topics_that_lose_records(broker: Broker, tmp_path: Path) -> None:
     small = {"retention.ms": str(240 * hour), "retention.bytes": "1000000"}
     topic_records.create(broker.bootstrap, "small", partitions=1, config=small)
     terminal.pipeline("loses", [*kept, "small"], schedule="@daily")
-    terminal.run("run", "loses")  # nothing to read: it records where the topics begin
+    terminal.run("run", "loses")  # nothing to read, but it records the origins
     topic_records.numbers(broker.bootstrap, "gone", 10)
     topic_records.delete_records(broker.bootstrap, "gone", {0: 4})
     topic_records.stamped(broker.bootstrap, "late", 0, [int(time.time() * 1000) - 200 * hour])
@@ -128,26 +129,26 @@ def test_topics_that_lose_records(broker: Broker, tmp_path: Path) -> None:
     while "again" in admin.list_topics(timeout=10).topics:
         time.sleep(0.05)
     topic_records.create(broker.bootstrap, "again", partitions=1)
-    terminal.pipeline("nobody", [], pattern="no-such-.*")
+    terminal.pipeline("none", [], pattern="no-such-.*")
     found = terminal.json("doctor", code=3)
-    told = {
+    lines = {
         name: [(state, says) for state, says in about(found, check) if says.startswith(name)]
         for check, name in (
             ("retention", "hasty"), ("retention", "late"), ("retention", "gone"),
             ("topic", "again"), ("retention", "small"),
         )
     }  # fmt: skip
-    ((state, says),) = told["hasty"]
+    ((state, says),) = lines["hasty"]
     assert (state, "they expire before a run reads them" in says) == ("failure", True)
-    ((state, says),) = told["late"]
+    ((state, says),) = lines["late"]
     assert (state, "past half of it in partitions [0]" in says) == ("warning", True)
-    (state, says), _ = told["gone"]
+    (state, says), _ = lines["gone"]
     assert (state, "records are gone that no run has read, in partitions [0]" in says) == (
         "failure", True,
     )  # fmt: skip
-    ((state, says),) = told["again"]
+    ((state, says),) = lines["again"]
     assert (state, "tidegate offsets adopt loses again" in says) == ("failure", True)
-    ((state, says),) = told["small"]
+    ((state, says),) = lines["small"]
     assert (state, "when they expire is not known" in says) == ("warning", True)
     assert "1,000,000 bytes" in says
     topic_records.numbers(broker.bootstrap, "small", 10)
@@ -160,7 +161,7 @@ def test_topics_that_lose_records(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_missing_rights(guarded: tuple[Broker, str], tmp_path: Path) -> None:
-    """DESCRIBE alone, then READ too, then DESCRIBE_CONFIGS; a limit by size for the whole broker is
+    """With DESCRIBE only, then READ, then DESCRIBE_CONFIGS; a log.retention.bytes of the broker is
     a warning; the password is never shown.
     """
     broker, address = guarded
@@ -206,7 +207,7 @@ def test_missing_rights(guarded: tuple[Broker, str], tmp_path: Path) -> None:
 
 
 def test_all_failures_are_reported_at_once(tmp_path: Path) -> None:
-    """No broker, no lake, no such Spark connection, and a file that is wrong: all are told."""
+    """An unreachable broker, no lake, an unknown Spark connection, and an invalid file."""
     terminal = Terminal(tmp_path, "127.0.0.1:1")
     terminal.pipeline("lost", ["t"], spark={"connection": "spark_lost"})
     (terminal.pipelines / "bad.yaml").write_text("name: bad\nkind: ingest\n")

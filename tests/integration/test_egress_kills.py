@@ -1,7 +1,7 @@
-"""Files into topics by `tidegate run`, killed half-way: the retry sends exactly the rest.
+"""Egress by `tidegate run`, killed half-way: the retry sends exactly the missing rows.
 
-Judged by another client: every (file, row) of the input is in the target with its content; what is
-there more than once is counted, and Tidegate counts the same.
+Another client checks that every (file, row) of the input is in the target with its content, and
+that Tidegate's count of duplicates is right.
 """
 
 import csv
@@ -33,7 +33,7 @@ from tidegate_local.kafka import Broker
 ROWS = 40_000
 FORMATS = ("parquet", "json", "csv", "text", "lake", "again")
 VICTIMS = ("jvm", "tidegate", "broker")
-# A request for every few records, one at a time: there is a half-way.
+# Small requests, one at a time, so that the run can be killed half-way.
 SLOW = {"batch.size": 2_000, "linger.ms": 0, "max.in.flight.requests.per.connection": 1}
 IMPATIENT = {"delivery.timeout.ms": 4_000, "request.timeout.ms": 2_000, "max.block.ms": 4_000}
 
@@ -42,7 +42,7 @@ Expected = dict[tuple[str | None, int], bytes]
 
 @dataclass
 class Case:
-    """A pipeline `out`, what its source holds, and where it goes."""
+    """A pipeline `out`, the expected values by file and row, and its target topic."""
 
     terminal: Terminal
     topic: str
@@ -65,7 +65,7 @@ class Case:
 
 @pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that may be killed: it comes back at the same address."""
+    """Yield a broker that tests may kill and restart at the same address."""
     home = tmp_path_factory.mktemp("mortal")
     try:
         yield kafka.start(home)
@@ -74,7 +74,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def case(terminal: Terminal, name: str, format_: str, rng: random.Random, **producer: int) -> Case:
-    """Make a source of that format, over several files of unequal length; and the pipeline."""
+    """Create a source in this format, with several files of unequal length, and its pipeline."""
     topic = f"{name}-target"
     topic_records.create(terminal.bootstrap, topic, partitions=4)
     settings: dict[str, Any] = {"target": {"topic": topic, "producer": SLOW | producer}}
@@ -89,7 +89,7 @@ def case(terminal: Terminal, name: str, format_: str, rng: random.Random, **prod
         expected: Expected = {
             (f"{topic_id}/{s.partition}", s.offset): s.value or b"" for s in there
         }
-        if format_ == "again":  # a window of it, without the numbers that end with a seven
+        if format_ == "again":  # a window of it, without numbers that end with 7
             ask = ("replay", "out", "--replay-id", "x", "--start", "500", "--end", "9500",
                    "--where", "cast(key as string) not like '%7'")  # fmt: skip
             expected = {
@@ -135,32 +135,32 @@ def write(path: Path, format_: str, values: list[str]) -> None:
 
 
 def half_way(case: Case, process: subprocess.Popen[str], fraction: float) -> None:
-    """Wait until that part of the rows is in the target."""
+    """Wait until this fraction of the rows is in the target."""
     while case.count() < fraction * len(case.expected):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
 
 
 def all_is_there(case: Case, report: dict[str, Any]) -> int:
-    """Assert that target and Tidegate agree with the input; return how many are doubled."""
+    """Assert that target and report agree with the input; return the number of duplicates."""
     found = case.records()
     assert {each.row: each.value for each in found} == case.expected
     assert {each.last("tidegate-plan") for each in found} == {report["plan_id"]}
     counted = topic_reader.rows(found)
-    doubled = counted.total() - len(counted)
-    assert (report["rows"], report["duplicates"]) == (len(case.expected), doubled)
+    duplicates = counted.total() - len(counted)
+    assert (report["rows"], report["duplicates"]) == (len(case.expected), duplicates)
     per = Counter(each.partition for each in found)
     assert {r["partition"]: r["sent"] + r["duplicates"] for r in report["receipts"]} == per
     verified = case.terminal.json("verify", "out", "--against-kafka")
     assert (verified["differences"], verified["against_kafka"]["rows"]) == (0, len(found))
     assert case.claims == []
-    return doubled
+    return duplicates
 
 
 def killed(
     tmp_path: Path, mortal: Broker, name: str, format_: str, victim: str, seed: int
 ) -> tuple[Case, dict[str, Any]]:
-    """Kill one of the three half-way, and run again until the run is done."""
+    """Kill the victim half-way, and retry until the run is complete; return case and report."""
     rng = random.Random(seed)
     terminal = Terminal(tmp_path, mortal.bootstrap)
     impatient = IMPATIENT if victim == "broker" and seed % 2 == 0 else {}
@@ -238,14 +238,14 @@ def test_killed_anywhere(tmp_path: Path, mortal: Broker, seed: int) -> None:
     """Twenty seeded kills over all formats and victims."""
     format_, victim = FORMATS[seed % len(FORMATS)], VICTIMS[seed % len(VICTIMS)]
     made, report = killed(tmp_path, mortal, f"seed-{seed}", format_, victim, seed)
-    doubled = all_is_there(made, report)
-    print(f"seed {seed}: {doubled} doubled, broken order: {report['broken_order']}")
+    duplicates = all_is_there(made, report)
+    print(f"seed {seed}: {duplicates} duplicates, broken order: {report['broken_order']}")
 
 
 @pytest.mark.slow
 def test_a_repeated_run_sends_nothing(tmp_path: Path, mortal: Broker) -> None:
-    """A whole run with the settings of real ones; compressed text beside plain; run again: the same
-    report, the same ends; status and exit codes.
+    """A run with default settings of plain and compressed text; the same run again has the same
+    report and sends nothing; status and exit codes.
     """
     terminal = Terminal(tmp_path, mortal.bootstrap)
     source = tmp_path / "in"

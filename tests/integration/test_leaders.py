@@ -1,4 +1,4 @@
-"""Leaders that go, come back, change, and lose records: a real cluster of three brokers."""
+"""Leaders that fail, return, change and lose records, in a real cluster of three brokers."""
 
 import itertools
 import os
@@ -35,7 +35,7 @@ _runs = itertools.count(1)
 
 
 class Cluster:
-    """Brokers that can be stopped and started again; 1 is the controller and stays."""
+    """Brokers that can be stopped and restarted; 1 is the controller and keeps running."""
 
     def __init__(self, running: Brokers, home: Path) -> None:
         self.bootstrap, self._running, self._home = running.bootstrap, running, home
@@ -53,7 +53,7 @@ class Cluster:
         self.wait_in_sync(topic)
 
     def wait_in_sync(self, topic: str) -> None:
-        """Wait until all replicas of a topic have what their leader has, or are on dead brokers."""
+        """Wait until all replicas of a topic on live brokers are in sync."""
         deadline = time.monotonic() + 60
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         alive = {n for n, each in self._running.processes.items() if each.poll() is None}
@@ -79,7 +79,7 @@ class Cluster:
         self._running.processes[number] = again  # type: ignore[index]
 
     def wait(self, topic: str, leaders: dict[int, int | None]) -> None:
-        """Wait until each partition has this leader, or any for None; -1 is none."""
+        """Wait until each partition has its leader: a broker id, None for any, -1 for no leader."""
         deadline = time.monotonic() + 60
         while True:
             now = self._running.leaders(topic)
@@ -106,7 +106,7 @@ class Cluster:
         return Run(spec, kafka, "dag", f"run-{next(_runs)}", date(2024, 5, 1), **asked)
 
     def submit(self, given: Submission) -> None:
-        """Stage as Spark would: what a consumer reads."""
+        """Stage the records that a consumer reads, in place of Spark."""
         job = IngestJob.read(Path(given.args[0]))
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.bootstrap})
         for chunk in job.chunks:
@@ -137,7 +137,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def carry_out(cluster: Cluster, run: Run) -> Published:
-    """Carry a run out, and try again, as Airflow does, while brokers disagree about the leader."""
+    """Run all steps, with retries for transient errors, as in Airflow."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -154,8 +154,8 @@ def cursors(run: Run) -> dict[str, dict[int, int]]:
 
 
 def test_a_partition_without_a_leader_stops_no_other(cluster: Cluster, tmp_path: Path) -> None:
-    """Its only replica is away: it is excluded by name, other partitions and topics are planned,
-    sealed and published, and it goes on from its cursor when it is back.
+    """Its only replica is down: it is excluded by name, other partitions and topics are published,
+    and it continues from its cursor once it has a leader.
     """
     cluster.create("alone", [[2], [3]])
     cluster.create("other", [[2]])
@@ -189,9 +189,9 @@ def test_a_partition_without_a_leader_stops_no_other(cluster: Cluster, tmp_path:
 
 
 def test_a_log_that_was_truncated_and_written_again(cluster: Cluster, tmp_path: Path) -> None:
-    """A leader without the last records wins an unclean election, and its log grows past the
-    cursor: the partition is excluded by name, with the offset at which it was cut off; a replay
-    of the offsets that changed lets it go on.
+    """A replica without the last records wins an unclean election, and its log grows above the
+    cursor: the partition is excluded with the offset of the truncation, until a replay of the
+    changed offsets.
     """
     unclean = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
     cluster.create("torn", [[2, 3]], **unclean)
@@ -227,7 +227,7 @@ def test_a_log_that_was_truncated_and_written_again(cluster: Cluster, tmp_path: 
 
 
 def test_a_log_that_is_truncated_after_it_was_planned(cluster: Cluster, tmp_path: Path) -> None:
-    """Between plan and stage: what is there now is read, and is not taken for cut off later."""
+    """Truncated between plan and stage: the current records are read, and later runs go on."""
     unclean = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
     cluster.create("late", [[2, 3]], **unclean)
     cluster.send("late", 0, range(100))
@@ -253,8 +253,8 @@ def test_a_log_that_is_truncated_after_it_was_planned(cluster: Cluster, tmp_path
 
 
 def test_a_rolling_restart_fails_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    """Each restart is another leader epoch, and no log is cut off: runs before, between and after
-    take everything, and a plan that was made before carries on.
+    """Each restart is a new leader epoch without truncation: all runs succeed, also with a plan
+    from before the restart.
     """
     cluster.create("rolled", [[2, 3], [3, 2]], min_insync_replicas="1")
     topics = ["rolled"]

@@ -1,4 +1,4 @@
-"""Ports that the local servers keep, taken by another process while they were down."""
+"""Ports of the local servers that another process took while they were down."""
 
 import json
 import socket
@@ -12,7 +12,7 @@ from tidegate_local import kafka
 
 
 def test_a_controller_port_that_is_taken(tmp_path: Path) -> None:
-    """The broker starts with another one, with all that it had; and again with that."""
+    """The broker starts on another port with its data, and later on that port again."""
     broker = kafka.start(tmp_path)
     try:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -1,4 +1,4 @@
-"""The keeper's commands on a real broker: a topic is adopted, offsets are skipped, all is told."""
+"""Maintenance commands on a real broker: adopt a topic, skip offsets, repair."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def terminal(broker: Broker, tmp_path: Path) -> Terminal:
 
 
 def recreate(broker: Broker, topic: str, count: int) -> None:
-    """Delete a topic, make it again, and fill it."""
+    """Delete a topic, create it again, and fill it."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics([topic])[topic].result(30)
     while topic in admin.list_topics(timeout=10).topics:
@@ -29,8 +29,8 @@ def recreate(broker: Broker, topic: str, count: int) -> None:
 def test_a_recreated_topic_is_adopted(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """With more records than before: left out until it is adopted, then read from its own start,
-    every record once, while the rows of the old topic stay.
+    """Recreated with more records: excluded until it is adopted, then read from its log start,
+    every record once; the rows of the old topic stay.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 400)
@@ -59,7 +59,7 @@ def test_a_recreated_topic_is_adopted(
 def test_skipped_offsets_are_never_read(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """The next run begins at the cursor that was set; the gap says why."""
+    """The next run begins at the new cursor; the gap has the reason."""
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 1_000)
     terminal.pipeline("skips", [name])
@@ -82,18 +82,16 @@ def test_skipped_offsets_are_never_read(
 def test_repair_after_a_crash(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """A commit that was not placed, and a copy that somebody made: both are put right, by a
-    command that needs no broker.
-    """
+    """Without a broker, an unplaced commit is placed and an unknown file is quarantined."""
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 300)
     terminal.pipeline("mends", [name])
     terminal.run("run", "mends", code=86, TIDEGATE_FAULT="publish.committed:exit")
-    stranger = terminal.lake / "mends/data/topic=x/copy.parquet"
-    stranger.parent.mkdir(parents=True)
-    stranger.write_bytes(b"not ours")
+    unknown = terminal.lake / "mends/data/topic=x/copy.parquet"
+    unknown.parent.mkdir(parents=True)
+    unknown.write_bytes(b"not ours")
     terminal.bootstrap = "127.0.0.1:1"
     found = terminal.json("repair", "mends")
     assert (found["placed"], len(found["quarantined"])) == ([2], 1)
-    assert not stranger.exists()
+    assert not unknown.exists()
     oracle_client.agree(broker.bootstrap, terminal.lake, "mends", [name])

@@ -1,4 +1,4 @@
-"""10,000 partitions: what planning, freezing, committing and folding cost, in time and bytes."""
+"""Time and bytes of planning, freezing, committing and folding 10,000 partitions."""
 
 import time
 from collections.abc import Iterator
@@ -37,8 +37,8 @@ def timed(what: str, limit: float) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
-    """A hundred topics of a hundred partitions, through plan, seal, commit, placing and folding.
-    The broker's answer is made up; the files are small, and real for the store.
+    """100 topics of 100 partitions, through plan, seal, commit, placing and folding, with a fake
+    survey and small real files.
     """
     names = [f"t{i:02d}" for i in range(TOPICS)]
     form = {"name": "p", "kind": "ingest", "topics": names, "lake": str(tmp_path)}

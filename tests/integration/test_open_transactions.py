@@ -1,4 +1,4 @@
-"""What an open transaction hides is shown, counted as lag, and since when; by a real broker."""
+"""Offsets behind an open transaction are shown with its start, and count as lag."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -21,14 +21,14 @@ from tidegate_local.kafka import Broker
 BEGAN = datetime(2026, 1, 1, 8, 30, tzinfo=UTC)
 
 
-def ms(of: datetime) -> int:
-    return int(of.timestamp() * 1000)
+def ms(spec_of: datetime) -> int:
+    return int(spec_of.timestamp() * 1000)
 
 
 @pytest.fixture
 def hidden(broker: Broker, topic: Callable[..., str]) -> Iterator[str]:
-    """A topic: 10 records in each of two partitions; in the first of them then three of a
-    transaction that stays open, the first written at BEGAN, and five that are not of it.
+    """Yield a topic with 10 records in each of two partitions; in the first one then three of an
+    open transaction, the first at BEGAN, and five others.
     """
     name = topic(partitions=2, config={"retention.ms": "-1"})
     for p in (0, 1):
@@ -44,7 +44,7 @@ def hidden(broker: Broker, topic: Callable[..., str]) -> Iterator[str]:
     opener.abort_transaction(30)
 
 
-def of(topic: str, home: Path, **settings: str) -> Ingest:
+def spec_of(topic: str, home: Path, **settings: str) -> Ingest:
     form = {"name": "p", "kind": "ingest", "topics": [topic], "lake": str(home), **settings}
     spec = parse(form)
     assert isinstance(spec, Ingest)
@@ -58,9 +58,9 @@ def kafka_of(broker: Broker) -> KafkaSettings:
 def test_an_open_transaction(
     broker: Broker, hidden: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Status, its words, and the doctor: eight offsets wait behind it, since it began."""
+    """Status and doctor report eight offsets behind it, and its start."""
     kafka = kafka_of(broker)
-    state = status(of(hidden, tmp_path), kafka)
+    state = status(spec_of(hidden, tmp_path), kafka)
     zero, one = (state["topics"][hidden]["partitions"][p] for p in "01")
     assert (zero["end"], zero["high"], zero["lag"]) == (10, 18, 18)
     assert zero["open_since"] == "2026-01-01T08:30:00+00:00"
@@ -72,23 +72,23 @@ def test_an_open_transaction(
         f"{hidden}-0: 8 offsets are behind a transaction that is open since "
         "2026-01-01T08:30:00+00:00\n"
     )
-    lines = pipeline.check_topics(of(hidden, tmp_path), kafka)
+    lines = pipeline.check_topics(spec_of(hidden, tmp_path), kafka)
     (line,) = [each for each in lines if each.check == "transactions"]
     assert line.state == "warning"
     assert "8 offsets of partitions [0]" in line.says
     assert "since 2026-01-01T08:30:00+00:00" in line.says
-    dirty = status(of(hidden, tmp_path, isolation="read_uncommitted"), kafka)
+    dirty = status(spec_of(hidden, tmp_path, isolation="read_uncommitted"), kafka)
     zero = dirty["topics"][hidden]["partitions"]["0"]
     assert (zero["end"], zero["lag"], zero["open_since"]) == (18, 18, None)
 
 
 def test_an_unknown_start_of_a_transaction(broker: Broker, topic: Callable[..., str]) -> None:
-    """No record there, no such broker: unknown, after seconds, and no error; nothing is asked
-    where nothing is hidden.
+    """Without a record or a broker, the start is unknown after seconds, without an error; nothing
+    is requested if no offset is hidden.
     """
     name = topic(partitions=1)
     marks = {name: {0: Watermarks(0, 0, 5)}}
     assert open_since(kafka_of(broker), marks, patience=0.5) == {}
-    nobody = KafkaSettings("k", {"bootstrap.servers": "127.0.0.1:1"})
-    assert open_since(nobody, marks, patience=0.5) == {}
-    assert open_since(nobody, {name: {0: Watermarks(0, 5, 5)}}) == {}
+    unreachable = KafkaSettings("k", {"bootstrap.servers": "127.0.0.1:1"})
+    assert open_since(unreachable, marks, patience=0.5) == {}
+    assert open_since(unreachable, {name: {0: Watermarks(0, 5, 5)}}) == {}

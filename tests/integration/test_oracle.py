@@ -1,8 +1,8 @@
-"""The oracle finds what is planted, and nothing else.
+"""The oracle finds planted errors, and nothing else.
 
-The lake is written here with plain pyarrow from what kafka-python reads, so that neither Tidegate
-nor the oracle's own Kafka client has a part in it. (kafka-python lacks the codecs, so this topic
-is kept uncompressed; `test_it_counts…` has the oracle read all of them.)
+The lake is written with pyarrow from records read by kafka-python, independently of Tidegate and of
+the oracle's own Kafka client. kafka-python lacks the codecs, so this topic is not compressed;
+`test_it_counts…` reads all of them.
 """
 
 import json
@@ -40,7 +40,7 @@ Rows = list[Row]
 
 
 def consume(bootstrap: str, topic: str, isolation: str) -> Rows:
-    """Read a topic to its end; timestamps in microseconds, as Spark stores them."""
+    """Return the rows of a topic, with timestamps in microseconds, as Spark stores them."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
         isolation_level=isolation,
@@ -73,7 +73,7 @@ def consume(bootstrap: str, topic: str, isolation: str) -> Rows:
 
 
 def write(lake: Path, rows: Rows, *, topic: str = TOPIC) -> Path:
-    """Write a lake, 5,000 rows a file; return its files list."""
+    """Write a lake with 5,000 rows per file; return the path of its list of files."""
     directory = lake / "p" / "data" / f"topic={topic}" / "window_date=2026-01-31"
     directory.mkdir(parents=True)
     entries = []
@@ -125,14 +125,14 @@ def uncommitted(filled: topic_records.Filled) -> Rows:
 
 
 def position(rows: Rows, wanted: Callable[[Row], bool]) -> int:
-    """Return where the first such row of the skewed partition is, a good way in."""
+    """Return the index of the first such row behind the first 6,000."""
     return next(at for at, row in enumerate(rows) if at > 6000 and wanted(row))
 
 
 def test_a_complete_lake_is_equal(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
-    """Every nasty kind of record is there, and both ways of reading the lake agree on all rows."""
+    """All unusual kinds of records are in the topic, and both ways of reading the lake agree."""
     keys = [row["key"] for row in committed]
     values = [row["value"] for row in committed]
     headers = [pair for row in committed for pair in row["headers"] or ()]
@@ -161,7 +161,7 @@ def test_a_complete_lake_is_equal(
 def test_the_isolation_level_decides_what_is_compared(
     filled: topic_records.Filled, committed: Rows, uncommitted: Rows, tmp_path: Path
 ) -> None:
-    """Aborted, open and hidden records: all of the truth, or none of it."""
+    """Aborted, open and hidden records are expected with read_uncommitted, else extra."""
     write(tmp_path, uncommitted)
     oracle_client.agree(filled.bootstrap, tmp_path, "p", [TOPIC], isolation="read_uncommitted")
     report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
@@ -208,7 +208,7 @@ CHANGED: dict[str, tuple[Callable[[Row], bool], Callable[[Row], Row]]] = {
 
 
 def find_one(report: dict[str, Any], kind: str, row: Row) -> dict[str, Any]:
-    """Assert that this row is the only finding, of this kind; return how it is shown."""
+    """Assert that this row is the only finding and of this kind; return its form in the report."""
     assert {name: report[name] for name in KINDS} == {name: int(name == kind) for name in KINDS}
     [[shown]] = report["examples"].values()
     assert shown["topic"] == TOPIC
@@ -220,7 +220,7 @@ def find_one(report: dict[str, Any], kind: str, row: Row) -> dict[str, Any]:
 def test_a_changed_row_is_found_and_named(
     changed: str, filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
-    """One row of 20,000 differs in one thing: it is shown, with what differs and nothing else."""
+    """One of 20,000 rows differs in one field: only this row and field are reported."""
     wanted, change = CHANGED[changed]
     at = position(committed, wanted)
     differing = change(committed[at])
@@ -236,7 +236,7 @@ def test_a_changed_row_is_found_and_named(
 def test_a_deleted_row_is_found_and_named(
     tombstone: bool, filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
-    """So is a tombstone, whose value says nothing anyway."""
+    """Also a tombstone, which has no value."""
     at = position(committed, lambda row: (row["value"] is None) == tombstone)
     write(tmp_path, committed[:at] + committed[at + 1 :])
     report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
@@ -247,7 +247,7 @@ def test_a_deleted_row_is_found_and_named(
 def test_a_duplicated_row_is_found_and_named(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
-    """The message of the failed assertion names it too."""
+    """The message of the failed assertion names it, too."""
     write(tmp_path, [*committed[:7000], committed[6999], *committed[7000:]])
     report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     shown = find_one(report, "doubled", committed[6999])
@@ -259,7 +259,7 @@ def test_a_duplicated_row_is_found_and_named(
 def test_rows_that_the_topic_never_showed_are_extra(
     filled: topic_records.Filled, committed: Rows, uncommitted: Rows, tmp_path: Path
 ) -> None:
-    """A record of the open transaction, an aborted one, a partition that is not there."""
+    """A record of an open transaction, an aborted one, and one of a nonexistent partition."""
     places = {(row["partition"], row["offset"]) for row in committed}
     unseen = [row for row in uncommitted if (row["partition"], row["offset"]) not in places]
     aborted, opened = unseen[0], next(row for row in reversed(unseen) if row["partition"] == 1)
@@ -274,7 +274,7 @@ def test_rows_that_the_topic_never_showed_are_extra(
 def test_two_rows_with_their_offsets_exchanged_are_changed(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
-    """The same contents at other offsets: a multiset of values alone would not see it."""
+    """Equal contents at other offsets, which comparing values alone would not detect."""
     rows = list(committed)
     one, two = position(rows, lambda row: bool(row["value"])), len(rows) - 1
     for at, other in ((one, committed[two]), (two, committed[one])):
@@ -288,7 +288,7 @@ def test_two_rows_with_their_offsets_exchanged_are_changed(
 def test_examples_are_few_and_counts_are_whole(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
-    """A lost file of 5,000 rows is 5,000 missing rows, five of them shown with their content."""
+    """A lost file of 5,000 rows is 5,000 missing rows, of which five are shown."""
     write(tmp_path, committed[5000:])
     report = oracle_client.ask(filled.bootstrap, tmp_path, "p", [TOPIC])
     assert [report[kind] for kind in KINDS] == [5000, 0, 0, 0]
@@ -300,7 +300,7 @@ def test_examples_are_few_and_counts_are_whole(
 def test_a_wrong_list_of_files_is_reported(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
-    """A file listed twice doubles its rows; wrong numbers and a file that is gone are named."""
+    """A file listed twice has duplicated rows; wrong numbers and a missing file are named."""
     files = write(tmp_path, committed)
     entries = json.loads(files.read_text())
     other = tmp_path / "other.json"
@@ -348,7 +348,7 @@ def test_a_malformed_file_is_named(
 def test_only_the_ranges_are_compared(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
-    """Outside the ranges nothing is compared; inside everything is; both ends are half-open."""
+    """All rows within the half-open ranges are compared, and no others."""
     first, last = committed[100]["offset"], committed[200]["offset"]
     write(tmp_path, [*committed[50:250], committed[-1]])
     report = oracle_client.agree(
@@ -363,7 +363,7 @@ def test_only_the_ranges_are_compared(
 def test_a_range_may_end_in_a_hole(
     filled: topic_records.Filled, committed: Rows, tmp_path: Path
 ) -> None:
-    """The first visible record after the hole is at the range's end, and not in it."""
+    """The first visible record after the hole is at the range's end, outside of it."""
     after = next(
         at for at in range(1, 9999) if committed[at]["offset"] > committed[at - 1]["offset"] + 1
     )
@@ -374,7 +374,7 @@ def test_a_range_may_end_in_a_hole(
 
 
 def test_it_counts_every_record_of_every_codec(broker: Broker, tmp_path: Path) -> None:
-    """An empty lake misses all that is visible, before and after the open transaction ends."""
+    """An empty lake misses all visible records, before and after the open transaction ends."""
     topic = "oracle-codecs"
     with topic_records.fill(broker.bootstrap, topic, records=3000) as filled:
         for _ in range(2):
@@ -400,7 +400,7 @@ def test_the_brokers_own_timestamps(broker: Broker, tmp_path: Path) -> None:
 
 
 def test_expired_records_are_not_compared(broker: Broker, tmp_path: Path) -> None:
-    """The lake outlives the topic; a range that the topic no longer holds cannot be judged."""
+    """Rows of expired records are not compared; a range with expired offsets is an error."""
     topic = "oracle-expired"
     topic_records.numbers(broker.bootstrap, topic, 1000, partitions=2)
     write(tmp_path, consume(broker.bootstrap, topic, "read_committed"), topic=topic)
@@ -425,7 +425,7 @@ def test_expired_records_are_not_compared(broker: Broker, tmp_path: Path) -> Non
     ],
 )
 def test_wrong_use_exits_with_2(given: list[str], tmp_path: Path) -> None:
-    """Wrong use, or nobody at port 1: exit code 2 and nothing on stdout."""
+    """Wrong arguments, or no broker at the address: exit code 2 and nothing on stdout."""
     command = [
         sys.executable,
         "-I",
@@ -439,7 +439,7 @@ def test_wrong_use_exits_with_2(given: list[str], tmp_path: Path) -> None:
 
 
 def test_it_cannot_import_tidegate(tmp_path: Path) -> None:
-    """Not even with the package on its path."""
+    """Also if the package is on its path."""
     package = tmp_path / "tidegate"
     package.mkdir()
     (package / "__init__.py").touch()

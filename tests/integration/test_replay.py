@@ -1,4 +1,4 @@
-"""Re-ingest on a real broker: read again, replaced by one entry, seen once at every moment."""
+"""Re-ingest on a real broker: replaced by one entry, each row visible exactly once at any time."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ def terminal(broker: Broker, tmp_path: Path) -> Terminal:
 
 
 class Reader(threading.Thread):
-    """Reads the whole lake by its ledger, again and again, until it is told to stop."""
+    """Reads the whole lake by its ledger repeatedly, until it is stopped."""
 
     def __init__(self, lake: Path, expected: set[tuple[int, int]]) -> None:
         super().__init__(daemon=True)
@@ -60,16 +60,20 @@ class Reader(threading.Thread):
 def test_a_re_ingest_during_queries_by_the_ledger(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """Never twice, never missing, at every moment; afterwards a glob sees each row once too, the
-    oracle agrees, and neither the same id, nor `repair` by the next plan, changes anything.
+    """At any time each row is visible once; afterwards also by glob; the oracle agrees, and neither
+    the same id nor the next run changes anything.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 4_000, partitions=2)
     terminal.pipeline("again", [name], max_records=1_000)
     assert len(terminal.json("run", "again")["commits"]) == 4
     ask = ("replay", "again", "--start", "500", "--end", "1500", "--replay-id", "x")
-    told = terminal.json(*ask, "--dry-run")
-    assert (told["lane"], told["records"], len(told["chunks"])) == ("replay", 2_000, 2)
+    explained = terminal.json(*ask, "--dry-run")
+    assert (explained["lane"], explained["records"], len(explained["chunks"])) == (
+        "replay",
+        2_000,
+        2,
+    )
     reader = Reader(terminal.lake / "again", {(p, o) for p in (0, 1) for o in range(2_000)})
     reader.start()
     slow = "publish.committed:sleep=1;publish.retiring:sleep=0.4;publish.finalising:sleep=0.4"
@@ -77,7 +81,7 @@ def test_a_re_ingest_during_queries_by_the_ledger(
     reader.stop()
     assert reader.wrong == []
     assert len(reader.passes) == 3  # before, between and after the two entries
-    assert (report["plan_id"], report["rows"]) == (told["plan_id"], 2_000)
+    assert (report["plan_id"], report["rows"]) == (explained["plan_id"], 2_000)
     oracle_client.agree(broker.bootstrap, terminal.lake, "again", [name])
     lanes = terminal.json("coverage", "again")["topics"][name]["partitions"]["0"]["intervals"]
     assert [(i["lane"], i["start"], i["end"]) for i in lanes] == [
@@ -97,8 +101,8 @@ def data(tree: dict[str, int]) -> dict[str, int]:
 def test_what_cannot_be_replayed(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """Not in the lake, not whole files, expired, an id that stands for another window: every
-    complaint at once, and nothing moved. X, Y and X again are three commits.
+    """Not in the lake, not whole files, expired, or an id of another window: all complaints at
+    once, and nothing changes. Replays of windows X, Y and X are three commits.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 2_000, partitions=2)
@@ -118,8 +122,8 @@ def test_what_cannot_be_replayed(
         "partition 0: [1000, 1100) is not in the lake: there is nothing to replace; backfill it",
         "partition 1: [1000, 1100) is not in the lake: there is nothing to replace; backfill it",
     ]
-    strange = ("--replay-id", " ", "--partitions", "0,7", "--where", "true")
-    assert refused(*strange, "--start", "0", "--end", "600") == [
+    invalid = ("--replay-id", " ", "--partitions", "0,7", "--where", "true")
+    assert refused(*invalid, "--start", "0", "--end", "600") == [
         "replay id ' ': letters, digits and _.:+-, 128 at most",
         "where: a re-ingest replaces whole files and takes no filter",
         "no partitions [7]: there are 0 to 1",
@@ -164,14 +168,14 @@ def test_what_cannot_be_replayed(
 def test_a_replay_that_was_killed_goes_on(
     terminal: Terminal, broker: Broker, topic: Callable[..., str], at: str
 ) -> None:
-    """Repeated with its id, or by the next plan, it ends as if nothing had happened."""
+    """The same id, or the next plan, completes it."""
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 900, partitions=1)
     terminal.pipeline("again", [name])
     terminal.json("run", "again")
     ask = ("replay", "again", "--start", "0", "--end", "900", "--replay-id", "x")
     terminal.run(*ask, code=86, TIDEGATE_FAULT=at)
-    if at.startswith("publish.retiring"):  # whoever plans next finishes it
+    if at.startswith("publish.retiring"):  # the next plan of any run completes it
         assert terminal.json("run", "again")["commits"] == []
     else:
         assert terminal.json(*ask)["rows"] == 900

@@ -1,4 +1,4 @@
-"""Whole runs with the lake in a bucket of a real S3 server, judged by the oracle."""
+"""Whole runs with the lake in a bucket of a real S3 server, checked by the oracle."""
 
 import io
 import json
@@ -39,7 +39,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 @pytest.fixture
 def lake(request: pytest.FixtureRequest) -> str:
-    """A lake that no other test has."""
+    """Return the URL of a lake for one test."""
     return f"s3://{BUCKET}/{request.function.__name__}/lake"
 
 
@@ -50,13 +50,13 @@ def terminal(broker: Broker, s3: Server, tmp_path: Path, lake: str) -> Terminal:
 
 @pytest.fixture
 def in_environment(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process too finds the server by its environment, as a task does."""
+    """Configure this process for the server by environment variables."""
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
 
 
 def keys(s3: Server, url: str, pattern: str = "") -> list[str]:
-    """Return what the objects below a URL are called there, those that match."""
+    """Return the keys of the objects below a URL, relative to it, that match a pattern."""
     prefix = url.removeprefix(f"s3://{BUCKET}/") + "/"
     pages = s3.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
     names = [
@@ -71,12 +71,12 @@ def content(s3: Server, url: str, name: str) -> bytes:
 
 
 def requests(s3: Server) -> Counter[str]:
-    """Return how many requests of each kind the server has counted until now."""
+    """Return the server's counts of requests, by type."""
     with urllib.request.urlopen(s3.metrics) as answer:
-        told = answer.read().decode()
+        metrics = answer.read().decode()
     counted: Counter[str] = Counter()
     for kind, number in re.findall(
-        r'^SeaweedFS_s3_request_total\{.*type="(\w+)"\} (\S+)$', told, re.MULTILINE
+        r'^SeaweedFS_s3_request_total\{.*type="(\w+)"\} (\S+)$', metrics, re.MULTILINE
     ):
         counted[kind] += int(float(number))
     return counted
@@ -86,8 +86,8 @@ def requests(s3: Server) -> Counter[str]:
 def test_everything_a_topic_can_hold(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, tmp_path: Path
 ) -> None:
-    """The lake in a bucket equals what an independent consumer reads, by glob and by the ledger;
-    and the secret key is in no command line, output, event log or object (invariants 2, 6).
+    """By glob and by the ledger, the lake equals an independent consumer's records; the secret key
+    is in no command line, output, event log or object (invariants 2, 6).
     """
     events = tmp_path / "events"
     events.mkdir()
@@ -122,11 +122,13 @@ def test_everything_a_topic_can_hold(
 
     (example,) = re.findall(r"```python\n([^`]*pyarrow\.dataset[^`]*)```", README.read_text())
     example = example.replace("s3://bucket/lake/orders", f"{lake}/bucket")
-    told = subprocess.run(
+    example_run = subprocess.run(
         [sys.executable, "-c", example],
         env={**os.environ, **s3.environment}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert told.stdout.strip() == str([("bucket", filled.visible.total())]), told.stderr
+    assert example_run.stdout.strip() == str([("bucket", filled.visible.total())]), (
+        example_run.stderr
+    )
 
     assert "fs.s3a.endpoint" in seen.text, "Spark's command line was looked at"
     assert "SparkContext: Submitted application" in said, "INFO was on"
@@ -139,8 +141,8 @@ def test_everything_a_topic_can_hold(
 
 
 def test_s3_requests_of_one_run(terminal: Terminal, broker: Broker, s3: Server) -> None:
-    """The requests of a run that adds one window of four files, counted by the server: as
-    docs/operations.md says, and not more; nothing new costs a few reads.
+    """The server counts no more requests than docs/operations.md says, for a run of one window with
+    four files and for a run without new records.
     """
     topic_records.create(broker.bootstrap, "costs", partitions=4)
     terminal.pipeline("costs", ["costs"])
@@ -153,7 +155,7 @@ def test_s3_requests_of_one_run(terminal: Terminal, broker: Broker, s3: Server) 
     terminal.run("run", "costs", "--run-id", "nothing")
     nothing = requests(s3) - before
     print(f"a window of 4 files: {dict(window)}; nothing new: {dict(nothing)}")
-    assert window["COPY"] == 5  # one a file, and one before the commit: may this user copy?
+    assert window["COPY"] == 5  # one per file, and one before the commit to check the permission
     bounds = {"PUT": 25, "POST": 10, "DELETE": 8, "LIST": 40, "GET": 62}
     assert all(window[kind] <= most for kind, most in bounds.items()), window
     assert set(window) <= {"COPY", *bounds}
@@ -165,9 +167,9 @@ def test_s3_requests_of_one_run(terminal: Terminal, broker: Broker, s3: Server) 
 def test_a_killed_run_and_its_open_uploads(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, in_environment: None
 ) -> None:
-    """kill -9 of the JVM while files are being uploaded: only sealed chunks are visible, the retry
-    has the same plan, and the open uploads are found and ended, but not those of the young, the
-    sealed or the living.
+    """kill -9 of the JVM while files are uploaded: only sealed chunks are visible, the retry has
+    the same plan, and open uploads are aborted, except recent ones and those of sealed or active
+    attempts.
     """
     topic_records.numbers(broker.bootstrap, "killed", 300_000)
     terminal.pipeline("killed", ["killed"], max_records=100_000)
@@ -196,7 +198,7 @@ def test_a_killed_run_and_its_open_uploads(
         multipart_uploads.abort(store, before=now + timedelta(hours=1), in_progress=[attempt]) == []
     )
     assert multipart_uploads.open_uploads(store) == left
-    # An upload of an attempt that is sealed is none of ours.
+    # Uploads of a sealed attempt are not aborted.
     sealed = seals[0].removeprefix("killed/").replace("_seal.json", "topic=killed/part-x.parquet")
     key = f"{lake.removeprefix(f's3://{BUCKET}/')}/killed/{sealed}"
     s3.client().create_multipart_upload(Bucket=BUCKET, Key=key)
@@ -213,7 +215,7 @@ def test_a_killed_run_and_its_open_uploads(
 def test_publishers_race(
     terminal: Terminal, broker: Broker, s3: Server, lake: str, tmp_path: Path
 ) -> None:
-    """Whoever publishes beside it, a chunk has one commit, and no entry is written over."""
+    """With concurrent publishers, each chunk has one commit, and no entry is overwritten."""
     topic_records.numbers(broker.bootstrap, "race-s3", 3_000)
     terminal.pipeline("race", ["race-s3"], max_records=1_000)
     terminal.run("run", "race", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
@@ -227,7 +229,7 @@ def test_publishers_race(
 
 
 def test_only_one_of_concurrent_creates_succeeds(lake: str, in_environment: None) -> None:
-    """Eight at once create one object, 5 rounds: each has one winner, whose bytes stand."""
+    """Of eight concurrent creates of one object, exactly one succeeds, in each of five rounds."""
     stores = [open_store(lake, "p") for _ in range(8)]
     for round_ in range(5):
         together = threading.Barrier(len(stores))
@@ -245,8 +247,8 @@ def test_only_one_of_concurrent_creates_succeeds(lake: str, in_environment: None
 def test_a_large_object_is_copied_in_parts(
     s3: Server, lake: str, in_environment: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond what one request copies (here 5 MiB) it is copied in parts, and appears as a whole; a
-    copy that fails leaves neither an object nor an open upload; one that was killed is ended.
+    """Objects above the limit of one copy request (here 5 MiB) are copied in parts, atomically; a
+    failed copy leaves neither object nor upload; the upload of a killed one is aborted.
     """
     monkeypatch.setattr(large_copies, "PART", 5 * 1024 * 1024)
     store = open_store(lake, "p")
@@ -260,7 +262,7 @@ def test_a_large_object_is_copied_in_parts(
     with pytest.raises(LakeDamaged, match="staging/nothing"):
         store.place("_tidegate/staging/nothing", "data/z", len(data))
     with pytest.raises((LakeDamaged, LakeUnavailable)):
-        store.place(source, "data/z", 2 * len(data))  # the source is shorter than it was
+        store.place(source, "data/z", 2 * len(data))  # the source is shorter than expected
     assert store.size("data/z") is None
     assert multipart_uploads.open_uploads(store) == []
     key = f"{lake.removeprefix(f's3://{BUCKET}/')}/p/data/killed"
@@ -288,7 +290,7 @@ def test_wrong_s3_settings_are_reported_in_seconds(
     name: str,
     said: str,
 ) -> None:
-    """Keys, endpoint or bucket: one line with the way out, and no Spark is started."""
+    """Wrong keys, endpoint or bucket: an error of one line, before Spark is started."""
     terminal.pipeline("wrong", [topic()], lake="${LAKE}")
     started = time.monotonic()
     env = {"LAKE": terminal.url, **wrong}
@@ -300,8 +302,8 @@ def test_wrong_s3_settings_are_reported_in_seconds(
 
 
 def test_the_doctor_looks_at_a_bucket(terminal: Terminal, topic: Callable[..., str]) -> None:
-    """The server lets one of eight rivals create a name; with a wrong key it is said of the lake,
-    and not of the broker.
+    """Create-if-absent is atomic on this server; a wrong key is reported for the lake, not for the
+    broker.
     """
     terminal.pipeline("seen", [topic()], lake="${LAKE}")
 
@@ -316,7 +318,7 @@ def test_the_doctor_looks_at_a_bucket(terminal: Terminal, topic: Callable[..., s
 
 
 def consumed(bootstrap: str, topic: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yield key and value of all records of a topic of one partition."""
+    """Yield key and value of all records of a topic with one partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x"})
     where = TopicPartition(topic, 0, 0)
     _, end = consumer.get_watermark_offsets(where, timeout=30)
@@ -349,7 +351,7 @@ def egress(
 def test_egress_of_files_and_of_a_lake_in_a_bucket(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
-    """An egress reads a bucket as it reads a directory, also names that a URL would escape."""
+    """An egress reads a bucket like a directory, also keys that must be escaped in URLs."""
     prefix = lake.removeprefix(f"s3://{BUCKET}/")
     for name, number in (("day=1/a b.json", 1), ("day=2/c%41+ö.json", 2)):
         row = json.dumps({"k": f"k{number}", "v": f"v{number}"}).encode()
@@ -383,13 +385,13 @@ def parquet(**columns: list[Any]) -> bytes:
 def test_bad_objects_are_refused_before_anything_is_sent(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
-    """A cut object is left out by name, two with other columns refuse each other; without Spark,
-    and with no record sent, no claim made.
+    """A truncated object is excluded by name, objects with different columns are refused: without
+    Spark, claim or sent records.
     """
     topic_records.create(broker.bootstrap, "refused-from-s3", partitions=1)
     put(s3, f"{lake}/cut", a=parquet(k=["1"], v=["2"])[:-3])
     put(s3, f"{lake}/mixed", a=parquet(k=["1"], v=["2"]), b=parquet(k=["1"], v=[2]))
-    for name, error, told in (
+    for name, error, message in (
         ("cut", "PartitionsLeftOut", "a: not a whole Parquet file: "),
         ("mixed", "SourceRefused", "b and a have different columns: v int64 / string"),
     ):
@@ -397,7 +399,7 @@ def test_bad_objects_are_refused_before_anything_is_sent(
         egress(terminal, name, source, "refused-from-s3")
         found = terminal.json("run", name, code=3)["error"]
         assert found["name"] == error
-        assert told in found["message"]
+        assert message in found["message"]
         assert keys(s3, lake, f"^{name}/_tidegate/log/") == []
     assert topic_reader.ends(broker.bootstrap, "refused-from-s3") == {0: 0}
 
@@ -406,7 +408,7 @@ def test_bad_objects_are_refused_before_anything_is_sent(
 def test_an_object_with_a_bad_row_is_named_and_the_others_are_sent(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
-    """By file and row; the claim is released, the next run leaves it out and sends the rest."""
+    """The error names file and row; the claim is released, and the next run sends the rest."""
     topic_records.create(broker.bootstrap, "poisoned-from-s3", partitions=1)
     good = b'{"k":"k","v":"v"}\n'
     put(s3, f"{lake}/in", a=good * 3, b=good + b"poison\n")
@@ -426,7 +428,7 @@ def test_an_object_with_a_bad_row_is_named_and_the_others_are_sent(
 def test_an_egress_from_a_bucket_is_killed_half_way(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
-    """kill -9 of the JVM: after the retry every row is in the target; the doubles are counted."""
+    """kill -9 of the JVM: after the retry all rows are in the target; duplicates are counted."""
     topic, rows = "killed-from-s3", 40_000
     topic_records.create(broker.bootstrap, topic, partitions=1)
     expected = {(name, n): f"{name}-{n}".encode() for name in "ab" for n in range(rows // 2)}
@@ -454,8 +456,8 @@ def test_an_egress_from_a_bucket_is_killed_half_way(
 
 @pytest.mark.slow
 def test_the_server_keeps_what_it_has_acknowledged(tmp_path: Path) -> None:
-    """Stopped, killed and started again on the same ports: objects, keys and bucket are there; it
-    listens on the loopback address only, and its keys are for their owner.
+    """After a stop and after a kill, the server starts on the same ports with its objects and keys;
+    it listens on the loopback address only, and only the owner can read its keys.
     """
     home = tmp_path / "s3"
     try:

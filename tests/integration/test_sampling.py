@@ -1,4 +1,4 @@
-"""The size of records, as a broker tells it."""
+"""The size of records, sampled from a broker."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ from tidegate_local.kafka import Broker
 
 
 def test_the_largest_records_count(broker: Broker, topic: Callable[..., str]) -> None:
-    """Of the range with the largest ones, at its beginning or in its middle; compressed or not.
-    Where nobody answers there is no size, and no error.
+    """The largest records decide, at the beginning or in the middle of a range, compressed or not.
+    Without a broker there is no size, and no error.
     """
     small, large = topic(partitions=1), topic(partitions=1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"})
-    for i in range(2000):  # at most 500 are looked at
+    for i in range(2000):  # at most 500 are sampled
         producer.produce(small, b"x" * 100, headers={"h": b"123"})
         producer.produce(large, b"x" * (100 if i < 800 else 20_000))
         producer.poll(0)

@@ -1,4 +1,4 @@
-"""The job on a real Spark cluster: executors in other processes, killed or not; bare Pythons."""
+"""Runs on a real Spark cluster: executors in other processes, killed ones, bare Pythons."""
 
 import json
 import os
@@ -46,8 +46,8 @@ def on(spark: Cluster) -> dict[str, str]:
 
 
 def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
-    """The executors are processes of the worker's, and the lake is what an independent consumer
-    reads.
+    """The executors are child processes of the worker, and the lake equals an independent
+    consumer's records.
     """
     with topic_records.fill(broker.bootstrap, "on-a-cluster", records=5_000):
         pass
@@ -72,8 +72,8 @@ def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None
 
 @pytest.mark.faults
 def test_an_executor_is_killed(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
-    """kill -9 with rows staged and the rest to come: Spark tries the tasks again on another, or
-    the retry does; no row is doubled or lost.
+    """kill -9 with a part of the rows staged: Spark or the run's retry reruns the tasks; no row is
+    duplicated or lost.
     """
     topic_records.numbers(broker.bootstrap, "killed-executor", 60_000)
     terminal.pipeline("killed-executor", ["killed-executor"], max_records=5_000)
@@ -93,8 +93,8 @@ def test_an_executor_is_killed(terminal: Terminal, spark: Cluster, broker: Broke
 
 @pytest.mark.slow
 def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_path: Path) -> None:
-    """The driver on a Python without this package, and without PySpark but Spark's own: core,
-    errors, faults and spark in a zip stage a chunk.
+    """A driver on a Python without this package, and with only Spark's own PySpark, stages a chunk
+    with a zip of core, errors, faults and spark.
     """
     python = spark_cluster.bare_python()
     alone = subprocess.run([python, "-I", "-c", "import tidegate"], capture_output=True)
@@ -137,7 +137,7 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
 
 @pytest.mark.slow
 def test_200_topics_in_one_application(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
-    """By a pattern, on the cluster: one plan, one application, one commit; each topic whole."""
+    """Topics of a pattern: one plan, one application, one commit; each topic is complete."""
     names = [f"many.{i:03d}" for i in range(200)]
     for name in names:
         topic_records.numbers(broker.bootstrap, name, 40, partitions=2)

@@ -1,4 +1,4 @@
-"""Topics by pattern, cursors for lag tools, starting where a group stopped: on a real broker."""
+"""Topic patterns, progress groups and starting at a group's offsets, on a real broker."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,8 +33,8 @@ def set_group(broker: Broker, group: str, offsets: dict[tuple[str, int], int]) -
 
 
 def test_added_and_deleted_topics(terminal: Terminal, broker: Broker) -> None:
-    """New topics and partitions are taken up from their first record, a deleted one is left out
-    by name until it is excluded, and never stops the others.
+    """New topics and partitions are read from their first record; a deleted topic is reported until
+    `exclude` has it, and never stops the others.
     """
     for name in ("tides.north", "tides.south", "tides.test", "other.north"):
         topic_records.numbers(broker.bootstrap, name, 200, partitions=2)
@@ -76,7 +76,7 @@ def test_added_and_deleted_topics(terminal: Terminal, broker: Broker) -> None:
 
 
 def test_a_pattern_that_matches_nothing(terminal: Terminal, broker: Broker) -> None:
-    """A typing error is no quiet success."""
+    """A pattern without topics is an error."""
     terminal.pipeline("typo", [], pattern=r"tydes\..*")
     error = terminal.json("run", "typo", code=3)["error"]
     assert error["name"] == "UnknownTopic"
@@ -88,8 +88,8 @@ def test_a_pattern_that_matches_nothing(terminal: Terminal, broker: Broker) -> N
 def test_cursors_for_lag_tools(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """A group's offsets follow the commits; a group with members is no failure of the
-    run, and `reconcile`, without Airflow, mends what somebody has reset.
+    """A group's offsets follow the commits; a group with members does not fail the run, and
+    `reconcile` without Airflow rewrites offsets that were reset.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 100, partitions=2)
@@ -121,7 +121,7 @@ def test_cursors_for_lag_tools(
 def test_starting_where_a_group_stopped(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """Once, for a topic's first plan; a partition of which it committed nothing begins at the log
+    """Only for a topic's first plan; a partition without a committed offset begins at the log
     start.
     """
     name = topic(partitions=3)

@@ -1,4 +1,4 @@
-"""What a real broker says of topics that are to be written to."""
+"""Surveys of target topics on a real broker."""
 
 import uuid
 
@@ -12,7 +12,7 @@ from tidegate_local.kafka import Broker
 
 
 def test_topics_that_must_be_created(broker: Broker) -> None:
-    """Told as they would be made, beside one that is there and alone, and not made; then made."""
+    """Missing topics are surveyed as they would be created, and created only with `make`."""
     kafka = KafkaSettings("k", {"bootstrap.servers": broker.bootstrap})
     there, later = (f"target-{uuid.uuid4().hex[:8]}" for _ in range(2))
     topic_records.numbers(broker.bootstrap, there, 4, partitions=2)

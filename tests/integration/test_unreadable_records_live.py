@@ -1,4 +1,4 @@
-"""Records with a timestamp that Spark cannot convert: found, named, and given up one by one."""
+"""Records with a timestamp that Spark cannot convert are found, named and skipped one by one."""
 
 from collections.abc import Callable
 from datetime import date
@@ -24,12 +24,12 @@ from tidegate_local.kafka import Broker
 
 ANY_TIME = {
     "message.timestamp.after.max.ms": str(2**63 - 1),  # a broker's default up to 3.x
-    "retention.ms": "-1",  # the records' clocks are years behind
+    "retention.ms": "-1",  # the timestamps are years old
 }
 NOW = 1_700_000_000_000
 NANOSECONDS = 1_700_000_000_000_000_000
 MIXED = [NOW, NOW + 5, LATEST_MS, NANOSECONDS, NOW, NOW, LATEST_MS + 1, NANOSECONDS, NOW, NOW]
-"""Unreadable are the offsets 3, 6 and 7; the clock of offset 2 is far ahead, and readable."""
+"""Offsets 3, 6 and 7 are unreadable; the timestamp of offset 2 is far ahead, but readable."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def kafka(broker: Broker) -> KafkaSettings:
 
 
 def aborted(broker: Broker, topic: str, timestamp: int) -> None:
-    """Send a record and abort it: two offsets, and nothing to see."""
+    """Send and abort a record: two offsets, no visible record."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -53,7 +53,7 @@ def test_they_are_found_by_an_independent_consumer(
     topic: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each, whatever the order of the timestamps; not one that was aborted; not in clean logs."""
+    """All of them, in any order of timestamps, except aborted ones; none in clean logs."""
     name = topic(partitions=2, config=ANY_TIME)
     aborted(broker, name, NANOSECONDS)
     topic_records.stamped(broker.bootstrap, name, 0, MIXED)
@@ -63,7 +63,7 @@ def test_they_are_found_by_an_independent_consumer(
 
     def find(*ranges: OffsetRange, isolation: str = read, first_only: bool = False) -> Any:
         too_late = survey(kafka, [name], isolation).too_late
-        assert too_late == {name: {0: 0}}  # the aborted one: the index does not know
+        assert too_late == {name: {0: 0}}  # the aborted record: the time index includes it
         return unreadable.find(kafka, ranges, isolation, too_late, first_only=first_only)
 
     found = find(dirty, clean)
@@ -87,7 +87,7 @@ def test_a_plan_with_an_unreadable_record_is_replaced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a version froze it that did not look: its bytes stay, the next one holds none."""
+    """Frozen by an earlier release: the plan stays, and the next generation excludes the record."""
     name = topic(partitions=1, config=ANY_TIME)
     topic_records.stamped(broker.bootstrap, name, 0, MIXED)
     form = {"name": "old", "kind": "ingest", "topics": [name], "lake": str(tmp_path)}
@@ -109,8 +109,8 @@ def test_a_plan_with_an_unreadable_record_is_replaced(
 def test_an_unreadable_record_does_not_stop_other_offsets(
     broker: Broker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """`fail` publishes all but what is behind it, and names it; `gap` gives up these offsets alone,
-    in one run, also those that come later; they stay in the log, and no backfill plans them.
+    """`fail` publishes all offsets before it, and names it; `gap` skips only these offsets, in one
+    run, and also later ones; no backfill plans them.
     """
     terminal = Terminal(tmp_path, broker.bootstrap)
     name = topic(partitions=2, config=ANY_TIME)

@@ -1,4 +1,4 @@
-"""Whole runs by `tidegate run`, against a real broker and real Spark, judged by the oracle."""
+"""Whole runs by `tidegate run`, with a real broker and real Spark, checked by the oracle."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def terminal(broker: Broker, tmp_path: Path) -> Terminal:
 
 
 def staged_rows(lake: Path) -> int:
-    """Count the rows in the Parquet files that are whole, in any staging directory."""
+    """Return the number of rows in complete Parquet files of all staging directories."""
     import pyarrow.parquet as pq
 
     rows = 0
@@ -63,21 +63,21 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
 
 
 def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None:
-    """The empty plan is frozen, the run succeeds where no JVM can start, the lake is as it was."""
+    """The empty plan is frozen, no JVM is started, and the lake does not change."""
     topic_records.create(broker.bootstrap, "quiet", partitions=2)
     terminal.pipeline("quiet", ["quiet"], start="latest")
     first = terminal.json("run", "quiet", "--run-id", "a", JAVA_HOME="/nowhere")
     assert (first["rows"], first["commits"]) == (0, [])
     assert terminal.json("run", "quiet", "--run-id", "a")["plan_id"] == first["plan_id"]
     assert not list(terminal.lake.rglob("*.parquet"))
-    # `latest` was fixed by the first sight of the quiet topic: what comes later is taken.
+    # `latest` was resolved when the topic was discovered: later records are read.
     topic_records.numbers(broker.bootstrap, "quiet", 100)
     assert terminal.json("run", "quiet", "--run-id", "b")["rows"] == 100
     oracle_client.agree(broker.bootstrap, terminal.lake, "quiet", ["quiet"])
 
 
 def test_the_same_run_again_changes_nothing(terminal: Terminal, broker: Broker) -> None:
-    """A finished run that is cleared and run again is a no-op by its plan."""
+    """A finished run that is cleared and repeated does nothing."""
     topic_records.numbers(broker.bootstrap, "again", 1_000)
     terminal.pipeline("again", ["again"])
     first = terminal.json("run", "again", "--run-id", "one")
@@ -88,7 +88,7 @@ def test_the_same_run_again_changes_nothing(terminal: Terminal, broker: Broker) 
 
 
 def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None:
-    """A plan of 6 chunks killed after its third seal: the retry stages the other three."""
+    """Of a plan of 6 chunks, killed after the third seal, the retry stages the other three."""
     topic_records.numbers(broker.bootstrap, "six", 6_000)
     terminal.pipeline("six", ["six"], max_records=1_000)
     terminal.run("run", "six", "--run-id", "r", code=86, TIDEGATE_FAULT="seal.written@3:exit")
@@ -107,8 +107,8 @@ def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None
 
 @pytest.mark.parametrize("victim", [pytest.param("jvm", marks=pytest.mark.faults), "tidegate"])
 def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> None:
-    """kill -9 of the JVM, or of what started it, with staged rows above zero and below the total:
-    driver and JVM are gone within 5 s, nothing is visible, and the retry has the same plan.
+    """kill -9 of the JVM or its parent with a part of the rows staged: driver and JVM end within 5
+    s, nothing is visible, and the retry has the same plan.
     """
     topic = f"killed-{victim}"
     topic_records.numbers(broker.bootstrap, topic, 60_000)
@@ -127,7 +127,9 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
         time.sleep(0.02)
     process.communicate(timeout=60)
     assert process.returncode == (4 if victim == "jvm" else -signal.SIGKILL)
-    assert 0 < staged_rows(terminal.lake) < 60_000 or victim == "jvm"  # it discards its own
+    assert (
+        0 < staged_rows(terminal.lake) < 60_000 or victim == "jvm"
+    )  # the parent deletes its attempt
     assert not (terminal.lake / topic / "data").exists()
     (frozen,) = (terminal.lake / topic / "_tidegate/runs").rglob("1.json")
     report = terminal.json("run", topic, "--run-id", "r")
@@ -138,7 +140,7 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path, rounds: int) -> None:
-    """Whoever publishes beside it, a chunk has one commit, and no entry is written over."""
+    """With concurrent publishers, each chunk has one commit, and no entry is overwritten."""
     topic, rows = f"race-{rounds}", rounds * 1_000
     topic_records.numbers(broker.bootstrap, topic, rows)
     terminal.pipeline("race", [topic], max_records=1_000)
@@ -156,8 +158,8 @@ def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path, rou
 def test_a_commit_that_crashed_is_placed_by_the_next_plan(
     terminal: Terminal, broker: Broker
 ) -> None:
-    """Killed between commit and finalise: readers by the ledger have the rows at once, and a later
-    run, though there is nothing new, places the files.
+    """Killed between commit and placing: queries by the ledger see the rows at once, and a later
+    run without new records places the files.
     """
     topic_records.numbers(broker.bootstrap, "crashed", 1_000)
     terminal.pipeline("crashed", ["crashed"])
@@ -174,7 +176,7 @@ def test_a_commit_that_crashed_is_placed_by_the_next_plan(
 
 @pytest.mark.slow
 def test_two_pipelines_of_one_topic_are_apart(terminal: Terminal, broker: Broker) -> None:
-    """Each pipeline has its own ledger: the same topic goes into each lake once."""
+    """Each pipeline has its own ledger, and ingests the topic once."""
     topic_records.numbers(broker.bootstrap, "shared", 500)
     terminal.pipeline("left", ["shared"])
     terminal.pipeline("right", ["shared"])

@@ -1,4 +1,4 @@
-"""Any window again: told before it is done, done once, whatever else runs."""
+"""Backfills and explain: planned as explained, ingested once, also after kills."""
 
 import json
 import time
@@ -21,28 +21,28 @@ def terminal(broker: Broker, tmp_path: Path) -> Terminal:
 def test_explain_equals_the_next_run(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """The same plan by its id, the same rows, cursors and files; and nothing was written."""
+    """Explain returns the run's plan id, rows, cursors and files, and writes nothing."""
     name = topic(partitions=2, config={"retention.ms": "86400000"})
     topic_records.numbers(broker.bootstrap, name, 1_000, partitions=2)
-    terminal.pipeline("told", [name], max_records=400)
-    told = terminal.json("explain", "told")
+    terminal.pipeline("explained", [name], max_records=400)
+    explained = terminal.json("explain", "explained")
     assert not terminal.lake.exists()
-    assert "1,000 records in 3 chunks" in terminal.run("explain", "told").stdout
-    done = terminal.json("run", "told")
-    assert (told["plan_id"], told["records"]) == (done["plan_id"], done["rows"])
-    assert [c["records"] for c in told["chunks"]] == [c["rows"] for c in done["commits"]]
-    assert told["files"] == len(terminal.json("files", "told"))
-    stands = terminal.json("status", "told")["topics"][name]["partitions"]
-    for p, each in told["topics"][name]["partitions"].items():
-        assert each["cursor_after"] == stands[p]["cursor"] == 500
+    assert "1,000 records in 3 chunks" in terminal.run("explain", "explained").stdout
+    done = terminal.json("run", "explained")
+    assert (explained["plan_id"], explained["records"]) == (done["plan_id"], done["rows"])
+    assert [c["records"] for c in explained["chunks"]] == [c["rows"] for c in done["commits"]]
+    assert explained["files"] == len(terminal.json("files", "explained"))
+    partitions = terminal.json("status", "explained")["topics"][name]["partitions"]
+    for p, each in explained["topics"][name]["partitions"].items():
+        assert each["cursor_after"] == partitions[p]["cursor"] == 500
         expires = datetime.fromisoformat(each["expires_at"]) - datetime.now(UTC)
         assert timedelta(hours=23) < expires <= timedelta(hours=24)
-    again = terminal.json("explain", "told")
+    again = terminal.json("explain", "explained")
     assert (again["records"], again["chunks"]) == (0, [])
 
 
 def covered(terminal: Terminal, pipeline: str, name: str) -> dict[str, list[tuple[str, int, int]]]:
-    """Return what commits hold per partition, by lane."""
+    """Return lane and range of the committed intervals by partition."""
     partitions = terminal.json("coverage", pipeline)["topics"][name]["partitions"]
     return {
         p: [(i["lane"], i["start"], i["end"]) for i in each["intervals"] if "lane" in i]
@@ -53,17 +53,21 @@ def covered(terminal: Terminal, pipeline: str, name: str) -> dict[str, list[tupl
 def test_a_backfill_resumed_at_each_of_its_chunks(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """Below a live cursor that stays where it is, killed once while it publishes and once while it
-    stages: nothing that is committed is read again, and every offset is there once.
+    """Below a live cursor, killed while staging and while publishing: nothing committed is read
+    again, every offset is there once, and the cursor stays.
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 2_000, partitions=2)
     terminal.pipeline("late", [name], start="latest")
     terminal.json("run", "late")
     ask = ("backfill", "late", "--start", "0", "--end", "1000", "--chunk-size", "500")
-    told = terminal.json(*ask, "--dry-run")
-    assert (told["lane"], told["records"], len(told["chunks"])) == ("backfill", 2_000, 4)
-    assert {p["cursor_after"] for p in told["topics"][name]["partitions"].values()} == {1_000}
+    explained = terminal.json(*ask, "--dry-run")
+    assert (explained["lane"], explained["records"], len(explained["chunks"])) == (
+        "backfill",
+        2_000,
+        4,
+    )
+    assert {p["cursor_after"] for p in explained["topics"][name]["partitions"].values()} == {1_000}
     resume = (*ask, "--run-id", "r")
     terminal.run(*resume, code=86, TIDEGATE_FAULT="seal.written@2:exit")
     seals = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
@@ -73,14 +77,14 @@ def test_a_backfill_resumed_at_each_of_its_chunks(
         assert len(terminal.json("files", "late")) == 2 * (chunk + 1)
     report = terminal.json(*resume)
     assert (report["plan_id"], report["rows"], report["lane"]) == (
-        told["plan_id"], 2_000, "backfill",
+        explained["plan_id"], 2_000, "backfill",
     )  # fmt: skip
     after = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
     assert len(after) == 4
     assert seals.items() <= after.items()
     assert covered(terminal, "late", name) == {p: [("backfill", 0, 1_000)] for p in "01"}
-    stands = terminal.json("status", "late")["topics"][name]["partitions"].values()
-    assert [(p["origin"], p["cursor"]) for p in stands] == [(1_000, 1_000)] * 2
+    partitions = terminal.json("status", "late")["topics"][name]["partitions"].values()
+    assert [(p["origin"], p["cursor"]) for p in partitions] == [(1_000, 1_000)] * 2
     oracle_client.agree(broker.bootstrap, terminal.lake, "late", [name])
     again = terminal.run(*ask)
     assert "already committed as #2, #3, #4, #5; use `tidegate replay`" in again.stderr
@@ -90,7 +94,7 @@ def test_a_backfill_resumed_at_each_of_its_chunks(
 def test_a_backfill_ahead_of_the_cursor(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """Live stops before it, then goes on after it; a gap that is still retained is filled."""
+    """Live runs stop before it, then continue after it."""
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 300, partitions=1)
     terminal.pipeline("ahead", [name])
@@ -105,7 +109,7 @@ def test_a_backfill_ahead_of_the_cursor(
 
 
 def test_invalid_windows(terminal: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
-    """Every complaint at once, and nothing moved: not even a boundary is frozen."""
+    """All complaints at once, and nothing changes: not even a boundary is frozen."""
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 200, partitions=2)
     terminal.pipeline("strict", [name])
@@ -142,10 +146,10 @@ def test_invalid_windows(terminal: Terminal, broker: Broker, topic: Callable[...
         "give start and end, or fill gaps: not both"
     ]
     assert complaints() == ["start: missing", "end: missing"]
-    (stranger, *_) = complaints("--topic", "else", "--start", "0", "--end", "1")
-    assert "else is not among its topics" in stranger
+    (unknown_topic, *_) = complaints("--topic", "else", "--start", "0", "--end", "1")
+    assert "else is not among its topics" in unknown_topic
     assert terminal.tree() == before
-    # Below the log start, but in the lake: nothing to complain of.
+    # Below the log start, but in the lake: valid.
     assert terminal.json("backfill", "strict", "--start", "0", "--end", "100")["commits"] == []
 
 
@@ -153,22 +157,22 @@ def test_invalid_windows(terminal: Terminal, broker: Broker, topic: Callable[...
 def test_a_backlog_over_several_runs(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """Soonest-expiring first: a partition whose records are older by hours goes before the others,
-    which share fairly; each run takes `max_chunks`.
+    """Soonest-expiring first: a partition with records that are hours older is read before the
+    others, which share chunks equally; each run commits at most `max_chunks`.
     """
     name = topic(partitions=3, config={"retention.ms": str(10 * 86_400_000)})
     now = int(datetime.now(UTC).timestamp() * 1000)
     for p, hours in enumerate((1, 30, 1)):
         topic_records.stamped(broker.bootstrap, name, p, [now - hours * 3_600_000] * 400)
     terminal.pipeline("slow", [name], max_records=300)
-    told = terminal.json("explain", "slow", "--max-chunks", "1")
-    assert (told["records"], told["later"], len(told["chunks"])) == (300, 900, 1)
+    explained = terminal.json("explain", "slow", "--max-chunks", "1")
+    assert (explained["records"], explained["later"], len(explained["chunks"])) == (300, 900, 1)
     cursors = []
     for _ in range(4):
         report = terminal.json("run", "slow", "--max-chunks", "1")
         assert len(report["commits"]) == 1
-        stands = terminal.json("status", "slow")["topics"][name]["partitions"]
-        cursors.append([stands[p]["cursor"] for p in "012"])
+        partitions = terminal.json("status", "slow")["topics"][name]["partitions"]
+        cursors.append([partitions[p]["cursor"] for p in "012"])
     assert cursors == [[0, 300, 0], [100, 400, 100], [250, 400, 250], [400, 400, 400]]
     oracle_client.agree(broker.bootstrap, terminal.lake, "slow", [name])
 
@@ -176,8 +180,8 @@ def test_a_backlog_over_several_runs(
 def test_finished_chunks_are_sealed_while_spark_is_running(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
-    """kill -9 in the middle of one long application: the chunks before are sealed and counted by
-    `status`, and the retry does not read them again.
+    """kill -9 during a long application: earlier chunks are sealed and shown by `status`, and the
+    retry does not read them again.
     """
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 600, partitions=1)
@@ -211,17 +215,17 @@ def test_many_chunks(
     topic: Callable[..., str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """1,500 chunks are planned and frozen in seconds; 50 in one application take far less each than
-    an application a chunk. The measures are printed.
+    """1,500 chunks are planned and frozen in seconds; 50 chunks of one application take less than a
+    quarter of the time of 50 applications. The times are printed.
     """
     name = topic(partitions=3)
     topic_records.numbers(broker.bootstrap, name, 150_000, partitions=3)
     terminal.pipeline("many", [name], start="latest")
 
     def timed(*args: str, code: int = 0, **env: str) -> float:
-        began = time.monotonic()
+        started = time.monotonic()
         terminal.run("backfill", "many", *args, code=code, **env)
-        return time.monotonic() - began
+        return time.monotonic() - started
 
     whole = ("--start", "0", "--end", "50000", "--chunk-size", "100")
     plan = timed(*whole, code=86, TIDEGATE_FAULT="plan.frozen:exit")
