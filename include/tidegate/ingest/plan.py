@@ -141,7 +141,9 @@ def chunks_to_commit(fold: Fold, plan: Plan) -> list[int]:
     return [number for number in range(len(plan.chunks)) if not is_done(fold, plan, number)]
 
 
-def chunks_to_stage(store: Store, fold: Fold, plan: Plan, staged: Staged | None = None) -> list[int]:
+def chunks_to_stage(
+    store: Store, fold: Fold, plan: Plan, staged: Staged | None = None
+) -> list[int]:
     """Return the chunks that are neither sealed, committed nor covered: they must be staged.
 
     `staged` are the plan's staged files, if they were just listed.

@@ -30,8 +30,8 @@ def keep(
 ) -> None:
     """Write the full report of a run that had work, unless one exists. Never raises.
 
-    `note` is the plan's note; `details` returns the fields that depend on the kind of pipeline. With
-    `is_new` no existing report is looked up; one that exists is still not overwritten.
+    `note` is the plan's note; `details` returns the fields that depend on the kind of pipeline.
+    With `is_new` no existing report is looked up; one that exists is still not overwritten.
     """
     path = layout.report(run.key, summary["generation"])
     if not plan.has_work and not plan.left_out:
