@@ -1,4 +1,4 @@
-"""The local stack as a user meets it: real Kafka, Postgres and Airflow, and what kills them."""
+"""The local stack as users start it: real Kafka, Postgres and Airflow, killed and restarted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.health import DagsBroken
 
 DAG = "tidegate__probe"
-SLEEP = ["sleep", f"7777.{os.getpid()}"]  # another run of these tests must not see ours
+SLEEP = ["sleep", f"7777.{os.getpid()}"]  # unique, so that parallel test runs do not count it
 DAGS = f'''
 """An airflow dag with a task that leaves its process group, as Spark does."""
 import subprocess
@@ -52,7 +52,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    # Too long for a Unix socket, and with characters that trip up settings and URLs.
+    # Too long for a Unix socket, and with characters that must be escaped in settings and URLs.
     home = tmp_path_factory.mktemp("local") / f"{'long' * 20} a,b%40"
     yield home
     stack.down(home)
@@ -91,7 +91,7 @@ def until(what: Callable[[], object], seconds: float = 30.0) -> None:
 def test_a_named_port_that_is_taken_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who names a port learns in one line that it is taken; no process and no data appear."""
+    """An error of one line names the port; no process is started and no data is created."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -104,7 +104,7 @@ def test_a_named_port_that_is_taken_is_refused_before_anything_starts(
 
 @pytest.mark.slow
 def test_two_ups_at_once_make_one_stack(home: Path, dags: Path) -> None:
-    """From nothing: a second `up` waits for the first, then finds its work done."""
+    """Without a stack, a second `up` waits for the first, then starts nothing."""
     script = (
         "import sys; from pathlib import Path; from tidegate_local import stack;"
         f"stack.up(Path(sys.argv[1]), say=print, dags=Path(sys.argv[2]), expected=[{DAG!r}])"
@@ -121,7 +121,7 @@ def test_two_ups_at_once_make_one_stack(home: Path, dags: Path) -> None:
 def test_up_brings_everything_and_a_second_up_finds_it(
     home: Path, up: Callable[[], list[str]]
 ) -> None:
-    """`up` ends healthy, with the DAG; the next says so at once and starts nothing."""
+    """`up` ends healthy, with the DAG; the next one reports this at once and starts nothing."""
     up()
     before = stack.status(home)
     assert before["up"], before
@@ -134,7 +134,7 @@ def test_up_brings_everything_and_a_second_up_finds_it(
 
 @pytest.mark.slow
 def test_the_home_is_for_its_owner_only(home: Path, api: AirflowApi) -> None:
-    """`up` makes it private, with all that it holds."""
+    """`up` makes the home directory private."""
     assert api.dags()
     assert home.stat().st_mode & 0o777 == 0o700
 
@@ -143,7 +143,7 @@ def test_the_home_is_for_its_owner_only(home: Path, api: AirflowApi) -> None:
 def test_a_killed_scheduler_is_restarted_and_its_task_does_not_run_twice(
     home: Path, up: Callable[[], list[str]], api: AirflowApi
 ) -> None:
-    """SIGKILL to the scheduler orphans its task; `up` ends that one and the task runs again."""
+    """SIGKILL to the scheduler orphans its task; `up` ends the orphan and the task is retried."""
     assert api.trigger(DAG, "one")
     assert not api.trigger(DAG, "one")
     api.unpause(DAG)
@@ -170,7 +170,7 @@ def test_a_killed_scheduler_is_restarted_and_its_task_does_not_run_twice(
 def test_a_killed_database_and_broker_are_restarted(
     home: Path, up: Callable[[], list[str]], api: AirflowApi
 ) -> None:
-    """SIGKILL to Postgres and Kafka: `up` brings both back, and what they held is there."""
+    """SIGKILL to Postgres and Kafka: `up` restarts both with their data."""
     for name, place in (("postgres", home), ("kafka", home / "kafka")):
         process = processes.find(name, home=place)
         assert process is not None
@@ -185,7 +185,7 @@ def test_a_killed_database_and_broker_are_restarted(
 def test_a_broken_dag_file_is_named(
     dags: Path, up: Callable[[], list[str]], api: AirflowApi
 ) -> None:
-    """`up` does not call healthy what cannot be parsed: it names the file and the error."""
+    """`up` fails if a DAG file cannot be parsed, naming the file and the error."""
     broken = dags / "broken.py"
     broken.write_text('"""An airflow dag."""\nimport no_such_library\n')
     try:
@@ -199,7 +199,7 @@ def test_a_broken_dag_file_is_named(
 
 @pytest.mark.slow
 def test_down_leaves_no_process(home: Path, api: AirflowApi) -> None:
-    """`down` ends all that `up` started, and what tasks started."""
+    """`down` ends all processes that `up` or tasks started."""
     assert api.variable("seen") == "yes"
     until(sleepers)
     assert len(process_list.of_stack(home)) > 5

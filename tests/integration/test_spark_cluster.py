@@ -129,9 +129,9 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
         capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "out/_done.json").read_text())
-    assert told["rows"] == 290
-    written = [pq.read_metadata(tmp_path / "out" / file).num_rows for file in told["files"]]
+    done_json = json.loads((tmp_path / "out/_done.json").read_text())
+    assert done_json["rows"] == 290
+    written = [pq.read_metadata(tmp_path / "out" / file).num_rows for file in done_json["files"]]
     assert sum(written) == 290
 
 

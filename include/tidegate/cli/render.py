@@ -137,7 +137,7 @@ def _print_sent(report: Document) -> None:
     if report["commit"] is None:
         say("nothing new")
         return
-    duplicates = f", {report['duplicates']:,} doubled" if report["duplicates"] else ""
+    duplicates = f", {report['duplicates']:,} duplicated" if report["duplicates"] else ""
     quarantined = f", {report['quarantined']:,} in quarantine" if report["quarantined"] else ""
     say(f"commit #{report['commit']}: {report['rows']:,} rows sent{duplicates}{quarantined}")
     if report["broken_order"]:
@@ -184,7 +184,7 @@ def print_late(document: Document) -> None:
 def _print_egress_status(state: Document) -> None:
     sent, waiting = state["sent"], state["waiting"]
     text = f": {state['commits']} commits, {sent['rows']:,} rows sent, "
-    say(bold(state["pipeline"], f"{text}{sent['duplicates']:,} doubled"))
+    say(bold(state["pipeline"], f"{text}{sent['duplicates']:,} duplicated"))
     if waiting:
         ahead = f"; {waiting['ahead']:,} offsets behind an unseen one" if waiting["ahead"] else ""
         say(

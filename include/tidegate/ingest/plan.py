@@ -117,7 +117,7 @@ def living_plan(opened: OpenRun[Run]) -> Living | None:
         return None
     _refuse_another_replay(opened.run, current.plan)
     kept = sealing.seal_kept(opened, current.plan)
-    # Listed a moment ago: unless a seal has been added since, that is what is staged.
+    # The listing is still valid unless a seal was added since.
     found = _examined(opened, kept, None if kept.sealed else kept.staged)
     return None if isinstance(found, str) else found
 

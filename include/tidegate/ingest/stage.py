@@ -70,8 +70,8 @@ def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
     if any(attempt.chunk not in sealed for attempt in started):
         missing = [a.chunk for a in started if a.chunk not in sealed]
         raise StageFailed(
-            f"plan {planned.id}: Spark ended well but left chunks {missing} unfinished; "
-            "the retry stages them again",
+            f"plan {planned.id}: Spark exited 0 without finishing chunks {missing}; "
+            "the retry stages them",
             chunks=missing,
         )
     return Staged(planned, tuple(sealed))

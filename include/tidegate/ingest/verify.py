@@ -208,7 +208,7 @@ def _differences(
         findings.compared += 1
         if record is None or (row and row.offset < record.offset):
             assert row
-            yield row.offset, "a row that Kafka does not show (doubled, or compacted since)"
+            yield row.offset, "a row that Kafka does not show (duplicated, or compacted since)"
             row = next(lake, None)
         elif row is None or record.offset < row.offset:
             yield record.offset, "a record that is not in the lake"
