@@ -24,7 +24,7 @@ def refuse_another(run: AnyRun, asked: Replay, plan: Plan) -> None:
     if plan.replay is None or plan.replay["asked"] != asked.to_json():
         first = None if plan.replay is None else plan.replay["asked"]
         raise ReplayRefused(
-            f"pipeline {run.spec.name!r}: replay id {asked.id!r} belongs to {first}, plan "
+            f"pipeline {run.spec.name!r}: replay id {asked.id!r} stands for {first}, as plan "
             f"{plan.id}; nothing was done. Another window needs another id",
             replay_id=asked.id,
             plan_id=plan.id,
