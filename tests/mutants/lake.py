@@ -4,6 +4,14 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "only a commit of this seal has its files",
+        "lake/manifests.py",
+        "    if canonical.digest(manifest_of(plan, seal)) != commit.manifest.sha256:\n"
+        "        return None\n",
+        "",
+        "tests/unit/lake/test_committing.py::test_a_seal_that_is_known_is_not_read_again",
+    ),
+    Mutant(
         "create-if-absent",
         "lake/local_store.py",
         "target.hardlink_to(temporary)",
