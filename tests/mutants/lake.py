@@ -63,9 +63,25 @@ MUTANTS = (
     Mutant(
         "the plan of a chunk that is skipped and still staged is found again",
         "lake/unfinished_plans.py",
-        "            not staged.get(number, set()) - {SEAL}\n            and (",
-        "            (",
+        "attempts.staged_files(store, plan.id)) if pending else {}",
+        "{}) if pending else {}",
         "tests/unit/lake/test_unfinished_plans.py::test_a_chunk_that_is_skipped_while_it_is_staged",
+    ),
+    Mutant(
+        "a ledger that is checked again holds what others had written",
+        "lake/ledger.py",
+        "            self._check_unchanged(*self._checked)\n",
+        "            pass\n",
+        "tests/unit/ingest/test_ingest_runs.py"
+        "::test_a_lake_that_was_unmounted_while_a_run_was_planned",
+    ),
+    Mutant(
+        "what was sent did not end without a record",
+        "lake/ledger.py",
+        "        if plan_id in self.fold.claims or self.fold.is_sent(plan_id):\n",
+        "        if plan_id in self.fold.claims:\n",
+        "tests/unit/egress/test_changes_while_open.py"
+        "::test_a_corrected_replay_is_planned_while_the_first_is_sent",
     ),
     Mutant(
         "run freezing",

@@ -48,6 +48,7 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
     was sent.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
+    ledger.refresh()
     variables.restore(run.mirror, run.spec, ledger)
     current = opened.latest_plan()
     if current and (run.asked or not replan) and _is_living(opened, current.plan):

@@ -62,7 +62,7 @@ def may_be_replaced(asked: Replay, ledger: Ledger, plan: Plan) -> bool:
     It may if that plan was refused before the first record was sent.
     """
     corrected = plan.replay is None or plan.replay["asked"] != asked.to_json()
-    return corrected and not ledger.fold.is_sent(plan.id) and ledger.sent_nothing(plan.id)
+    return corrected and ledger.sent_nothing(plan.id)
 
 
 def requested_backlog(run: EgressRun, asked: Replay, *, record: bool) -> Backlog:

@@ -13,13 +13,13 @@ from typing import Any
 import tidegate
 from tidegate import faults
 from tidegate.broker.target import TargetSurvey
-from tidegate.core import layout
 from tidegate.core.entries import Claim, Receipt, Release
 from tidegate.core.judge import Adopt, Lost, PartlyCovered, Refused
 from tidegate.core.plan import Plan
+from tidegate.egress import replay
+from tidegate.egress.job import job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
-    files_and_counts,
     late_ranges,
     open_lake_of,
     window_of,
@@ -37,13 +37,13 @@ from tidegate.errors import (
     StageFailed,
     TidegateError,
 )
-from tidegate.lake import deliveries, sources
+from tidegate.lake import deliveries, plans, sources
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.launch.spark_submit import for_places, sending_submission, terminal_if_refused
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Submit
 from tidegate.spark import producer_settings
-from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob, RowSource, TargetTopic
+from tidegate.spark.egress_job import DONE, REFUSED, SENDING, RowSource
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
+    if run.asked:  # of two requests under one id, the other one may have been planned
+        replay.check_request(run, run.asked, ledger.fold, planned)
     if not planned.has_work or ledger.refresh().is_sent(planned.id):
         return None
     if delivery := deliveries.sealed(store, planned, ledger.fold):
@@ -70,11 +72,13 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     if run.spec.target.topic and run.spec.columns.topic:
         logger.warning("%s: target.topic is used, columns.topic is not", run.spec.name)
     _refuse_unordered(planned, target)
-    rows = _rows(planned, lake)
+    rows = rows_of(planned, lake)
     claim = _claim(opened, planned, target, task_ended)
     if claim is None:
         return None
     faults.point("send.claimed")
+    if claim.supersedes is None:
+        _refuse_changed_since(opened, planned, claim)
     if lake:
         rows = replace(rows, late=_late_partitions(opened, planned, lake, claim, target))
     result = _run_application(opened, planned, rows, claim, target, submit)
@@ -107,7 +111,8 @@ def _claim(
     None if another run has just sent and committed this plan.
     """
     ledger = opened.ledger
-    open_claim = ledger.refresh().claims.get(plan.id)
+    ledger.recheck()  # before the first record, not only before the commit
+    open_claim = ledger.fold.claims.get(plan.id)
     if open_claim and not is_dead(open_claim.sender, open_claim.attempt, task_ended):
         raise SenderAlive(
             f"plan {plan.id}: attempt {open_claim.attempt} holds the claim, and is not proven dead",
@@ -136,6 +141,31 @@ def _claim(
                 "clear the plan task, or start a new run"
             )
     return replace(claim, target=open_claim.target) if open_claim else claim
+
+
+def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:
+    """Release a first claim, and raise, if the plan must not be sent any more.
+
+    Checked after the claim, which other processes see: SourceChanged for files that were replaced
+    since the plan was compared with them; PlanDead if another request was planned under a replay's
+    id, or an earlier one is sent after all. Of two such requests at least one sees the other.
+    """
+    ledger = opened.ledger
+    try:
+        _refuse_changed_files(plan)
+        if opened.run.asked:
+            *earlier, latest = plans.generations(opened.store, opened.run.key)
+            ledger.refresh()
+            if latest != plan.id or not all(
+                each == plan.id or ledger.sent_nothing(each) for each in earlier
+            ):
+                raise PlanDead(
+                    f"plan {plan.id}: another request was planned under replay id "
+                    f"{opened.run.asked.id!r} meanwhile. Nothing of this one was sent"
+                )
+    except TidegateError as error:
+        _release(opened, claim, str(error))
+        raise
 
 
 def _late_partitions(
@@ -174,7 +204,7 @@ def _run_application(
         try:
             # Estimate: 100 bytes per row of text.
             estimate = plan.records or sum(file.size for file in plan.files) // 100
-            job = _job(opened, plan, rows, claim, target)
+            job = job_of(opened, plan, rows, claim, target)
             job.write(directory / "job.json")
             application = sending_submission(
                 directory / "job.json", run.spark_conf, name=job.app_name, rows=estimate
@@ -221,62 +251,6 @@ def _release(
         logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)
     else:
         logger.warning("plan %s: nothing was sent, the claim is released", claim.plan_id)
-
-
-def _rows(plan: Plan, lake: SourceLake | None) -> RowSource:
-    """Return the rows to read; LakeDamaged if a file of the lake differs from its commit."""
-    source = plan.byte_settings["source"]
-    if lake:
-        files, counts = files_and_counts(lake, plan)
-    else:
-        root = root_of(plan)
-        files = tuple((file.name, root.path(file.name)) for file in plan.files)
-        counts = {file.name: file.rows for file in plan.files if file.rows is not None}
-    return RowSource(
-        format=source["format"],
-        options=source["options"],
-        columns=source["columns"],
-        files=files,
-        topic_ids=plan.topics,
-        window=window_of(plan),
-        counts=counts,
-        where=plan.where,
-    )
-
-
-def _job(
-    opened: OpenRun[EgressRun], plan: Plan, rows: RowSource, claim: Claim, target: TargetSurvey
-) -> EgressJob:
-    run = opened.run
-    settings = plan.byte_settings
-    quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
-    producer = run.spec.target.producer_settings
-    client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
-    return EgressJob(
-        plan_id=plan.id,
-        app_name=f"tidegate {run.spec.name} {run.run_id}",
-        source=rows,
-        columns=settings["columns"],
-        topic=settings["topic"],
-        order_by=tuple(settings["order_by"]),
-        strict_order=settings["order"] == "strict",
-        tombstones=settings["tombstones"],
-        quarantine=quarantine if settings["on_bad_row"] == "quarantine" else None,
-        target={
-            topic: TargetTopic(
-                state.partitions,
-                # Partitions that were added after the claim begin at 0.
-                {**dict.fromkeys(state.ends, 0), **claim.target[topic]},
-                min(state.largest, producer_settings.largest_record(producer) or state.largest),
-                state.compacted,
-                state.compression,
-            )
-            for topic, state in target.topics.items()
-        },
-        reader={**run.kafka.for_spark(), "kafka.client.id": client_id},
-        producer=producer,
-        client_id=client_id,
-    )
 
 
 def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:

@@ -55,6 +55,8 @@ class Ledger:
         self._watch = watch
         self.fold = (None if whole else checkpoints.latest(store, pipeline)) or Fold()
         self.checkpoint = self.fold.n
+        self._checked = 0, ""
+        """Number and digest of the last entry when all of the ledger was read or checked."""
         self._read()
 
     def recheck(self) -> None:
@@ -62,6 +64,9 @@ class Ledger:
 
         Raises LakeUnsafe, and LedgerCorrupt for entries that are missing or were changed.
         """
+        # In a lake that was unmounted meanwhile, the entries of this process alone are there.
+        if self._checked[0] != self.fold.n:
+            self._check_unchanged(*self._checked)
         self._read()
         self.refuse_unsafe_store()
 
@@ -78,8 +83,7 @@ class Ledger:
         commits are in place.
         """
         n = self.fold.n
-        if n:
-            self._check_that_it_follows()
+        self._check_unchanged(n, self.fold.digest)
         entries = self._store.names(layout.LOG, after=posixpath.basename(layout.entry(n)))
         self._unsafe = posixpath.basename(layout.UNSAFE_STORE) in entries
         markers = self._store.names(layout.PLACED, after=posixpath.basename(layout.placed(n)))
@@ -94,6 +98,7 @@ class Ledger:
         for m in placed:
             self.mark_placed(m)
         self.refresh()
+        self._checked = self.fold.n, self.fold.digest
 
     def mark_placed(self, n: int) -> None:
         """Note that the files of a commit are in place: `placing.unplaced` need not look.
@@ -127,6 +132,8 @@ class Ledger:
             data = canonical.encode(self._envelope(n, entry, run))
             if self._store.create(layout.entry(n), data):
                 self._add(data)
+                if not self._checked[0]:
+                    self._checked = n, self.fold.digest
                 logger.info("%s: ledger entry %d: %s", self._pipeline, n, entry.kind)
                 return Appended(n)
 
@@ -161,14 +168,16 @@ class Ledger:
     def sent_nothing(self, plan_id: str) -> bool:
         """Return whether a plan was claimed, and each claim ended with proof that nothing was sent.
 
-        Reads every entry: slow.
+        Reads every entry, unless the plan is sent or claimed now: slow.
         """
+        if plan_id in self.fold.claims or self.fold.is_sent(plan_id):
+            return False
         ends: list[str] = []
         for n in range(self.fold.n, 0, -1):
             form = json_documents.read(self._store, layout.entry(n), dict)
             if form and form["kind"] == "release" and form["plan"] == plan_id:
                 ends.append(form["how"])
-        return bool(ends) and plan_id not in self.fold.claims and set(ends) == {"nothing sent"}
+        return set(ends) == {"nothing sent"}
 
     def _envelope(self, n: int, entry: Entry, run: str) -> dict[str, Any]:
         return {
@@ -194,15 +203,15 @@ class Ledger:
             raise ValueError(f"it does not follow from entry {n - 1}: one of them was changed")
         return KINDS[form["kind"]].from_json(form)
 
-    def _check_that_it_follows(self) -> None:
-        """Refuse a ledger whose last folded entry, of a checkpoint or read before, was changed."""
-        data = self._store.get(layout.entry(self.fold.n))
-        if data is None or canonical.digest(data) != self.fold.digest:
+    def _check_unchanged(self, n: int, digest: str) -> None:
+        """Refuse a ledger of which an entry, of a checkpoint or read before, was changed."""
+        if not n:
+            return
+        data = self._store.get(layout.entry(n))
+        if data is None or canonical.digest(data) != digest:
             state = "is missing" if data is None else "was changed"
-            since = (
-                "a checkpoint was made of it" if self.fold.n == self.checkpoint else "it was read"
-            )
-            raise self._corrupt(f"it {state} since {since}", n=self.fold.n)
+            since = "a checkpoint was made of it" if n == self.checkpoint else "it was read"
+            raise self._corrupt(f"it {state} since {since}", n=n)
 
     def _corrupt(self, cause: str, *, n: int | None = None) -> LedgerCorrupt:
         n = self.fold.n + 1 if n is None else n

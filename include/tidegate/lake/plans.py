@@ -53,12 +53,21 @@ def latest(store: Store, run_key: str, *, after: Frozen | None = None) -> Frozen
 
     With `after`, a generation that is known, only those after it are looked up.
     """
-    number, newest = (after.generation if after else 0), None
+    number = after.generation if after else 0
+    later = generations(store, run_key, after=number)
+    return Frozen(load(store, later[-1]), number + len(later)) if later else after
+
+
+def generations(store: Store, run_key: str, *, after: int = 0) -> list[str]:
+    """Return the ids of a run's plans after that generation, in order."""
+    found: list[str] = []
     while plan_id := json_documents.read(
-        store, layout.generation(run_key, number + 1), lambda form: str(form["plan_id"])
+        store,
+        layout.generation(run_key, after + len(found) + 1),
+        lambda form: str(form["plan_id"]),
     ):
-        number, newest = number + 1, plan_id
-    return Frozen(load(store, newest), number) if newest else after
+        found.append(plan_id)
+    return found
 
 
 def unfinished(store: Store) -> list[str]:

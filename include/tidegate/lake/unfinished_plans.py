@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
@@ -43,7 +43,7 @@ def publish_unfinished(
                 raise
             logger.warning("plan %s: its sealed chunks were not published: %s", plan.id, error)
             continue
-        if _is_over(ledger.fold, plan, names):
+        if _is_over(store, ledger.fold, plan):
             plans.finish(store, plan.id)
     return ledger.fold.n > before
 
@@ -96,22 +96,23 @@ def _names_by_chunk(fold: Fold, staged: Staged) -> dict[int, set[str]]:
     return names
 
 
-def _is_over(fold: Fold, plan: Plan, staged: Mapping[int, set[str]]) -> bool:
+def _is_over(store: Store, fold: Fold, plan: Plan) -> bool:
     """Return whether no chunk can be committed any more: coverage never shrinks.
 
     A chunk that is skipped, or of a topic that was recreated, is over when nothing of it is staged:
     until then another process may still seal it and end before it publishes, and only the marker
     leads to that seal. A seal alone does not count: its files are gone.
     """
-    return all(
-        (plan.id, number) in fold.committed
-        or fold.covered_part(window, plan.topics)
-        or (
-            not staged.get(number, set()) - {SEAL}
-            and (_recreated(fold, plan, window) or _skipped(fold, plan, window))
-        )
+    pending = {
+        number: window
         for number, window in enumerate(plan.chunks)
-    )
+        if (plan.id, number) not in fold.committed and not fold.covered_part(window, plan.topics)
+    }
+    if not all(_recreated(fold, plan, w) or _skipped(fold, plan, w) for w in pending.values()):
+        return False
+    # Listed after the ledger was read: what is staged from now on comes after the gap.
+    staged = _names_by_chunk(fold, attempts.staged_files(store, plan.id)) if pending else {}
+    return not any(staged.get(number, set()) - {SEAL} for number in pending)
 
 
 def _recreated(fold: Fold, plan: Plan, window: Window) -> bool:

@@ -264,8 +264,8 @@ def test_explain_of_a_topic_that_a_run_would_make(world: World) -> None:
 
 
 def test_send_takes_the_living_plan(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It drafts no plan where the run has one that can be carried out, and lists the source once
-    before the claim and once after Spark.
+    """It drafts no plan where the run has one that can be carried out, and lists the source before
+    and after the claim, and after Spark.
     """
     world.put(a="1")
     world.plan()
@@ -273,7 +273,7 @@ def test_send_takes_the_living_plan(world: World, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sources, "listing", listing)
     monkeypatch.setattr("tidegate.egress.send.plan", mock.Mock(side_effect=AssertionError))
     world.send()
-    assert listing.call_count == 2
+    assert listing.call_count == 3
 
 
 @pytest.mark.parametrize("replayed", [False, True])

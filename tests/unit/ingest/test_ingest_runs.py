@@ -395,6 +395,24 @@ def test_the_ledger_is_checked_again_after_spark(world, change):
     assert len(store.names(layout.LOG)) == entries + {"lost": -1, "changed": 0}.get(change, 1)
 
 
+def test_a_lake_that_was_unmounted_while_a_run_was_planned(world, monkeypatch):
+    """Of what this process has appended since, the empty directory has all: that proves nothing."""
+    ingest(world.run("one"), world.submit())
+    world.marks = {0: Watermarks(0, 400, 400), 1: Watermarks(0, 50, 50)}  # an origin is appended
+    lake, away = world.root, world.root.with_name("away")
+
+    def unmounted(*_):
+        if not away.exists():
+            lake.rename(away)
+            lake.mkdir()
+        return world.survey()
+
+    monkeypatch.setattr(drafting, "survey", unmounted)
+    with pytest.raises(LedgerCorrupt, match="is missing since it was read"):
+        ingest(world.run("two"), world.submit())
+    assert world.rows == {}
+
+
 def test_what_a_run_with_nothing_new_asks_of_the_store(world, monkeypatch):
     """The ledger once, the run's plan, the unfinished ones, the newest seal and manifest; it
     freezes an empty plan and looks at nothing that it has written itself.

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from support import ingest_world, staged_attempts, store_requests
-from support.ingest_steps import plan
-from support.ingest_world import World
+from support.ingest_steps import plan, stage
+from support.ingest_world import World, ranges
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.errors import StageFailed
@@ -130,3 +130,26 @@ def test_what_is_committed_of_an_unfinished_plan(world: World, monkeypatch) -> N
     monkeypatch.setattr(unfinished_plans.committing, "publish_sealed", never)
     assert not publish(world)
     assert len(markers(world)) == 1
+
+
+def test_a_plan_that_is_sealed_and_skipped_while_others_are_published(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its staging is listed after the ledger was read: the seal is found, and published later."""
+    sealing = plan(world.run("sealing"))
+    store, listing = world.run("any").store(), attempts.staged_files
+
+    def then_seal(*args: object) -> object:
+        listed = listing(*args)  # type: ignore[arg-type]
+        monkeypatch.setattr(attempts, "staged_files", listing)
+        stage(world.run("sealing"), world.submit())
+        skip(world, 0, 10)
+        ledger.refresh()
+        return listed
+
+    ledger = world.ledger
+    monkeypatch.setattr(attempts, "staged_files", then_seal)
+    assert unfinished_plans.publish_unfinished(store, ledger, [sealing.plan], run="next")
+    assert markers(world) == [sealing.plan.id]
+    ingest(world.run("later"), world.submit())
+    assert world.rows == {0: ranges((0, 10))}

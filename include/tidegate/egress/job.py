@@ -1,0 +1,70 @@
+"""The job of an egress application: what it reads, and where it sends it."""
+
+from __future__ import annotations
+
+from tidegate.broker.target import TargetSurvey
+from tidegate.core import layout
+from tidegate.core.entries import Claim
+from tidegate.core.plan import Plan
+from tidegate.egress.lake_source import SourceLake, files_and_counts, window_of
+from tidegate.egress.plan import root_of
+from tidegate.runs.run import EgressRun, OpenRun
+from tidegate.spark import producer_settings
+from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
+
+
+def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
+    """Return the rows to read; LakeDamaged if a file of the lake differs from its commit."""
+    source = plan.byte_settings["source"]
+    if lake:
+        files, counts = files_and_counts(lake, plan)
+    else:
+        root = root_of(plan)
+        files = tuple((file.name, root.path(file.name)) for file in plan.files)
+        counts = {file.name: file.rows for file in plan.files if file.rows is not None}
+    return RowSource(
+        format=source["format"],
+        options=source["options"],
+        columns=source["columns"],
+        files=files,
+        topic_ids=plan.topics,
+        window=window_of(plan),
+        counts=counts,
+        where=plan.where,
+    )
+
+
+def job_of(
+    opened: OpenRun[EgressRun], plan: Plan, rows: RowSource, claim: Claim, target: TargetSurvey
+) -> EgressJob:
+    """Return the job of a claimed plan; it may hold secrets."""
+    run = opened.run
+    settings = plan.byte_settings
+    quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
+    producer = run.spec.target.producer_settings
+    client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
+    return EgressJob(
+        plan_id=plan.id,
+        app_name=f"tidegate {run.spec.name} {run.run_id}",
+        source=rows,
+        columns=settings["columns"],
+        topic=settings["topic"],
+        order_by=tuple(settings["order_by"]),
+        strict_order=settings["order"] == "strict",
+        tombstones=settings["tombstones"],
+        quarantine=quarantine if settings["on_bad_row"] == "quarantine" else None,
+        target={
+            topic: TargetTopic(
+                state.partitions,
+                # Partitions that were added after the claim begin at 0.
+                {**dict.fromkeys(state.ends, 0), **claim.target[topic]},
+                min(state.largest, producer_settings.largest_record(producer) or state.largest),
+                state.compacted,
+                state.compression,
+            )
+            for topic, state in target.topics.items()
+        },
+        reader={**run.kafka.for_spark(), "kafka.client.id": client_id},
+        producer=producer,
+        client_id=client_id,
+    )
