@@ -25,10 +25,9 @@ FLIGHTS = 336_776
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A home with the project's pipelines, and one more for the lanes."""
+    """A home with the project's pipelines."""
     home = tmp_path_factory.mktemp("demo")
     shutil.copytree(files.directory(), home / "pipelines")
-    concurrent_runs.pipeline(home)
     yield home
     stack.down(home)
 
@@ -241,14 +240,6 @@ def test_airflows_database_and_variables_are_lost(flights: Path) -> None:
     assert json.loads(airflow.variable(VARIABLE) or "")["flights"]["0"] == 78543
     assert data(flights) == before
     agree(flights)
-
-
-def test_all_lanes_at_once(flights: Path) -> None:
-    """A DAG every minute, beside it a backfill over dates, one of many chunks over offsets and a
-    replay, the scheduler killed twice: at the end every offset is there once, the oracle agrees,
-    and the cursor is what the schedule alone would have reached.
-    """
-    concurrent_runs.all_at_once(flights, intervals=3, chunks=3)
 
 
 def test_down_leaves_nothing_running(flights: Path) -> None:

@@ -114,47 +114,52 @@ def test_topics_that_lose_records(broker: Broker, tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, broker.bootstrap)
     terminal.lake.mkdir()
     hour = 3_600_000
-    kept = {"hasty": hour, "late": 240 * hour, "gone": 240 * hour, "again": 240 * hour}
+    kept = {
+        "hasty-topic": hour,
+        "late-topic": 240 * hour,
+        "gone-topic": 240 * hour,
+        "recreated-topic": 240 * hour,
+    }
     for name, ms in kept.items():
         topic_records.create(broker.bootstrap, name, partitions=1, config={"retention.ms": str(ms)})
     small = {"retention.ms": str(240 * hour), "retention.bytes": "1000000"}
-    topic_records.create(broker.bootstrap, "small", partitions=1, config=small)
-    terminal.pipeline("loses", [*kept, "small"], schedule="@daily")
+    topic_records.create(broker.bootstrap, "small-topic", partitions=1, config=small)
+    terminal.pipeline("loses", [*kept, "small-topic"], schedule="@daily")
     terminal.run("run", "loses")  # nothing to read, but it records the origins
-    topic_records.numbers(broker.bootstrap, "gone", 10)
-    topic_records.delete_records(broker.bootstrap, "gone", {0: 4})
-    topic_records.stamped(broker.bootstrap, "late", 0, [int(time.time() * 1000) - 200 * hour])
+    topic_records.numbers(broker.bootstrap, "gone-topic", 10)
+    topic_records.delete_records(broker.bootstrap, "gone-topic", {0: 4})
+    topic_records.stamped(broker.bootstrap, "late-topic", 0, [int(time.time() * 1000) - 200 * hour])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics(["again"])["again"].result(30)
-    while "again" in admin.list_topics(timeout=10).topics:
+    admin.delete_topics(["recreated-topic"])["recreated-topic"].result(30)
+    while "recreated-topic" in admin.list_topics(timeout=10).topics:
         time.sleep(0.05)
-    topic_records.create(broker.bootstrap, "again", partitions=1)
+    topic_records.create(broker.bootstrap, "recreated-topic", partitions=1)
     terminal.pipeline("none", [], pattern="no-such-.*")
     found = terminal.json("doctor", code=3)
     lines = {
         name: [(state, says) for state, says in about(found, check) if says.startswith(name)]
         for check, name in (
-            ("retention", "hasty"), ("retention", "late"), ("retention", "gone"),
-            ("topic", "again"), ("retention", "small"),
+            ("retention", "hasty-topic"), ("retention", "late-topic"), ("retention", "gone-topic"),
+            ("topic", "recreated-topic"), ("retention", "small-topic"),
         )
     }  # fmt: skip
-    ((state, says),) = lines["hasty"]
+    ((state, says),) = lines["hasty-topic"]
     assert (state, "they expire before a run reads them" in says) == ("failure", True)
-    ((state, says),) = lines["late"]
+    ((state, says),) = lines["late-topic"]
     assert (state, "past half of it in partitions [0]" in says) == ("warning", True)
-    (state, says), _ = lines["gone"]
+    (state, says), _ = lines["gone-topic"]
     assert (state, "records are gone that no run has read, in partitions [0]" in says) == (
         "failure", True,
     )  # fmt: skip
-    ((state, says),) = lines["again"]
-    assert (state, "tidegate offsets adopt loses again" in says) == ("failure", True)
-    ((state, says),) = lines["small"]
+    ((state, says),) = lines["recreated-topic"]
+    assert (state, "tidegate offsets adopt loses recreated-topic" in says) == ("failure", True)
+    ((state, says),) = lines["small-topic"]
     assert (state, "when they expire is not known" in says) == ("warning", True)
     assert "1,000,000 bytes" in says
-    topic_records.numbers(broker.bootstrap, "small", 10)
+    topic_records.numbers(broker.bootstrap, "small-topic", 10)
     unread = terminal.json("explain", "loses")["topics"]
-    assert unread["small"]["partitions"]["0"]["expires_at"] is None
-    assert unread["gone"]["partitions"]["0"]["expires_at"] is None  # its range has expired
+    assert unread["small-topic"]["partitions"]["0"]["expires_at"] is None
+    assert unread["gone-topic"]["partitions"]["0"]["expires_at"] is None  # its range has expired
     ((state, says),) = [line for line in about(found, "kafka") if "no-such-" in line[1]]
     assert (state, "correct `pattern` or `exclude`" in says) == ("failure", True)
     assert found["failures"] == 4

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,6 +33,14 @@ def test_producer_settings_are_applied(pipeline: EgressPipeline) -> None:
     assert len(pipeline.records()) == 1
 
 
+def executions(pipeline: EgressPipeline) -> dict[int, Any]:
+    """Return the SQL executions that Spark remembers, by number."""
+    store = pipeline.spark._jsparkSession.sharedState().statusStore()
+    known = store.executionsList()
+    each = (known.apply(n) for n in range(known.size()))
+    return {execution.executionId(): execution for execution in each}
+
+
 def test_the_sink_is_v1_with_one_producer(pipeline: EgressPipeline) -> None:
     """All tasks of an executor share one producer, whose client id names the attempt, and no
     physical plan writes through Data Source V2.
@@ -42,8 +51,7 @@ def test_the_sink_is_v1_with_one_producer(pipeline: EgressPipeline) -> None:
     pipeline.spark.conf.set(
         "spark.sql.files.openCostInBytes", str(128 << 20)
     )  # a task for each file
-    done = pipeline.spark._jsparkSession.sharedState().statusStore()
-    before = done.executionsList().size()
+    before = executions(pipeline)
     assert pipeline.run_all()["rows"] == 600
     java = pipeline.spark._jvm.java.lang.Thread  # type: ignore[union-attr]
     threads = [thread.getName() for thread in java.getAllStackTraces().keySet()]
@@ -52,10 +60,10 @@ def test_the_sink_is_v1_with_one_producer(pipeline: EgressPipeline) -> None:
     assert [name for name in threads if job.client_id in name] == [
         f"kafka-producer-network-thread | {job.client_id}"
     ]
-    ran = done.executionsList()
-    plans = {n: ran.apply(n).physicalPlanDescription() for n in range(before, ran.size())}
+    ran = {number: each for number, each in executions(pipeline).items() if number not in before}
+    plans = {number: each.physicalPlanDescription() for number, each in ran.items()}
     assert not any("AppendData" in plan for plan in plans.values())
-    (write,) = (ran.apply(n) for n in plans if "SaveIntoDataSourceCommand" in plans[n])
+    (write,) = (ran[number] for number in ran if "SaveIntoDataSourceCommand" in plans[number])
     stages = [write.stages().toSeq().apply(n) for n in range(write.stages().size())]
     status = pipeline.spark.sparkContext._jsc.sc().statusStore()
     assert sum(status.lastStageAttempt(stage).numTasks() for stage in stages) > 1
