@@ -30,6 +30,7 @@ from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
     PlanDead,
+    ReplayRefused,
     RowsRefused,
     SenderAlive,
     SendFailed,
@@ -147,8 +148,8 @@ def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) 
     """Release a first claim, and raise, if the plan must not be sent any more.
 
     Checked after the claim, which other processes see: SourceChanged for files that were replaced
-    since the plan was compared with them; PlanDead if another request was planned under a replay's
-    id, or an earlier one is sent after all. Of two such requests at least one sees the other.
+    since the plan was compared with them; ReplayRefused if another request was planned under a
+    replay's id, or an earlier one is sent after all. Of two requests at least one sees the other.
     """
     ledger = opened.ledger
     try:
@@ -156,12 +157,13 @@ def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) 
         if opened.run.asked:
             *earlier, latest = plans.generations(opened.store, opened.run.key)
             ledger.refresh()
-            if latest != plan.id or not all(
-                each == plan.id or ledger.sent_nothing(each) for each in earlier
-            ):
-                raise PlanDead(
-                    f"plan {plan.id}: another request was planned under replay id "
-                    f"{opened.run.asked.id!r} meanwhile. Nothing of this one was sent"
+            sent = (each for each in earlier if each != plan.id and not ledger.sent_nothing(each))
+            other = latest if latest != plan.id else next(sent, None)
+            if other:
+                raise ReplayRefused(
+                    f"plan {plan.id}: plan {other}, of another request under replay id "
+                    f"{opened.run.asked.id!r}, came first. Nothing of this one was sent: give it "
+                    "an id of its own"
                 )
     except TidegateError as error:
         _release(opened, claim, str(error))

@@ -20,7 +20,7 @@ from tidegate.egress.plan import plan
 from tidegate.egress.publish import publish
 from tidegate.egress.run import egress
 from tidegate.egress.send import send
-from tidegate.errors import LedgerCorrupt, PlanDead, ReplayRefused, SendFailed, SourceChanged
+from tidegate.errors import LedgerCorrupt, ReplayRefused, SendFailed, SourceChanged
 from tidegate.spark.egress_job import EgressJob
 
 CORRECTED = replay_of(start="0", end="40")
@@ -102,7 +102,7 @@ def test_a_corrected_replay_is_planned_while_the_first_is_sent(
     meanwhile(planning, "draft", lambda: send_whole(world, sent, "a", replay_of()))
     corrected = world.open("b", **CORRECTED)
     plan(corrected, lambda _: False)
-    with pytest.raises(PlanDead, match="another request was planned under replay id 'x'"):
+    with pytest.raises(ReplayRefused, match="of another request under replay id 'x', came first"):
         send(corrected, world.app(sends_window), lambda _: False)
     assert (len(sent), world.fold.claims) == (1, {})
     assert len(world.ran) == 1
@@ -125,7 +125,7 @@ def test_a_corrected_replay_is_sent_before_the_first_claims_again(
     meanwhile(
         sending, "_refuse_unordered", lambda: world.send_and_publish("b", sends_window, **CORRECTED)
     )
-    with pytest.raises(PlanDead):
+    with pytest.raises(ReplayRefused, match="give it an id of its own"):
         send(first, world.app(sends_window), lambda _: False)
     assert (len(world.ran), world.fold.claims) == (1, {})
     assert publish(world.open("b", **CORRECTED)).report["rows"] > 0
