@@ -34,7 +34,7 @@ from tidegate_local.kafka import Broker
 from tidegate_local.s3 import Server
 
 BUCKET = "lakes"
-README = Path(__file__).parents[2] / "README.md"
+OPERATIONS = Path(__file__).parents[2] / "docs/operations.md"
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_everything_a_topic_can_hold(
     assert found["differences"] == 0
     assert found["against_kafka"]["rows"] == filled.visible.total()
 
-    (example,) = re.findall(r"```python\n([^`]*pyarrow\.dataset[^`]*)```", README.read_text())
+    (example,) = re.findall(r"```python\n([^`]*pyarrow\.dataset[^`]*)```", OPERATIONS.read_text())
     example = example.replace("s3://bucket/lake/orders", f"{lake}/bucket")
     example_run = subprocess.run(
         [sys.executable, "-c", example],
