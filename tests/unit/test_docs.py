@@ -192,11 +192,12 @@ def data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
          "timestamp": offset, "timestampType": 0, "headers": None if offset == 2 else source}
         for offset, value in enumerate(values)
     ]  # fmt: skip
-    directory = tmp_path / ".tidegate/lake/my_flights/data/topic=flights/window_date=2026-03-14"
+    project = tmp_path / "my project"  # a space, which is percent-encoded in a URI
+    directory = project / ".tidegate/lake/my_flights/data/topic=flights/window_date=2026-03-14"
     directory.mkdir(parents=True)
     file = directory / "flights.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=DATA_FILE), file)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(project)
     return file
 
 
