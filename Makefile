@@ -59,3 +59,4 @@ clean: ## stop the local stack, then remove it and .venv (the jar cache stays)
 	  echo "nothing was removed: the stack in $$home may still run (make setup, then try again)" >&2; \
 	  exit 1; }; done
 	@rm -rf .venv .tidegate .tidegate-s3
+	@echo "removed: .venv, and the stack with its data"

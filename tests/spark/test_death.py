@@ -67,6 +67,7 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
+    driver = None
     try:
         _wait_for(lambda: len(list(staging.glob("topic=*/*.parquet"))) >= 2, 120)
         jvm = spark_jvm(parent.pid)
@@ -75,6 +76,8 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
     finally:
         parent.kill()
         parent.wait()
+        if driver and is_running(driver):  # a mutant's
+            os.kill(driver, signal.SIGKILL)
         print((tmp_path / "log").read_text())
 
 
