@@ -25,7 +25,7 @@ test-unit: setup ## tests without any server: seconds
 	@$(PYTEST) $(PARALLEL) tests/unit tests/contracts tests/architecture
 
 test-slow: setup ## tests that take minutes by nature
-	@$(PYTEST) -o faulthandler_timeout=0 -m slow
+	@$(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 -m slow
 
 test-faults: setup ## the whole fault matrix: kill everything, everywhere
 	@$(PYTEST) -o faulthandler_timeout=0 -m faults

@@ -218,6 +218,7 @@ def test_many_chunks(
     """1,500 chunks are planned and frozen in seconds; 50 chunks of one application take less than a
     quarter of the time of 50 applications. The times are printed.
     """
+    terminal.processes = True
     name = topic(partitions=3)
     topic_records.numbers(broker.bootstrap, name, 150_000, partitions=3)
     terminal.pipeline("many", [name], start="latest")

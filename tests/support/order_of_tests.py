@@ -7,7 +7,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parents[1]
 LONGEST = (
+    "e2e/test_windows_in_airflow.py",
     "e2e/test_airflow.py",
+    "integration/test_spark_cluster.py",
+    "spark/test_seeded_windows.py",
+    "e2e/test_demo_s3.py",
     "integration/test_local_stack.py",
     "spark/test_egress_resume.py",
     "integration/test_leaders.py",
