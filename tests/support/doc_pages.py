@@ -1,6 +1,8 @@
 """The pages of the docs, and their fenced examples."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
@@ -16,6 +18,15 @@ def page(name: str) -> str:
 def fenced(text: str, language: str) -> list[str]:
     """Return the examples in a language; without one: `""`."""
     return [body for found, body in FENCED.findall(text) if found == language]
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """Yield the words after `tidegate` of each command line in a page's shell examples."""
+    for language in ("", "sh"):
+        for block in fenced(text, language):
+            for line in block.replace("\\\n", " ").splitlines():
+                if called := re.match(r"\s*(?:\.venv/bin/)?tidegate ([^>]*)", line):
+                    yield shlex.split(called[1], comments=True)
 
 
 def named(path: Path) -> str:

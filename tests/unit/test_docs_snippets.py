@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 import typer
 import yaml
 
-from support.doc_pages import DOCS, FENCED, fenced, named, page
+from support.doc_pages import DOCS, FENCED, command_lines, fenced, named, page
 from tidegate import errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.cli.main import app
@@ -37,15 +36,6 @@ def test_pipelines_can_be_copied(path: Path, tmp_path: Path) -> None:
             "s3://bucket/lake",
         )
         assert path.name != "README.md" or len(text.splitlines()) <= 10
-
-
-def command_lines(text: str) -> Iterator[list[str]]:
-    """Yield the words after `tidegate` of each command line in a page's shell examples."""
-    for language in ("", "sh"):
-        for block in fenced(text, language):
-            for line in block.replace("\\\n", " ").splitlines():
-                if called := re.match(r"\s*(?:\.venv/bin/)?tidegate ([^>]*)", line):
-                    yield shlex.split(called[1], comments=True)
 
 
 @pytest.mark.parametrize("path", DOCS, ids=named)
