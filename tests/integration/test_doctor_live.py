@@ -97,7 +97,7 @@ def test_a_healthy_system(broker: Broker, guarded: tuple[Broker, str], tmp_path:
     before = terminal.tree()
     again = terminal.json("doctor", "healthy")
     assert {line["state"] for line in again["checks"]} == {"ok"}
-    assert ("ok", "2 entries, 1 live commits → None") in about(again, "ledger")
+    assert ("ok", "2 entries, 1 live commit → None") in about(again, "ledger")
     assert terminal.tree() == before
     assert "0 failures, 0 warnings" in terminal.run("doctor").stdout
     terminal.bootstrap = guarded[0].bootstrap

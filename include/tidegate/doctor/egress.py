@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.target import TargetState, survey_target
 from tidegate.core.fold import Fold
+from tidegate.core.wording import counted
 from tidegate.doctor.check import Line, failure, ok, warning
 from tidegate.egress.backlog import read_backlog
 from tidegate.egress.pipeline_cycles import refuse_loop
@@ -41,7 +42,7 @@ def check_source(spec: Egress) -> Iterator[Line]:
     """Count the backlog of the source, and name what is excluded; no file is opened."""
     backlog = read_backlog(spec, _fold(spec), None)
     offsets, ahead = sum(map(len, backlog.unsent.ranges)), backlog.unsent.ahead
-    says = f"{len(backlog.files):,} files, {offsets:,} offsets wait"
+    says = f"waiting: {counted(len(backlog.files), 'file')}, {counted(offsets, 'offset')}"
     yield ok("source", says + (f"; {ahead:,} behind an unseen one" if ahead else ""))
     for each in backlog.left_out:
         fix = f"see `tidegate status {spec.name}`; each run fails until this is resolved"

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tidegate.core import layout
+from tidegate.core.wording import counted
 from tidegate.doctor.check import Line, failure, ok, warning
 from tidegate.doctor.machine import disk
 from tidegate.lake import create_check, placing
@@ -30,7 +31,7 @@ def check_lake(spec: Spec) -> Iterator[Line]:
     store = open_store(spec.lake, spec.name)
     ledger = Ledger(store, spec.name)
     fold = ledger.fold
-    says = f"{fold.n} entries, {len(fold.live)} live commits"
+    says = f"{counted(fold.n, 'entry', 'entries')}, {counted(len(fold.live), 'live commit')}"
     if fold.n - ledger.checkpoint > _LONG:
         says += f", {fold.n - ledger.checkpoint} since the last checkpoint"
         yield warning("ledger", says, f"`tidegate checkpoint {spec.name}`, or tidegate_maintenance")
@@ -38,7 +39,7 @@ def check_lake(spec: Spec) -> Iterator[Line]:
         yield ok("ledger", says)
     waiting = placing.unplaced(store, fold) if isinstance(spec, Ingest) else []
     if waiting:
-        says = f"the files of {len(waiting)} commits are not all in place (#{waiting[0]}, …)"
+        says = f"not all files of {counted(len(waiting), 'commit')} are in place (#{waiting[0]}, …)"
         yield warning("ledger", says, f"`tidegate repair {spec.name}`, or the next run does it")
     if directory:
         yield from disk("lake disk", str(directory))

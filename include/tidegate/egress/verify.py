@@ -15,6 +15,7 @@ from tidegate.broker.target import compacted
 from tidegate.core import row_digest
 from tidegate.core.entries import Commit, Receipt
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged
 from tidegate.lake import audit, manifests
 from tidegate.lake.store import Store, open_store
@@ -58,7 +59,7 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     with _opened(kafka, topics) if kafka else nullcontext() as target:
         for n, commit in fold.live.items():
             sent = sum(r.sent for r in commit.receipts)
-            say(f"commit #{n}: {sent:,} rows")
+            say(f"commit #{n}: {counted(sent, 'row')}")
             findings.commits += 1
             files = _manifest(store, n, commit, findings)
             if files is None:

@@ -87,10 +87,6 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     if current and planned.id == current.plan.id:
         return Planned(current, known=True)  # the new draft is the same
     frozen = opened.freeze(planned, _note(run, seen, drafted, surveyed_at))
-    logger.info(
-        "%s: plan %s, generation %d: %d offsets in %d chunks",
-        run.spec.name, frozen.plan.id, frozen.generation, planned.records, len(planned.chunks),
-    )  # fmt: skip
     faults.point("plan.frozen")
     return Planned(frozen, known=False)
 

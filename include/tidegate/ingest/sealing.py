@@ -17,6 +17,7 @@ from tidegate.core.entries import Abandon, Gap
 from tidegate.core.judge import Lost
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
+from tidegate.core.wording import counted
 from tidegate.errors import (
     AttemptWrong,
     BrokerError,
@@ -172,10 +173,11 @@ def seal_finished(
             failures[attempt] = error
             continue
         sealed.append(attempt.chunk)
-        rows = f"{sum(f.rows for f in proven.files):,}"
         logger.info(
-            "plan %s: chunk %d, %s rows, is sealed; it has %d chunks",
-            plan.id, attempt.chunk, rows, len(plan.chunks),
+            "plan %s: chunk %d is sealed: %s, %s",
+            plan.id, attempt.chunk,
+            counted(sum(f.rows for f in proven.files), "row"),
+            counted(sum(f.size for f in proven.files), "byte"),
         )  # fmt: skip
         faults.point("seal.written")
     return failures

@@ -17,6 +17,7 @@ from tidegate.core.entries import Account, Commit
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.wording import counted
 from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
 from tidegate.lake import audit, placing, plans
 from tidegate.lake.files import files_of
@@ -53,7 +54,7 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     with ExitStack() as stack:
         read = stack.enter_context(reading(kafka)) if kafka else None
         for n, commit in fold.live.items():
-            say(f"commit #{n}: {commit.rows:,} rows")
+            say(f"commit #{n}: {counted(commit.rows, 'row')}")
             findings.commits += 1
             try:
                 files = files_of(store, fold, n)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate.core import canonical, layout
 from tidegate.core.plan import Plan
+from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.store import Store
@@ -24,6 +25,19 @@ class Frozen:
     plan: Plan
     generation: int
     note: Mapping[str, Any] | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        """Announce the plan: its id, its generation if it is not the first, and its work."""
+        plan = self.plan
+        again = f" (generation {self.generation})" if self.generation > 1 else ""
+        work = "nothing new"
+        if plan.files:
+            size = sum(file.size for file in plan.files)
+            work = f"{counted(len(plan.files), 'file')}, {counted(size, 'byte')}"
+        elif plan.chunks:
+            records, chunks = counted(plan.records, "offset"), counted(len(plan.chunks), "chunk")
+            work = f"{records} in {chunks}"
+        return f"plan {plan.id}{again}: {work}"
 
 
 def load(store: Store, plan_id: str) -> Plan:

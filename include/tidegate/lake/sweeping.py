@@ -1,4 +1,4 @@
-"""Sweeping: delete staging that is not needed any more, by the rules of docs/architecture.md.
+"""Sweeping: delete staging that is not needed any more, by the rules of docs/design.md.
 
 Correctness needs no clock here: what may be committed, or is a live commit's only copy, stays
 whatever its age. Ages, by the lake's own clock, only decide when the rest is deleted.
@@ -17,6 +17,7 @@ from tidegate.core import layout
 from tidegate.core.entries import Abandon, Commit
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live
+from tidegate.core.wording import counted
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import plans
 from tidegate.lake.attempts import SEAL, Attempt, staged_files
@@ -175,7 +176,7 @@ def _remove(
     store.delete(*(listed.path for listed in files))
     store.prune(attempt.directory)
     size = sum(listed.size for listed in files)
-    logger.info("%s: %d files removed (%s)", attempt.directory, len(files), why)
+    logger.info("%s: removed %s (%s)", attempt.directory, counted(len(files), "file"), why)
     swept.attempts.append({**_named(attempt), "why": why, "files": len(files), "bytes": size})
 
 

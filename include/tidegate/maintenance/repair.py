@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.core import layout
 from tidegate.core.fold import Fold
+from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import placing
 from tidegate.lake.files import files_of, files_of_each
@@ -105,7 +106,7 @@ def _place_again(
                 )
             )
         elif lacking:
-            logger.warning("commit #%d: %d files are placed again", n, len(lacking))
+            logger.warning("commit #%d: placed again: %s", n, counted(len(lacking), "file"))
             placing.finalise(store, ledger, n)
             again.append(n)
     return again, damaged

@@ -15,6 +15,7 @@ from airflow.sdk import Asset, AssetAlias
 
 from tidegate import flows
 from tidegate.core.requests import Dates, Live
+from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
 from tidegate.pipelines.spec import Ingest, Spec
 
@@ -137,11 +138,7 @@ def plan(run_of: RunOf, context: Context) -> bool:
         starts, ends = bounds(planned.chunks)
         context["ti"].xcom_push("startingOffsets", spark_offsets(starts))
         context["ti"].xcom_push("endingOffsets", spark_offsets(ends))
-    logger.info(
-        "plan %s: %s records in %d chunks, %d files%s",
-        planned.id, f"{planned.records:,}", len(planned.chunks), len(planned.files),
-        "" if planned.has_work else ": nothing new",
-    )  # fmt: skip
+    logger.info("%s", frozen)
     return bool(planned.has_work)
 
 
@@ -208,7 +205,7 @@ def publish(run_of: RunOf, context: Context) -> None:
     if alias in outlets:  # the topics of a pattern are known now
         for topic in published.plan.topics:
             events[alias].add(asset(run.spec.name, topic), extra=published.asset_event(topic))
-    logger.info("%s rows published", f"{published.report['rows']:,}")
+    logger.info("%s published", counted(published.report["rows"], "row"))
 
 
 def verdict(run_of: RunOf, context: Context) -> None:

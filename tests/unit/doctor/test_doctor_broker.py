@@ -203,7 +203,7 @@ def test_a_healthy_egress(egress, monkeypatch):
     assert list(dict.fromkeys(names)) == [
         "ledger", "lake disk", "lake", "lake clock", "claim", "source", "kafka", "target", "spark",
     ]  # fmt: skip
-    assert "1 files, 0 offsets wait" in str(found["checks"])
+    assert "waiting: 1 file, 0 offsets" in str(found["checks"])
     target_is(monkeypatch, "")
     states, text = states_and_text(egress_checks.check_target(egress, KAFKA))
     assert states == [("target", "ok")]

@@ -177,7 +177,7 @@ def test_a_ledger_that_takes_long_to_open(spec, store, monkeypatch):
     monkeypatch.setattr(lake, "_LONG", 2)
     states, text = states_and_text(lake.check_lake(spec))
     assert states[0] == ("ledger", "warning")
-    assert "3 entries, 1 live commits, 3 since the last checkpoint" in text
+    assert "3 entries, 1 live commit, 3 since the last checkpoint" in text
 
 
 def test_a_lake_that_cannot_be_written(spec):
