@@ -54,7 +54,9 @@ class Flow:
     verdict: Callable[..., None]
     """(run): raise if chunks are missing, or partitions or files were excluded."""
     run_all: Callable[..., Any]
-    """(run, submit, replan=, on_planned=, on_published=): all steps; the run's Published."""
+    """(run, submit, replan=, on_planned=, on_published=, on_progress=): all steps; Published."""
+    early_end: Callable[[Any], Any]
+    """(run): what a run that ended early leaves behind, as EarlyEnd."""
     explain: Callable[[Any, Callable[[], str]], dict[str, Any]]
     """(run, master): what the run would do; `master` looks up Spark's master."""
     status: Callable[[Any, KafkaOf], dict[str, Any]]
@@ -98,6 +100,7 @@ INGEST = Flow(
     publish=_opening("tidegate.ingest.publish.publish"),
     verdict=_opening("tidegate.ingest.publish.verdict"),
     run_all=lazy("tidegate.ingest.run.ingest"),
+    early_end=lazy("tidegate.ingest.run.early_end"),
     explain=lambda run, master: _opening("tidegate.ingest.explain.explain")(run, master=master()),
     status=lambda spec, kafka_of: lazy("tidegate.ingest.status.status")(spec, kafka_of(spec.kafka)),
     verify=lazy("tidegate.ingest.verify.verify"),
@@ -117,6 +120,7 @@ EGRESS = Flow(
     run_all=lambda run, submit, **options: lazy("tidegate.egress.run.egress")(
         run, submit, lambda _: False, **options
     ),
+    early_end=lazy("tidegate.egress.run.early_end"),
     explain=lambda run, _: _opening("tidegate.egress.explain.explain")(run),
     status=lambda spec, _: lazy("tidegate.egress.status.status")(spec),
     verify=lazy("tidegate.egress.verify.verify"),

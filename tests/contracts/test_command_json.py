@@ -1,4 +1,4 @@
-"""What the keeper's commands print with --json, exactly (docs/json.md)."""
+"""What the keeper's commands print with --json, exactly (docs/format.md)."""
 
 import json
 import os

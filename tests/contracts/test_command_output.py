@@ -1,4 +1,4 @@
-"""What the keeper's commands say to a person: what they found, what they did, what is left."""
+"""What maintenance commands print for people: findings, actions, and what is left to do."""
 
 import json
 import os
@@ -23,8 +23,6 @@ NOTHING = "p: placed nothing"
 @pytest.fixture
 def tidegate(store, monkeypatch, capsys):
     """Run a command; return its exit code, and the words on stdout and stderr."""
-    for console in (main.out, main.err):
-        monkeypatch.setattr(console, "width", 300, raising=False)
 
     def run(*args):
         monkeypatch.setattr("sys.argv", ["tidegate", *args])
@@ -52,15 +50,15 @@ def variables(monkeypatch):
 def test_reconcile(tidegate, variables):
     """Mended, nothing to mend, and one that is ahead: named, left alone, with both ways out."""
     code, out, _ = tidegate("reconcile", "p")
-    assert (code, "Variable tidegate__p__t missing mended" in out) == (0, True)
+    assert (code, "Variable tidegate__p__t: missing: mended" in out) == (0, True)
     assert tidegate("reconcile", "p")[:2] == (0, "p: no drift")
     variables["tidegate__p__t"] = '{"t":{"0":4,"1":0}}'
-    assert "Variable tidegate__p__t behind mended" in tidegate("reconcile")[1]
+    assert "Variable tidegate__p__t: behind: mended" in tidegate("reconcile")[1]
     variables["tidegate__p__t"] = "{"
-    assert "Variable tidegate__p__t unreadable mended" in tidegate("reconcile")[1]
+    assert "Variable tidegate__p__t: unreadable: mended" in tidegate("reconcile")[1]
     variables["tidegate__p__t"] = '{"t":{"0":40}}'
     code, out, err = tidegate("reconcile", "p")
-    assert (code, "Variable tidegate__p__t ahead left alone" in out) == (3, True)
+    assert (code, "Variable tidegate__p__t: ahead: left alone" in out) == (3, True)
     assert "ahead of the ledger: tidegate__p__t. Either the lake is not the one it was" in err
     assert "delete them, or `tidegate offsets set`" in err
 
@@ -77,10 +75,10 @@ def test_reconcile_a_group(tidegate, variables, monkeypatch, tmp_path):
         raise BrokerUnreachable("no broker answered")
 
     monkeypatch.setattr(consumer_groups, "committed", lambda *_: {"t": {0: 4, 1: 0}})
-    assert "group lag, t-0 4, ledger 10 mended" in tidegate("reconcile", "p")[1]
+    assert "group lag, t-0: 4, ledger 10: mended" in tidegate("reconcile", "p")[1]
     monkeypatch.setattr(consumer_groups, "commit", refuses)
     code, out, err = tidegate("reconcile", "p")
-    assert (code, "group lag, t-0 4, ledger 10 not mended" in out) == (0, True)
+    assert (code, "group lag, t-0: 4, ledger 10: not mended" in out) == (0, True)
     assert "p: no broker answered" in err
 
 
@@ -120,23 +118,23 @@ def test_repair(tidegate, store, monkeypatch):
 
 def test_sweep(tidegate, store):
     """Nothing yet, a commit that is in place; and one whose file is damaged: kept, and exit 3."""
-    assert tidegate("sweep", "p")[:2] == (0, "p: 0 attempts, 0 files, 0 bytes")
+    assert tidegate("sweep", "p")[:2] == (0, "p: removed 0 attempts, 0 files, 0 bytes")
     for each in store.objects(layout.PLACED):
         os.utime(store.native(each.path), (0, 0))
     (final,) = (each.path for each in store.objects(layout.DATA))
     whole = store.get(final)
     Path(store.native(final)).unlink()
     code, out, err = tidegate("sweep", "p")
-    assert (code, out) == (3, "p: 0 attempts, 0 files, 0 bytes")
+    assert (code, out) == (3, "p: removed 0 attempts, 0 files, 0 bytes")
     assert f"kept commit #3: {store.uri(final)} is missing or has another size" in err
     Path(store.native(final)).write_bytes(whole)
     code, out, _ = tidegate("sweep", "p")
-    assert (code, out.startswith("p: 1 attempts, 2 files, ")) == (0, True)
+    assert (code, out.startswith("p: removed 1 attempt, 2 files, ")) == (0, True)
 
 
 def test_checkpoint(tidegate):
-    assert tidegate("checkpoint", "p")[1].startswith("p: entry 3, 3 read, ")
-    assert tidegate("checkpoint", "p")[1] == "p: entry 3, 0 read, 0 bytes written"
+    assert tidegate("checkpoint", "p")[1].startswith("p: at entry 3; read 3 entries, wrote ")
+    assert tidegate("checkpoint", "p")[1] == "p: at entry 3; read 0 entries, wrote 0 bytes"
 
 
 def test_offsets(tidegate, monkeypatch):

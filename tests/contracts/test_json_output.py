@@ -2,7 +2,7 @@
 
 import json
 import sys
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -106,11 +106,11 @@ UNFINISHED_JSON = {
 
 def test_status_json(spec, store, monkeypatch):
     """Partition 12 is new: it has no origin yet, and lags by all that it holds. An open transaction
-    hides the last five offsets of partition 0.
+    hides the last five offsets of partition 0, of which two have expired unread.
     """
     since = {("flights", 0): 1_714_557_600_000}
     monkeypatch.setattr(status, "open_since", lambda *_: since)
-    marks = {0: Watermarks(2, 20, 25), 11: Watermarks(0, 5, 5), 12: Watermarks(1, 4, 4)}
+    marks = {0: Watermarks(14, 20, 25), 11: Watermarks(0, 5, 5), 12: Watermarks(1, 4, 4)}
     identities = {"flights": TopicIdentity(FLIGHTS_ID, dict.fromkeys(marks, 0))}
     seen = Survey(CLUSTER, identities, {"flights": marks})
     monkeypatch.setattr(status, "survey", lambda *_: seen)
@@ -119,6 +119,7 @@ def test_status_json(spec, store, monkeypatch):
     store.create(f"_tidegate/staging/{PLAN.id}/0/a/_seal.json", b"")
     store.create(f"_tidegate/staging/{PLAN.id}/1/b/topic=flights/x.parquet", b"")
     form = status.status(spec, KAFKA)
+    assert form["last_entry"].pop("at") <= datetime.now(UTC).isoformat()
     assert json.loads(json.dumps(form)) == {
         "format": 1,
         "pipeline": "flights",
@@ -129,7 +130,7 @@ def test_status_json(spec, store, monkeypatch):
                     "0": {
                         "origin": 0,
                         "cursor": 12,
-                        "log_start": 2,
+                        "log_start": 14,
                         "end": 20,
                         "high": 25,
                         "lag": 13,
@@ -156,13 +157,52 @@ def test_status_json(spec, store, monkeypatch):
                 },
             }
         },
+        "problems": [
+            {
+                "topic": "flights", "partition": 0, "reason": "expired", "start": 12, "end": 14,
+                "offsets": 2, "fix": "set `on_expired: skip` to record the gap and go on",
+            }
+        ],
         "commits": 1,
         "last_commit": 3,
+        "last_entry": {"n": 3, "kind": "commit", "run": "a"},
         "gaps": [GAP_JSON],
         "open_claims": [],
         "unfinished": [UNFINISHED_JSON],
         "broker": None,
-    }
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("now", "problem"),
+    [
+        (
+            "another",
+            {
+                "reason": "the topic was recreated", "was": FLIGHTS_ID, "is": "another",
+                "fix": "`tidegate offsets adopt flights flights --reason …`, or give the topic a "
+                "new pipeline",
+            },
+        ),
+        (
+            None,
+            {
+                "reason": "no such topic", "was": FLIGHTS_ID,
+                "fix": "create it again (`kafka-topics.sh --create --topic flights …`), or, if it "
+                "is gone for good, take it out of `topics` or add it to `exclude`; its rows stay "
+                "in the lake",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_status_json_of_a_topic_that_is_not_what_it_was(spec, monkeypatch, now, problem):
+    """The problem and its fix, with the topic's name; there are no watermarks of it."""
+    identities = {"flights": TopicIdentity(now, {0: 0})} if now else {}
+    seen = Survey(CLUSTER, identities, {topic: {0: Watermarks(0, 9, 9)} for topic in identities})
+    monkeypatch.setattr(status, "survey", lambda *_: seen)
+    form = status.status(spec, KAFKA)
+    assert form["problems"] == [{"topic": "flights", "partition": None, **problem}]
+    assert form["topics"]["flights"]["partitions"]["0"]["end"] is None
 
 
 def test_coverage_json(spec, monkeypatch):

@@ -110,7 +110,7 @@ def test_the_numbers_are_those_of_ledger_and_broker(
         ["total of 2 partitions", "1,234,567"],
     ]
     assert "lag 1,234,567" in answer.text
-    assert "1 commit, the last is #2" in " ".join(answer.text.split())
+    assert "1 live commit, the newest is #2" in " ".join(answer.text.split())
     (form,) = statuses(ann)
     assert (form["pipeline"], form["commits"], form["last_commit"]) == ("flights", 1, 2)
     assert form["topics"][TOPIC]["partitions"]["0"]["lag"] == 1_234_567
@@ -159,7 +159,25 @@ def test_a_topic_that_is_not_there_is_no_good_news(
     ann: TestClient, flights: str, survey: mock.Mock
 ) -> None:
     survey.return_value = Survey(CLUSTER, {}, {})
-    assert "lag unknown" in ann.get("/tidegate/").text
+    html = ann.get("/tidegate/").text
+    assert '<span class="state bad">no such topic</span>' in html
+    assert "kafka-topics.sh --create --topic flights" in html
+
+
+def test_what_needs_a_hand_has_its_way_out(
+    ann: TestClient, flights: str, survey: mock.Mock
+) -> None:
+    """A recreated topic, and records that expired unread; the broker has answered."""
+    identity = TopicIdentity("another", {0: 0})
+    survey.return_value = Survey(CLUSTER, {TOPIC: identity}, {TOPIC: {0: Watermarks(0, 9, 9)}})
+    html = ann.get("/tidegate/").text
+    assert '<span class="state bad">the topic was recreated</span>' in html
+    assert "`tidegate offsets adopt flights flights --reason …`" in html
+    assert "does not answer" not in html
+    marks = {0: Watermarks(2_600, 2_700, 2_700)}
+    survey.return_value = Survey(CLUSTER, {TOPIC: TopicIdentity(TOPIC_ID, {0: 0})}, {TOPIC: marks})
+    text = " ".join(ann.get("/tidegate/").text.split())
+    assert "flights-0: expired unread, 100 offsets: set `on_expired: skip`" in text
 
 
 def test_nothing_comes_from_elsewhere(ann: TestClient, flights: str, survey: mock.Mock) -> None:

@@ -66,11 +66,11 @@ def test_an_open_transaction(
     assert zero["open_since"] == "2026-01-01T08:30:00+00:00"
     assert (one["end"], one["high"], one["lag"], one["open_since"]) == (10, 10, 10, None)
     said = Console(record=True, width=200)
-    monkeypatch.setattr(console, "err", said)
+    monkeypatch.setattr(console, "out", said)
+    monkeypatch.setattr(console, "now", lambda: datetime(2026, 1, 1, 9, 31, tzinfo=UTC))
     render.print_status(state)
-    assert said.export_text() == (
-        f"{hidden}-0: 8 offsets are behind a transaction that is open since "
-        "2026-01-01T08:30:00+00:00\n"
+    assert said.export_text().splitlines()[-1] == (
+        f"{hidden}-0: 8 offsets behind a transaction that is open for 1h 1m"
     )
     lines = pipeline.check_topics(spec_of(hidden, tmp_path), kafka)
     (line,) = [each for each in lines if each.check == "transactions"]

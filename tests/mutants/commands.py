@@ -32,6 +32,20 @@ MUTANTS = (
         "tests/contracts/test_command_output.py::test_what_needs_action_decides_the_exit_code",
     ),
     Mutant(
+        "SIGTERM ends a run with what was kept",
+        "cli/runs.py",
+        "        raise _Terminated\n",
+        "        pass\n",
+        "tests/unit/cli/test_run_output.py::test_a_run_that_is_ended",
+    ),
+    Mutant(
+        "a run that is all done is continued by a new one",
+        "cli/runs.py",
+        "_command(run, again=kept.finished)",
+        "_command(run, again=False)",
+        "tests/unit/cli/test_run_output.py::test_a_run_that_excludes_a_partition",
+    ),
+    Mutant(
         "a checkpoint does not forget that copies may be late",
         "maintenance/checkpoint.py",
         "*recent_replacements(store, fold)",

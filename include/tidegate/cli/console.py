@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from tidegate.core.wording import duration
 from tidegate.errors import TidegateError
+
+Document = Mapping[str, Any]
+Results = Iterable[tuple[str, dict[str, Any] | Exception]]
+"""Names of pipelines, each with its document or its error."""
 
 Pipeline = Annotated[str, typer.Argument(help="The name of a file in the pipelines' directory.")]
 OneOrAll = Annotated[str | None, typer.Argument(help="One pipeline; by default all.")]
@@ -23,18 +31,65 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout,
 # In rising severity: a script that retries on 4 must not hide a 1, 2 or 3.
 _SEVERITY = (0, 4, 1, 2, 3)
 
-out = Console()
-err = Console(stderr=True)
+out = Console(emoji=False)  # else `:100:` in a name becomes one
+err = Console(stderr=True, emoji=False)
 
 
-def say(text: str | Text, *, soft_wrap: bool = False) -> None:
-    """Print a line of the result on stdout."""
-    out.print(text, markup=False, highlight=False, soft_wrap=soft_wrap)
+class Stopped(Exception):
+    """The user or the system has ended the command."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
-def note(text: str, style: str | None = None, *, soft_wrap: bool = False) -> None:
-    """Print a progress line or a warning on stderr."""
-    err.print(text, style=style, markup=False, highlight=False, soft_wrap=soft_wrap)
+class NoteHandler(logging.Handler):
+    """Prints log records as notes, so that they do not disturb a progress display."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(self.format(record))
+
+
+def say(text: str | Text, style: str | None = None) -> None:
+    """Print a line of the result on stdout. It is never broken or cut: a terminal may wrap it."""
+    out.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def note(text: str, style: str | None = None) -> None:
+    """Print a progress line or a warning on stderr, neither broken nor cut."""
+    err.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def say_columns(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows in aligned columns, as wide as they have to be; the last ends where its text does.
+
+    A name that begins with `>` is aligned to the right. (Tables of rich cut what is too wide.)
+    """
+    lines = [[name.removeprefix(">") for name in names], *rows]
+    widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
+    for n, line in enumerate(lines):
+        cells = [
+            cell.rjust(width) if name.startswith(">") else cell.ljust(width)
+            for name, cell, width in zip(names, line, widths, strict=True)
+        ]
+        say(Text(f"  {'  '.join(cells)}".rstrip(), style="" if n else "bold"))
+
+
+def until(time: str | None) -> str:
+    """Return how far away an ISO time is: `in 6d 23h`, `now` if it has passed; empty for None."""
+    if time is None:
+        return ""
+    seconds = (datetime.fromisoformat(time) - now()).total_seconds()
+    return f"in {duration(seconds)}" if seconds > 0 else "now"
+
+
+def since(time: str) -> str:
+    """Return how long ago an ISO time was: `2h 3m`."""
+    return duration((now() - datetime.fromisoformat(time)).total_seconds())
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
 
 
 def bold(name: str, text: str = "") -> Text:

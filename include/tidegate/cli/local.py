@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
-from tidegate.cli.console import err, out
+from tidegate.cli.console import err, out, say_columns
 
 app = typer.Typer(help="Kafka, Postgres and Airflow on this machine.", no_args_is_help=True)
 
@@ -56,13 +55,12 @@ def status(*, as_json: Json = False) -> None:
     if as_json:
         _print_json(state)
         return
-    table = Table("", "state", "pid", "log", box=None, pad_edge=False)
+    rows = []
     for name, service in state["services"].items():
-        health = "[red]down" if service["pid"] is None else "[yellow]not healthy"
-        if service["healthy"]:
-            health = "[green]healthy"
-        table.add_row(name, health, str(service["pid"] or ""), escape(service["log"]))
-    out.print(table, soft_wrap=True)
+        health = "down" if service["pid"] is None else "not healthy"
+        health = "healthy" if service["healthy"] else health
+        rows.append((name, health, str(service["pid"] or "-"), service["log"]))
+    say_columns(("service", "state", "pid", "log"), rows)
     if state["airflow"]:
         _print_addresses(state)
 

@@ -8,23 +8,24 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import typer
 
 from tidegate import flows
-from tidegate.cli import local, maintenance, render, windows
+from tidegate.cli import local, maintenance, render, render_egress, windows
 from tidegate.cli.connections import kafka
 from tidegate.cli.console import (
     Json,
     MaxChunks,
     MaxRecords,
+    NoteHandler,
     OneOrAll,
     Pipeline,
+    Stopped,
     answer,
-    err,
     error_form,
     exit_code,
     note,
@@ -56,8 +57,8 @@ class Release(enum.StrEnum):
 
 
 def run() -> None:
-    """Run the command line; exit codes are those of docs/errors.md."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    """Run the command line; exit codes are those of docs/format.md."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[NoteHandler()])
     # Tidegate's errors contain its messages; the broker package reads them from its log.
     logging.getLogger("kafka").propagate = False
     logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -66,7 +67,11 @@ def run() -> None:
         _use_local_stack()
         code = app(standalone_mode=False)
     except TidegateError as error:
-        _fail(error_form(error), error.exit_code)
+        _fail(error_form(error), error.exit_code, getattr(error, "__notes__", ()))
+    except Stopped as error:
+        note(str(error), "red")
+        _print_notes(getattr(error, "__notes__", ()))
+        raise SystemExit(error.code) from None
     except (KeyboardInterrupt, typer.Abort):
         raise SystemExit(130) from None
     except Exception as error:
@@ -74,7 +79,7 @@ def run() -> None:
             message = error.format_message()
             _fail({"name": "Usage", "kind": "terminal", "message": message, "numbers": {}}, 2)
         if _wants_json():
-            _fail(error_form(error), exit_code(error))
+            _fail(error_form(error), exit_code(error), getattr(error, "__notes__", ()))
         raise
     raise SystemExit(code)
 
@@ -99,11 +104,18 @@ def _wants_json() -> bool:
     return "--json" in sys.argv
 
 
-def _fail(error: Mapping[str, Any], code: int) -> None:
+def _fail(error: Mapping[str, Any], code: int, notes: Iterable[str] = ()) -> None:
     if _wants_json():
         print(json.dumps({"format": 1, "error": error}, default=str))
-    err.print(f"{error['name']}: {error['message']}", style="red", markup=False, soft_wrap=True)
+    note(f"{error['name']}: {error['message']}", "red")
+    _print_notes(notes)
     raise SystemExit(code)
+
+
+def _print_notes(notes: Iterable[str]) -> None:
+    """Print what a run that ended early has kept, and the command that continues it."""
+    for line in notes:
+        note(line)
 
 
 @app.command("run")
@@ -142,7 +154,7 @@ def demo(
 
 @app.command()
 def status(pipeline: OneOrAll = None, as_json: Json = False) -> None:
-    """Show origin, cursor, end and lag of every partition."""
+    """Show origin, cursor, end and lag of every partition, and each problem with its fix."""
     if pipeline:
         answer(_status(files.load_named(pipeline)), render.print_status, as_json=as_json)
         return
@@ -208,7 +220,7 @@ def release(
                 "the same, use `tidegate replay`"
             )
         late_offsets = declare_late(spec, reason, by=signature(), run=run_id)
-        answer(late_offsets, render.print_late, as_json=as_json)
+        answer(late_offsets, render_egress.print_late, as_json=as_json)
         return
     released = end_claim(spec, plan, action, reason, run=run_id)
     text = f"plan {released['plan_id']}: released, {action}"

@@ -6,25 +6,25 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.text import Text
 
 from tidegate import flows
 from tidegate.cli import offsets
 from tidegate.cli.connections import kafka, spark_master
 from tidegate.cli.console import (
+    Document,
     Json,
     OneOrAll,
     answer,
     bold,
     error_form,
     note,
-    out,
     say,
     worst,
 )
-from tidegate.cli.render import Document, new_table, print_each
+from tidegate.cli.render import print_each
 from tidegate.cli.variables import signature, variables
+from tidegate.core.wording import counted
 from tidegate.errors import NeedsAirflow
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Spec
@@ -59,22 +59,25 @@ def reconcile(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 
 
 def _print_reconciled(found: Document) -> None:
-    table = new_table("copy", "state", "")
-    for each in found["variables"] or ():
-        action = "mended" if each["mended"] else "[red]left alone"
-        table.add_row(f"Variable {each['name']}", each["state"], action)
+    lines = [
+        (f"Variable {each['name']}: {each['state']}", each["mended"], "left alone")
+        for each in found["variables"] or ()
+    ]
     group = found["group"] or {"drifts": [], "error": None}
-    for each in group["drifts"]:
-        state = f"{each['shown']}, ledger {each['ledger']}"
-        action = "[red]not mended" if group["error"] else "mended"
-        copy = f"group {group['name']}, {each['topic']}-{each['partition']}"
-        table.add_row(escape(copy), state, action)
-    if table.row_count:
-        out.print(table)
+    lines += [
+        (
+            f"group {group['name']}, {each['topic']}-{each['partition']}: {each['shown']}, "
+            f"ledger {each['ledger']}",
+            not group["error"],
+            "not mended",
+        )
+        for each in group["drifts"]
+    ]
+    say(bold(found["pipeline"], "" if lines or group["error"] else ": no drift"))
+    for text, mended, otherwise in lines:
+        say(Text.assemble(f"  {text}: ", "mended" if mended else (otherwise, "red")))
     if group["error"]:
         note(f"{found['pipeline']}: {group['error']}", "yellow")
-    elif not table.row_count:
-        say(f"{found['pipeline']}: no drift")
 
 
 @app.command()
@@ -85,7 +88,7 @@ def repair(pipeline: OneOrAll = None, as_json: Json = False) -> None:
         placed = ", ".join(f"#{n}" for n in found["placed"]) or "nothing"
         say(f"{found['pipeline']}: placed {placed}")
         for moved in found["quarantined"]:
-            say(f"  {moved['from']} → {moved['to']}", soft_wrap=True)
+            say(f"  {moved['from']} → {moved['to']}")
 
     raise typer.Exit(_run_step("repair", pipeline, show, as_json)[1])
 
@@ -101,8 +104,9 @@ def sweep(
     """Delete staged files that are no longer needed: of placed, lost or abandoned attempts."""
 
     def show(found: Document) -> None:
-        what = f"{len(found['swept'])} attempts, {found['files']:,} files, {found['bytes']:,} bytes"
-        say(f"{found['pipeline']}: {what}")
+        counts = ((len(found["swept"]), "attempt"), (found["files"], "file"))
+        removed = ", ".join(counted(n, noun) for n, noun in (*counts, (found["bytes"], "byte")))
+        say(f"{found['pipeline']}: removed {removed}")
         for each in found["left"]:
             note(f"  kept commit #{each['commit']}: {each['why']}", "red")
 
@@ -115,8 +119,8 @@ def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Write a checkpoint of the ledger, so that opening it reads few entries."""
 
     def show(found: Document) -> None:
-        what = f"entry {found['entry']:,}, {found['read']:,} read, {found['bytes']:,} bytes written"
-        say(f"{found['pipeline']}: {what}")
+        read, written = counted(found["read"], "entry", "entries"), counted(found["bytes"], "byte")
+        say(f"{found['pipeline']}: at entry {found['entry']:,}; read {read}, wrote {written}")
 
     raise typer.Exit(_run_step("checkpoint", pipeline, show, as_json)[1])
 
@@ -155,10 +159,10 @@ def _print_doctor(found: Document) -> None:
             heading = line["pipeline"] or "this machine"
             say(bold(heading))
         state = Text.assemble("  ", (f"{line['state']:8}", colours[line["state"]]))
-        say(state.append(f" {line['check']}: {line['says']}"), soft_wrap=True)
+        say(state.append(f" {line['check']}: {line['says']}"))
         if line["fix"]:
-            say(f"           → {line['fix']}", soft_wrap=True)
-    say(f"{found['failures']} failures, {found['warnings']} warnings")
+            say(f"           → {line['fix']}")
+    say(f"{counted(found['failures'], 'failure')}, {counted(found['warnings'], 'warning')}")
 
 
 def _run_step(

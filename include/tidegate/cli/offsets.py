@@ -34,13 +34,13 @@ def _print_offsets(document: Mapping[str, Any]) -> None:
     say(bold(document["pipeline"], f", after entry {document['entry']}"))
     for topic, each in document["topics"].items():
         say(f"{topic} {each['topic_id']}")
-        say(f"  origins  {json.dumps(each['origins'])}", soft_wrap=True)
+        say(f"  origins  {json.dumps(each['origins'])}")
         for earlier in each["earlier"]:
             say(f"  earlier  {earlier}")
     for gap in document["gaps"]:
-        where = f"{gap['topic']}-{gap['partition']} [{gap['start']}, {gap['end']})"
+        where = f"{gap['topic']}-{gap['partition']} [{gap['start']:,}, {gap['end']:,})"
         say(f"gap {where}: {gap['reason']} ({gap['by']})")
-    say(json.dumps(document["offsets"]), soft_wrap=True)
+    say(json.dumps(document["offsets"]))
 
 
 @app.command("set")
@@ -86,4 +86,4 @@ def adopt_topic(pipeline: Pipeline, topic: Topic, reason: Reason, as_json: Json 
             f"{topic}: {adopted['was']} → {adopted['topic_id']} (#{adopted['entry']}), from "
             f"{json.dumps(adopted['origins'])}"
         )
-    answer(adopted, lambda _: say(text, soft_wrap=True), as_json=as_json)
+    answer(adopted, lambda _: say(text), as_json=as_json)

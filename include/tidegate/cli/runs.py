@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
+import signal
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tidegate import flows
+from tidegate.cli import progress
 from tidegate.cli.connections import kafka, spark_master
-from tidegate.cli.console import answer, err
+from tidegate.cli.console import Stopped, answer, note
 from tidegate.cli.render import PRINTERS
-from tidegate.pipelines.spec import Spec
+from tidegate.core.requests import Replay
+from tidegate.core.wording import duration
+from tidegate.errors import TidegateError
+from tidegate.pipelines.spec import Egress, Spec
 
 if TYPE_CHECKING:
     from tidegate.launch.spark_submit import Submission
     from tidegate.runs.run import EgressRun, Run
+
+INTERRUPTED, TERMINATED = 130, 143  # exit codes
+
+
+class _Terminated(BaseException):
+    """The process has got SIGTERM."""
 
 
 def new_run(
@@ -38,26 +54,61 @@ def new_run(
 def carry_out(
     run: Run | EgressRun, *, replan: bool = False, dry_run: bool = False, as_json: bool
 ) -> None:
-    """Carry out all steps of a run; with `dry_run` only explain it."""
+    """Carry out all steps of a run; with `dry_run` only explain it.
+
+    A run that ends early ends with what was kept, and the command that continues it.
+    """
     if dry_run:
         explain(run, as_json=as_json)
         return
-    err.print(f"run id: {run.run_id}", highlight=False)
-    master = spark_master(run.spec)
-    printers = PRINTERS[run.spec.kind]
+    note(f"run id: {run.run_id}")
+    try:
+        with _sigterm_raises():
+            _carry_out(run, replan=replan, as_json=as_json)
+    except KeyboardInterrupt:
+        raise _with_kept(run, Stopped("interrupted", INTERRUPTED)) from None
+    except _Terminated:
+        raise _with_kept(run, Stopped("ended by SIGTERM", TERMINATED)) from None
+    except Exception as error:
+        _with_kept(run, error)
+        raise
+
+
+def _carry_out(run: Run | EgressRun, *, replan: bool, as_json: bool) -> None:
+    began = time.monotonic()
+    flow, printers, master = flows.of(run.spec), PRINTERS[run.spec.kind], spark_master(run.spec)
 
     def submit(given: Submission) -> None:
         from tidegate.launch import spark_submit
 
-        spark_submit.submit(given, master=master, log=lambda line: print(line, file=sys.stderr))
+        note(f"starting Spark ({master})")
+        spark_submit.submit(given, master=master, log=note)
 
-    published = flows.of(run.spec).run_all(
-        run,
-        submit,
-        replan=replan,
-        on_planned=lambda planned: printers.plan(planned.plan, known=planned.known),
-        on_published=lambda done: None if as_json else printers.published(done.report),
-    )
+    def show(published: Any) -> None:
+        if as_json:
+            return
+        how: dict[str, Any] = {"seconds": duration(time.monotonic() - began)}
+        if isinstance(run.spec, Egress):
+            how["waiting"] = None if published.plan.has_work else _waiting(run.spec)
+        else:
+            how["lake"] = run.store().uri("")
+        printers.published(published, **how)
+
+    note(f"planning: {run.kafka.cluster}, lake {run.spec.lake}")
+    ended: list[Any] = []  # also of a run that fails
+    try:
+        with progress.shown("planning") as on_progress:
+            published = flow.run_all(
+                run,
+                submit,
+                replan=replan,
+                on_planned=lambda planned: printers.plan(planned.frozen, known=planned.known),
+                on_published=ended.append,
+                on_progress=on_progress,
+            )
+    finally:
+        for each in ended:
+            show(each)
     if as_json:
         print(json.dumps(published.report))
 
@@ -66,3 +117,59 @@ def explain(run: Run | EgressRun, *, as_json: bool) -> None:
     """Print what a run would do, without doing it."""
     explained = flows.of(run.spec).explain(run, lambda: spark_master(run.spec))
     answer(explained, PRINTERS[run.spec.kind].explained, as_json=as_json)
+
+
+def _waiting(spec: Egress) -> dict[str, Any] | None:
+    """Return what the source has left; None if that cannot be told."""
+    try:
+        waiting: dict[str, Any] | None = flows.of(spec).status(spec, kafka)["waiting"]
+    except TidegateError:
+        return None
+    return waiting
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Raise _Terminated on SIGTERM, so that Spark is ended and its files are removed."""
+
+    def terminate(_: int, __: FrameType | None) -> None:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _with_kept(run: Run | EgressRun, error: Exception) -> Exception:
+    """Add to an error what the run has kept, and the command that goes on."""
+    try:
+        kept = flows.of(run.spec).early_end(run)
+    except Exception:  # whatever it is, it must not hide the cause
+        error.add_note("kept: what was committed or staged; the lake cannot be read now")
+        error.add_note(f"continue with: {_command(run, again=False)}")
+        return error
+    error.add_note(f"kept: {kept.text}")
+    terminal = isinstance(error, TidegateError) and error.kind == "terminal"
+    # Another try of what was refused is no way on; a replay is done once.
+    if not (terminal and not kept.planned) and not (
+        _is_replay(run) and (terminal or kept.finished)
+    ):
+        error.add_note(f"continue with: {_command(run, again=kept.finished)}")
+    return error
+
+
+def _is_replay(run: Run | EgressRun) -> bool:
+    return isinstance(getattr(run, "asked", None), Replay)
+
+
+def _command(run: Run | EgressRun, *, again: bool) -> str:
+    """Return this command for the same run, or, `again`, for a new one."""
+    same = [] if again or _is_replay(run) else ["--run-id", run.run_id]
+    given = [word for word in sys.argv[1:] if word != "--replan"]
+    for at, word in enumerate(given):
+        if word == "--run-id" or word.startswith("--run-id="):
+            del given[at : at + (2 if word == "--run-id" else 1)]
+            break
+    return shlex.join(["tidegate", *given, *same])

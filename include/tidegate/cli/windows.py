@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import flows
 from tidegate.cli.connections import kafka
-from tidegate.cli.console import Json, MaxChunks, MaxRecords, Pipeline, answer, bold, note, out
-from tidegate.cli.render import Document, each_partition, new_table
+from tidegate.cli.console import (
+    Document,
+    Json,
+    MaxChunks,
+    MaxRecords,
+    Pipeline,
+    answer,
+    bold,
+    say,
+    until,
+)
 from tidegate.cli.runs import carry_out, explain, new_run
 from tidegate.core.coverage import CoverageInterval, coverage_bar
 from tidegate.core.requests import Backfill
@@ -141,30 +150,29 @@ def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
 
 
 def _print_coverage(document: Document) -> None:
-    out.print(bold(document["pipeline"]))
+    """Print a line with a bar for each partition, and its intervals below."""
+    say(bold(document["pipeline"]))
     if document["broker"]:
-        note(document["broker"], "yellow")
-    table = new_table("topic", "partition", "", ">start", ">end", "state", "expires from")
-    table.columns[2].no_wrap = True
-    for topic, p, partition in each_partition(document):
-        _add_partition(table, topic, p, partition)
-    out.print(table)
-    out.print(
-        Text.assemble(*(part for kind in _SYMBOLS for part in (_cells(kind, 1), f" {kind}  ")))
-    )
+        say(document["broker"], "yellow")
+    for topic, each in document["topics"].items():
+        for p, partition in each["partitions"].items():
+            intervals = [CoverageInterval.from_json(form) for form in partition["intervals"]]
+            bar = (_cells(*run) for run in coverage_bar(intervals, _WIDTH))
+            say(Text.assemble(f"{topic}-{p}  ", *bar, "" if intervals else "empty"))
+            _print_intervals(intervals, partition["expires_at"])
+    legend = (Text.assemble(_cells(kind, 1), f" {kind}") for kind in _SYMBOLS)
+    say(Text("  ").join(legend))
 
 
-def _add_partition(table: Table, topic: str, p: str, partition: Document) -> None:
-    """Add the bar, and a line per interval; the first unseen one shows when it expires."""
-    intervals = [CoverageInterval.from_json(form) for form in partition["intervals"]]
-    bar = Text.assemble(*(_cells(*run) for run in coverage_bar(intervals, _WIDTH)))
-    expires = [partition["expires_at"] or ""]
-    if not intervals:
-        table.add_row(topic, p, "", "-", "-", "empty", "")
-    for number, i in enumerate(intervals):
-        first = (topic, p, bar) if number == 0 else ("", "", "")
-        expiry = expires.pop() if expires and i.state == "unseen" else ""
-        table.add_row(*first, f"{i.start:,}", f"{i.end:,}", _state(i), expiry)
+def _print_intervals(intervals: Sequence[CoverageInterval], expires_at: str | None) -> None:
+    """Print each interval with its state; the first unseen one with the time of its expiry."""
+    ranges = [f"[{i.start:,}, {i.end:,})" for i in intervals]
+    width = max(map(len, ranges), default=0)
+    for text, i in zip(ranges, intervals, strict=True):
+        expiry = ""
+        if i.state == "unseen" and expires_at:
+            expiry, expires_at = f", expires {until(expires_at)}", None
+        say(f"  {text:{width}}  {_state(i)}{expiry}")
 
 
 def _cells(kind: str, count: int) -> tuple[str, str]:
@@ -172,6 +180,9 @@ def _cells(kind: str, count: int) -> tuple[str, str]:
     return character * count, style
 
 
-def _state(i: CoverageInterval) -> Text:
-    more = f" by {i.lane}" if i.lane else f": {i.reason} ({i.by})" if i.reason else ""
-    return Text(i.state + more)
+def _state(i: CoverageInterval) -> str:
+    if i.state == "before":
+        return "before the origin"
+    if i.state == "expired":
+        return "expired unread"
+    return i.state + (f" by {i.lane}" if i.lane else f": {i.reason}, by {i.by}" if i.reason else "")

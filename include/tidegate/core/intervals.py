@@ -62,6 +62,10 @@ class Intervals:
         gaps.append((at, end))
         return Intervals.of(gaps)
 
+    def union(self, other: Intervals) -> Intervals:
+        """Return the offsets of either set."""
+        return Intervals.of((*self.spans, *other.spans))
+
     def subtract(self, other: Intervals) -> Intervals:
         """Return the offsets of this set that are not in `other`."""
         return Intervals.of(gap for s, e in self.spans for gap in other.missing(s, e))

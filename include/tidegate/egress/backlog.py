@@ -33,7 +33,8 @@ logger = logging.getLogger(__name__)
 class Backlog:
     """The unsent `files` of a path, or the `unsent` offsets of a lake; `left_out` is excluded.
 
-    `taken` are the files that the next run sends; `young` files are newer than `settle` allows.
+    `taken` are the files that the next run sends; `young` files are newer than `settle` allows:
+    all of them have settled in `settles_in` seconds.
     """
 
     files: tuple[SourceFile, ...] = ()
@@ -41,6 +42,7 @@ class Backlog:
     young: tuple[SourceFile, ...] = ()
     left_out: tuple[LeftOutFile, ...] = ()
     unsent: Unsent = field(default_factory=Unsent)
+    settles_in: int | None = None
 
 
 def read_backlog(
@@ -84,7 +86,9 @@ def read_backlog(
         names = {each.file for each in broken}
         new = [file for file in new if file.name not in names]
         left_out += broken
-    return Backlog(tuple(new), tuple(taken), listed.young, tuple(left_out))
+    return Backlog(
+        tuple(new), tuple(taken), listed.young, tuple(left_out), settles_in=listed.settles_in
+    )
 
 
 def _lake_backlog(spec: Egress, name: str, fold: Fold, *, resend: bool, compacted: bool) -> Backlog:

@@ -25,7 +25,8 @@ logger = logging.getLogger(__name__)
 class Published:
     """What a run sent. `offsets` are the target's ends at the last commit of each topic.
 
-    `complete_through` is the time just before the source was listed, if all of it is sent.
+    `complete_through` is the time just before the source was listed, if all of it is sent. `new`
+    has the commit if this call made it.
     """
 
     plan: Plan
@@ -33,6 +34,7 @@ class Published:
     offsets: Offsets
     report: Mapping[str, Any]
     complete_through: str | None
+    new: tuple[int, ...] = ()
 
     def asset_event(self, topic: str) -> dict[str, Any]:
         """Return the extra of a topic's asset event (contract)."""
@@ -60,7 +62,7 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     run, store, ledger = opened.run, opened.store, opened.ledger
     frozen = opened.frozen_plan()
     plan, fold = frozen.plan, ledger.refresh()
-    n = fold.committed.get((plan.id, 0))
+    n, before = fold.committed.get((plan.id, 0)), fold.n
     delivery = deliveries.sealed(store, plan, fold) if plan.has_work else None
     if plan.has_work and not fold.is_sent(plan.id):
         if delivery is None:
@@ -80,14 +82,15 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     variables.show(run.mirror, run.spec, fold)
     faults.point("caches.half")
     commit = fold.live[n] if n is not None else None
-    report = reports.short(run, frozen, n, commit, delivery)
+    report = reports.short(run, store, frozen, n, commit, delivery)
     note = opened.note(plan)
     report_store.keep(
         run, store, report, plan, note,
         lambda: reports.details(run, plan, delivery, fold),
     )  # fmt: skip
     through = note.get("surveyed_at") if commit and note.get("takes_all") else None
-    return Published(plan, n, fold.target_ends, report, through)
+    new = (n,) if n is not None and n > before else ()
+    return Published(plan, n, fold.target_ends, report, through, new)
 
 
 def verdict(opened: OpenRun[EgressRun]) -> None:

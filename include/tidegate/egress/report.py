@@ -5,23 +5,31 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from tidegate.core import layout
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Plan
 from tidegate.egress.status import source_backlog
 from tidegate.lake.deliveries import Delivery
 from tidegate.lake.plans import Frozen
+from tidegate.lake.store import Store
 from tidegate.runs.run import EgressRun
 
 FORMAT = 1
 
 
 def short(
-    run: EgressRun, frozen: Frozen, n: int | None, commit: Commit | None, delivery: Delivery | None
+    run: EgressRun,
+    store: Store,
+    frozen: Frozen,
+    n: int | None,
+    commit: Commit | None,
+    delivery: Delivery | None,
 ) -> dict[str, Any]:
     """Return what a run did (contract: the XCom `report`, and `run --json`, of an egress)."""
     plan = frozen.plan
     receipts = commit.receipts if commit else ()
+    quarantined = sum(file.bad for file in delivery.files) if delivery else 0
     return {
         "format": FORMAT,
         "pipeline": run.spec.name,
@@ -33,7 +41,10 @@ def short(
         "lane": plan.lane,
         "rows": sum(r.sent for r in receipts),
         "duplicates": sum(r.duplicates for r in receipts),
-        "quarantined": sum(file.bad for file in delivery.files) if delivery else 0,
+        "quarantined": quarantined,
+        "quarantine": store.uri(layout.quarantine(plan.id, delivery.attempt))
+        if delivery and quarantined
+        else None,
         "files": [file.name for file in plan.files],
         "commit": n,
         "receipts": [asdict(receipt) for receipt in receipts],

@@ -8,8 +8,10 @@ from tidegate.egress.plan import plan
 from tidegate.egress.publish import Published, publish, verdict
 from tidegate.egress.send import send
 from tidegate.egress.sender import TaskEnded
+from tidegate.lake import deliveries
 from tidegate.runs.run import EgressRun, open_run
-from tidegate.runs.steps import Planned, Submit
+from tidegate.runs.step_progress import OnProgress
+from tidegate.runs.steps import NO_PLAN, EarlyEnd, Planned, Submit
 
 
 def egress(
@@ -20,9 +22,11 @@ def egress(
     replan: bool = False,
     on_planned: Callable[[Planned], None] = lambda _: None,
     on_published: Callable[[Published], None] = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
 ) -> Published:
     """Plan, send and publish; PartitionsLeftOut at the end if the plan excludes files or ranges."""
     opened = open_run(run)
+    opened.on_progress = on_progress
     planned = plan(opened, task_ended, replan=replan)
     on_planned(planned)
     send(opened, submit, task_ended)
@@ -31,3 +35,23 @@ def egress(
     on_published(published)
     verdict(opened)
     return published
+
+
+def early_end(run: EgressRun) -> EarlyEnd:
+    """Return what a run that ended early leaves behind."""
+    opened = open_run(run)
+    frozen, fold = opened.latest_plan(), opened.ledger.fold
+    if frozen is None:
+        return NO_PLAN
+    plan = frozen.plan
+    if not plan.has_work or fold.is_sent(plan.id):
+        n = fold.committed.get((plan.id, 0))
+        return EarlyEnd(f"all that was planned is sent{f', as #{n}' if n else ''}", finished=True)
+    if deliveries.sealed(opened.store, plan, fold):
+        return EarlyEnd(f"all rows of plan {plan.id} are sent and read back; the commit is missing")
+    if plan.id in fold.claims:
+        return EarlyEnd(
+            f"the claim of plan {plan.id}: some of its rows may be sent, and only the others "
+            "will be"
+        )
+    return EarlyEnd(f"nothing of plan {plan.id} was sent")

@@ -16,6 +16,7 @@ from tidegate.broker.target import TargetSurvey
 from tidegate.core.entries import Claim, Receipt, Release
 from tidegate.core.judge import Adopt, Lost, PartlyCovered, Refused
 from tidegate.core.plan import Plan
+from tidegate.core.wording import counted
 from tidegate.egress import replay
 from tidegate.egress.job import job_of, rows_of
 from tidegate.egress.lake_source import (
@@ -42,6 +43,7 @@ from tidegate.lake import deliveries, plans, sources
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.launch.spark_submit import for_places, sending_submission, terminal_if_refused
 from tidegate.runs.run import EgressRun, OpenRun
+from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
 from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, RowSource
@@ -100,7 +102,8 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     )
     deliveries.seal(store, delivery)
     faults.point("seal.written")
-    logger.info("plan %s: %d rows are sent and sealed", planned.id, delivery.rows)
+    sent = counted(delivery.rows, "row")
+    logger.info("plan %s: sent and sealed: %s", planned.id, sent)
     return delivery
 
 
@@ -212,6 +215,8 @@ def _run_application(
                 directory / "job.json", run.spark_conf, name=job.app_name, rows=estimate
             )
             places = [path for _, path in job.source.files]
+            opened.on_progress(StepProgress("sending", all_records=plan.records))
+            logger.info("plan %s: Spark checks, sends and reads back its rows", plan.id)
             with terminal_if_refused(directory):
                 submit(for_places(application, *places, job.quarantine or ""))
         except TidegateError as error:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from tidegate.core import layout
 from tidegate.core.entries import Claim
 from tidegate.core.fold import Fold
 from tidegate.egress.backlog import read_backlog
 from tidegate.egress.sender import is_dead_here
 from tidegate.errors import TidegateError
 from tidegate.lake import plans
-from tidegate.lake.ledger import Ledger
+from tidegate.lake.ledger import Ledger, last_entry
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress
 
@@ -20,8 +23,8 @@ FORMAT = 1
 def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
     """Return what was sent, and the backlog (contract: `status --json`, egress).
 
-    `waiting` is null, and `source_problem` says why, when the source cannot be read. Broken Parquet
-    files are recognised only with `footers`.
+    `waiting` is null, and `source_problem` says why, when the source cannot be read. Only with
+    `footers` are broken Parquet files recognised, and rows in quarantine counted.
     """
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
@@ -39,8 +42,10 @@ def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
             topic: {str(p): end for p, end in sorted(ends.items())}
             for topic, ends in sorted(fold.target_ends.items())
         },
+        "quarantine": _quarantine(store, fold) if footers else None,
         "commits": len(fold.live),
         "last_commit": max(fold.live, default=None),
+        "last_entry": last_entry(store, fold),
         "broken_order": [
             {"commit": n, "where": list(commit.broken_order)}
             for n, commit in fold.live.items()
@@ -68,12 +73,23 @@ def source_backlog(spec: Egress, fold: Fold, max_records: int | None = None) -> 
             "files": len(backlog.files),
             "bytes": sum(file.size for file in backlog.files),
             "young": len(backlog.young),
+            "settles_in": backlog.settles_in,
             "offsets": sum(map(len, backlog.unsent.ranges)),
             "ahead": backlog.unsent.ahead,
             "unselected": sum(backlog.unsent.unselected.values()),
         },
         "left_out": [each.to_json() for each in backlog.left_out] if backlog else [],
     }
+
+
+def _quarantine(store: Store, fold: Fold) -> dict[str, Any] | None:
+    """Return how many rows of live commits are in quarantine, and where; None if there are none."""
+    kept = {each.path.removeprefix(layout.QUARANTINE).split("/")[0]
+            for each in store.objects(layout.QUARANTINE)}  # fmt: skip
+    commits = [commit for commit in fold.live.values() if commit.plan_id in kept]
+    manifests = in_parallel(lambda commit: store.get(commit.manifest.path), commits)
+    rows = sum(each["bad"] for data in manifests if data for each in json.loads(data)["files"])
+    return {"rows": rows, "uri": store.uri(layout.QUARANTINE.rstrip("/"))} if rows else None
 
 
 def _claim_to_json(store: Store, claim: Claim) -> dict[str, Any]:

@@ -10,28 +10,17 @@ from tidegate import faults
 from tidegate.core.coverage import is_complete
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import Offsets, Window, bounds
-from tidegate.core.plan import Plan
+from tidegate.core.plan import LeftOut, Plan
+from tidegate.core.wording import counted
 from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.ingest import consumer_group
 from tidegate.ingest import report as reports
 from tidegate.ingest.plan import chunks_to_commit
+from tidegate.ingest.ways_out import ways_out
 from tidegate.lake import committing, plans
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import MOST_LISTED
-
-_WAYS_OUT = {
-    "expired": "set `on_expired: skip` to record the gap and go on",
-    "truncated": "the broker lost records that the lake has; see `truncated` in docs/runbook.md",
-    "unreadable": "a producer writes timestamps that are no milliseconds; set `on_unreadable: gap` "
-    "to give up these offsets and go on behind them",
-    "no such topic": "create it again, or, if it is gone for good, take it out of `topics` or add "
-    "it to `exclude`; its rows stay in the lake",
-    "no leader": "see the brokers' log; it is read again once it has one, or `on_expired` decides",
-    "the partition vanished": "look at the broker: partitions are never removed by design",
-    "the topic was recreated": "`tidegate offsets adopt {pipeline} TOPIC --reason …`, or give the "
-    "topic a new pipeline",
-}
 
 
 @dataclass(frozen=True)
@@ -39,7 +28,8 @@ class Published:
     """The outcome of a run: `commits` by chunk, `offsets` the ledger's cursors afterwards.
 
     `complete_through` has, by topic, the time of the plan's survey if every record readable then is
-    committed or in a gap. `missing` chunks were never sealed.
+    committed or in a gap. `missing` chunks were never sealed. `new` are the commits that this call
+    made: none of a run that was done before.
     """
 
     plan: Plan
@@ -48,6 +38,7 @@ class Published:
     report: Mapping[str, Any]
     complete_through: Mapping[str, str]
     missing: tuple[int, ...] = ()
+    new: tuple[int, ...] = ()
 
     def asset_event(self, topic: str) -> dict[str, Any]:
         """Return the extra of a topic's asset event (contract)."""
@@ -103,9 +94,9 @@ def publish(opened: OpenRun[Run]) -> Published:
             )
     if missing and len(missing) == len(plan.chunks):
         raise NotSealed(
-            f"plan {plan.id}: no attempt of any of its {len(missing)} chunks is sealed, so nothing "
-            "proves that one is complete; nothing was committed. Clear the stage task; its log "
-            "says what failed",
+            f"plan {plan.id}: no attempt of its {counted(len(missing), 'chunk')} is sealed, so "
+            "nothing proves that one is complete; nothing was committed. Clear the stage task; its "
+            "log says what failed",
             chunks=missing,
         )
     if plan.chunks and not missing:
@@ -115,15 +106,16 @@ def publish(opened: OpenRun[Run]) -> Published:
     faults.point("caches.half")
     consumer_group.show(run.spec, run.kafka, offsets)
     report = reports.short(run, frozen, entries, missing, ledger.fold)
+    new = tuple(n for n in commits.values() if n > before)
     note = opened.note(plan)
     if not missing:  # only the first report is kept
         report_store.keep(
             run, store, report, plan, note,
             lambda: reports.details(opened, report, entries, plan, note),
-            is_new=any(n > before for n in commits.values()),
+            is_new=bool(new),
         )  # fmt: skip
     through = _complete_through(plan, note, ledger.fold)
-    return Published(plan, commits, offsets, report, through, tuple(missing))
+    return Published(plan, commits, offsets, report, through, tuple(missing), new)
 
 
 def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
@@ -155,15 +147,11 @@ def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:
         raise _chunks_missing(run, plan, missing)
     if plan.left_out:
         listed = "; ".join(map(str, plan.left_out))
-        reasons = {each.reason: None for each in plan.left_out}
-        ways_out = " ".join(
-            f"{reason[0].upper()}{reason[1:]}: {_WAYS_OUT[reason].format(pipeline=run.spec.name)}."
-            for reason in reasons
-            if reason in _WAYS_OUT
-        )
+        excluded = (each for each in plan.left_out if isinstance(each, LeftOut))
+        advice = " ".join(ways_out(run.spec.name, excluded)[:MOST_LISTED])
         raise PartitionsLeftOut(
             f"pipeline {run.spec.name!r}: the healthy partitions are published, these are not: "
-            f"{listed}. {ways_out} Then start a new run: this one's plan is frozen",
+            f"{listed}. {advice} Then start a new run: this one's plan is frozen",
             left_out=[each.to_json() for each in plan.left_out],
         )
 
@@ -177,11 +165,13 @@ def _chunks_missing(run: Run, plan: Plan, missing: Sequence[int]) -> ChunksMissi
         for p, start in sorted(starts[topic].items())
     ]
     listed = ", ".join(parts[:MOST_LISTED])
-    more = f" and {len(parts) - MOST_LISTED} more partitions" if parts[MOST_LISTED:] else ""
+    rest = len(parts) - MOST_LISTED
+    more = f" and {counted(rest, 'more partition')}" if rest > 0 else ""
     excluded = "".join(f" Excluded: {each}." for each in plan.left_out)
     return ChunksMissing(
-        f"pipeline {run.spec.name!r}, plan {plan.id}: {len(missing)} of {len(plan.chunks)} chunks "
-        f"are not in the lake: {listed}{more}. What is sealed is published. The log of the stage "
-        f"task says what failed; clear it, or let the next run read these offsets.{excluded}",
+        f"pipeline {run.spec.name!r}, plan {plan.id}: not in the lake are {len(missing)} of "
+        f"{counted(len(plan.chunks), 'chunk')}: {listed}{more}. What is sealed is published. The "
+        "log of the stage task says what failed; clear it, or let the next run read these "
+        f"offsets.{excluded}",
         chunks=list(missing),
     )

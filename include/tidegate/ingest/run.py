@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from tidegate.core.wording import counted
 from tidegate.errors import NotSealed, PlanDead, TidegateError
-from tidegate.ingest.plan import plan
+from tidegate.ingest.plan import chunks_to_commit, plan
 from tidegate.ingest.publish import Published, publish, refuse_incomplete
 from tidegate.ingest.stage import stage
+from tidegate.lake import attempts
 from tidegate.runs.run import OpenRun, Run, open_run
-from tidegate.runs.steps import Planned, Submit
+from tidegate.runs.step_progress import OnProgress, StepProgress
+from tidegate.runs.steps import NO_PLAN, EarlyEnd, Planned, Submit
 
 logger = logging.getLogger(__name__)
 
@@ -22,12 +25,14 @@ def ingest(
     replan: bool = False,
     on_planned: Callable[[Planned], None] = lambda _: None,
     on_published: Callable[[Published], None] = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
 ) -> Published:
     """Plan, stage and publish; then raise PartitionsLeftOut if partitions had to be excluded.
 
     If `stage` fails, sealed chunks are published before its error is raised.
     """
     opened = open_run(run)
+    opened.on_progress = on_progress
     planned = plan(opened, replan=replan)
     on_planned(planned)
     if planned.plan.chunks:
@@ -50,6 +55,7 @@ def _stage(opened: OpenRun[Run], submit: Submit) -> None:
     """Stage, and check the ledger again: Spark may have read for hours."""
     stage(opened, submit)
     opened.ledger.recheck()
+    opened.on_progress(StepProgress("publishing"))
 
 
 def _publish_sealed(opened: OpenRun[Run], on_published: Callable[[Published], None]) -> None:
@@ -63,3 +69,22 @@ def _publish_sealed(opened: OpenRun[Run], on_published: Callable[[Published], No
         pass  # nothing is sealed: the caller raises the cause
     except TidegateError as error:
         logger.error("%s", error)
+
+
+def early_end(run: Run) -> EarlyEnd:
+    """Return what a run that ended early leaves behind."""
+    opened = open_run(run)
+    frozen, fold, store = opened.latest_plan(), opened.ledger.fold, opened.store
+    if frozen is None:
+        return NO_PLAN
+    plan, chunks = frozen.plan, len(frozen.plan.chunks)
+    left = set(chunks_to_commit(fold, plan))
+    if not left:
+        return EarlyEnd("all that was planned is in the lake", finished=True)
+    listed = attempts.staged_files(store, plan.id)
+    finished = {attempt.chunk for attempt in attempts.finished(store, plan, fold, listed)}
+    staged = left & (finished | attempts.sealed(store, plan, fold, listed).keys())
+    return EarlyEnd(
+        f"plan {plan.id}: of {counted(chunks, 'chunk')}, {chunks - len(left)} in the lake and "
+        f"{len(staged)} staged"
+    )

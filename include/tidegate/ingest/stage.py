@@ -6,6 +6,7 @@ import logging
 import secrets
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from tidegate.broker.cluster import Survey
 from tidegate.core.plan import Plan
+from tidegate.core.wording import counted, duration
 from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
@@ -27,6 +29,7 @@ from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.launch.spark_submit import for_places, submission, terminal_if_refused
 from tidegate.runs.run import OpenRun, Run
+from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 
@@ -101,6 +104,10 @@ def _stage(
                 application = submission(
                     job_file, opened.run.spark_conf, records, name=_name(opened.run)
                 )
+                logger.info(
+                    "plan %s: Spark reads %s in %s",
+                    plan.id, counted(records, "offset"), counted(len(started), "chunk"),
+                )  # fmt: skip
                 with (
                     terminal_if_refused(job_file.parent),
                     _sealing(opened, plan, started, epochs, sealed, unproven),
@@ -167,7 +174,7 @@ def _sealing(
         return attempts.read_done(opened.store, attempt) is not None
 
     def seal() -> None:
-        waiting = list(started)
+        waiting, began, told = list(started), time.monotonic(), 0
         while len(waiting) > 1 and not ended.wait(_LOOK_AGAIN):
             try:
                 finished = list(takewhile(is_finished, waiting))
@@ -175,11 +182,17 @@ def _sealing(
                 wrong.update((a, e) for a, e in found.items() if isinstance(e, sealing.WRONG))
                 again = {a: e for a, e in found.items() if a not in wrong}
                 waiting = [a for a in waiting if a in again or a not in finished]
+                progress = _progress(opened, plan, started, sealed)
+                opened.on_progress(progress)
+                if progress.chunks > told:
+                    told = progress.chunks
+                    logger.info("%s", _told(plan, progress, time.monotonic() - began))
                 for text in dict.fromkeys(map(str, again.values())):
                     logger.warning("plan %s: %s; looking again", plan.id, text)
             except TidegateError as error:
                 logger.warning("plan %s: %s; looking again", plan.id, error)
 
+    opened.on_progress(_progress(opened, plan, started, sealed))
     thread = threading.Thread(target=seal, name="tidegate-seals", daemon=True)
     thread.start()
     try:
@@ -187,3 +200,30 @@ def _sealing(
     finally:
         ended.set()
         thread.join()
+
+
+def _progress(
+    opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt], sealed: Sequence[int]
+) -> StepProgress:
+    """Return how far the started attempts are: what of them is sealed."""
+    records = {a.chunk: sum(map(len, plan.chunks[a.chunk])) for a in started}
+    seals = [opened.seals[a] for a in started if a in opened.seals]
+    return StepProgress(
+        "staging",
+        records=sum(records[a.chunk] for a in started if a.chunk in sealed),
+        all_records=sum(records.values()),
+        chunks=sum(a.chunk in sealed for a in started),
+        all_chunks=len(started),
+        size=sum(file.size for seal in seals for file in seal.files),
+    )
+
+
+def _told(plan: Plan, progress: StepProgress, seconds: float) -> str:
+    """Return a log line of the progress after so many seconds, with an estimate of those left."""
+    share = progress.records / progress.all_records
+    left = seconds / share - seconds
+    return (
+        f"plan {plan.id}: {progress.chunks:,} of {counted(progress.all_chunks, 'chunk')} staged, "
+        f"{progress.records:,} of {counted(progress.all_records, 'offset')} ({share:.0%}); about "
+        f"{duration(left)} left"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,12 +13,14 @@ from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import iso
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
+from tidegate.core.plan import LeftOut
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
 from tidegate.ingest.plan import chunks_to_commit
+from tidegate.ingest.ways_out import way_out
 from tidegate.lake import plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import live_files
-from tidegate.lake.ledger import Ledger
+from tidegate.lake.ledger import Ledger, last_entry
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import recorded, resolved
@@ -37,7 +39,9 @@ class PipelineState:
     """The ledger of a pipeline, and the broker's watermarks of its topics.
 
     `topics` are those of the pipeline now; `problem` says why watermarks are missing, or that a
-    topic was recreated. `unreachable`: no pipeline of this connection can reach the broker.
+    topic was recreated. `excluded` are the topics that are missing or recreated, and the partitions
+    with records that expired unread. `unreachable`: no pipeline of this connection can reach the
+    broker.
     """
 
     store: Store
@@ -47,6 +51,7 @@ class PipelineState:
     watermarks: Mapping[str, Mapping[int, Watermarks]]
     problem: str | None
     unreachable: bool = False
+    excluded: tuple[LeftOut, ...] = ()
 
 
 def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -> PipelineState:
@@ -71,13 +76,33 @@ def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -
         return without_broker(str(error), unreachable=unreachable)
     problem = None
     watermarks = dict(seen.watermarks)
-    for topic, topic_id in seen.topic_ids.items():
-        was = fold.topic_ids.get(topic, topic_id)
-        if was != topic_id:  # its offsets are not those of the ledger
-            problem = f"topic {topic} was recreated: it was {was}, it is {topic_id}"
+    excluded = []
+    for topic in topics:
+        was, now = fold.topic_ids.get(topic), seen.topic_ids.get(topic)
+        if now is None:
+            excluded.append(LeftOut(topic, None, "no such topic", {"was": was} if was else {}))
+        elif was not in (None, now):  # its offsets are not those of the ledger
+            problem = f"topic {topic} was recreated: it was {was}, it is {now}"
+            excluded.append(
+                LeftOut(topic, None, "the topic was recreated", {"was": was, "is": now})
+            )
             del watermarks[topic]
+        elif was:
+            excluded += _expired(fold, topic, watermarks.get(topic, {}))
     topic_ids = {**seen.topic_ids, **fold.topic_ids}
-    return PipelineState(store, fold, topics, topic_ids, watermarks, problem)
+    return PipelineState(
+        store, fold, topics, topic_ids, watermarks, problem, excluded=tuple(excluded)
+    )
+
+
+def _expired(fold: Fold, topic: str, watermarks: Mapping[int, Watermarks]) -> Iterator[LeftOut]:
+    """Yield the partitions with unseen offsets below the log start, and how many they are."""
+    for p in sorted(fold.origins[fold.topic_ids[topic]].keys() & watermarks.keys()):
+        at, log_start = fold.progress(fold.topic_ids[topic], p), watermarks[p].start
+        unseen = at.skipped.union(at.covered).missing(at.origin, log_start)
+        if unseen:
+            start, end = unseen.spans[0][0], unseen.spans[-1][1]
+            yield LeftOut(topic, p, "expired", {"start": start, "end": end, "offsets": len(unseen)})
 
 
 class Position(NamedTuple):
@@ -132,13 +157,27 @@ def status(
         "format": FORMAT,
         "pipeline": spec.name,
         "topics": topics,
+        "problems": [_problem_to_json(spec, each) for each in state.excluded],
         "commits": len(fold.live),
         "last_commit": max(fold.live, default=None),
+        "last_entry": last_entry(state.store, fold),
         "gaps": [gap.to_json() for gap in fold.gaps],
         "open_claims": [],
         "unfinished": _unfinished(state.store, fold),
         "broker": state.problem,
     }
+
+
+def _problem_to_json(spec: Ingest, problem: LeftOut) -> dict[str, Any]:
+    fix = way_out(spec.name, problem)
+    if problem.reason == "expired" and spec.on_expired == "skip":
+        fix = "the next run records the gap and goes on"
+    if problem.reason == "no such topic" and not problem.numbers:  # it was never read
+        fix = (
+            f"create it (`kafka-topics.sh --create --topic {problem.topic} …`), grant DESCRIBE on "
+            "it, or correct `topics`"
+        )
+    return {**problem.to_json(), "fix": fix}
 
 
 def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:

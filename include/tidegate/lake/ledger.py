@@ -223,5 +223,11 @@ class Ledger:
         )
 
 
+def last_entry(store: Store, fold: Fold) -> dict[str, Any] | None:
+    """Return number, kind, run and time of the last entry that was folded; None for no entry."""
+    form = json_documents.read(store, layout.entry(fold.n), dict) if fold.n else None
+    return form and {name: form[name] for name in ("n", "kind", "run", "at")}
+
+
 def _numbers(names: Iterable[str]) -> list[int]:
     return [int(n) for name in names if (n := name[:20]).isdecimal()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,12 +30,14 @@ _AHEAD = 64  # footers that are read in advance
 class Listing:
     """The files that match, by name; those changed less than `settle` seconds ago are `young`.
 
+    `settles_in`: seconds until all of these have settled, if nothing changes them.
     `left_out` are those that match and cannot be sent because of their names.
     """
 
     files: tuple[SourceFile, ...]
     young: tuple[SourceFile, ...]
     left_out: tuple[LeftOutFile, ...] = ()
+    settles_in: int | None = None
 
 
 def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
@@ -47,13 +50,16 @@ def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
     files: list[SourceFile] = []
     young: list[SourceFile] = []
     left_out: list[LeftOutFile] = []
+    latest = settled
     for each in source_names.list_files(root, _opened(root)):
         if isinstance(each, LeftOutFile):
             left_out.append(each)
         else:
             (files if each.modified <= settled else young).append(each.file)
+            latest = max(latest, each.modified)
     by_name = sorted(left_out, key=lambda each: each.file)
-    return Listing(tuple(sorted(files)), tuple(sorted(young)), tuple(by_name))
+    settles_in = math.ceil(latest - settled) if young else None
+    return Listing(tuple(sorted(files)), tuple(sorted(young)), tuple(by_name), settles_in)
 
 
 def read_footers(

@@ -18,6 +18,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
+from tidegate.runs.step_progress import OnProgress
 
 
 class Mirror(Protocol):
@@ -152,6 +153,8 @@ class OpenRun(Generic[AnyKind]):
     ledger: Ledger
     seals: dict[Attempt, Seal] = field(default_factory=dict)
     """Seals that this process has created or read: they are never changed."""
+    on_progress: OnProgress = lambda _: None
+    """Called by the steps, also from other threads."""
     _latest: Frozen | None = None
     _is_new: bool = False
 

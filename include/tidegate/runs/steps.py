@@ -25,5 +25,19 @@ class Planned:
         return self.frozen.plan
 
 
+@dataclass(frozen=True)
+class EarlyEnd:
+    """What a run that ended early leaves behind; `finished` if nothing of its plan is left to do.
+
+    `planned`: it has a plan, which the same run id continues.
+    """
+
+    text: str
+    finished: bool = False
+    planned: bool = True
+
+
+NO_PLAN = EarlyEnd("nothing: no plan was frozen", planned=False)
+
 Submit = Callable[[Submission], None]
 """Runs one Spark application to its end; raises StageFailed when it fails."""

@@ -13,6 +13,7 @@ from support.egress_world import (
     sends_all,
 )
 from tidegate.core import layout
+from tidegate.core.wording import counted
 from tidegate.egress.publish import publish, verdict
 from tidegate.egress.status import status
 from tidegate.lake import plans
@@ -22,7 +23,7 @@ from tidegate.spark.egress_job import DONE, EgressJob
 
 def test_what_is_told_and_what_is_kept(world: World) -> None:
     """The XCom, and the whole of it in the lake: receipts, rows of each file, what still waits; the
-    first one stays (docs/storage.md).
+    first one stays (docs/format.md).
     """
     world.settings = {"max_files": 1}
     world.put(a="1\n", b="22\n")
@@ -33,7 +34,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
     assert report == {
         "format": 1, "pipeline": "out", "kind": "egress", "run": "r", "run_key": run.key,
         "generation": 1, "plan_id": frozen.plan.id, "lane": "live", "rows": 1, "duplicates": 0,
-        "quarantined": 0, "files": ["a"], "commit": 2,
+        "quarantined": 0, "quarantine": None, "files": ["a"], "commit": 2,
         "receipts": [{"topic": "t", "topic_id": "id-t", "partition": 0, "before": 5, "after": 6,
                       "sent": 1, "duplicates": 0}],
         "broken_order": [], "left_out": [],
@@ -49,14 +50,14 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
         "sent": [{"file": "a", "rows": 1, "bad": 0, "digest": None}],
         "source": str(world.home / "in"), "source_problem": None,
         "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0, "ahead": 0,
-                    "unselected": 0},
+                    "unselected": 0, "settles_in": None},
     }  # fmt: skip
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
     )
-    page.filters["number"] = str
+    page.filters |= {"number": str, "counted": counted}
     whole = {**kept, "attempt": "a", "planned_at": "then", "published_at": "now"}
-    assert "1 files" in page.get_template("report_of_egress.html").render(report=whole)
+    assert "1 file," in page.get_template("report_of_egress.html").render(report=whole)
     before = run.store().get(path)
     world.put(c="3\n")
     assert publish(world.open()).report == report
@@ -92,7 +93,7 @@ def test_a_broken_order_is_reported_everywhere(
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
     )
-    page.filters["number"] = str
+    page.filters |= {"number": str, "counted": counted}
     html = page.get_template("status.html").render(pipelines=[state], now=datetime.now(UTC))
     assert f"Commit #{report['commit']}: the order is broken in t-0, u-t-0" in html
 

@@ -1,0 +1,171 @@
+"""What commands print for people about egress pipelines: plans, runs, states."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from tidegate.cli.console import Document, bold, note, say
+from tidegate.cli.render_ingest import print_last_entry
+from tidegate.core.wording import counted, duration
+
+if TYPE_CHECKING:
+    from tidegate.lake.plans import Frozen
+
+MOST = 20
+
+
+def print_plan(frozen: Frozen, *, known: bool) -> None:
+    """Print a run's plan, and the files that it excludes."""
+    note(f"{'known ' if known else ''}{frozen}")
+    for each in frozen.plan.left_out:
+        note(f"  excluded: {each}")
+
+
+def print_published(published: Any, *, seconds: str, waiting: Document | None) -> None:
+    """Print what a run has sent; the last line has its rows by topic, and where to look.
+
+    `waiting` is what the source has left, if nothing was sent.
+    """
+    report = published.report
+    name, n = report["pipeline"], report["commit"]
+    if n is None:
+        done = "already declared sent" if published.plan.has_work else "nothing to send"
+        left = waiting_texts(waiting) if waiting and not published.plan.has_work else []
+        say("; ".join([f"{done} in {seconds}", *left, f"next: tidegate status {name}"]))
+        return
+    rows = Counter[str]()
+    for receipt in report["receipts"]:
+        rows[receipt["topic"]] += receipt["sent"]
+    topics = ", ".join(f"{topic} {count:,}" for topic, count in rows.most_common(MOST))
+    if report["broken_order"]:
+        note(f"  the order is broken in {', '.join(report['broken_order'])}", "yellow")
+    if report["quarantined"]:
+        say(f"{counted(report['quarantined'], 'row')} in quarantine: {report['quarantine']}")
+        say(f"  {quarantine_query(report['quarantine'])}")
+    how = f"commit #{n}" if published.new else f"already done as #{n}"
+    time = f" in {seconds}" if published.new else ""
+    duplicates = f", {report['duplicates']:,} duplicated" if report["duplicates"] else ""
+    say(
+        f"{how}: {counted(report['rows'], 'row')} sent{time} ({topics}{duplicates}); "
+        f"next: tidegate status {name}"
+    )
+
+
+def waiting_texts(waiting: Document) -> list[str]:
+    """Return what of a source is not sent yet, and why."""
+    texts = []
+    if waiting["files"] or waiting["offsets"]:
+        kinds = (("files", "file"), ("offsets", "offset"))
+        waits = [counted(waiting[key], noun) for key, noun in kinds if waiting[key]]
+        texts.append(f"waiting: {' and '.join(waits)}")
+    if waiting["young"]:
+        verb = "settles" if waiting["young"] == 1 else "settle"
+        texts.append(
+            f"{counted(waiting['young'], 'file')} {verb} in {duration(waiting['settles_in'] or 0)}"
+        )
+    if waiting["ahead"]:
+        texts.append(f"{counted(waiting['ahead'], 'offset')} behind an unseen one")
+    if waiting["unselected"]:
+        texts.append(f"{counted(waiting['unselected'], 'offset')} of topics not in source.topics")
+    return texts
+
+
+def quarantine_query(uri: str) -> str:
+    """Return a query in DuckDB's SQL of the rows below a directory of a quarantine."""
+    path = unquote(uri.removeprefix("file://"))
+    return f"SELECT file, row, reason, text FROM read_parquet('{path}/**/*.parquet')"
+
+
+def print_explained(explained: Document) -> None:
+    """Print what a run would send, and what it would leave."""
+    if first := explained["finishes_first"]:
+        state = "dead" if first["sender_dead"] else "not proven dead"
+        say(f"first: the open claim of plan {first['plan_id']}, whose sender is {state}")
+    say(bold(explained["pipeline"], f" ({explained['lane']}): would send {_work(explained)}"))
+    for topic, each in explained["target"].items():
+        made = "" if each["topic_id"] else ", made by the run"
+        say(f"  to {topic}: {counted(each['partitions'], 'partition')}{made}")
+    if replay := explained["replay"]:
+        if replay["where"] is not None:
+            say(f"  where {replay['where']}")
+        if replay["done"]:
+            how = f"as #{replay['commit']}" if replay["commit"] else "by a declaration"
+            say(f"  already done {how}")
+    for file in explained["files"][:MOST]:
+        say(f"  {file['name']}  {counted(file['size'], 'byte')}")
+    if explained["files"][MOST:]:
+        say(f"  and {counted(len(explained['files']) - MOST, 'more file')}")
+    later = explained["later"]
+    kinds = ((later["files"], "file"), (later["offsets"], "offset"))
+    parts = [f"{counted(n, noun)} left to later runs" for n, noun in kinds if n]
+    if later["young"]:
+        parts.append(f"{counted(later['young'], 'file')} not settled")
+    if later["ahead"]:
+        parts.append(f"{counted(later['ahead'], 'offset')} behind an unseen one")
+    if parts:
+        say(f"  {'; '.join(parts)}")
+    _print_left_out(explained)
+
+
+def _work(explained: Document) -> str:
+    if explained["files"]:
+        known = f", {counted(explained['records'], 'row')} known" if explained["records"] else ""
+        return (
+            f"{counted(len(explained['files']), 'file')}, {counted(explained['bytes'], 'byte')}"
+            f"{known}"
+        )
+    if explained["offsets"]:
+        return f"{counted(explained['records'], 'offset')} of the lake"
+    return "nothing"
+
+
+def print_late(document: Document) -> None:
+    """Print the offsets of a lake that now count as sent."""
+    for r in document["late"]:
+        say(f"{r['topic']}-{r['partition']} [{r['start']:,}, {r['end']:,}): counted as sent")
+
+
+def print_status(state: Document) -> None:
+    """Print what a pipeline has sent, what waits, and each problem."""
+    sent, waiting, name = state["sent"], state["waiting"], state["pipeline"]
+    text = f": {counted(state['commits'], 'live commit')}, {counted(sent['rows'], 'row')} sent"
+    if sent["duplicates"]:
+        text += f", {sent['duplicates']:,} duplicated"
+    say(bold(name, text))
+    print_last_entry(state["last_entry"])
+    if waiting:
+        say(f"  {state['source']}: {'; '.join(waiting_texts(waiting)) or 'all is sent'}")
+    else:
+        say(state["source_problem"], "yellow")
+    if state["quarantine"]:
+        uri = state["quarantine"]["uri"]
+        say(f"  {counted(state['quarantine']['rows'], 'row')} in quarantine: {uri}")
+        say(f"    {quarantine_query(uri)}")
+    _print_left_out(state)
+    for each in state["broken_order"]:
+        where = ", ".join(each["where"])
+        say(f"  commit #{each['commit']}: the order is broken in {where}", "yellow")
+    for claim in state["open_claims"]:
+        sender, dead = claim["sender"], claim["sender_dead"]
+        replay = f" (replay {claim['replay']})" if claim["replay"] else ""
+        say(f"  open claim of plan {claim['plan_id']}{replay}", "yellow")
+        say(
+            f"    by process {sender['pid']} on {sender['host']}"
+            + (", which is dead" if dead else "; not proven dead"),
+            "yellow",
+        )
+        again = f"tidegate replay {name} --replay-id {claim['replay']} …"
+        fix = again if claim["replay"] else f"tidegate run {name}"
+        say(
+            f"    → {fix}"
+            if dead
+            else f"    → wait, or: tidegate release {name} --how … --reason …",
+            "yellow",
+        )
+
+
+def _print_left_out(document: Document) -> None:
+    for each in document["left_out"]:
+        say(f"  excluded: {each['file']}: {each['reason']}")

@@ -1,0 +1,172 @@
+"""What commands print for people about ingest pipelines: plans, runs, states."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli.console import Document, bold, note, say, say_columns, since, until
+from tidegate.core.offsets import bounds
+from tidegate.core.plan import LeftOut
+from tidegate.core.wording import counted
+from tidegate.ingest.ways_out import way_out
+
+if TYPE_CHECKING:
+    from tidegate.lake.plans import Frozen
+
+MOST = 20
+"""Lines of one kind that a run prints; of more it prints only the number."""
+
+
+def number(n: int | None) -> str:
+    """Return a number with thousands separators; `-` for None."""
+    return "-" if n is None else f"{n:,}"
+
+
+def print_plan(frozen: Frozen, *, known: bool) -> None:
+    """Print a run's plan, and the offset ranges of its partitions."""
+    note(f"{'known ' if known else ''}{frozen}")
+    starts, ends = bounds(frozen.plan.chunks)
+    parts = [
+        f"  {topic}-{p} [{start:,}, {ends[topic][p]:,})"
+        for topic in sorted(starts)
+        for p, start in sorted(starts[topic].items())
+    ]
+    for part in parts[:MOST]:
+        note(part)
+    if parts[MOST:]:
+        note(f"  and {counted(len(parts) - MOST, 'more partition')}")
+
+
+def print_published(published: Any, *, lake: str, seconds: str) -> None:
+    """Print a run's commits; the last line has its rows by topic, its lake, and where to look."""
+    report = published.report
+    commits = [each["commit"] for each in report["commits"]]
+    if published.new:
+        for each in report["commits"][:MOST]:
+            say(f"commit #{each['commit']}: {counted(each['rows'], 'row')}")
+        if commits[MOST:]:
+            say(f"and {counted(len(commits) - MOST, 'more commit')}, the last is #{commits[-1]}")
+    for chunk, others in report["covered_by"].items():
+        by = ", ".join(f"#{n}" for n in others)
+        say(f"chunk {chunk}: already in the lake, by {by}")
+    if report["missing"]:
+        note(f"not in the lake: {counted(len(report['missing']), 'chunk')}", "yellow")
+    rows = Counter[str]()
+    for each in report["commits"]:
+        for topic, partitions in each["topics"].items():
+            rows[topic] += sum(account["rows"] for account in partitions.values())
+    topics = ", ".join(f"{topic} {n:,}" for topic, n in rows.most_common(MOST))
+    more = f" and {counted(len(rows) - MOST, 'more topic')}" if len(rows) > MOST else ""
+    done = f"{counted(report['rows'], 'row')} in {seconds}"
+    if commits and not published.new:
+        done = f"already done as {_span(commits)}: {counted(report['rows'], 'row')}"
+    elif not commits:
+        done = f"nothing new in {seconds}"
+    name = report["pipeline"]
+    say(
+        f"{done}{f' ({topics}{more})' if topics else ''}; lake: {lake}; "
+        f"next: tidegate status {name}"
+    )
+
+
+def _span(commits: list[int]) -> str:
+    if len(commits) > 3 and commits == list(range(commits[0], commits[-1] + 1)):
+        return f"#{commits[0]} to #{commits[-1]}"
+    return ", ".join(f"#{n}" for n in commits)
+
+
+def print_explained(explained: Document) -> None:
+    """Print what a run would read, and where that leaves each partition."""
+    chunks = explained["chunks"]
+    parts = [f"{counted(explained['records'], 'record')} in {counted(len(chunks), 'chunk')}"]
+    if explained["bytes"] is not None:
+        parts.append(f"about {counted(explained['bytes'], 'byte')}")
+    if explained["files"] is not None:
+        parts.append(
+            f"{counted(explained['splits'], 'task')}, {counted(explained['files'], 'file')}"
+        )
+    text = f" ({explained['lane']}): {', '.join(parts)}{'' if chunks else ': nothing new'}"
+    say(bold(explained["pipeline"], text))
+    if explained["later"]:
+        say(f"left to later runs: {counted(explained['later'], 'record')}")
+    for topic, each in explained["topics"].items():
+        partitions = each["partitions"]
+        say(bold(topic))
+        reads = [
+            (p, f"{end - start:,}", f"{start:,}", f"{end:,}", until(values["expires_at"]) or "-")
+            for p, values in partitions.items()
+            for start, end in values["ranges"]
+        ]
+        if reads:
+            say_columns((">partition", ">records", ">from", ">to", "first expires"), reads)
+        names = ("cursor", "cursor_after", "log_start", "end")
+        say_columns(
+            (">partition", ">cursor", ">then", ">log start", ">end"),
+            [(p, *(number(values[n]) for n in names)) for p, values in partitions.items()],
+        )
+    for gap in explained["gaps"]:
+        say(f"gap: {_range(gap)}: {gap['reason']}")
+    for left in explained["left_out"]:
+        excluded = LeftOut.from_json(left)
+        say(f"excluded: {excluded}")
+        if fix := way_out(explained["pipeline"], excluded):
+            say(f"  → {fix}")
+
+
+def print_status(state: Document) -> None:
+    """Print where a pipeline stands, and each problem with its fix."""
+    text = f": {counted(state['commits'], 'live commit')}"
+    if state["commits"]:
+        text += f", the newest is #{state['last_commit']}"
+    say(bold(state["pipeline"], text))
+    print_last_entry(state["last_entry"])
+    problems = state["problems"]
+    if state["broker"] and not any(each["reason"].endswith("recreated") for each in problems):
+        say(state["broker"], "yellow")
+    for each in state["unfinished"]:
+        chunks = counted(each["chunks"], "chunk")
+        say(f"  unfinished: {each['lane']} plan {each['plan_id']} of run {each['run']}")
+        say(f"    of {chunks}, {each['committed']} committed and {each['sealed']} sealed")
+    if state["gaps"]:
+        skipped = sum(gap["end"] - gap["start"] for gap in state["gaps"])
+        gaps = counted(len(state["gaps"]), "gap")
+        say(f"  {gaps} of {counted(skipped, 'offset')}: tidegate offsets show {state['pipeline']}")
+    for topic, each in state["topics"].items():
+        say(bold(topic, f"  {each['topic_id'] or 'not read yet'}"))
+        names = ("origin", "cursor", "log_start", "end", "lag")
+        rows = [(p, *(number(v[n]) for n in names)) for p, v in each["partitions"].items()]
+        if rows:
+            say_columns((">partition", ">origin", ">cursor", ">log start", ">end", ">lag"), rows)
+    for line in _problems(state):
+        say(line, "yellow")
+
+
+def _problems(state: Document) -> Iterator[str]:
+    for topic, each in state["topics"].items():
+        for p, values in each["partitions"].items():
+            if values["high"] is not None and values["high"] > values["end"]:
+                hidden = counted(values["high"] - values["end"], "offset")
+                opened = values["open_since"]
+                age = f"for {since(opened)}" if opened else "since an unknown time"
+                yield f"{topic}-{p}: {hidden} behind a transaction that is open {age}"
+    for each in state["problems"]:
+        fix = each["fix"]
+        if each["reason"] == "expired":
+            yield f"{_range(each)}: {counted(each['offsets'], 'offset')} expired unread"
+        else:
+            yield f"{each['topic']}: {each['reason']}"
+        if fix:
+            yield f"  → {fix}"
+
+
+def print_last_entry(entry: Document | None) -> None:
+    """Print which run has written to a ledger last, and when."""
+    if entry:
+        age = since(entry["at"])
+        say(f"  last change: {entry['kind']} #{entry['n']}, {age} ago, by {entry['run']}")
+
+
+def _range(form: Document) -> str:
+    return f"{form['topic']}-{form['partition']} [{form['start']:,}, {form['end']:,})"

@@ -1,0 +1,354 @@
+"""What commands print for people, exactly: the same on a terminal of 80 columns and in a pipe."""
+
+from datetime import UTC, datetime
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support import printed
+from tidegate.cli import console, maintenance, render, render_egress, windows
+
+TOPIC_ID = "0b2f7c5e-8d1c-4f6e-9a3b-5c7d9e1f2a4b"
+EXPIRES = "2026-03-21T11:30:00+00:00"
+LONG = "prod.eu-central-1.payments.transactions.captured.v2-with-a-long-name-of-80-columns"
+
+
+@pytest.fixture(autouse=True, params=["terminal", "pipe"])
+def _place(request, monkeypatch):
+    printed.on(request.param, monkeypatch)
+    monkeypatch.setattr(console, "now", lambda: datetime(2026, 3, 14, 12, tzinfo=UTC))
+
+
+@pytest.fixture
+def shown(capsys):
+    """Return what a document is printed as; all of it belongs to the result."""
+
+    def show(show, document):
+        show(document)
+        out, err = capsys.readouterr()
+        assert err == ""
+        return out
+
+    return show
+
+
+STATUS = {
+    "format": 1,
+    "pipeline": "flights",
+    "topics": {
+        "flights": {
+            "topic_id": TOPIC_ID,
+            "partitions": {
+                "0": {
+                    "origin": 0, "cursor": 3_999_000_000, "log_start": 3_990_000_000,
+                    "end": 4_000_204_551, "high": 4_000_204_556, "lag": 1_204_556,
+                    "open_since": "2026-03-14T10:58:00+00:00",
+                },
+                "11": {
+                    "origin": 0, "cursor": 40, "log_start": 90, "end": 120, "high": 120,
+                    "lag": 80, "open_since": None,
+                },
+            },
+        },
+        "refunds": {"topic_id": None, "partitions": {}},
+    },
+    "problems": [
+        {
+            "topic": "flights", "partition": 11, "reason": "expired", "start": 40, "end": 90,
+            "offsets": 50, "fix": "set `on_expired: skip` to record the gap and go on",
+        },
+        {
+            "topic": "refunds", "partition": None, "reason": "the topic was recreated",
+            "was": "a", "is": "b", "fix": "`tidegate offsets adopt flights refunds --reason …`",
+        },
+    ],
+    "commits": 1,
+    "last_commit": 2,
+    "last_entry": {
+        "n": 2, "kind": "commit", "run": "scheduled__2026-03-14T10:00:00+00:00",
+        "at": "2026-03-14T10:04:11+00:00",
+    },
+    "gaps": [{"topic": "flights", "partition": 0, "start": 0, "end": 1}],
+    "open_claims": [],
+    "unfinished": [
+        {
+            "plan_id": "732d22296d2cd0f8", "lane": "backfill", "run": "old-days", "at": "…",
+            "chunks": 1, "committed": 0, "sealed": 1,
+        }
+    ],
+    "broker": "topic refunds was recreated: it was a, it is b",
+}  # fmt: skip
+
+
+def test_status(shown):
+    """Numbers of thousands of millions fit; each problem has its fix."""
+    text = shown(render.print_status, STATUS)
+    assert (
+        text
+        == f"""\
+flights: 1 live commit, the newest is #2
+  last change: commit #2, 1h 55m ago, by scheduled__2026-03-14T10:00:00+00:00
+  unfinished: backfill plan 732d22296d2cd0f8 of run old-days
+    of 1 chunk, 0 committed and 1 sealed
+  1 gap of 1 offset: tidegate offsets show flights
+flights  {TOPIC_ID}
+  partition  origin         cursor      log start            end        lag
+          0       0  3,999,000,000  3,990,000,000  4,000,204,551  1,204,556
+         11       0             40             90            120         80
+refunds  not read yet
+flights-0: 5 offsets behind a transaction that is open for 1h 2m
+flights-11 [40, 90): 50 offsets expired unread
+  → set `on_expired: skip` to record the gap and go on
+refunds: the topic was recreated
+  → `tidegate offsets adopt flights refunds --reason …`
+"""
+    )
+    assert max(map(len, text.splitlines())) <= printed.WIDTH
+
+
+def test_status_without_a_broker(shown):
+    partition = {"origin": 0, "cursor": 5} | dict.fromkeys(
+        ("log_start", "end", "high", "lag", "open_since")
+    )
+    state = STATUS | {
+        "topics": {LONG: {"topic_id": TOPIC_ID, "partitions": {"0": partition}}},
+        "problems": [], "gaps": [], "unfinished": [], "commits": 0, "last_entry": None,
+        "broker": "Kafka at b:9092 (kafka_default): no broker answered",
+    }  # fmt: skip
+    assert (
+        shown(render.print_status, state)
+        == f"""\
+flights: 0 live commits
+Kafka at b:9092 (kafka_default): no broker answered
+{LONG}  {TOPIC_ID}
+  partition  origin  cursor  log start  end  lag
+          0       0       5          -    -    -
+"""
+    )
+
+
+EGRESS = {
+    "format": 1, "pipeline": "out", "kind": "egress", "source": "/in/orders",
+    "source_problem": None,
+    "waiting": {
+        "files": 1, "bytes": 5120, "young": 3, "offsets": 0, "ahead": 0, "unselected": 0,
+        "settles_in": 41,
+    },
+    "left_out": [{"file": "b.json", "reason": "refused for its rows; it has not changed: …"}],
+    "sent": {"files": 3, "rows": 3000, "duplicates": 1},
+    "target": {"orders": {"0": 1056}},
+    "quarantine": {"rows": 1, "uri": "file:///lake/out/_tidegate/quarantine"},
+    "commits": 1, "last_commit": 2,
+    "last_entry": {"n": 3, "kind": "claim", "run": "r", "at": "2026-03-14T11:59:30+00:00"},
+    "broken_order": [{"commit": 2, "where": ["orders-0"]}],
+    "open_claims": [
+        {
+            "plan_id": "5b8a2f0e9d1c7364", "replay": None, "attempt": "0a1b2c3d4e5f6071",
+            "sender": {"host": "worker-1", "pid": 4711}, "sender_dead": True, "files": ["c.json"],
+            "offsets": 0,
+        }
+    ],
+}  # fmt: skip
+
+
+def test_status_of_an_egress(shown):
+    assert (
+        shown(render.print_status, EGRESS)
+        == """\
+out: 1 live commit, 3,000 rows sent, 1 duplicated
+  last change: claim #3, 30 s ago, by r
+  /in/orders: waiting: 1 file; 3 files settle in 41 s
+  1 row in quarantine: file:///lake/out/_tidegate/quarantine
+    SELECT file, row, reason, text FROM \
+read_parquet('/lake/out/_tidegate/quarantine/**/*.parquet')
+  excluded: b.json: refused for its rows; it has not changed: …
+  commit #2: the order is broken in orders-0
+  open claim of plan 5b8a2f0e9d1c7364
+    by process 4711 on worker-1, which is dead
+    → tidegate run out
+"""
+    )
+
+
+def test_the_query_of_a_quarantine(tmp_path):
+    """It finds the rows of all plans and attempts, also below a name with a space."""
+    directory = tmp_path / "a b/_tidegate/quarantine/plan/attempt"
+    directory.mkdir(parents=True)
+    row = {"file": ["a"], "row": [1], "reason": ["null"], "text": [None], "key": [b"k"]}
+    pq.write_table(pa.table(row), directory / "part-0.parquet")
+    for each in (directory, directory.parents[1]):
+        query = render_egress.quarantine_query(each.as_uri())
+        assert duckdb.sql(query).fetchall() == [("a", 1, "null", None)]
+
+
+COVERAGE = {
+    "format": 1,
+    "pipeline": "flights",
+    "topics": {
+        "flights": {
+            "topic_id": TOPIC_ID,
+            "partitions": {
+                "0": {
+                    "intervals": [
+                        {"start": 0, "end": 3, "state": "before"},
+                        {"start": 3, "end": 1_000_000, "state": "covered", "lane": "live"},
+                        {
+                            "start": 1_000_000, "end": 1_000_012, "state": "skipped",
+                            "reason": "expired", "by": "manual__2026-03-01T00:00:00__1a2b3c",
+                        },
+                        {"start": 1_000_012, "end": 1_204_551, "state": "unseen"},
+                        {"start": 1_204_551, "end": 1_204_600, "state": "covered",
+                         "lane": "backfill"},
+                        {"start": 1_204_600, "end": 1_300_000, "state": "unseen"},
+                    ],
+                    "expires_at": EXPIRES,
+                },
+                "1": {"intervals": [], "expires_at": None},
+            },
+        }
+    },
+    "broker": None,
+}  # fmt: skip
+
+
+def test_coverage(shown):
+    """A line for each partition, its intervals below; the first unseen one expires first."""
+    assert (
+        shown(windows._print_coverage, COVERAGE)
+        == """\
+flights
+flights-0  _█████████████████████████████··········
+  [0, 3)                  before the origin
+  [3, 1,000,000)          covered by live
+  [1,000,000, 1,000,012)  skipped: expired, by manual__2026-03-01T00:00:00__1a2b3c
+  [1,000,012, 1,204,551)  unseen, expires in 6d 23h
+  [1,204,551, 1,204,600)  covered by backfill
+  [1,204,600, 1,300,000)  unseen
+flights-1  empty
+█ live  ▓ backfill  ▒ replay  x skipped  ! expired  · unseen  _ before
+"""
+    )
+
+
+EXPLAINED = {
+    "format": 1, "pipeline": "flights", "lane": "live", "plan_id": "732d22296d2cd0f8",
+    "window_date": "2026-03-14", "records": 1_204_551, "bytes": 190_318_000, "splits": 2,
+    "files": 1, "chunks": [{"records": 1_204_551, "splits": 2, "files": 1}], "later": 1,
+    "topics": {
+        "flights": {
+            "topic_id": TOPIC_ID,
+            "partitions": {
+                "0": {
+                    "ranges": [[3_999_000_000, 4_000_204_551]], "records": 1_204_551,
+                    "covered": [], "origin": 0, "cursor": 3_999_000_000,
+                    "cursor_after": 4_000_204_551, "log_start": 3_990_000_000,
+                    "end": 4_000_204_551, "expires_at": EXPIRES,
+                },
+                "2": {
+                    "ranges": [], "records": 0, "covered": [], "origin": 40, "cursor": 40,
+                    "cursor_after": 40, "log_start": 90, "end": 120, "expires_at": None,
+                },
+            },
+        }
+    },
+    "gaps": [{"topic": "flights", "partition": 3, "start": 5, "end": 9, "reason": "expired"}],
+    "left_out": [
+        {"topic": "flights", "partition": 2, "reason": "expired", "start": 40, "end": 90}
+    ],
+}  # fmt: skip
+
+
+def test_explain(shown):
+    """Two tables for each topic: nine columns would not fit."""
+    text = shown(render.PRINTERS["ingest"].explained, EXPLAINED)
+    assert (
+        text
+        == """\
+flights (live): 1,204,551 records in 1 chunk, about 190,318,000 bytes, 2 tasks, 1 file
+left to later runs: 1 record
+flights
+  partition    records           from             to  first expires
+          0  1,204,551  3,999,000,000  4,000,204,551  in 6d 23h
+  partition         cursor           then      log start            end
+          0  3,999,000,000  4,000,204,551  3,990,000,000  4,000,204,551
+          2             40             40             90            120
+gap: flights-3 [5, 9): expired
+excluded: flights-2: expired (start 40, end 90)
+  → set `on_expired: skip` to record the gap and go on
+"""
+    )
+
+
+def test_explain_an_egress(shown):
+    explained = {
+        "format": 1, "pipeline": "out", "kind": "egress", "lane": "live", "replay": None,
+        "plan_id": None, "finishes_first": None,
+        "files": [{"name": "2026/03/14/a.parquet", "size": 52, "etag": "e", "rows": 2}],
+        "offsets": [], "records": 2, "bytes": 52,
+        "later": {"files": 0, "offsets": 0, "young": 1, "ahead": 0}, "left_out": [],
+        "target": {"flights-copy": {"topic_id": None, "partitions": 1}},
+    }  # fmt: skip
+    assert (
+        shown(render.PRINTERS["egress"].explained, explained)
+        == """\
+out (live): would send 1 file, 52 bytes, 2 rows known
+  to flights-copy: 1 partition, made by the run
+  2026/03/14/a.parquet  52 bytes
+  1 file not settled
+"""
+    )
+
+
+def test_files(shown):
+    """One line for each URI, however long it is."""
+    uri = f"file:///lake/data/topic={LONG}/window_date=2026-03-14/{LONG}-00000.parquet"
+    files = [
+        {"uri": uri, "commit": 3, "rows": 1, "bytes": 900},
+        {"uri": "s3://b/x.parquet", "commit": 12, "rows": 1204, "bytes": 70_000},
+    ]
+    assert (
+        shown(render.print_lake_files, files)
+        == f"""\
+#3       1 rows     900 bytes  {uri}
+#12  1,204 rows  70,000 bytes  s3://b/x.parquet
+"""
+    )
+
+
+def test_verify(shown):
+    findings = {
+        "commits": 1, "files": 1, "rows": 2, "against_kafka": {"rows": 2, "expired": 0},
+        "differences": 1, "first": [{"what": "no page", "uri": f"file:///{LONG}"}],
+    }  # fmt: skip
+    assert (
+        shown(render.print_findings, findings)
+        == f"""\
+1 live commit, 1 file, 2 rows; 2 compared with Kafka; 1 difference
+  - what no page, uri file:///{LONG}
+"""
+    )
+
+
+def test_doctor_and_reconcile(shown):
+    line = {"pipeline": "p", "check": "disk", "state": "warning", "says": LONG, "fix": f"rm {LONG}"}
+    found = {"checks": [line], "warnings": 1, "failures": 0}
+    assert (
+        shown(maintenance._print_doctor, found)
+        == f"""\
+p
+  warning  disk: {LONG}
+           → rm {LONG}
+0 failures, 1 warning
+"""
+    )
+    variable = {"name": f"tidegate__p__{LONG}", "state": "ahead", "mended": False}
+    found = {"pipeline": "p", "variables": [variable], "group": None}
+    assert (
+        shown(maintenance._print_reconciled, found)
+        == f"""\
+p
+  Variable tidegate__p__{LONG}: ahead: left alone
+"""
+    )

@@ -1,0 +1,200 @@
+"""What `tidegate run` prints of an ingest run: its progress, its last line, and how it goes on."""
+
+import json
+import logging
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from support import ingest_world, printed
+from tidegate.cli import console, main, runs
+from tidegate.core.cursor import Watermarks
+from tidegate.errors import BrokerUnreachable
+from tidegate.ingest import stage
+from tidegate.launch import spark_submit
+
+NOTHING_BUT = "kept: nothing: no plan was frozen\n"
+
+
+@dataclass
+class Command:
+    """Runs a command of the pipeline `p`; `application` plays Spark."""
+
+    world: ingest_world.World
+    application: object
+    capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch
+
+    def run(self, *args: str) -> tuple[int, str, str]:
+        """Return the exit code, stdout, and stderr, without what differs by chance."""
+        self.monkeypatch.setattr("sys.argv", ["tidegate", *args])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+        out, err = map(printed.without_chance, self.capsys.readouterr())
+        return ended.value.code or 0, out, err
+
+
+@pytest.fixture(params=["terminal", "pipe"])
+def place(request, monkeypatch):
+    printed.on(request.param, monkeypatch)
+    return request.param
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """150 records wait in t-0, for two chunks. Log lines are printed as in a process of its own."""
+    world = ingest_world.make(tmp_path, monkeypatch, {0: Watermarks(0, 150, 150)})
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
+    (tmp_path / "p.yaml").write_text(json.dumps({**form, "max_records": 100}))
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
+    for name in ("AIRFLOW_HOME", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"):
+        monkeypatch.delenv(name, raising=False)
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "nowhere:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    monkeypatch.setattr(runs, "duration", lambda _: "12 s")
+    command = Command(world, world.submit(), capsys, monkeypatch)
+    monkeypatch.setattr(spark_submit, "submit", lambda given, **_: command.application(given))
+    logger, handler = logging.getLogger("tidegate"), console.NoteHandler()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield command
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+def test_a_run(command, place):
+    """The plan once, each silent step, and a last line that says what, where and what next. Then
+    the same run again, and one with nothing new.
+    """
+    root = command.world.root
+    where = f"lake: file://{root}/p; next: tidegate status p\n"
+    code, out, err = command.run("run", "p", "--run-id", "r1")
+    lines = f"""\
+run id: r1
+planning: Kafka at nowhere:1 (kafka_default), lake {root}
+p: ledger entry 1: origin
+p: discovered t, partitions [0]
+plan PLAN: 150 offsets in 2 chunks
+  t-0 [0, 150)
+plan PLAN: Spark reads 150 offsets in 2 chunks
+starting Spark (local[*])
+plan PLAN: chunk 0 is sealed: 100 rows, N bytes
+plan PLAN: chunk 1 is sealed: 50 rows, N bytes
+p: ledger entry 2: commit
+p: ledger entry 3: commit
+"""
+    assert code == 0
+    assert err == lines if place == "pipe" else printed.has_lines(err, lines)
+    assert out == f"commit #2: 100 rows\ncommit #3: 50 rows\n150 rows in 12 s (t 150); {where}"
+    code, out, err = command.run("run", "p", "--run-id", "r1")
+    assert (code, out) == (0, f"already done as #2, #3: 150 rows (t 150); {where}")
+    assert "known plan PLAN: 150 offsets in 2 chunks\n" in err
+    assert command.run("run", "p")[:2] == (0, f"nothing new in 12 s; {where}")
+    code, out, _ = command.run("run", "p", "--run-id", "r1", "--json")
+    assert json.loads(out)["rows"] == 150
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+ENDINGS = {
+    "SIGTERM": (lambda: os.kill(os.getpid(), signal.SIGTERM), 143, "ended by SIGTERM"),
+    "Ctrl-C": (interrupt, 130, "interrupted"),
+}
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_a_run_that_is_ended(command, how):
+    """It says what it keeps, and the printed command does the rest alone."""
+    end, expected, says = ENDINGS[how]
+    handler = signal.getsignal(signal.SIGTERM)
+    command.application = command.world.submit(fail={1}, then=end)
+    code, out, err = command.run("run", "p", "--replan", "--run-id=r1")
+    assert (code, out) == (expected, "")
+    assert err.endswith(
+        f"{says}\nkept: plan PLAN: of 2 chunks, 0 in the lake and 1 staged\n"
+        "continue with: tidegate run p --run-id r1\n"
+    )
+    assert signal.getsignal(signal.SIGTERM) is handler
+    command.application = command.world.submit(fail={0})  # it must not be read again
+    assert command.run("run", "p", "--run-id", "r1")[0] == 0
+    assert command.world.rows == {0: list(range(150))}
+
+
+def test_a_run_that_fails(command):
+    """What was staged is published; the error comes before what is kept."""
+    command.application = command.world.submit(fail={1})
+    code, out, err = command.run("run", "p", "--run-id", "r1", "--max-records", "100")
+    assert (code, out.splitlines()[0]) == (4, "commit #2: 100 rows")
+    assert "100 rows in 12 s (t 100)" in out
+    assert "not in the lake: 1 chunk\n" in err
+    assert err.endswith(
+        "StageFailed: chunk 1: a record that Spark cannot read\n"
+        "kept: plan PLAN: of 2 chunks, 1 in the lake and 0 staged\n"
+        "continue with: tidegate run p --max-records 100 --run-id r1\n"
+    )
+
+
+def test_a_run_that_does_not_begin(command):
+    """Without a plan, the same command is tried again; a wrong request is not."""
+    command.world.away = BrokerUnreachable("no broker answered")
+    code, out, err = command.run("run", "p", "--run-id", "r1")
+    assert (code, out) == (4, "")
+    assert err.endswith(
+        f"BrokerUnreachable: no broker answered\n{NOTHING_BUT}"
+        "continue with: tidegate run p --run-id r1\n"
+    )
+    command.world.away = None
+    code, _, err = command.run("backfill", "p", "--start", "9", "--end", "3")
+    assert code == 3
+    assert err.endswith(NOTHING_BUT)
+
+
+def test_a_run_that_excludes_a_partition(command):
+    """All of its plan is done: what goes on is a new run."""
+    command.run("run", "p")
+    command.world.marks = {0: Watermarks(200, 250, 250)}
+    code, _, err = command.run("run", "p", "--run-id", "r2")
+    assert code == 3
+    assert "set `on_expired: skip` to record the gap and go on" in err
+    assert err.endswith(
+        "kept: all that was planned is in the lake\ncontinue with: tidegate run p\n"
+    )
+
+
+def test_an_unforeseen_error_is_not_hidden(command, monkeypatch):
+    """Neither by what is kept, nor by a lake that cannot be read for it."""
+
+    def unforeseen(_):
+        raise RuntimeError("unforeseen")
+
+    command.application = unforeseen
+    monkeypatch.setattr("tidegate.ingest.run.early_end", unforeseen)
+    monkeypatch.setattr("sys.argv", ["tidegate", "run", "p", "--run-id", "r 1"])
+    with pytest.raises(RuntimeError, match="unforeseen") as raised:
+        main.run()
+    assert raised.value.__notes__ == [
+        "kept: what was committed or staged; the lake cannot be read now",
+        "continue with: tidegate run p --run-id 'r 1'",
+    ]
+
+
+def test_the_progress_of_a_run(command, monkeypatch):
+    """A chunk that is sealed while Spark reads the next is told, with an estimate of the rest."""
+    monkeypatch.setattr(stage, "_LOOK_AGAIN", 0.01)
+    staging = command.world.root / "p/_tidegate/staging"
+
+    def wait():
+        while not list(staging.glob("*/0/*/_seal.json")):
+            time.sleep(0.01)
+        time.sleep(0.05)
+
+    command.application = command.world.submit(fail={1}, then=wait)
+    _, _, err = command.run("run", "p")
+    assert "plan PLAN: 1 of 2 chunks staged, 100 of 150 offsets (67%); about 0 s left\n" in err
