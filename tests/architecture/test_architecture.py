@@ -1,4 +1,4 @@
-"""The house as drawn in docs/design.md: who may import whom, how big a file is, how it is named."""
+"""The packages of docs/architecture.md: who may import whom, size and names of files."""
 
 import ast
 import os

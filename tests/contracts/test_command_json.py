@@ -1,4 +1,4 @@
-"""What the keeper's commands print with --json, exactly (docs/format.md)."""
+"""What the keeper's commands print with --json, exactly (docs/json.md)."""
 
 import json
 import os

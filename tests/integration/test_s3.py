@@ -34,7 +34,7 @@ from tidegate_local.kafka import Broker
 from tidegate_local.s3 import Server
 
 BUCKET = "lakes"
-OPERATIONS = Path(__file__).parents[2] / "docs/operations.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture
@@ -120,7 +120,8 @@ def test_everything_a_topic_can_hold(
     assert found["differences"] == 0
     assert found["against_kafka"]["rows"] == filled.visible.total()
 
-    (example,) = re.findall(r"```python\n([^`]*pyarrow\.dataset[^`]*)```", OPERATIONS.read_text())
+    page = (DOCS / "how-to/query-the-lake.md").read_text()
+    (example,) = re.findall(r"```python\n([^`]*pyarrow\.dataset[^`]*)```", page)
     example = example.replace("s3://bucket/lake/orders", f"{lake}/bucket")
     example_run = subprocess.run(
         [sys.executable, "-c", example],
@@ -141,7 +142,7 @@ def test_everything_a_topic_can_hold(
 
 
 def test_s3_requests_of_one_run(terminal: Terminal, broker: Broker, s3: Server) -> None:
-    """The server counts no more requests than docs/operations.md says, for a run of one window with
+    """The server counts no more requests than docs/how-to/s3.md says, for a run of one window with
     four files and for a run without new records.
     """
     topic_records.create(broker.bootstrap, "costs", partitions=4)

@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pyarrow
-import pyarrow.parquet
 import pytest
-import typer
-import yaml
 
+from support.doc_pages import DOCS, FENCED, PROJECT, fenced, named, page
 from tidegate import errors, faults
-from tidegate.cli.main import app
 from tidegate.core import canonical, layout
 from tidegate.core.entries import KINDS, Commit
 from tidegate.core.plan import Plan
@@ -23,24 +18,14 @@ from tidegate.lake import committing
 from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
-from tidegate.pipelines import files
 from tidegate.pipelines.spec import Columns, Egress, Ingest, Source, Spark, StartAt, Target
+from tools import command_reference
 
-PROJECT = Path(__file__).parents[2]
-DOCS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
-README, FORMAT, OPERATIONS = (
-    (PROJECT / name).read_text() for name in ("README.md", "docs/format.md", "docs/operations.md")
+README, CONFIGURATION, STORAGE, JSON, ERRORS = map(
+    page,
+    ("README.md", "docs/configuration.md", "docs/storage.md", "docs/json.md", "docs/errors.md"),
 )
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_KEY = layout.run_key("tidegate__flights", "demo-1")
-
-
-def fenced(text: str, language: str) -> list[str]:
-    return [body for found, body in FENCED.findall(text) if found == language]
-
-
-def named(path: Path) -> str:
-    return str(path.relative_to(PROJECT))
 
 
 def ingest_keys() -> Iterator[str]:
@@ -56,14 +41,6 @@ def egress_keys() -> Iterator[str]:
         yield from (f"{group}.{key}" for key in model.model_fields)
 
 
-def commands(group: Any, *names: str) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, *names, name)
-        else:
-            yield " ".join(("tidegate", *names, name)), command
-
-
 def anchors(text: str) -> set[str]:
     """Return the anchors of a page's headings, as code forges make them."""
     headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.MULTILINE)
@@ -75,8 +52,8 @@ def anchors(text: str) -> set[str]:
              if issubclass(cls, errors.TidegateError)]
 )  # fmt: skip
 def test_every_error_has_its_way_out(name: str) -> None:
-    """A row of its own in the operations' table, with the exit code of its class."""
-    (row,) = re.findall(rf"^\| `{name}` \|.*$", OPERATIONS, re.MULTILINE)
+    """A row of its own in the table of errors, with the exit code of its class."""
+    (row,) = re.findall(rf"^\| `{name}` \|.*$", ERRORS, re.MULTILINE)
     assert row.endswith(f"| {getattr(errors, name).exit_code} |")
 
 
@@ -86,17 +63,17 @@ def test_every_error_of_the_local_stack_is_named() -> None:
     defined = re.compile(r"^class (\w+)\((?:TidegateError|Transient)\)", re.MULTILINE)
     found = {name for text in sources for name in defined.findall(text)}
     assert "PortTaken" in found
-    assert {name for name in found if f"`{name}`" not in OPERATIONS} == set()
+    assert {name for name in found if f"`{name}`" not in ERRORS} == set()
 
 
 @pytest.mark.parametrize(
     ("heading", "keys", "model"),
-    [("## Pipeline file", ingest_keys, Ingest), ("### Egress", egress_keys, Egress)],
+    [("## Pipeline file", ingest_keys, Ingest), ("## Egress pipeline", egress_keys, Egress)],
     ids=["ingest", "egress"],
 )
 def test_the_tables_of_keys(heading: str, keys: Any, model: Any) -> None:
     """Every key is described, none that does not exist; the defaults are those of the spec."""
-    table = re.split(r"^##+ ", FORMAT.partition(f"\n{heading}\n")[2], flags=re.MULTILINE)[0]
+    table = re.split(r"^##+ ", CONFIGURATION.partition(f"\n{heading}\n")[2], flags=re.MULTILINE)[0]
     rows = re.findall(r"^\| `([\w.]+)` \|[^|]*\|([^|]*)\|.*\|$", table, re.MULTILINE)
     assert {key for key, _ in rows} == set(keys())
     for key, cell in rows:
@@ -107,45 +84,36 @@ def test_the_tables_of_keys(heading: str, keys: Any, model: Any) -> None:
         assert stated == ("none" if default == "None" else default), key
 
 
-def test_every_command_and_option_is_described() -> None:
-    """In the chapter on commands, each option in full."""
-    chapter = FORMAT.partition("## Commands")[2].partition("\n## ")[0]
-    root = typer.main.get_command(app)
-    found = dict(commands(root))
-    assert len(found) >= 8
-    for name, command in found.items():
-        assert f"`{name}" in chapter, name
-        for parameter in command.params:
-            for option in (*parameter.opts, *parameter.secondary_opts):
-                if option.startswith("--"):
-                    assert re.search(rf"`{option}[` ]", chapter), (name, option)
+def test_the_reference_of_commands_is_up_to_date() -> None:
+    """It is generated: `.venv/bin/python tests/tools/command_reference.py > docs/commands.md`."""
+    assert page("docs/commands.md") == command_reference.text()
 
 
-@pytest.mark.parametrize("page", DOCS, ids=named)
-def test_links_lead_somewhere(page: Path) -> None:
+@pytest.mark.parametrize("path", DOCS, ids=named)
+def test_links_lead_somewhere(path: Path) -> None:
     """Relative ones: the file is there, and so is the heading."""
-    for target in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", page.read_text())):
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", path.read_text())):
         if "://" in target:
             continue
-        path, _, anchor = target.partition("#")
-        file = page.parent / path if path else page
+        name, _, anchor = target.partition("#")
+        file = path.parent / name if name else path
         assert file.exists(), target
         assert not anchor or anchor in anchors(file.read_text()), target
 
 
-@pytest.mark.parametrize("page", DOCS, ids=named)
-def test_files_that_are_named_exist(page: Path) -> None:
+@pytest.mark.parametrize("path", DOCS, ids=named)
+def test_files_that_are_named_exist(path: Path) -> None:
     """Tests above all: a guarantee whose test is gone is none."""
     for name in re.findall(r"`((?:tests|docs|include|dags|plugins|spark_jobs)/[^`\s]*\w)`",
-                           page.read_text()):  # fmt: skip
+                           path.read_text()):  # fmt: skip
         assert list(PROJECT.glob(name)), name
 
 
-@pytest.mark.parametrize("page", DOCS, ids=named)
-def test_make_targets_exist(page: Path) -> None:
+@pytest.mark.parametrize("path", DOCS, ids=named)
+def test_make_targets_exist(path: Path) -> None:
     """Whatever `make …` a page tells people to type."""
     known = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"`make ([a-z-]+)`", page.read_text())) <= known
+    assert set(re.findall(r"`make ([a-z-]+)`", path.read_text())) <= known
 
 
 def test_the_readme_begins_with_two_commands() -> None:
@@ -153,87 +121,12 @@ def test_the_readme_begins_with_two_commands() -> None:
     assert len(README.splitlines()) < 130
 
 
-def test_the_readmes_pipelines_are_right(tmp_path: Path) -> None:
-    """A reader may copy them as they stand."""
-    texts = fenced(README, "yaml")
-    assert [yaml.safe_load(text)["kind"] for text in texts] == ["ingest", "egress"]
-    for text in texts:
-        path = tmp_path / f"{yaml.safe_load(text)['name']}.yaml"
-        path.write_text(text)
-        assert files.load(path, {"TIDEGATE_LAKE": "/data/lake"}).lake == "/data/lake"
-        assert len(text.splitlines()) <= 10
-
-
-DATA_FILE = pyarrow.schema(
-    [
-        ("key", pyarrow.binary()),
-        ("value", pyarrow.binary()),
-        ("partition", pyarrow.int32()),
-        ("offset", pyarrow.int64()),
-        ("timestamp", pyarrow.timestamp("us", tz="UTC")),
-        ("timestampType", pyarrow.int32()),
-        ("headers", pyarrow.list_(pyarrow.struct({"key": pyarrow.string(),
-                                                  "value": pyarrow.binary()}))),
-    ]
-)  # fmt: skip
-
-
-@pytest.fixture
-def data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write a file of the README's pipeline: two delayed flights, one of them without headers,
-    one that was cancelled, and a tombstone. The working directory holds `.tidegate`.
-    """
-    source = [{"key": "source", "value": b"nycflights13"}]
-    flight = '{"carrier":"%s","flight":%d,"dep_delay":%s,"time_hour":"2013-01-01T10:00:00Z"}'
-    flights = [("UA", 1545, "2"), ("AA", 1141, "null"), ("UA", 1714, "4")]
-    values = [*(flight % columns for columns in flights), None]
-    rows = [
-        {"key": b"UA1", "value": value and value.encode(), "partition": 0, "offset": offset,
-         "timestamp": offset, "timestampType": 0, "headers": None if offset == 2 else source}
-        for offset, value in enumerate(values)
-    ]  # fmt: skip
-    project = tmp_path / "my project"  # a space, which is percent-encoded in a URI
-    directory = project / ".tidegate/lake/my_flights/data/topic=flights/window_date=2026-03-14"
-    directory.mkdir(parents=True)
-    file = directory / "flights.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=DATA_FILE), file)
-    monkeypatch.chdir(project)
-    return file
-
-
-@pytest.mark.usefixtures("data_file")
-def test_the_readmes_view_has_typed_columns() -> None:
-    """The columns named in the view have the types of its JSON structure."""
-    (query,) = fenced(README, "sql")
-    with duckdb.connect() as db:
-        assert sorted(db.execute(query).fetchall(), key=str) == [
-            ("AA", 1, None), ("UA", 2, 3.0), (None, 1, None)
-        ]  # fmt: skip
-        types = {name: kind for name, kind, *_ in db.execute("DESCRIBE my_flights").fetchall()}
-        assert types["key"] == types["source"] == types["carrier"] == "VARCHAR"
-        assert types["flight"] == types["dep_delay"] == "INTEGER"
-        assert types["time_hour"] == "TIMESTAMP"
-        missing = db.execute('SELECT "offset" FROM my_flights WHERE source IS NULL').fetchall()
-        assert missing == [(2,)], "the record without headers"
-        sources = db.execute("SELECT DISTINCT source FROM my_flights ORDER BY ALL").fetchall()
-        assert sources == [("nycflights13",), (None,)]
-
-
-def test_a_query_by_the_ledger(data_file: Path) -> None:
-    """The query of docs/operations.md reads the URIs as `tidegate files --json` encodes them."""
-    uri = data_file.as_uri().replace("%3D", "=")
-    Path("files.json").write_text(json.dumps([{"uri": uri, "rows": 4}]))
-    (query,) = fenced(OPERATIONS, "sql")
-    with duckdb.connect() as db:
-        assert db.execute(query).fetchall() == [(4,)]
-
-
 def test_fault_points_are_listed() -> None:
     """All that the code passes, and no other."""
     sources = [path.read_text() for path in (PROJECT / "include").rglob("*.py")]
     calls = [call for text in sources for call in re.findall(r"faults\.point\((.*)\)", text)]
     passed = {name for call in calls for name in re.findall(r'"([\w.]+)"', call)}
-    chapter = OPERATIONS.partition("## Fault points")[2]
+    chapter = page("docs/fault-points.md")
     assert set(re.findall(r"^\| `([\w.]+)` \|", chapter, re.MULTILINE)) == passed
     assert faults.VARIABLE in chapter
 
@@ -241,21 +134,21 @@ def test_fault_points_are_listed() -> None:
 def test_every_package_has_its_reason() -> None:
     lines = (PROJECT / "requirements.txt").read_text().splitlines()
     packages = {m[0] for line in lines if (m := re.match(r"[\w-]+", line))}
-    adr = (PROJECT / "docs/adr/0002-dependencies.md").read_text()
+    adr = page("docs/adr/0002-dependencies.md")
     assert set(re.findall(r"^\| `([\w-]+)` \|", adr, re.MULTILINE)) == packages
 
 
-@pytest.mark.parametrize("page", sorted(PROJECT.glob("docs/adr/*.md")), ids=named)
-def test_a_decision_says_when_it_is_violated(page: Path) -> None:
-    *_, last = page.read_text().strip().splitlines()
+@pytest.mark.parametrize("path", sorted(PROJECT.glob("docs/adr/0*.md")), ids=named)
+def test_a_decision_says_when_it_is_violated(path: Path) -> None:
+    *_, last = path.read_text().strip().splitlines()
     assert last.startswith("**A change violates this when")
 
 
-# The examples of docs/format.md, read by the code
+# The examples of docs/storage.md and docs/json.md, read by the code
 
 
-def example(heading: str, number: int = 0) -> Any:
-    chapter = re.split(rf"^### {heading}$", FORMAT, flags=re.MULTILINE)[1]
+def example(heading: str, number: int = 0, page: str = STORAGE) -> Any:
+    chapter = re.split(rf"^##+ {heading}$", page, flags=re.MULTILINE)[1]
     return json.loads(fenced(re.split(r"^##", chapter, flags=re.MULTILINE)[0], "json")[number])
 
 
@@ -264,7 +157,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 def test_every_example_is_json() -> None:
-    for text in fenced(FORMAT, "json"):
+    for text in fenced(STORAGE + JSON, "json"):
         form = json.loads(text)
         assert isinstance(form, list) or form["format"] == 1
 
@@ -273,9 +166,10 @@ def test_the_plan_has_its_own_name() -> None:
     """Its digest is the id that all the other examples use."""
     plan = Plan.from_json(example("Plan"))
     assert plan.to_json() == example("Plan")
-    others = (example("Generation"), example("_done.json"), example("Seal"), example("Report"))
-    assert {form["plan_id"] for form in others} | {example("Files")[0]["plan_id"]} == {plan.id}
-    assert RUN_KEY in FORMAT
+    others = [example(heading) for heading in ("Generation", "_done.json", "Seal")]
+    others += [example("Report", page=JSON), example("Files", page=JSON)[0]]
+    assert {form["plan_id"] for form in others} == {plan.id}
+    assert RUN_KEY in STORAGE
 
 
 def test_the_seal_and_the_manifest_agree() -> None:

@@ -57,7 +57,7 @@ class Release(enum.StrEnum):
 
 
 def run() -> None:
-    """Run the command line; exit codes are those of docs/format.md."""
+    """Run the command line; exit codes are those of docs/errors.md."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[NoteHandler()])
     # Tidegate's errors contain its messages; the broker package reads them from its log.
     logging.getLogger("kafka").propagate = False

@@ -1,4 +1,4 @@
-"""The ledger's entries. Their JSON is a public contract (docs/format.md).
+"""The ledger's entries. Their JSON is a public contract (docs/storage.md).
 
 Entries are numbered from 1; each is created if absent and never changed.
 """

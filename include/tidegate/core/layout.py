@@ -1,4 +1,4 @@
-"""Paths in a pipeline's directory of the lake (docs/format.md).
+"""Paths in a pipeline's directory of the lake (docs/storage.md).
 
 All are relative to `<lake>/<pipeline>/`, with forward slashes.
 """

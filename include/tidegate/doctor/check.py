@@ -70,7 +70,7 @@ def _run(check: Check) -> list[Line]:
         lines.extend(check.ask())
     except TidegateError as error:
         what, _, fix = str(error).partition("; ")
-        fix = fix or f"see {type(error).__name__} in docs/operations.md"
+        fix = fix or f"see {type(error).__name__} in docs/errors.md"
         lines.append(failure(check.name, what, fix))
     except Exception as error:
         logger.exception("%s: the check itself failed", check.name)

