@@ -7,7 +7,7 @@ WORKERS ?= 2
 PARALLEL := -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-faults test-mutants lint format lock bench clean
+.PHONY: help setup demo test test-unit test-slow test-faults test-mutants lint format docs lock bench clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ lint: setup ## ruff, mypy --strict, and who may import whom
 format: setup ## let ruff rewrite the sources
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+
+docs: setup ## the site of docs/ in build/site, without network; a broken link fails
+	@$(BIN)/python tests/tools/command_reference.py > docs/commands.new && mv docs/commands.new docs/commands.md
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/site
+	@echo "build/site/index.html"
 
 lock: ## pin requirements.txt into requirements.lock, with hashes
 	@$(PYTHON) -m venv --clear build/uv && build/uv/bin/pip install --quiet uv
