@@ -4,6 +4,28 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a backfill by time does not pass over what expired unread",
+        "ingest/backfill.py",
+        "            complaints += _may_have_expired(fold, topic_id, window, marks, edges.start)\n",
+        "            pass\n",
+        "tests/unit/runs/test_boundaries.py::test_records_that_expired_unread_are_not_passed_over",
+    ),
+    Mutant(
+        "a backfill over dates does not pass over what expired unread",
+        "ingest/backfill.py",
+        "            below += r.parts(expired_below(fold, topic_id, r, marks).within(0, cursor))\n",
+        "",
+        "tests/unit/runs/test_boundaries.py::test_dates_whose_records_expired_unread",
+    ),
+    Mutant(
+        "dates leave what is above the cursor to the live lane",
+        "ingest/backfill.py",
+        "expired_below(fold, topic_id, r, marks).within(0, cursor))",
+        "expired_below(fold, topic_id, r, marks))",
+        "tests/unit/runs/test_boundaries.py"
+        "::test_dates_leave_what_expired_above_the_cursor_to_the_live_lane",
+    ),
+    Mutant(
         "what is finished and not wrong is kept",
         "ingest/sealing.py",
         "        if not isinstance(error, WRONG):\n            logger.warning(",

@@ -181,6 +181,21 @@ def out_of_reach(
     return complaints
 
 
+def expired_below(
+    fold: Fold, topic_id: str, r: OffsetRange, marks: Mapping[int, Watermarks]
+) -> Intervals:
+    """Return what has expired right below a range that begins at a timestamp: one span, or none.
+
+    These offsets are in no commit and no gap, and nothing that is retained divides them from the
+    range: their records may belong to it.
+    """
+    key = topic_id, r.partition
+    if r.start > marks[r.partition].start:
+        return Intervals()  # an earlier record is retained, with an earlier timestamp
+    unseen = fold.covered[key].missing(0, r.start).subtract(fold.skipped[key])
+    return Intervals(tuple(span for span in unseen if span[1] == r.start))
+
+
 def draft_window(
     fold: Fold,
     topic_id: str,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from tidegate.broker.cluster import Survey
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Watermarks
-from tidegate.core.draft import NO_LEADER, Draft, draft_window, out_of_reach, retained_gaps
+from tidegate.core.draft import (
+    NO_LEADER,
+    Draft,
+    draft_window,
+    expired_below,
+    out_of_reach,
+    retained_gaps,
+)
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
@@ -40,6 +47,8 @@ def draft(
         window = windows.resolve_ranges(topic, partitions, edges, boundaries, complaints)
     if not replanning:
         complaints += out_of_reach(fold, topic_id, window, marks)
+        if isinstance(edges.start, datetime):
+            complaints += _may_have_expired(fold, topic_id, window, marks, edges.start)
     if complaints:
         raise refusal(run, topic, complaints)
     drafted = draft_window(
@@ -54,6 +63,7 @@ def draft_dates(
 ) -> Draft:
     """Draft the records of an interval below the cursors; the rest is left to the live lane.
 
+    What expired right below the interval, and may belong to it, goes by the policy `on_expired`.
     `live` is what a live run would draft now: its origins and its excluded topics apply here, too.
     """
     drafted = Draft(origins=live.origins)
@@ -82,6 +92,7 @@ def draft_dates(
             cursor = progress.cursor if progress else 0
             cut = min(max(cursor, r.start), r.end)
             below.append(OffsetRange(topic, r.partition, r.start, cut))
+            below += r.parts(expired_below(fold, topic_id, r, marks).within(0, cursor))
             if cut < r.end:
                 drafted.ahead.append(OffsetRange(topic, r.partition, cut, r.end))
         part = draft_window(
@@ -93,6 +104,23 @@ def draft_dates(
         drafted.left_out += part.left_out
         drafted.gaps += part.gaps
     return drafted
+
+
+def _may_have_expired(
+    fold: Fold,
+    topic_id: str,
+    window: Sequence[OffsetRange],
+    marks: Mapping[int, Watermarks],
+    start: datetime,
+) -> list[str]:
+    """Name the expired offsets of which nobody can tell whether they are before `start`."""
+    return [
+        f"partition {r.partition}: [{first}, {end}) has expired and is in no commit: "
+        f"whether any of it is since {start.isoformat()} is not known. To begin behind it, give "
+        f"both edges as offsets, this partition's start as {end}"
+        for r in window
+        for first, end in expired_below(fold, topic_id, r, marks)
+    ]
 
 
 def checked_topic(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary, clamped, milliseconds
 from tidegate.core.cursor import Watermarks
-from tidegate.core.draft import draft_window, out_of_reach, retained_gaps
+from tidegate.core.draft import draft_window, expired_below, out_of_reach, retained_gaps
 from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
@@ -160,6 +160,24 @@ def test_out_of_reach_is_refused():
         "partition 0: end 46 is beyond the end 45",
         "partition 0: [4, 10) is before the log start 20",
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "log_start", "lost"),
+    [
+        (40, 40, [(30, 40)]),  # the log begins here: nothing retained is before the window
+        (40, 39, []),  # a retained record is before it
+        (30, 40, []),  # what is right below is a gap, which is reported
+        (20, 40, []),  # a commit holds what is right below
+        (60, 60, [(50, 60)]),
+        (10, 60, [(5, 10)]),  # the first row of the lake
+        (0, 0, []),
+    ],
+)
+def test_what_expired_right_below_a_time(start, log_start, lost):
+    """Its records may be of the window; only what is in no commit and no gap is named."""
+    marks = {0: Watermarks(log_start, 70, 70)}
+    assert list(expired_below(KNOWN, "id", part(start, 65), marks)) == lost
 
 
 def test_gaps_that_can_be_filled():

@@ -1,6 +1,7 @@
 """Boundaries by Kafka and by the lake: no row of the lake is on the wrong side of a frozen time."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -135,6 +136,51 @@ def test_a_replay_of_it(home, kafka):
     replay = Replay("t", "x", None, at(20).isoformat(), at(40).isoformat())
     with pytest.raises(WindowRefused, match=r"\[20, 40\) is before the log start 60"):
         plan(run_of(home, replay))
+
+
+def test_records_that_expired_unread_are_not_passed_over(home, kafka):
+    """Offsets 60 to 79 are nowhere any more: nobody knows whether they were before the time. The
+    window is refused; so is one that lies before all that is left. Not if a record is left that is
+    before the time, or the window is given by offsets from there on.
+    """
+    log(kafka, *range(80, 100), start=80)
+    for window in (backfill(70, 90), backfill(80, 90), backfill(62, 70)):
+        with pytest.raises(WindowRefused, match=r"\[60, 80\) has expired.*start as 80"):
+            plan(run_of(home, window))
+    assert frozen(home) == {}
+    assert plan(run_of(home, backfill(81, 90))).plan.chunks == ((OffsetRange("t", 0, 81, 90),),)
+    by_offsets = Backfill("t", None, "80", "90")
+    assert plan(run_of(home, by_offsets)).plan.chunks == ((OffsetRange("t", 0, 80, 90),),)
+
+
+@pytest.mark.parametrize("on_expired", ["fail", "skip"])
+def test_dates_whose_records_expired_unread(tmp_path, kafka, on_expired):
+    """Below the origin, which is 100: they go by the policy, excluded by name in each interval or
+    one gap; what is left is planned.
+    """
+    store = LocalStore(tmp_path / "p")
+    Ledger(store, "p").append(Origin("t", "id-t", {0: 100}), run="r")
+    log(kafka, *range(80, 100), start=80)
+
+    def dates(start, end):
+        run = run_of(tmp_path, Dates((at(start), at(end))), f"{start}")
+        planned = plan(replace(run, spec=run.spec.model_copy(update={"on_expired": on_expired})))
+        ranges = [(r.start, r.end) for chunk in planned.plan.chunks for r in chunk]
+        return ranges, [(each.reason, each.numbers) for each in planned.plan.left_out]
+
+    lost = [("expired", {"start": 0, "end": 80})] if on_expired == "fail" else []
+    assert dates(70, 90) == ([(80, 90)], lost)
+    assert dates(60, 70) == ([], lost)
+    assert dates(90, 95) == ([(90, 95)], [])
+    gaps = [(g.start, g.end, g.reason, g.by) for g in Ledger(store, "p").fold.gaps]
+    assert gaps == ([] if lost else [(0, 80, "expired", "70")])
+
+
+def test_dates_leave_what_expired_above_the_cursor_to_the_live_lane(home, kafka):
+    """The live run excludes it by name, or records the gap."""
+    log(kafka, *range(80, 100), start=80)
+    done = plan(run_of(home, Dates((at(70), at(90))))).plan
+    assert (done.chunks, done.left_out) == ((), ())
 
 
 def test_records_that_compaction_took(home, kafka):
