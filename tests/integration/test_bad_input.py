@@ -107,12 +107,14 @@ def test_no_such_pipeline_and_wrong_use(terminal: Terminal) -> None:
     assert terminal.json("run", code=2)["error"]["name"] == "Usage"
 
 
-def test_an_unknown_topic(terminal: Terminal) -> None:
-    """The error names the topic."""
-    terminal.pipeline("typo", ["no-such-topic"])
+def test_an_unknown_topic(terminal: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
+    """The error names the topic, and the nearest that exists."""
+    name = topic(partitions=1)
+    terminal.pipeline("typo", [f"{name}s"])
     error = refused(terminal, "typo", code=3, seconds=8)
     assert error["name"] == "UnknownTopic"
-    assert error["numbers"] == {"topics": ["no-such-topic"]}
+    assert error["numbers"] == {"topics": [f"{name}s"]}
+    assert error["message"].endswith(f"or correct `topics`; did you mean '{name}'?")
 
 
 def test_an_unreachable_broker(terminal: Terminal) -> None:

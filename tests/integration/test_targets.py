@@ -23,5 +23,7 @@ def test_topics_that_must_be_created(broker: Broker) -> None:
     assert survey_target(kafka, [later], create_with=1, make=False).topics[later].partitions == 1
     with pytest.raises(UnknownTopic, match=f"has no topic {later}"):
         survey_target(kafka, [there, later], create_with=None)
+    with pytest.raises(UnknownTopic, match=f"; did you mean '{there}'"):
+        survey_target(kafka, [f"{there}s"], create_with=None)
     made = survey_target(kafka, [later], create_with=3).topics[later]
     assert (made.partitions, made.topic_id != "") == (3, True)

@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "one DAG for each bad file",
         "orchestration/factory.py",
-        "if files.is_pipeline_name(name):",
+        "if is_pipeline_name(name):",
         "if True:",
         "tests/dags/test_parsing.py::test_whatever_is_in_a_file_only_its_own_dag_suffers",
     ),

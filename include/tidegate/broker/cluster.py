@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,8 +18,9 @@ from kafka.admin import ConfigResource, KafkaAdminClient, OffsetSpec
 from tidegate.broker.client_errors import TIMEOUT_MS, connection_errors, request_errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
+from tidegate.core.nearest import did_you_mean
 from tidegate.core.unreadable_records import LATEST_MS
-from tidegate.errors import BrokerError, BrokerTooOld
+from tidegate.errors import BrokerError, BrokerTooOld, TidegateError
 
 _DESCRIBE = "DESCRIBE on the topics"
 _NO_SUCH_TOPIC, _TOPIC_FORBIDDEN = 3, 29  # Kafka's error codes
@@ -125,6 +127,12 @@ class Cluster:
         """Return the names of all topics that may be described."""
         with self.request(_DESCRIBE):
             return sorted(self.admin.list_topics())
+
+    def nearest(self, missing: Iterable[str]) -> str:
+        """Return `; did you mean …?` with the existing topics that are nearest to missing ones."""
+        with contextlib.suppress(TidegateError):
+            return did_you_mean(missing, self.topics())
+        return ""
 
     def describe(self, topics: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         """Return the broker's description of each topic that exists and may be described."""

@@ -62,7 +62,8 @@ def survey_target(
         if missing and create_with is None:
             raise UnknownTopic(
                 f"{settings.cluster} has no topic {', '.join(missing)}, or this user may not "
-                "DESCRIBE it: create it, or set target.partitions and Tidegate does",
+                "DESCRIBE it: create it, or set target.partitions and Tidegate does"
+                + cluster.nearest(missing),
                 topics=missing,
             )
         if missing and make:

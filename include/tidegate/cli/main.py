@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tidegate import flows
+from tidegate import __version__, flows
 from tidegate.cli import local, maintenance, render, render_egress, windows
 from tidegate.cli.connections import kafka
 from tidegate.cli.console import (
@@ -47,6 +47,25 @@ app = typer.Typer(
 app.add_typer(local.app, name="local")
 app.add_typer(windows.app)
 app.add_typer(maintenance.app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        say(f"tidegate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 class Release(enum.StrEnum):

@@ -93,6 +93,8 @@ def print_explained(explained: Document) -> None:
         if replay["done"]:
             how = f"as #{replay['commit']}" if replay["commit"] else "by a declaration"
             say(f"  already done {how}")
+    if explained["unchecked"]:
+        say(f"  not checked here, but by Spark in the run: {', '.join(explained['unchecked'])}")
     for file in explained["files"][:MOST]:
         say(f"  {file['name']}  {counted(file['size'], 'byte')}")
     if explained["files"][MOST:]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tidegate.core.accounting import StagedFile
 from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.intervals import Intervals
+from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError, LakeDamaged, SourceChanged
@@ -141,10 +142,11 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
     lake = source.fold
     # Committed rows of topics that the ingest pipeline no longer reads are sent, too.
     topics = spec.source.topics or tuple(lake.topic_ids)
-    if unknown := sorted(set(topics) - {*source.pipeline.topics, *lake.topic_ids}):
+    known = {*source.pipeline.topics, *lake.topic_ids}
+    if unknown := sorted(set(topics) - known):
         raise ConfigurationError(
             f"pipeline {spec.name!r}: source.topics: {', '.join(unknown)}: not of "
-            f"{source.pipeline.name!r}"
+            f"{source.pipeline.name!r}{did_you_mean(unknown, sorted(known))}"
         )
     ids: dict[str, str] = {}
     ranges: list[OffsetRange] = []

@@ -22,7 +22,8 @@ from tidegate.errors import ConfigurationError, SenderAlive
 from tidegate.lake import plans, sources
 from tidegate.lake.plans import Frozen
 from tidegate.lake.sources import Root
-from tidegate.pipelines.spec import Egress, as_text
+from tidegate.pipelines.spec import Egress
+from tidegate.pipelines.value_types import as_text
 from tidegate.runs import variables
 from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.run import EgressRun, OpenRun

@@ -13,6 +13,7 @@ from tidegate.broker.cluster import survey
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
 from tidegate.core.fold import Fold
+from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
@@ -90,6 +91,7 @@ def _resolve_window(
     if topic_id is None:
         in_lake = [t for t in topics if t in fold.topic_ids]
         missing = f"{topic} is not in the lake: of {lake.pipeline.name!r} there are {in_lake}"
+        missing += did_you_mean(topic, in_lake)
         raise _refusal(run, lake, topic, [missing, *complaints])
     partitions = set(fold.origins[topic_id])
     by_time: dict[datetime, Boundary] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from tidegate.broker.cluster import Survey
+from tidegate.broker.cluster import Cluster, Survey
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Watermarks
@@ -18,12 +18,14 @@ from tidegate.core.draft import (
     retained_gaps,
 )
 from tidegate.core.fold import Fold
+from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
 from tidegate.core.requests import ORDERS, Backfill, DataInterval, Replay
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
 from tidegate.lake.store import Store
+from tidegate.pipelines.spec import Ingest
 from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
 from tidegate.runs.run import Run
 
@@ -131,10 +133,13 @@ def checked_topic(
     Raises WindowRefused if it does not exist or was recreated, BrokerError if a partition has no
     leader.
     """
-    topic = asked.topic
+    topic, near = asked.topic, ""
     marks, topic_id = seen.watermarks.get(topic), seen.topic_ids.get(topic)
     if marks is None or topic_id is None:
-        raise refusal(run, topic, [*complaints, f"there is no topic {topic}"])
+        if topic in run.spec.topics:  # else the nearest of these was offered
+            with Cluster(run.kafka) as cluster:
+                near = cluster.nearest([topic])
+        raise refusal(run, topic, [*complaints, f"there is no topic {topic}{near}"])
     was = fold.topic_ids.get(topic, topic_id)
     if was != topic_id:
         recreated = f"the topic was recreated: offsets of {was} are not those of {topic_id}"
@@ -159,7 +164,7 @@ def _edges(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
     """Return the edges of a window, and the complaints found without asking the broker."""
     complaints = []
     if asked.topic not in run.spec.topics:
-        complaints.append(f"{asked.topic} is not among its topics {list(run.spec.topics)}")
+        complaints.append(not_among(run.spec, asked.topic))
     if asked.chunk_size is not None and asked.chunk_size < 1:
         complaints.append(f"chunk size {asked.chunk_size}: at least 1")
     if asked.order not in ORDERS:
@@ -170,6 +175,12 @@ def _edges(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
         return Edges(), complaints
     edges = windows.parse_edges(asked.topic, asked.start, asked.end, datetime.now(UTC))
     return edges, complaints + edges.complaints
+
+
+def not_among(spec: Ingest, topic: str) -> str:
+    """Return the complaint about a topic that the pipeline does not read."""
+    near = did_you_mean(topic, spec.topics)
+    return f"{topic} is not among its topics {list(spec.topics)}{near}"
 
 
 def refusal(run: Run, topic: str, complaints: list[str]) -> WindowRefused:

@@ -62,10 +62,12 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
         drafted = backfill.draft(run, run.asked, store, fold, seen, replanning=replanning)
     unknown = [t for t in run.topics if t not in seen.identities and t not in fold.topic_ids]
     if unknown:
+        with Cluster(run.kafka) as cluster:
+            near = cluster.nearest(unknown)
         raise UnknownTopic(
             f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
             f"{', '.join(unknown)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, "
-            "or correct `topics`",
+            f"or correct `topics`{near}",
             topics=unknown,
         )
     live = draft_live(

@@ -17,7 +17,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.replacement import Replaced, Tile, replaces_to_json
 from tidegate.core.requests import Replay
-from tidegate.ingest.backfill import boundaries_at, checked_topic, refusal
+from tidegate.ingest.backfill import boundaries_at, checked_topic, not_among, refusal
 from tidegate.lake import manifests
 from tidegate.lake.store import Store
 from tidegate.runs.replay_id import id_complaints
@@ -33,7 +33,7 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
         complaints.insert(0, "where: a re-ingest replaces whole files and takes no filter")
     complaints[:0] = id_complaints(asked)
     if topic not in run.spec.topics:
-        complaints.insert(0, f"{topic} is not among its topics {list(run.spec.topics)}")
+        complaints.insert(0, not_among(run.spec, topic))
     topic_id, marks = checked_topic(run, asked, fold, seen, complaints)
     partitions = windows.choose_partitions(asked.partitions, edges, marks, complaints)
     boundaries = boundaries_at(run, store, seen, topic, edges.timestamps, complaints)

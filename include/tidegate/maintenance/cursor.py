@@ -9,6 +9,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.fold import Fold
+from tidegate.core.nearest import did_you_mean
 from tidegate.errors import (
     BeyondEnd,
     ConfigurationError,
@@ -157,8 +158,9 @@ def _topic_id(spec: Ingest, fold: Fold, topic: str) -> str:
     if topic not in fold.topic_ids:
         known = ", ".join(sorted(fold.topic_ids)) or "none"
         raise ConfigurationError(
-            f"pipeline {spec.name!r} has not read any topic {topic!r} yet; its ledger knows: "
-            f"{known}. To choose where a topic begins, set `start` in the pipeline file"
+            f"pipeline {spec.name!r} has not read any topic {topic!r} yet"
+            f"{did_you_mean(topic, fold.topic_ids)}; its ledger knows: {known}. To choose where a "
+            "topic begins, set `start` in the pipeline file"
         )
     return fold.topic_ids[topic]
 

@@ -26,6 +26,7 @@ from tidegate.orchestration import tasks
 from tidegate.orchestration.links import ReportLink
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
+from tidegate.pipelines.value_types import is_pipeline_name
 
 _MAX_COMPLAINT = 20_000
 
@@ -157,7 +158,7 @@ def _dag_id(name: str) -> str:
 
     For an invalid pipeline name it ends in a digest of the name.
     """
-    if files.is_pipeline_name(name):
+    if is_pipeline_name(name):
         return f"tidegate__{name}"
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"tidegate__{re.sub(r'[^A-Za-z0-9_-]', '-', name)[:100]}.{digest}"

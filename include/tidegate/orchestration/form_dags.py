@@ -79,7 +79,7 @@ def replay_dag() -> DAG:
                 type=["null", "string"],
                 minLength=1,
                 description="Egress: send only rows that match this SQL condition, like "
-                "cast(key as string) = 'AA'.",
+                "cast(key as string) = 'AA'. Spark checks it when the run starts.",
             ),
             "dry_run": Param(
                 False, type="boolean", description="Only explain, in the log of `plan`."

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tidegate.core.nearest import did_you_mean
 from tidegate.core.printable import CONTROL, printable, printable_name
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import yaml_reader
 from tidegate.pipelines.complaints import quoted
 from tidegate.pipelines.spec import Ingest, Spec, parse
-from tidegate.pipelines.value_types import PIPELINE_NAME
 from tidegate.pipelines.yaml_reader import BadFile
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
@@ -43,12 +43,16 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
         try:
             spec = parse(form)
         except ValueError as error:
-            complaints.extend(str(error).splitlines())
+            named = {each.partition(": ")[0] for each in more}  # what follows for them is no news
+            lines = str(error).splitlines()
+            complaints += [line for line in lines if line.partition(": ")[0] not in named]
     except FileNotFoundError:
         raise ConfigurationError(f"{where}: there is no such pipeline file") from None
     except OSError as error:
         raise ConfigurationError(f"{where}: cannot be read: {error.strerror}") from None
-    except (BadFile, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{where}: cannot be read: not UTF-8") from None
+    except BadFile as error:
         raise ConfigurationError(f"{where}: cannot be read: {error}") from None
     except Exception as error:  # not foreseen by a check; its text may quote the file
         raise ConfigurationError(f"{where}: cannot be read: {type(error).__name__}") from None
@@ -60,12 +64,17 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
 
 
 def load_named(name: str) -> Spec:
-    """Return the spec of the pipeline with this name; ConfigurationError lists those that exist."""
+    """Return the spec of the pipeline with this name; ConfigurationError lists those that exist.
+
+    It offers the nearest name.
+    """
     path = directory() / f"{name}.yaml"
     if not path.is_file():
-        existing = ", ".join(names()) or "none"
+        existing = names()
+        near = did_you_mean(name, existing)
+        listed = ", ".join(existing) or "none"
         raise ConfigurationError(
-            printable(f"there is no pipeline {name!r} in {directory()}; there are: {existing}")
+            printable(f"there is no pipeline {name!r} in {directory()}{near}; there are: {listed}")
         )
     return load(path)
 
@@ -81,11 +90,6 @@ def load_ingest(name: str) -> Ingest:
 def names() -> list[str]:
     """Return the printable names of all pipeline files, valid or not."""
     return sorted(printable_name(path.stem) for path in directory().glob("*.yaml"))
-
-
-def is_pipeline_name(name: str) -> bool:
-    """Return whether a pipeline may have this name."""
-    return re.match(PIPELINE_NAME, name) is not None
 
 
 def ingest_names() -> list[str]:
@@ -138,7 +142,7 @@ def _expand(form: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str,
                 return [expanded(inner, *at) for inner in value]
             case str():
                 missing.extend(
-                    m["name"]
+                    f"{'.'.join(at)}: ${{{m['name']}}} is not set in the environment"
                     for m in _VARIABLE.finditer(value)
                     if m["default"] is None and m["name"] not in environ
                 )
@@ -150,4 +154,4 @@ def _expand(form: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str,
         return value
 
     form = expanded(form)
-    return form, [*(f"${{{name}}} is not set in the environment" for name in missing), *unprintable]
+    return form, [*missing, *unprintable]

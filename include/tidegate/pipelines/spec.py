@@ -1,4 +1,8 @@
-"""The specs of pipelines: frozen, and validated with all complaints at once."""
+"""The specs of pipelines: frozen, and validated with all complaints at once.
+
+Contradictions between keys are found key by key, by the valid values of earlier keys, so that they
+are reported beside all wrong values.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,10 @@ from pydantic import (
     Field,
     Tag,
     ValidationError,
-    model_validator,
+    ValidationInfo,
+    field_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from tidegate.core.source_root import Root
 from tidegate.errors import ConfigurationError
@@ -22,23 +28,44 @@ from tidegate.pipelines import secret_settings
 from tidegate.pipelines.complaints import complaint
 from tidegate.pipelines.value_types import (
     Count,
-    LakeTopic,
+    LakeTopics,
     Offset,
+    Path,
     PipelineName,
     Regex,
+    Scalar,
     Schedule,
+    Text,
     Time,
     TopicName,
+    TopicNames,
     Whole,
+    as_texts,
 )
 from tidegate.spark import file_reader_options, producer_settings
 
 _LONGEST_WAIT = 10**9  # seconds
 
+Contradiction = tuple[str, str]
+"""The key that a complaint is about (empty: the mapping itself), and the complaint."""
+
 
 class _Strict(BaseModel):
-    # Python's regular expressions: pydantic's own have no look-ahead.
-    model_config = ConfigDict(extra="forbid", frozen=True, regex_engine="python-re")
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        """Return how a valid value contradicts itself, or the valid values of earlier keys."""
+        del key, value, given  # of a mapping without contradictions
+        return None
+
+    @field_validator("*")
+    @classmethod
+    def _agrees(cls, value: Any, info: ValidationInfo) -> Any:
+        if found := cls.contradiction(str(info.field_name), value, info.data):
+            about, text = found
+            raise PydanticCustomError("unquoted", "{text}", {"key": about, "text": text})
+        return value
 
 
 class StartAt(_Strict):
@@ -46,14 +73,15 @@ class StartAt(_Strict):
 
     timestamp: Time | None = None
     offsets: dict[TopicName, dict[Offset, Offset]] | None = None
-    group: Annotated[str, Field(min_length=1)] | None = None
+    group: Text | None = None
 
-    @model_validator(mode="after")
-    def _is_one_of_the_three(self) -> StartAt:
-        given = [self.timestamp, self.offsets, self.group]
-        if sum(each is not None for each in given) != 1:
-            raise ValueError("give a timestamp, offsets, or a consumer group: one of the three")
-        return self
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        if key == "group" and {"timestamp", "offsets"} <= given.keys():
+            starts = [given["timestamp"], given["offsets"], value]
+            if sum(each is not None for each in starts) != 1:
+                return "", "give a timestamp, offsets, or a consumer group: one of the three"
+        return None
 
 
 # Distinguished by shape, so that complaints are about the form that was given.
@@ -63,21 +91,21 @@ Start = Annotated[
 ]
 
 
-Scalar = str | int | float | bool
-
-
 class Spark(_Strict):
     """The Spark connection, and Spark settings in addition to Tidegate's own."""
 
     connection: str = "spark_default"
     conf: dict[str, Scalar] = {}
 
-    @model_validator(mode="after")
-    def _holds_no_secret(self) -> Spark:
-        conf = {name: as_text(value) for name, value in self.conf.items()}
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        del given
+        if key != "conf":
+            return None
+        conf = as_texts(value)
         if secrets := secret_settings.secret_settings(conf):
-            raise ValueError(secret_settings.complaint(secrets).removeprefix("spark."))
-        return self
+            return "conf", secret_settings.complaint(secrets).removeprefix("spark.conf: ")
+        return None
 
 
 class Ingest(_Strict):
@@ -86,53 +114,43 @@ class Ingest(_Strict):
     name: PipelineName
     kind: Literal["ingest"]
     kafka: str = "kafka_default"
-    topics: tuple[LakeTopic, ...] = ()
+    topics: LakeTopics = ()
     pattern: Regex | None = None
     exclude: Regex | None = None
-    lake: Annotated[str, Field(min_length=1)]
+    lake: Path
     schedule: Schedule | None = None
     start: Start = "earliest"
     max_records: Count = 5_000_000
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     on_expired: Literal["fail", "skip"] = "fail"
     on_unreadable: Literal["fail", "gap"] = "fail"
-    progress_group: Annotated[str, Field(min_length=1)] | None = None
+    progress_group: Text | None = None
     spark: Spark = Spark()
     retries: Annotated[Whole, Field(ge=0, le=100)] = 3
+
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        match key:
+            case "pattern" if "topics" in given and bool(given["topics"]) == bool(value):
+                return "topics", "give either their names, or a pattern for them"
+            case "exclude" if value and given.get("pattern", "wrong") is None:
+                return "exclude", "only a pattern has exceptions"
+            case "start" if isinstance(value, StartAt) and value.offsets:
+                known = {"topics", "pattern", "exclude"} <= given.keys()
+                if known and (unknown := value.offsets.keys() - _selected(value.offsets, given)):
+                    return "start.offsets", f"not among the topics: {sorted(unknown)}"
+        return None
 
     def topic_named(self, topic: str | None) -> str:
         """Return a topic of the pipeline; for None the only one."""
         return one_of(self.name, self.topics, topic)
-
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Ingest:
-        if bool(self.topics) == bool(self.pattern):
-            raise ValueError("topics: give either their names, or a pattern for them")
-        if self.exclude and not self.pattern:
-            raise ValueError("exclude: only a pattern has exceptions")
-        if len(set(self.topics)) < len(self.topics):
-            raise ValueError(f"topics: one is named twice in {list(self.topics)}")
-        _refuse_relative("lake", self.lake)
-        if isinstance(self.start, StartAt) and self.start.offsets:
-            unknown = self.start.offsets.keys() - set(self.select(self.start.offsets))
-            if unknown:
-                raise ValueError(f"start.offsets: not among the topics: {sorted(unknown)}")
-        return self
 
     def select(self, existing: Iterable[str]) -> tuple[str, ...]:
         """Return the pipeline's topics: the named ones, or those of `existing` that match.
 
         The whole name must match; Kafka's internal topics never do.
         """
-        if self.pattern is None:
-            return self.topics
-        return tuple(
-            topic
-            for topic in sorted(set(existing))
-            if re.fullmatch(self.pattern, topic)
-            and not (self.exclude and re.fullmatch(self.exclude, topic))
-            and not topic.startswith("__")
-        )
+        return _selected(existing, vars(self))
 
     @property
     def subscription(self) -> str:
@@ -149,31 +167,31 @@ class Source(_Strict):
     of others inferred.
     """
 
-    path: str | None = None
+    path: Path | None = None
     format: Literal["parquet", "json", "csv", "text"] | None = None
     options: dict[str, Scalar] = {}
     columns: str | None = None
     lake: PipelineName | None = None
     topics: tuple[TopicName, ...] = ()
 
-    @model_validator(mode="after")
-    def _is_one_of_the_two(self) -> Source:
-        if (self.path is None) == (self.lake is None):
-            raise ValueError("give either a path or the lake of an ingest pipeline, by its name")
-        if self.path is not None:
-            _refuse_relative("path", self.path)
-            if wrong_pattern := Root.of(self.path).complaint():
-                raise ValueError(f"path: not a pattern of names: {wrong_pattern}")
-            if self.format is None:
-                raise ValueError("format: missing; one of parquet, json, csv, text")
-            if self.topics:
-                raise ValueError("topics: only a lake has topics")
-            given = {name: as_text(value) for name, value in self.options.items()}
-            if wrong := file_reader_options.complaints(self.format, given):
-                raise ValueError(f"options: {'; '.join(wrong)}")
-        elif self.format or self.options or self.columns:
-            raise ValueError("a lake has its own format, options and columns")
-        return self
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        wrong: str | list[str] | None
+        match key:
+            case "path" if value is not None and (wrong := Root.of(value).complaint()):
+                return "path", f"not a pattern of names: {wrong}"
+            case "format" if value is None and given.get("path", "wrong") is not None:
+                return "format", "missing; one of parquet, json, csv, text"
+            case "options" if format_ := given.get("format"):
+                if wrong := file_reader_options.complaints(format_, as_texts(value)):
+                    return "options", "; ".join(wrong)
+            case "lake" if "path" in given and (given["path"] is None) == (value is None):
+                return "", "give either a path or the lake of an ingest pipeline, by its name"
+            case "lake" if value and any(given.get(k) for k in ("format", "options", "columns")):
+                return "", "a lake has its own format, options and columns"
+            case "topics" if value and given.get("path") is not None:
+                return "topics", "only a lake has topics"
+        return None
 
 
 class Target(_Strict):
@@ -184,19 +202,18 @@ class Target(_Strict):
 
     kafka: str = "kafka_default"
     topic: TopicName | None = None
-    topics: Annotated[tuple[TopicName, ...], Field(min_length=1)] | None = None
+    topics: Annotated[TopicNames, Field(min_length=1)] | None = None
     partitions: Count | None = None
     producer: dict[str, Scalar] = {}
 
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Target:
-        if (self.topic is None) == (self.topics is None):
-            raise ValueError("give either topic, or topics that columns.topic chooses from")
-        if len(set(self.names)) < len(self.names):
-            raise ValueError(f"topics: one is named twice in {list(self.names)}")
-        if wrong := producer_settings.complaints(self.producer_settings):
-            raise ValueError(f"producer: {'; '.join(wrong)}")
-        return self
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        match key:
+            case "topics" if "topic" in given and (given["topic"] is None) == (value is None):
+                return "", "give either topic, or topics that columns.topic chooses from"
+            case "producer" if wrong := producer_settings.complaints(as_texts(value)):
+                return "producer", "; ".join(wrong)
+        return None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -205,7 +222,7 @@ class Target(_Strict):
 
     @property
     def producer_settings(self) -> dict[str, str]:
-        return {name: as_text(value) for name, value in self.producer.items()}
+        return as_texts(self.producer)
 
 
 class Columns(_Strict):
@@ -225,7 +242,7 @@ class Egress(_Strict):
     kind: Literal["egress"]
     source: Source
     target: Target
-    lake: Annotated[str, Field(min_length=1)]
+    lake: Path
     columns: Columns = Columns()
     order_by: tuple[str, ...] = ()
     order: Literal["report", "strict"] = "report"
@@ -238,38 +255,28 @@ class Egress(_Strict):
     spark: Spark = Spark()
     retries: Annotated[Whole, Field(ge=0, le=100)] = 3
 
-    @model_validator(mode="after")
-    def _agrees_with_itself(self) -> Egress:
-        _refuse_relative("lake", self.lake)
-        if self.target.topics and not self.columns.topic:
-            raise ValueError("columns.topic: missing: target.topics needs it to choose by")
-        if self.order == "strict" and not (self.order_by or self.source.lake):
-            raise ValueError("order: strict: rows of files have no order without order_by")
-        if self.order == "strict" and self._spreads():
-            raise ValueError(
-                "order: strict: without columns.key and columns.partition Kafka spreads the rows "
-                "over partitions in any order: give one of them"
-            )
-        if wrong := self._disorders():
-            raise ValueError(f"target.producer: {'; '.join(wrong)}")
-        if self.source.lake == self.name:
-            raise ValueError(f"source.lake: {self.name!r} is this pipeline itself")
-        return self
-
-    def _disorders(self) -> list[str]:
-        """Return complaints about producer settings that would break the order, if there is one."""
-        if not (self.order_by or self.source.lake):
-            return []
-        by_key = self._is_null("partition")
-        return producer_settings.disorders(self.target.producer_settings, by_key=by_key)
-
-    def _spreads(self) -> bool:
-        """Return whether neither a row's partition nor its key determines its target partition."""
-        return self._is_null("partition") and self._is_null("key")
-
-    def _is_null(self, name: Literal["key", "partition"]) -> bool:
-        chosen: str = getattr(self.columns, name) or (name if self.source.lake else "null")
-        return chosen.strip().lower() == "null"
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        source, target, columns = (given.get(each) for each in ("source", "target", "columns"))
+        match key:
+            case "source" if value.lake and value.lake == given.get("name"):
+                return "source.lake", f"{value.lake!r} is this pipeline itself"
+            case "columns" if target and target.topics and not value.topic:
+                return "columns.topic", "missing: target.topics needs it to choose by"
+            case "order_by" if source and target and columns and (value or source.lake):
+                by_key = _is_null("partition", source, columns)
+                settings = target.producer_settings
+                if wrong := producer_settings.disorders(settings, by_key=by_key):
+                    return "target.producer", "; ".join(wrong)
+            case "order" if value == "strict" and source:
+                if given.get("order_by") == () and not source.lake:
+                    return "order", "strict: rows of files have no order without order_by"
+                if columns and _spreads(source, columns):
+                    return "order", (
+                        "strict: without columns.key and columns.partition Kafka spreads the rows "
+                        "over partitions in any order: give one of them"
+                    )
+        return None
 
     @property
     def kafka(self) -> str:
@@ -297,7 +304,9 @@ _KNOWN_KEYS = {
 
 def parse(form: dict[str, Any]) -> Spec:
     """Return the spec; ValueError with one complaint a line if it is not valid."""
-    kind = "egress" if form.get("kind") == "egress" else "ingest"
+    kind = form.get("kind")
+    if kind not in tuple(_KINDS):
+        kind = "egress" if {"source", "target"} & form.keys() else "ingest"
     try:
         return _KINDS[kind].model_validate(form)
     except ValidationError as error:
@@ -314,15 +323,26 @@ def one_of(pipeline: str, topics: Sequence[str], topic: str | None) -> str:
     )
 
 
-def as_text(value: Scalar) -> str:
-    """Return a setting's value in the form of Spark and Kafka."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _selected(existing: Iterable[str], ingest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the topics that `topics`, or `pattern` and `exclude`, select."""
+    pattern, exclude = ingest["pattern"], ingest["exclude"]
+    if pattern is None:
+        topics: tuple[str, ...] = ingest["topics"]
+        return topics
+    return tuple(
+        topic
+        for topic in sorted(set(existing))
+        if re.fullmatch(pattern, topic)
+        and not (exclude and re.fullmatch(exclude, topic))
+        and not topic.startswith("__")
+    )
 
 
-def _refuse_relative(key: str, path: str) -> None:
-    if secret_settings.has_login(path):
-        # It would be written to the ledger, to plans and to the DAG's documentation.
-        raise ValueError(f"{key}: a URL here holds no password: give keys by the environment")
-    if "://" not in path and not path.startswith("/"):
-        # Airflow and a terminal have different working directories.
-        raise ValueError(f"{key}: {path!r} is neither an absolute path nor a URL")
+def _spreads(source: Source, columns: Columns) -> bool:
+    """Return whether neither a row's partition nor its key determines its target partition."""
+    return _is_null("partition", source, columns) and _is_null("key", source, columns)
+
+
+def _is_null(name: Literal["key", "partition"], source: Source, columns: Columns) -> bool:
+    chosen: str = getattr(columns, name) or (name if source.lake else "null")
+    return chosen.strip().lower() == "null"

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
 from croniter import croniter
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from tidegate.pipelines import secret_settings
 
 # Numbers from environment variables are text.
 _WHOLE = re.compile(r"-?(0|[1-9][0-9_]*)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
+_TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+_PIPELINE = re.compile(r"[a-z](?!.*__)[a-z0-9_-]{0,63}")
 _OF_AIRFLOW = {"@quarterly": "0 0 1 */3 *"}  # croniter has the others
 _ANY_DAY = datetime(2024, 1, 1)  # croniter's, and schedules are UTC
+
+
+def is_pipeline_name(name: str) -> bool:
+    """Return whether a pipeline may have this name."""
+    return _PIPELINE.fullmatch(name) is not None
+
+
+def cron(schedule: str) -> str:
+    """Return a schedule as a cron expression, or one of croniter's names for them."""
+    return _OF_AIRFLOW.get(schedule, schedule)
 
 
 def _whole(value: Any) -> Any:
@@ -25,7 +41,13 @@ def _whole(value: Any) -> Any:
 
 def _is_date(value: Any) -> Any:
     if not isinstance(value, datetime) and not (isinstance(value, str) and _DATE.match(value)):
-        raise ValueError("not a time, like 2026-03-14T00:00:00Z")
+        raise ValueError("not a time with a zone, for example 2026-03-14T00:00:00Z")
+    return value
+
+
+def _is_scalar(value: Any) -> Any:
+    if not isinstance(value, str | int | float):
+        raise ValueError("must be text, a number, true or false")
     return value
 
 
@@ -38,17 +60,37 @@ def _compiles(pattern: str) -> str:
 
 
 def _fires(schedule: str) -> str:
-    expression = _OF_AIRFLOW.get(schedule, schedule)
+    expression = cron(schedule)
     fields = expression.split()
     if len(fields) > 6 or any(field[:1] in "rR" for field in fields):
-        raise ValueError("not a cron expression of five fields, or six with seconds")
+        raise ValueError(_NOT_CRON)
     try:
         croniter(expression, _ANY_DAY).get_next()
     except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError) as error:
-        wrong = "failed to find" in str(error)
-        what = "it never fires" if wrong else f"not a cron expression: {error}"
-        raise ValueError(what) from None
+        never = "failed to find" in str(error)
+        raise ValueError("it never fires" if never else _NOT_CRON) from None
     return schedule
+
+
+_NOT_CRON = (
+    "not a cron expression: five fields (six with seconds), for example 0 6 * * *, or one of "
+    "@hourly, @daily, @weekly, @monthly, @quarterly, @yearly"
+)
+
+
+def _is_pipeline_name(name: str) -> str:
+    if not is_pipeline_name(name):
+        raise ValueError(
+            "a name begins with a small letter and has small letters, digits, _ and -, 64 at most, "
+            "and no __"
+        )
+    return name
+
+
+def _is_topic_name(topic: str) -> str:
+    if not _TOPIC.fullmatch(topic):
+        raise ValueError("a topic's name has letters, digits, ., _ and -, 249 at most")
+    return topic
 
 
 def _is_a_value(topic: str) -> str:
@@ -57,13 +99,44 @@ def _is_a_value(topic: str) -> str:
     return topic
 
 
+def _are_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError(f"one is named twice in {list(names)}")
+    return names
+
+
+def _is_absolute(path: str) -> str:
+    if secret_settings.has_login(path):
+        # It would be written to the ledger, to plans and to the DAG's documentation.
+        text = "a URL here holds no password: give keys by the environment"
+        raise PydanticCustomError("unquoted", text)
+    if path and "://" not in path and not path.startswith("/"):
+        # Airflow and a terminal have different working directories.
+        raise ValueError("neither an absolute path nor a URL")
+    return path
+
+
 Whole = Annotated[int, BeforeValidator(_whole), Field(ge=-(2**63), lt=2**63)]
 Count = Annotated[Whole, Field(ge=1)]
 Offset = Annotated[Whole, Field(ge=0)]
 Time = Annotated[AwareDatetime, BeforeValidator(_is_date)]
-Regex = Annotated[str, Field(min_length=1), AfterValidator(_compiles)]
+Text = Annotated[str, Field(min_length=1)]
+Scalar = Annotated[str | int | float | bool, BeforeValidator(_is_scalar)]
+Regex = Annotated[Text, AfterValidator(_compiles)]
 Schedule = Annotated[str, AfterValidator(_fires)]
-TopicName = Annotated[str, Field(pattern=r"^(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")]
+Path = Annotated[Text, AfterValidator(_is_absolute)]
+TopicName = Annotated[str, AfterValidator(_is_topic_name)]
 LakeTopic = Annotated[TopicName, AfterValidator(_is_a_value)]
-PIPELINE_NAME = r"^[a-z](?!.*__)[a-z0-9_-]{0,63}\Z"
-PipelineName = Annotated[str, Field(pattern=PIPELINE_NAME)]
+TopicNames = Annotated[tuple[TopicName, ...], AfterValidator(_are_distinct)]
+LakeTopics = Annotated[tuple[LakeTopic, ...], AfterValidator(_are_distinct)]
+PipelineName = Annotated[str, AfterValidator(_is_pipeline_name)]
+
+
+def as_text(value: Scalar) -> str:
+    """Return a setting's value in the form of Spark and Kafka."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_texts(settings: Mapping[str, Scalar]) -> dict[str, str]:
+    """Return settings with their values in the form of Spark and Kafka."""
+    return {name: as_text(value) for name, value in settings.items()}

@@ -9,6 +9,7 @@ from tidegate.core.requests import Replay
 from tidegate.errors import ReplayRefused
 from tidegate.runs.run import AnyRun
 
+_WINDOW = ("topic", "partitions", "start", "end", "where")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}")
 
 
@@ -22,9 +23,11 @@ def id_complaints(asked: Replay) -> list[str]:
 def refuse_another(run: AnyRun, asked: Replay, plan: Plan) -> None:
     """Raise ReplayRefused if the plan of this replay id is of another window."""
     if plan.replay is None or plan.replay["asked"] != asked.to_json():
-        first = None if plan.replay is None else plan.replay["asked"]
+        first = plan.replay["asked"] if plan.replay else {}
+        given = [f"{key} {first[key]}" for key in _WINDOW if first.get(key) is not None]
+        window = ", ".join(given) or "another kind of run"
         raise ReplayRefused(
-            f"pipeline {run.spec.name!r}: replay id {asked.id!r} stands for {first}, as plan "
+            f"pipeline {run.spec.name!r}: replay id {asked.id!r} stands for {window}, as plan "
             f"{plan.id}; nothing was done. Another window needs another id",
             replay_id=asked.id,
             plan_id=plan.id,

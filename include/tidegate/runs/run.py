@@ -17,7 +17,8 @@ from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
-from tidegate.pipelines.spec import Egress, Ingest, Spec, as_text
+from tidegate.pipelines.spec import Egress, Ingest, Spec
+from tidegate.pipelines.value_types import as_text
 from tidegate.runs.step_progress import OnProgress
 
 

@@ -97,7 +97,7 @@ def test_all_complaints_come_at_once():
     [
         ({"source": {}}, "give either a path or the lake"),
         ({"source": {"path": "/in", "format": "csv", "lake": "x"}}, "give either a path or the"),
-        ({"source": {"path": "in", "format": "csv"}}, "path: 'in' is neither an absolute path nor"),
+        ({"source": {"path": "in", "format": "csv"}}, "path: 'in': neither an absolute path nor"),
         ({"source": {"path": "/in"}}, "format: missing; one of parquet, json, csv, text"),
         ({"source": {"path": "/in", "format": "csv", "topics": ["a"]}}, "only a lake has topics"),
         ({"source": {"path": "/in", "format": "csv", "options": {"MODE": "DROPMALFORMED"}}},
@@ -120,7 +120,7 @@ def test_all_complaints_come_at_once():
         ({"source": {"lake": "out"}}, "source.lake: 'out' is this pipeline itself"),
         ({"target": {}}, "give either topic, or topics"),
         ({"target": {"topic": "a", "topics": ["b"]}}, "give either topic, or topics"),
-        ({"target": {"topics": []}}, "at least 1"),
+        ({"target": {"topics": []}}, "target.topics: []: give at least one, for example [orders]"),
         ({"target": {"topics": ["a"]}}, "columns.topic: missing: target.topics needs it"),
         ({"target": {"topic": "t", "producer": {"acks": 0, "transactional.id": "x"}}},
          "producer: acks: 0 would lose records without a word; use all; transactional.id: refused"),
@@ -131,14 +131,24 @@ def test_all_complaints_come_at_once():
         ({"order": "strict", "source": {"lake": "x"},
           "columns": {"key": "null", "partition": " NULL "}},
          "order: strict: without columns.key and columns.partition Kafka spreads the rows over"),
-        ({"lake": "here"}, "lake: 'here' is neither an absolute path nor a URL"),
+        ({"lake": "here"}, "lake: 'here': neither an absolute path nor a URL"),
         ({"mode": "overwrite"}, "mode: unknown key"),
+        ({"topics": ["a"]}, "topics: unknown key; did you mean 'source.topics' or 'target.top"),
+        ({"source": {"lake": "x"}, "where": "key = 'AA'"},
+         "where: unknown key: a pipeline reads or sends all rows; a filter is for a replay of a"),
+        ({"source": {"lake": "x", "where": "true"}}, "source.where: unknown key: a pipeline reads"),
+        ({"tombstones": "maybe"}, "tombstones: 'maybe': must be true or false"),
+        ({"target": {"topic": "t", "producer": "acks"}},
+         "target.producer: must be a mapping, for example {acks: all}"),
     ],
 )  # fmt: skip
 def test_what_contradicts_itself_is_named(change, complaint):
-    """Each contradiction within a file is named."""
+    """Each contradiction within a file is named, also beside a wrong value."""
     (told,) = complaints({**LEAST, **change})
     assert complaint in told
+    more = complaints({**LEAST, "schedule": "every day", "settle": -1, **change})
+    assert told in more
+    assert len(more) == 3
 
 
 def test_options_that_may_be_given():
@@ -199,4 +209,4 @@ def test_a_producer_that_would_break_the_order_is_refused(change, producer, comp
 def test_a_pattern_of_names_that_is_none(path: str, what: str) -> None:
     """Refused when the file is read, with the part that is wrong."""
     told = complaints({**LEAST, "source": {"path": path, "format": "json"}})
-    assert told == [f"source: path: not a pattern of names: {what}"]
+    assert told == [f"source.path: not a pattern of names: {what}"]

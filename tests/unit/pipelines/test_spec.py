@@ -86,21 +86,27 @@ def test_all_complaints_come_at_once(load):
             max_recods: 5
             on_expired: later
             retries: -1
+            schedule: every day
+            timestamp: 2026-03-14T00:00:00Z
             spark: {conection: x}
             """
         )
     message = str(refused.value)
     assert message.startswith(str(refused.value.numbers["file"]))
     for part in (
-        "${NOWHERE} is not set in the environment",
+        "lake: ${NOWHERE} is not set in the environment",
         "name: 'other' must be the file's own name, 'flights'",
-        "topics.1: 'flights/../x'",
+        "topics.1: 'flights/../x': a topic's name has letters, digits, ., _ and -, 249 at most",
         "max_recods: unknown key; did you mean 'max_records'?",
-        "on_expired: 'later': Input should be 'fail' or 'skip'",
-        "retries: -1",
+        "on_expired: 'later': must be fail or skip",
+        "retries: -1: must be at least 0",
+        "schedule: 'every day': not a cron expression: five fields (six with seconds), for example "
+        "0 6 * * *, or one of @hourly, @daily, ",
+        "timestamp: unknown key; did you mean 'start.timestamp'?",
         "spark.conection: unknown key; did you mean 'connection'?",
     ):
         assert part in message
+    assert message.count("lake: ") == 1  # not what follows from it
     assert refused.value.exit_code == 2
 
 
@@ -123,31 +129,42 @@ def test_all_complaints_come_at_once(load):
         ),
         ({"progress_group": ""}, "progress_group: ''"),
         ({"start": {"group": ""}}, "start.group: ''"),
-        ({"topics": "flights"}, "topics: 'flights'"),
+        ({"topics": "orders"}, "topics: 'orders': must be a list, for example [orders]"),
+        ({"topics": 5}, "topics: 5: must be a list, for example [orders]"),
+        ({"topics": [5]}, 'topics.0: 5: must be text; quote a number or a date: "5"'),
         ({"topics": ["a", "a"]}, "topics: one is named twice in ['a', 'a']"),
         ({"topics": [".."]}, "topics.0: '..'"),
         ({"topics": ["a\n"]}, "topics.0: 'a\\n'"),
         ({"topics": ["a" * 250]}, "topics.0: "),
-        ({"lake": ""}, "lake: ''"),
-        ({"max_records": 0}, "max_records: 0"),
-        ({"max_records": "many"}, "max_records: 'many'"),
-        ({"start": "sometime"}, "start: 'sometime'"),
-        ({"start": {}}, "start: {}: give a timestamp, offsets, or a consumer"),
+        ({"lake": ""}, "lake: '': must not be empty"),
+        ({"max_records": 0}, "max_records: 0: must be at least 1"),
+        ({"max_records": "many"}, "max_records: 'many': not a whole number"),
+        (
+            {"start": "sometime"},
+            "start: 'sometime': must be earliest or latest, or a mapping with timestamp, offsets",
+        ),
+        ({"start": {}}, "start: give a timestamp, offsets, or a consumer"),
         ({"start": {"timestamp": "2024-05-01T00:00:00"}}, "start.timestamp: "),
         ({"start": {"offsets": {"b": {0: 1}}}}, "start.offsets: not among the topics: ['b']"),
         ({"start": {"offsets": {"flights": {0: -1}}}}, "start.offsets.flights.0: -1"),
-        ({"kind": "both"}, "kind: 'both'"),
-        ({"name": "Flights"}, "name: 'Flights'"),
+        ({"kind": "both"}, "kind: 'both': must be ingest (topics into the lake) or egress ("),
+        ({"name": "Flights"}, "name: 'Flights': a name begins with a small letter and has small"),
+        ({"spark": "big"}, "spark: must be a mapping, for example {connection: spark_default}"),
+        ({"spark": {"conf": {"a": [1]}}}, "spark.conf.a: must be text, a number, true or false"),
+        ({"where": "key = 1"}, "where: unknown key: a pipeline reads or sends all rows; a filter"),
         ({"name": "a__b"}, "name: 'a__b'"),
         ({"name": "flights\n"}, "name: 'flights\\n'"),
         ({"name": "a" * 65}, "name: "),
     ],
 )
 def test_each_wrong_value_is_named(change, complaint):
-    """One complaint, beginning with the key and the value."""
-    with pytest.raises(ValueError) as refused:
-        parse({**LEAST, **change})
-    assert str(refused.value).splitlines()[0].startswith(complaint)
+    """One complaint, beginning with the key and the value; no other complaint hides it."""
+    for others in ({}, {"schedule": "every day", "spark": {"connection": 5}}):
+        with pytest.raises(ValueError) as refused:
+            parse({**LEAST, **others, **change})
+        lines = str(refused.value).splitlines()
+        assert any(line.startswith(complaint) for line in lines)
+        assert len(lines) == 1 + len(others.keys() - change.keys())
 
 
 @pytest.mark.parametrize("text", ["", "- a", "a: [", "a: *b", "text"])
@@ -161,9 +178,15 @@ def test_missing_keys_are_named():
     """All of those that are needed."""
     with pytest.raises(ValueError) as refused:
         parse({})
-    assert set(str(refused.value).splitlines()) == {
-        "name: missing", "kind: missing", "lake: missing",
-    }  # fmt: skip
+    assert str(refused.value).splitlines() == [
+        "name: missing",
+        "kind: missing: ingest (topics into the lake) or egress (files or a lake into topics)",
+        "topics: give either their names, or a pattern for them",
+        "lake: missing",
+    ]
+    with pytest.raises(ValueError) as refused:
+        parse({"name": "back", "lake": "/lake", "source": {"lake": "flights"}})
+    assert str(refused.value).splitlines()[-1] == "target: missing, for example {topic: orders}"
 
 
 def test_which_topics_a_pattern_means():
@@ -180,8 +203,11 @@ def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
     (tmp_path / "a.yaml").touch()
     (tmp_path / "b.yaml").touch()
-    with pytest.raises(ConfigurationError, match=r"'c' .*there are: a, b"):
+    with pytest.raises(ConfigurationError, match=r"'c' .*there are: a, b$"):
         files.load_named("c")
+    (tmp_path / "flights.yaml").touch()
+    with pytest.raises(ConfigurationError, match=r"; did you mean 'flights'\?; there are: a, "):
+        files.load_named("fligths")
 
 
 def test_the_projects_own_pipelines_are_right():

@@ -1,0 +1,14 @@
+"""The nearest of the known names, for messages about a name that is not known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(names: str | Iterable[str], known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` with the nearest known name of each; empty if there is none."""
+    known = list(known)
+    asked = [names] if isinstance(names, str) else names
+    near = [each for name in asked for each in difflib.get_close_matches(name, known, n=1)]
+    return f"; did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?" if near else ""

@@ -1,0 +1,49 @@
+"""Names that do not exist: the nearest one is offered; and the name of the version."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidegate import __version__
+from tidegate.cli import main
+
+
+@pytest.fixture
+def tidegate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Run a command beside one pipeline, `flights`; return its exit code, stdout and stderr."""
+    form = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": str(tmp_path)}
+    (tmp_path / "flights.yaml").write_text(json.dumps(form))
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
+
+    def run(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["tidegate", *args])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+def test_the_version(tidegate: Callable[..., tuple[int, str, str]]) -> None:
+    assert tidegate("--version") == (0, f"tidegate {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("statsu",), "No such command 'statsu'. Did you mean 'status'?"),
+        (("offsets", "shwo"), "No such command 'shwo'. Did you mean 'show'?"),
+        (("status", "fligths"), "; did you mean 'flights'?; there are: flights"),
+        (("run", "flights", "--max-record", "5"), "--max-records"),
+    ],
+)
+def test_the_nearest_name(
+    tidegate: Callable[..., tuple[int, str, str]], args: tuple[str, ...], says: str
+) -> None:
+    code, out, err = tidegate(*args)
+    assert (code, out, says in err) == (2, "", True), err
