@@ -288,6 +288,7 @@ def test_explain_an_egress(shown):
         "files": [{"name": "2026/03/14/a.parquet", "size": 52, "etag": "e", "rows": 2}],
         "offsets": [], "records": 2, "bytes": 52,
         "later": {"files": 0, "offsets": 0, "young": 1, "ahead": 0}, "left_out": [],
+        "unchecked": ["columns.key", "order_by"],
         "target": {"flights-copy": {"topic_id": None, "partitions": 1}},
     }  # fmt: skip
     assert (
@@ -295,6 +296,7 @@ def test_explain_an_egress(shown):
         == """\
 out (live): would send 1 file, 52 bytes, 2 rows known
   to flights-copy: 1 partition, made by the run
+  not checked here, but by Spark in the run: columns.key, order_by
   2026/03/14/a.parquet  52 bytes
   1 file not settled
 """

@@ -63,15 +63,15 @@ MUTANTS = (
     Mutant(
         "a strict order needs a key or a partition",
         "pipelines/spec.py",
-        '        if self.order == "strict" and self._spreads():\n',
-        "        if False:\n",
+        "                if columns and _spreads(source, columns):\n",
+        "                if False:\n",
         "tests/unit/pipelines/test_egress_spec.py::test_what_contradicts_itself_is_named",
     ),
     Mutant(
         "a source's pattern is one",
         "pipelines/spec.py",
-        "            if wrong_pattern := Root.of(self.path).complaint():\n",
-        "            if wrong_pattern := None:\n",
+        '            case "path" if value is not None and (wrong := Root.of(value).complaint()):\n',
+        '            case "path" if False:\n',
         "tests/unit/pipelines/test_egress_spec.py::test_a_pattern_of_names_that_is_none",
     ),
     Mutant(
@@ -126,6 +126,13 @@ MUTANTS = (
         "return self.ms if self.size is None else None",
         "return self.ms",
         "tests/unit/broker/test_retention.py::test_what_decides_when_records_expire",
+    ),
+    Mutant(
+        "a run that would not read a partition is not advised",
+        "doctor/pipeline.py",
+        "lifetime / 2)} - stops)",
+        "lifetime / 2)})",
+        "tests/unit/doctor/test_doctor_broker.py::test_the_broker_and_its_topics",
     ),
     Mutant(
         "with a limit by size the doctor warns",

@@ -11,6 +11,13 @@ MUTANTS = (
         "tests/unit/doctor/test_doctor_lake.py::test_a_store_that_fails_some_races",
     ),
     Mutant(
+        "a lake that cannot be made is a failure",
+        "doctor/lake.py",
+        "        refuse_unwritable(store)\n",
+        "",
+        "tests/unit/doctor/test_doctor_lake.py::test_a_lake_that_no_run_can_create",
+    ),
+    Mutant(
         "one demo at a time",
         "../tidegate_local/demo.py",
         '    with locked(home / "demo.lock", lambda: say("waiting for another demo to end")):\n',

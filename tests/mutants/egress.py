@@ -4,6 +4,13 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "explain of a ledger that cannot be written",
+        "egress/explain.py",
+        "    refuse_unwritable(opened.store)\n",
+        "",
+        "tests/unit/egress/test_egress_plan.py::test_explain_of_a_ledger_that_cannot_be_written",
+    ),
+    Mutant(
         "complete_through: the plan takes all of the source",
         "egress/publish.py",
         'if commit and note.get("takes_all") else None',

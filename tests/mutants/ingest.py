@@ -4,6 +4,13 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "explain of a lake that cannot be written",
+        "ingest/explain.py",
+        "    refuse_unwritable(store)\n",
+        "",
+        "tests/unit/lake/test_write_check.py::test_explain_of_a_lake_that_cannot_be_written",
+    ),
+    Mutant(
         "a backfill by time does not pass over what expired unread",
         "ingest/backfill.py",
         "            complaints += _may_have_expired(fold, topic_id, window, marks, edges.start)\n",

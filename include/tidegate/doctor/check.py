@@ -70,6 +70,8 @@ def _run(check: Check) -> list[Line]:
         lines.extend(check.ask())
     except TidegateError as error:
         what, _, fix = str(error).partition("; ")
+        if "\n" in str(error):
+            what, fix = str(error), "correct what is listed"
         fix = fix or f"see {type(error).__name__} in docs/errors.md"
         lines.append(failure(check.name, what, fix))
     except Exception as error:

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.target import TargetState, survey_target
-from tidegate.core.fold import Fold
+from tidegate.core.entries import Claim
+from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.wording import counted
 from tidegate.doctor.check import Line, failure, ok, warning
 from tidegate.egress.backlog import read_backlog
 from tidegate.egress.pipeline_cycles import refuse_loop
 from tidegate.egress.sender import is_alive, is_dead_here
+from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import open_store
+from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress
 
 
 def check_claims(spec: Egress) -> Iterator[Line]:
     """Check the open claims, and whether their senders are alive."""
-    fold = _fold(spec)
+    store = open_store(spec.lake, spec.name)
+    fold = Ledger(store, spec.name).fold
     for claim in fold.claims.values():
         where = f"process {claim.sender['pid']} on {claim.sender['host']}"
         says = f"plan {claim.plan_id} is claimed by {where}"
         if is_alive(claim.sender, claim.attempt):
             yield ok("claim", f"{says}, which is alive: it is being sent")
         elif is_dead_here(claim.sender, claim.attempt):
-            fix = f"`tidegate run {spec.name}`, or the next run: it finishes that plan"
-            yield warning("claim", f"{says}, which is dead", fix)
+            yield warning("claim", f"{says}, which is dead", _finishes(spec, store, claim))
         else:
             fix = (
                 "wait for that run. If it has surely ended, and Airflow cannot tell, `tidegate "
@@ -36,6 +39,19 @@ def check_claims(spec: Egress) -> Iterator[Line]:
             yield warning("claim", f"{says}, which cannot be seen from here", fix)
     if not fold.claims:
         yield ok("claim", "none is open")
+
+
+def _finishes(spec: Egress, store: Store, claim: Claim) -> str:
+    """Return the command that finishes a claim whose sender is dead; no run finishes a replay."""
+    if claim.lane != REPLAY or claim.files:
+        return f"`tidegate run {spec.name}`, or the next run: it finishes that plan"
+    replay = plans.load(store, claim.plan_id).replay or {"id": "…", "asked": {}}
+    asked = {"replay-id": replay["id"], **replay["asked"]}
+    if numbers := asked.get("partitions"):
+        asked["partitions"] = ",".join(map(str, numbers))
+    names = ("replay-id", "topic", "partitions", "start", "end", "where")
+    given = (f" --{name} {shlex.quote(asked[name])}" for name in names if asked.get(name))
+    return f"`tidegate replay {spec.name}{''.join(given)}`: only the same replay finishes it"
 
 
 def check_source(spec: Egress) -> Iterator[Line]:
@@ -65,17 +81,20 @@ def check_target(spec: Egress, kafka: KafkaSettings) -> Iterator[Line]:
 
 
 def _topic(spec: Egress, topic: str, state: TargetState, was: str | None) -> Line:
+    partitions = counted(state.partitions, "partition")
     if not state.topic_id:
-        return ok("target", f"{topic}: the first run makes it, with {state.partitions} partitions")
+        return ok("target", f"{topic}: the first run creates it, with {partitions}")
     if was not in (None, state.topic_id):
         says = f"{topic}: recreated, it was {was}, it is {state.topic_id}: it lacks what was sent"
-        fix = "what comes later is sent to it; to send again what it lacks, `tidegate replay`"
-        return warning("target", says, fix)
+        again = "`tidegate replay`" if spec.source.lake else "a pipeline of another name"
+        return warning(
+            "target", says, f"what comes later is sent to it; for what it lacks, {again}"
+        )
     if state.compacted and not (spec.order_by or spec.source.lake):
         says = f"{topic}: compacted, and rows of files have no order: runs refuse it"
         return failure("target", says, "give order_by")
     kind = ", compacted" if state.compacted else ""
-    return ok("target", f"{topic}: {state.partitions} partitions{kind}, may be written and read")
+    return ok("target", f"{topic}: {partitions}{kind}, may be written and read")
 
 
 def _fold(spec: Egress) -> Fold:

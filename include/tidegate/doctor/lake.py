@@ -15,6 +15,7 @@ from tidegate.doctor.machine import disk
 from tidegate.lake import create_check, placing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store, open_store
+from tidegate.lake.write_check import refuse_unwritable
 from tidegate.pipelines.spec import Ingest, Spec
 
 _LONG = 5_000  # entries; reading them takes seconds, or minutes on an object store
@@ -23,23 +24,25 @@ _SKEW, _TOO_SKEWED = 60.0, 1800.0  # seconds; the sweeper's grace is an hour
 
 def check_lake(spec: Spec) -> Iterator[Line]:
     """Check that the lake exists, its ledger is readable and short, and its store is safe."""
-    directory = _directory(spec.lake)
+    directory, store = _directory(spec.lake), open_store(spec.lake, spec.name)
     if directory and not directory.is_dir():
-        fix = "if it is a mount, mount it; else the first run makes it"
+        refuse_unwritable(store)
+        fix = "if it is a mount, mount it; else the first run creates it"
         yield warning("lake", f"{directory} does not exist", fix)
         return
-    store = open_store(spec.lake, spec.name)
     ledger = Ledger(store, spec.name)
     fold = ledger.fold
     says = f"{counted(fold.n, 'entry', 'entries')}, {counted(len(fold.live), 'live commit')}"
     if fold.n - ledger.checkpoint > _LONG:
-        says += f", {fold.n - ledger.checkpoint} since the last checkpoint"
+        says += f", {fold.n - ledger.checkpoint:,} since the last checkpoint"
         yield warning("ledger", says, f"`tidegate checkpoint {spec.name}`, or tidegate_maintenance")
     else:
         yield ok("ledger", says)
     waiting = placing.unplaced(store, fold) if isinstance(spec, Ingest) else []
     if waiting:
-        says = f"not all files of {counted(len(waiting), 'commit')} are in place (#{waiting[0]}, …)"
+        more = ", …" if len(waiting) > 1 else ""
+        says = f"not all files of {counted(len(waiting), 'commit')} are in place"
+        says += f" (#{waiting[0]}{more})"
         yield warning("ledger", says, f"`tidegate repair {spec.name}`, or the next run does it")
     if directory:
         yield from disk("lake disk", str(directory))

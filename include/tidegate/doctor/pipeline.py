@@ -18,6 +18,7 @@ from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import Retention, iso, retentions
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
+from tidegate.core.wording import counted, duration
 from tidegate.doctor import egress
 from tidegate.doctor.check import Check, Line, failure, ok, warning
 from tidegate.doctor.lake import check_lake
@@ -25,6 +26,7 @@ from tidegate.errors import TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Ingest, Spec
+from tidegate.pipelines.value_types import cron
 from tidegate.runs.topics import resolved
 
 _HANGING = 900.0  # seconds: Kafka's default of transaction.max.timeout.ms
@@ -106,7 +108,9 @@ def check_topics(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
 def _topic(topics: _Topics, topic: str, permitted: set[str]) -> Line:
     was, now = topics.fold.topic_ids.get(topic), topics.survey.topic_ids.get(topic)
     if now is None:
-        fix = "create it, grant DESCRIBE on it, or correct `topics`"
+        fix = (
+            f"create it, grant DESCRIBE on it, or correct `topics`{topics.cluster.nearest([topic])}"
+        )
         return failure("topic", f"{topic}: the broker has none, or does not show it", fix)
     if was not in (None, now):
         fix = f"`tidegate offsets adopt {topics.spec.name} {topic} --reason …`"
@@ -114,37 +118,54 @@ def _topic(topics: _Topics, topic: str, permitted: set[str]) -> Line:
     if "READ" not in permitted:
         fix = "grant READ on the topic to the connection's user"
         return failure("topic", f"{topic}: this user may not READ it", fix)
-    return ok("topic", f"{topic}: {len(topics.survey.watermarks[topic])} partitions, may be read")
+    partitions = counted(len(topics.survey.watermarks[topic]), "partition")
+    return ok("topic", f"{topic}: {partitions}, may be read")
 
 
 def _retention(topics: _Topics, topic: str, retention: Retention | None) -> Iterator[Line]:
     """Check that records do not expire before a run reads them; None if retention is unknown."""
     marks, cursors = topics.survey.watermarks[topic], topics.cursors(topic)
+    stops = set()  # partitions that runs exclude, from their cursor on
     if expired := [p for p, m in marks.items() if m.start > cursors.get(p, m.start)]:
         says = f"{topic}: records are gone that no run has read, in partitions {expired}"
-        fix = "`on_expired: skip` records the gap and goes on; lengthen retention.ms"
-        yield failure("retention", says, fix)
+        fix = "the next run records the gap and goes on"
+        if topics.spec.on_expired == "fail":
+            fix = "runs exclude them; `on_expired: skip` records the gap and goes on"
+            stops |= {*expired}
+        yield failure("retention", says, f"{fix}; lengthen retention.ms")
+    first_unreadable = topics.survey.too_late.get(topic, {})
+    unreadable = [p for p, offset in first_unreadable.items() if cursors.get(p) == offset]
+    if unreadable and topics.spec.on_unreadable == "fail":
+        says = f"{topic}: Spark cannot read the next record of partitions {unreadable}"
+        yield failure("topic", says, "`on_unreadable: gap` gives up these offsets and goes on")
+        stops |= {*unreadable}
     if retention is None:
         says = f"{topic}: when its records expire is not known: not permitted: DESCRIBE_CONFIGS"
         yield warning("retention", says, "grant DESCRIBE_CONFIGS, to be warned in time")
     elif retention.ms is None:
         yield _size_limit(f"{topic}: time does not delete its records", retention)
     else:
-        yield _lifetime(topics, topic, timedelta(milliseconds=retention.ms), retention)
+        yield _lifetime(topics, topic, timedelta(milliseconds=retention.ms), retention, stops)
 
 
-def _lifetime(topics: _Topics, topic: str, lifetime: timedelta, retention: Retention) -> Line:
-    """Compare how long records are kept with the schedule, and with the oldest unread record."""
-    says, interval = f"{topic}: records are kept for {lifetime}", _interval(topics.spec.schedule)
+def _lifetime(
+    topics: _Topics, topic: str, lifetime: timedelta, retention: Retention, stops: set[int]
+) -> Line:
+    """Compare how long records are kept with the schedule, and with the oldest unread record.
+
+    A run would not read what is unread in the partitions `stops`.
+    """
+    interval = _interval(topics.spec.schedule)
+    says = f"{topic}: records are kept for {duration(lifetime.total_seconds())}"
     if interval:
-        says += f", runs come every {interval}"
+        says += f", runs come every {duration(interval.total_seconds())}"
     if interval and lifetime < interval:
         fix = "lengthen retention.ms, or let runs come more often"
         return failure("retention", f"{says}: they expire before a run reads them", fix)
     if interval and lifetime < 3 * interval:
         fix = "lengthen retention.ms: three failed runs in a row would lose records"
         return warning("retention", says, fix)
-    if late := _unread(topics, topic, datetime.now(UTC) - lifetime / 2):
+    if late := sorted({*_unread(topics, topic, datetime.now(UTC) - lifetime / 2)} - stops):
         says += f"; unread ones are past half of it in partitions {late}"
         fix = f"run it now (`tidegate run {topics.spec.name}`), or lengthen retention.ms"
         return warning("retention", says, fix)
@@ -185,8 +206,8 @@ def _transactions(
             continue
         oldest = min((since[topic, p] for p in hidden if (topic, p) in since), default=None)
         says = (
-            f"{topic}: {sum(hidden.values()):,} offsets of partitions {sorted(hidden)} are behind "
-            f"open transactions, the oldest since {iso(oldest) or '(not known)'}"
+            f"{topic}: {counted(sum(hidden.values()), 'offset')} behind open transactions, in "
+            f"partitions {sorted(hidden)}, the oldest since {iso(oldest) or '(not known)'}"
         )
         if oldest is not None and time.time() - oldest / 1000 <= _HANGING:
             yield ok("transactions", says)
@@ -199,9 +220,9 @@ def _transactions(
 
 def _interval(schedule: str | None) -> timedelta | None:
     """Return the longest time between two of the next runs."""
-    if schedule is None or not croniter.is_valid(schedule):
+    if schedule is None or not croniter.is_valid(cron(schedule)):
         return None
-    times = croniter(schedule, datetime.now(UTC))
+    times = croniter(cron(schedule), datetime.now(UTC))
     starts: list[datetime] = [times.get_next(datetime) for _ in range(30)]
     return max(b - a for a, b in itertools.pairwise(starts))
 

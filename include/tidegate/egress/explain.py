@@ -1,4 +1,4 @@
-"""Explain an egress: what `plan` would plan now. Read-only."""
+"""Explain an egress: what `plan` would plan now. Nothing stays written."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from tidegate.core.offsets import window_to_json
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.plan import preview
 from tidegate.egress.sender import is_dead_here
+from tidegate.lake.write_check import refuse_unwritable
 from tidegate.runs.run import EgressRun, OpenRun
 
 FORMAT = 1
 
 
 def explain(opened: OpenRun[EgressRun]) -> dict[str, Any]:
-    """Return what the run would do (contract: `explain --json`, egress)."""
+    """Return what the run would do (contract: `explain --json`, egress).
+
+    LakeReadOnly or LakeUnavailable if the run could not write to its ledger's lake.
+    """
     run, fold = opened.run, opened.ledger.fold
+    refuse_unwritable(opened.store)
     plan, backlog = preview(opened)
     target = plan.target or {}
     claim = fold.claims.get(plan.id) if run.asked else fold.oldest_open_claim
@@ -52,8 +57,16 @@ def explain(opened: OpenRun[EgressRun]) -> dict[str, Any]:
             "ahead": backlog.unsent.ahead,
         },
         "left_out": [each.to_json() for each in plan.left_out],
+        "unchecked": _expressions(run),
         "target": {
             topic: {"topic_id": each.topic_id or None, "partitions": each.partitions}
             for topic, each in target.items()
         },
     }
+
+
+def _expressions(run: EgressRun) -> list[str]:
+    """Return the names of the given SQL expressions, which only Spark can check."""
+    columns = [f"columns.{name}" for name, expression in run.spec.columns if expression]
+    where = ["where"] if run.asked and run.asked.where is not None else []
+    return [*where, *columns, *(["order_by"] if run.spec.order_by else [])]

@@ -1,4 +1,4 @@
-"""Explain: what `plan` would plan now. Read-only."""
+"""Explain: what `plan` would plan now. Nothing stays written."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
 from tidegate.ingest import drafting, file_size
+from tidegate.lake.write_check import refuse_unwritable
 from tidegate.runs import topics as subscription
 from tidegate.runs.run import OpenRun, Run
 from tidegate.spark.task_size import splits
@@ -26,9 +27,11 @@ FORMAT = 1
 def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`).
 
+    LakeReadOnly or LakeUnavailable if the run could not write to the lake.
     `master` is Spark's master; `splits` and `files` are null if its number of cores is unknown.
     """
     store, fold = opened.store, opened.ledger.fold
+    refuse_unwritable(store)
     run = subscription.with_topics(opened.run, fold)
     seen = drafting.surveyed(run)
     draft = drafting.draft(run, store, fold, seen)

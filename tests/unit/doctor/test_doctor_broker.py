@@ -2,7 +2,7 @@
 
 import json
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
@@ -16,12 +16,16 @@ from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Claim, Commit, Receipt, Reference, Release
-from tidegate.core.plan import SourceFile
+from tidegate.core.nearest import did_you_mean
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan, SourceFile
+from tidegate.core.requests import Replay
 from tidegate.doctor import egress as egress_checks
 from tidegate.doctor import lake, pipeline
 from tidegate.doctor.check import examine
 from tidegate.egress.sender import sender_identity
 from tidegate.errors import BrokerUnreachable, LakeUnsafe, NotAuthorised
+from tidegate.lake import plans
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, open_store
 from tidegate.pipelines.spec import parse
@@ -60,6 +64,8 @@ class Cluster:
     marks: Watermarks = MARKS
     kept: Retention | None = DAY  # None: its settings may not be described
     old: int | None = 0  # the first offset that is younger than half the retention
+    unreadable: int | None = None  # the first offset that Spark cannot read
+    on_expired: str = "fail"  # of the pipeline
     allowed: set = field(default_factory=lambda: {"READ", "DESCRIBE"})
 
     def __enter__(self):
@@ -85,31 +91,52 @@ class Cluster:
             return Survey(self.cluster_id, {}, {})
         identity = TopicIdentity(self.topic_id, {0: 0, 1: 0})
         marks = {0: self.marks, 1: Watermarks(0, 0, 0)}
-        return Survey(self.cluster_id, {"t": identity}, {"t": marks})
+        too_late = {} if self.unreadable is None else {0: self.unreadable}
+        return Survey(self.cluster_id, {"t": identity}, {"t": marks}, {"t": too_late})
+
+    def nearest(self, missing):
+        return did_you_mean(missing, ["tt"])
 
 
 @pytest.mark.parametrize(
     ("planted", "schedule", "states", "says"),
     [
-        ({}, "0 * * * *", ["ok", "ok", "ok"], "kept for 1 day"),
+        ({}, "0 * * * *", ["ok", "ok", "ok"], "kept for 1d"),
         ({"kept": Retention(None, None)}, "0 * * * *", ["ok"] * 3, "time does not delete"),
         ({"cluster_id": "other"}, "0 * * * *", ["failure"], "'kafka_default' back"),
-        ({"topic_id": None}, "0 * * * *", ["ok", "failure"], "create it, grant DESCRIBE"),
+        (
+            {"topic_id": None}, "0 * * * *", ["ok", "failure"],
+            "create it, grant DESCRIBE on it, or correct `topics`; did you mean 'tt'?",
+        ),
         ({"topic_id": "new"}, "0 * * * *", ["ok", "failure"], "tidegate offsets adopt p t"),
         ({"allowed": {"DESCRIBE"}}, "0 * * * *", ["ok", "failure"], "grant READ"),
         ({"kept": Retention(1, None)}, "0 * * * *", ["ok", "ok", "failure"], "expire before"),
         ({"kept": TWO_HOURS}, "0 * * * *", ["ok", "ok", "warning"], "three failed runs"),
-        ({"kept": TWO_HOURS}, None, ["ok", "ok", "ok"], "kept for 2:00:00"),
+        ({"kept": TWO_HOURS}, None, ["ok", "ok", "ok"], "kept for 2h"),
         ({"old": 15}, "0 * * * *", ["ok", "ok", "warning"], "past half of it in partitions [0]"),
         ({"old": None}, "0 * * * *", ["ok", "ok", "warning"], "run it now"),
         (
             {"marks": Watermarks(12, 20, 20)}, "0 * * * *",
-            ["ok", "ok", "failure", "ok"], "on_expired: skip",
+            ["ok", "ok", "failure", "ok"], "runs exclude them; `on_expired: skip`",
         ),
+        # A run would not read them: only what can help is named.
+        (
+            {"marks": Watermarks(12, 20, 20), "old": None}, "0 * * * *",
+            ["ok", "ok", "failure", "ok"], "lengthen retention.ms\nt: records are kept for 1d",
+        ),
+        (
+            {"marks": Watermarks(12, 20, 20), "old": None, "on_expired": "skip"}, "0 * * * *",
+            ["ok", "ok", "failure", "warning"], "the next run records the gap and goes on",
+        ),
+        (
+            {"unreadable": 10, "old": None}, "0 * * * *", ["ok", "ok", "failure", "ok"],
+            "Spark cannot read the next record of partitions [0] → `on_unreadable: gap`",
+        ),
+        ({"unreadable": 12, "old": None}, "0 * * * *", ["ok", "ok", "warning"], "run it now"),
         ({"kept": None}, "0 * * * *", ["ok", "ok", "warning"], "grant DESCRIBE_CONFIGS"),
         (
             {"kept": Retention(24 * HOUR, 10**9)}, "0 * * * *", ["ok", "ok", "warning"],
-            "kept for 1 day, 0:00:00, runs come every 1:00:00; when they expire is not known: "
+            "kept for 1d, runs come every 1h; when they expire is not known: "
             "partitions of more than 1,000,000,000 bytes",
         ),
         ({"kept": Retention(None, 1)}, None, ["ok", "ok", "warning"], "when they expire is not"),
@@ -123,7 +150,7 @@ def test_the_broker_and_its_topics(spec, store, monkeypatch, planted, schedule, 
     monkeypatch.setattr(pipeline, "survey", cluster.survey)
     kept = {"t": cluster.kept} if cluster.kept else {}
     monkeypatch.setattr(pipeline, "retentions", lambda *_: kept)
-    spec = spec.model_copy(update={"schedule": schedule})
+    spec = spec.model_copy(update={"schedule": schedule, "on_expired": cluster.on_expired})
     found, text = states_and_text(pipeline.check_topics(spec, KAFKA))
     assert [state for _, state in found] == states
     assert says in text
@@ -131,7 +158,7 @@ def test_the_broker_and_its_topics(spec, store, monkeypatch, planted, schedule, 
 
 def test_the_longest_time_between_runs():
     """Weekdays only: over the week-end."""
-    hours = {"*/10 * * * *": 1 / 6, "@hourly": 1, "0 6 * * mon-fri": 72}
+    hours = {"*/10 * * * *": 1 / 6, "@hourly": 1, "0 6 * * mon-fri": 72, "@quarterly": 92 * 24}
     for schedule, expected in hours.items():
         assert pipeline._interval(schedule).total_seconds() / 3600 == expected
     assert pipeline._interval("every day") is None
@@ -207,7 +234,7 @@ def test_a_healthy_egress(egress, monkeypatch):
     target_is(monkeypatch, "")
     states, text = states_and_text(egress_checks.check_target(egress, KAFKA))
     assert states == [("target", "ok")]
-    assert "the first run makes it, with 2 partitions" in text
+    assert "the first run creates it, with 2 partitions" in text
 
 
 @pytest.mark.parametrize(
@@ -223,6 +250,27 @@ def test_an_open_claim(egress, sender, state, says):
     ledger_of(egress, claimed(**sender))
     states, text = states_and_text(egress_checks.check_claims(egress))
     assert (states, says in text) == ([("claim", state)], True), text
+
+
+def test_the_claim_of_a_replay(egress):
+    """No run finishes it: the command is that of the replay."""
+    store = open_store(egress.lake, egress.name)
+    asked = Replay("src", "may 3", (0, 3), "20", "40", "cast(key as string) = 'AA'")
+    plan = Plan(
+        pipeline="e", kind="egress", lane="replay", window_date="2026-01-01", cluster_id="c",
+        isolation="read_uncommitted", topics={"src": "id"}, destination="kafka", byte_settings={},
+        chunks=((OffsetRange("src", 0, 20, 40),),),
+        replay={"id": asked.id, "asked": asked.to_json(), "replaces": []},
+    )  # fmt: skip
+    plans.freeze(store, "key", plan, 1, note={})
+    dead = claimed(started=-1, pid=1)
+    of_lake = {"files": (), "topic_ids": {"src": "id"}, "window": plan.chunks[0]}
+    ledger_of(egress, replace(dead, lane="replay", plan_id=plan.id, **of_lake))
+    _, text = states_and_text(egress_checks.check_claims(egress))
+    assert text.endswith(
+        "`tidegate replay e --replay-id 'may 3' --topic src --partitions 0,3 --start 20 --end 40 "
+        """--where 'cast(key as string) = '"'"'AA'"'"''`: only the same replay finishes it"""
+    )
 
 
 def test_a_source_with_something_excluded_or_none_at_all(egress, tmp_path):

@@ -133,15 +133,21 @@ def test_a_check_that_fails_stops_no_other():
     def breaks():
         raise ZeroDivisionError("oops")
 
+    def lists():
+        raise ConfigurationError("connection:\n  - no host; no port\n  - no user")
+        yield
+
     well = Check("c", lambda: iter([ok("c", "")]))
-    found = examine([Check("a", refuses), Check("b", breaks, "p"), well])
+    found = examine([Check("a", refuses), Check("b", breaks, "p"), well, Check("d", lists)])
     assert [(each["check"], each["state"], each["fix"]) for each in found["checks"]] == [
         ("a", "ok", None),
         ("a", "failure", "mend it"),
         ("b", "failure", "report it, with the log"),
         ("c", "ok", None),
+        ("d", "failure", "correct what is listed"),
     ]
-    assert (found["failures"], found["warnings"]) == (2, 0)
+    assert (found["failures"], found["warnings"]) == (3, 0)
+    assert found["checks"][-1]["says"] == "connection:\n  - no host; no port\n  - no user"
 
 
 # The lake
@@ -163,6 +169,14 @@ def test_a_lake_that_is_not_mounted(spec):
     assert not Path(spec.lake).exists()
 
 
+@pytest.mark.parametrize("lake_that_is_missing", ["/sys/no/lake", "/etc/hostname/lake"])
+def test_a_lake_that_no_run_can_create(spec, lake_that_is_missing):
+    """It is not there, and nothing can be written where it would be made."""
+    check, *_ = pipeline.checks(spec.model_copy(update={"lake": lake_that_is_missing}), None, None)
+    lines = examine([check])["checks"]
+    assert [(each["check"], each["state"]) for each in lines] == [("lake", "failure")]
+
+
 def test_commits_that_are_not_in_place(spec, store, monkeypatch):
     monkeypatch.setenv(faults.VARIABLE, "publish.committed:raise")
     with pytest.raises(faults.FaultInjected):
@@ -170,7 +184,7 @@ def test_commits_that_are_not_in_place(spec, store, monkeypatch):
     monkeypatch.delenv(faults.VARIABLE)
     states, text = states_and_text(lake.check_lake(spec))
     assert ("ledger", "warning") in states
-    assert "tidegate repair p" in text
+    assert "not all files of 1 commit are in place (#4) → `tidegate repair p`" in text
 
 
 def test_a_ledger_that_takes_long_to_open(spec, store, monkeypatch):

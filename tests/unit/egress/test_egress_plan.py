@@ -34,6 +34,7 @@ from tidegate.egress.run import egress
 from tidegate.errors import (
     ConfigurationError,
     CursorAhead,
+    LakeReadOnly,
     PartitionsLeftOut,
     RowsRefused,
     SourceRefused,
@@ -261,6 +262,14 @@ def test_explain_of_a_topic_that_a_run_would_make(world: World) -> None:
     explained = explain(world.open())
     assert explained["target"] == {"t": {"topic_id": None, "partitions": 3}}
     assert (explained["plan_id"], [each["name"] for each in explained["files"]]) == (None, ["a"])
+
+
+def test_explain_of_a_ledger_that_cannot_be_written(world: World) -> None:
+    """/sys is written by nobody, root included."""
+    world.settings = {"lake": "/sys/lake"}
+    world.put(a="1")
+    with pytest.raises(LakeReadOnly, match="not permitted"):
+        explain(world.open())
 
 
 def test_send_takes_the_living_plan(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

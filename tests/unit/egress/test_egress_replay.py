@@ -87,7 +87,8 @@ def test_the_json_of_a_replays_plan(world: World) -> None:
 def test_an_id_stands_for_one_window_and_one_filter(world: World) -> None:
     world.plan(**replay_of(where="true"))
     for other in (replay_of(), replay_of(where="false"), replay_of("10", "31", where="true")):
-        with pytest.raises(ReplayRefused, match="replay id 'x' stands for"):
+        stands_for = "replay id 'x' stands for topic src, start 20, end 40, where true, as plan "
+        with pytest.raises(ReplayRefused, match=stands_for):
             world.plan(**other)
         with pytest.raises(ReplayRefused, match="replay id 'x' stands for"):
             explain(world.open(**other))
@@ -247,13 +248,16 @@ def test_explain_of_a_replay(world: World) -> None:
         "plan_id": world.plan(**asked).plan.id, "finishes_first": None, "files": [],
         "offsets": [{"src": {"0": [20, 40]}}], "records": 20, "bytes": FILE_SIZE,
         "later": {"files": 0, "offsets": 0, "young": 0, "ahead": 0}, "left_out": [],
+        "unchecked": ["where"],
         "target": {"t": {"topic_id": "id-t", "partitions": 1}},
     }  # fmt: skip
     world.send_and_publish(application=sends_window, **asked)
     explained["replay"] |= {"done": True, "commit": 2}
     assert explain(world.open(**asked)) == explained
+    world.settings |= {"columns": {"key": "no_such(key)"}, "order_by": ["key"]}
     live = explain(world.open())
     assert (live["replay"], live["records"], live["bytes"]) == (None, 300, 15 * FILE_SIZE)
+    assert live["unchecked"] == ["columns.key", "order_by"]  # only Spark knows its functions
 
 
 @pytest.mark.usefixtures("lake")
