@@ -85,14 +85,13 @@ def environment(
         "api": {"host": "127.0.0.1", "port": str(port), "base_url": url, "workers": "1"},
         "api_auth": {"jwt_secret": keys["jwt"]},
         "scheduler": {
-            "scheduler_idle_sleep_time": "0.2",
+            "scheduler_idle_sleep_time": "0.5",
             "task_instance_heartbeat_timeout": "60",
         },
         # On a machine that is busy starting up, the default, 5 s, fails the adopted tasks.
         "workers": {"execution_api_timeout": "60"},
         "dag_processor": {
             "refresh_interval": "5",
-            "min_file_process_interval": "10",
             "parsing_processes": "1",
             "dag_bundle_storage_path": str(home / "airflow" / "bundles"),  # default: shared /tmp
         },

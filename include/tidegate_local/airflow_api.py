@@ -144,7 +144,7 @@ class AirflowApi:
                     f"run {run_id} of {dag_id} is still {run['state']} after {timeout:.0f} s:"
                     f" {seen}; watch it at {self.url}/dags/{dag_id}/runs/{run_id}"
                 )
-            time.sleep(0.3)
+            time.sleep(1.0)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
         """Return the XCom of a task under `key`, or None."""
