@@ -28,8 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if _fits(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
-    # The JVMs of tests live for seconds: the second compiler would take half of their time.
-    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    # The JVMs of tests live for seconds or minutes: the second compiler would take half of their
+    # time. Without it the code cache has 48 MB, and a session that ran for minutes sweeps it.
+    os.environ.setdefault(
+        "JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+    )
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ports.PORTS = ports.PORTS[worker % 4 :: 4]
 

@@ -90,7 +90,7 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     while not list(home.glob("lake/flights/_tidegate/staging/**/*.parquet")):
         assert killed.poll() is None, said.read_text()
         assert time.monotonic() < until, said.read_text()
-        time.sleep(0.05)
+        time.sleep(0.2)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     scheduler = processes.find("scheduler", home=home)
@@ -199,6 +199,7 @@ def test_a_window_is_sent_again_by_the_form(flights: Path) -> None:
     assert data(flights) == before
 
 
+@pytest.mark.slow
 def test_airflows_database_and_variables_are_lost(flights: Path) -> None:
     """Between two runs the whole database goes. From a terminal, without a run, `reconcile` brings
     every Variable back: the ingest's cursors, the ends of what the egress wrote. A Variable that is

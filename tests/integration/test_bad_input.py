@@ -154,6 +154,7 @@ def watched(terminal: Terminal, *args: str, code: int = 0, **env: str) -> str:
     return seen.text
 
 
+@pytest.mark.slow
 def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Path) -> None:
     """With the right password the rows are ingested; no command line, output or object has it."""
     broker, address = secured
@@ -205,5 +206,6 @@ def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Brok
         assert process.returncode == 4, process.stderr
         assert expected in process.stdout
         assert not (terminal.lake / "full/data").exists()
+    terminal.processes = False
     assert terminal.json("run", "full", "--run-id", "r")["rows"] == 50_000
     oracle_client.agree(broker.bootstrap, terminal.lake, "full", [name])

@@ -99,7 +99,7 @@ def test_publish_needs_no_broker(
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 500, partitions=1)
     terminal.pipeline("sealed", [name])
-    terminal.run("run", "sealed", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
+    terminal.end_at("publish.before", "run", "sealed", "--run-id", "r")
     topic_records.delete_records(broker.bootstrap, name, {0: 500})
     reachable, terminal.bootstrap = terminal.bootstrap, "127.0.0.1:1"
     assert terminal.json("run", "sealed", "--run-id", "r")["rows"] == 500

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tidegate_local import kafka
 
 
+@pytest.mark.slow
 def test_a_controller_port_that_is_taken(tmp_path: Path) -> None:
     """The broker starts on another port with its data, and later on that port again."""
     broker = kafka.start(tmp_path)

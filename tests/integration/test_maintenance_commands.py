@@ -86,7 +86,7 @@ def test_repair_after_a_crash(
     name = topic(partitions=1)
     topic_records.numbers(broker.bootstrap, name, 300)
     terminal.pipeline("mends", [name])
-    terminal.run("run", "mends", code=86, TIDEGATE_FAULT="publish.committed:exit")
+    terminal.end_at("publish.committed", "run", "mends", "--run-id", "r")
     unknown = terminal.lake / "mends/data/topic=x/copy.parquet"
     unknown.parent.mkdir(parents=True)
     unknown.write_bytes(b"not ours")

@@ -302,6 +302,7 @@ def test_wrong_s3_settings_are_reported_in_seconds(
     assert "\n" not in error["message"]
 
 
+@pytest.mark.slow
 def test_the_doctor_looks_at_a_bucket(terminal: Terminal, topic: Callable[..., str]) -> None:
     """Create-if-absent is atomic on this server; a wrong key is reported for the lake, not for the
     broker.
@@ -349,6 +350,7 @@ def egress(
     (terminal.pipelines / f"{name}.yaml").write_text(json.dumps(form))
 
 
+@pytest.mark.slow
 def test_egress_of_files_and_of_a_lake_in_a_bucket(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:

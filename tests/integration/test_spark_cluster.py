@@ -45,6 +45,7 @@ def on(spark: Cluster) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
     """The executors are child processes of the worker, and the lake equals an independent
     consumer's records.

@@ -38,8 +38,8 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
     what an open transaction hides comes with a later run.
     """
     terminal.processes = True
-    with topic_records.fill(broker.bootstrap, "everything") as filled:
-        terminal.pipeline("everything", ["everything"], max_records=9_000)
+    with topic_records.fill(broker.bootstrap, "everything", records=8_000) as filled:
+        terminal.pipeline("everything", ["everything"], max_records=4_000)
         report = terminal.json("run", "everything", "--run-id", "first")
         assert report["rows"] == filled.visible.total()
         hidden = filled.hidden.total()
@@ -49,6 +49,7 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
             for account in commit["topics"]["everything"].values():
                 assert account["end"] - account["start"] == account["rows"] + account["invisible"]
         oracle_client.agree(broker.bootstrap, terminal.lake, "everything", ["everything"])
+    terminal.processes = False
     report = terminal.json("run", "everything", "--run-id", "second")
     assert report["rows"] == hidden
     listed = tmp_path / "files.json"
@@ -87,6 +88,7 @@ def test_the_same_run_again_changes_nothing(terminal: Terminal, broker: Broker) 
     assert terminal.tree() == before
 
 
+@pytest.mark.slow
 def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None:
     """Of a plan of 6 chunks, killed after the third seal, the retry stages the other three."""
     topic_records.numbers(broker.bootstrap, "six", 6_000)
@@ -138,13 +140,13 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
     oracle_client.agree(broker.bootstrap, terminal.lake, topic, [topic])
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path, rounds: int) -> None:
     """With concurrent publishers, each chunk has one commit, and no entry is overwritten."""
     topic, rows = f"race-{rounds}", rounds * 1_000
     topic_records.numbers(broker.bootstrap, topic, rows)
     terminal.pipeline("race", [topic], max_records=1_000)
-    terminal.run("run", "race", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
+    terminal.end_at("publish.before", "run", "race", "--run-id", "r")
     assert len(list(terminal.lake.rglob("_seal.json"))) == rounds
     log = terminal.lake / "race/_tidegate/log"
     publisher_race.of_publishers(
@@ -163,9 +165,7 @@ def test_a_commit_that_crashed_is_placed_by_the_next_plan(
     """
     topic_records.numbers(broker.bootstrap, "crashed", 1_000)
     terminal.pipeline("crashed", ["crashed"])
-    terminal.run(
-        "run", "crashed", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.committed:exit"
-    )
+    terminal.end_at("publish.committed", "run", "crashed", "--run-id", "r")
     listed = terminal.home / "files.json"
     listed.write_text(json.dumps(terminal.json("files", "crashed")))
     assert not list((terminal.lake / "crashed/data").rglob("*.parquet"))

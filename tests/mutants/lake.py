@@ -23,7 +23,7 @@ MUTANTS = (
         "lake/local_store.py",
         "target.hardlink_to(temporary)",
         "temporary.replace(target)",
-        "tests/integration/test_whole_runs.py::test_publishers_race[4]",
+        "tests/integration/test_whole_runs.py::test_publishers_race[2]",
     ),
     Mutant(
         "a conflict is no object",

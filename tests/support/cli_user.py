@@ -91,6 +91,14 @@ class Terminal:
         assert done.returncode == code, f"{args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
+    def end_at(self, point: str, *args: str) -> None:
+        """Let the process of a command end itself at a fault point of `publish` or behind it.
+
+        What comes before, Spark's part, is done in the test's own process.
+        """
+        self.run(*args, "--json", code=1, TIDEGATE_FAULT="publish.before:raise")
+        self.run(*args, code=86, TIDEGATE_FAULT=f"{point}:exit")
+
     def json(self, *args: str, code: int = 0, **env: str) -> Any:
         """Run a command with --json, and return the one document on its stdout."""
         return json.loads(self.run(*args, "--json", code=code, **env).stdout)
