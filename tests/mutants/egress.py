@@ -269,4 +269,11 @@ MUTANTS = (
         "return True or not any(",
         "tests/unit/egress/test_sender.py::test_a_proc_that_hides_processes",
     ),
+    Mutant(
+        "a plan says that lines are sent",
+        "egress/plan.py",
+        'if source.format == "json" and not source.columns:',
+        "if False:",
+        "tests/unit/egress/test_egress_plan.py::test_the_default_value",
+    ),
 )

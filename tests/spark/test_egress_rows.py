@@ -1,5 +1,6 @@
 """The rows of files, their default values, and the SQL allowed on them; no broker is needed."""
 
+import gzip
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.spark import expressions, file_rows, source_rows
-from tidegate.spark.egress_job import RowSource
+from tidegate.spark.egress_job import LINE, WHOLE, RowSource
 from tidegate.spark.expressions import NotAllowed, NotRepeatable, is_allowed, refuse_disallowed
 from tidegate.spark.json_lines import IncompatibleFiles
 
@@ -30,18 +31,27 @@ def session(spark: SparkSession) -> SparkSession:
     return mine
 
 
-def rows(
+def select(
     session: SparkSession,
     format_: str,
     *paths: Path,
-    value: str = source_rows.WHOLE,
-    columns: str | None = None,
+    columns: dict[str, str],
+    ddl: str | None = None,
     **options: str,
-) -> list[Row]:
+) -> DataFrame:
     files = tuple((path.name, str(path)) for path in paths)
-    given = RowSource(format_, options, columns, files, {}, (), {})
-    found = source_rows.select(session, given, {"value": value})
+    given = RowSource(format_, options, ddl, files, {}, (), {})
+    found = source_rows.select(session, given, columns)
     assert file_rows.files_read(given, found) == {path.name for path in paths}
+    return found
+
+
+def rows(
+    session: SparkSession, format_: str, *paths: Path, value: str | None = None, **how: Any
+) -> list[Row]:
+    """Return the rows with a value, by default that of the format, in the order of the files."""
+    columns = {"value": value or (LINE if format_ == "json" else WHOLE)}
+    found = select(session, format_, *paths, columns=columns, **how)
     return sorted(found.collect(), key=lambda row: (row.file, row.row))
 
 
@@ -56,7 +66,8 @@ def values(found: Sequence[Row]) -> list[Any]:
     return [row.value for row in found]
 
 
-CSV = "id,name\n1,x\n2,y\n"
+TYPED = "to_json(struct(*))"
+"""A value made of the columns that Spark finds in lines of JSON."""
 OPTIONS: tuple[tuple[str, str, dict[str, str], str, list[str]], ...] = (
     ("csv", "id,name\n1,x\n#2,y\n3,z\n", {"comment": "#"}, "name", ["x", "z"]),
     ("csv", "id,name\n1,x\n#2,y\n", {}, "id", ["1", "#2"]),
@@ -113,28 +124,91 @@ def test_valid_and_invalid_json_lines(session: SparkSession, tmp_path: Path) -> 
     assert [row.fault for row in rows(session, "json", broken, value="'x'")] == ["cannot be read"]
 
 
-EXACT = ('{"id":1}', '{"id":"x","l":[{"y":2.5},{}],"é":"\\u00fc"}', '{"id": 1.10}', '{"id":1e3}')
-INEXACT = (
-    '{"id":null}', '{"id":1e400}', '{"id":0.12345678901234567890}',
-    '{"id":1.2345678901234567890123e3}', '{"id":123456789012345678901234567890123456789012345}',
-    '{"id":[1,2.5,9007199254740993]}', '{"id":[1,"x"]}',
+ODD = (
+    rb'{"a": 1}', rb'{"a": 10.10}', rb'{"a": null, "b": 1}', rb'{"b":1,"a":2}',
+    rb'{"a":1,"a":"x","A":2}', rb'{"a":"\u00fc\/\ud83d\ude00"}', '{"ü":"😀"}'.encode(),
+    b'  {"a" :\t[1, "x", {} ,2.5] } ', rb"{}",
+    rb'{"a":123456789012345678901234567890123456789012345}', rb'{"a":1e400,"b":-0,"c":1E+2}',
+    rb'{"_corrupt_record":{"_":1}}', rb'{"":"]}{"}', b'{"a":' * 100 + b"1" + b"}" * 100,
+)  # fmt: skip
+NO_JSON = (
+    rb"{'a':1}", rb'{"a":NaN}', rb'{"a":1,}', rb"{a:1}", rb'{"a":01}', b'{"a":"\t"}',
+    rb'{"a":"\x"}', rb"x", rb'{"a":1}{"a":2}', rb'{"a":1} x', rb'[{"a":1}]', rb"null", rb"7",
+    rb'{"a":1}]x', rb'{"a":1},0]x', rb'{"a":', b'{"a":"\xff"}', b'{"a":' * 101 + b"1" + b"}" * 101,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("line", [*EXACT, *INEXACT])
-def test_a_line_of_json_keeps_its_content_or_is_refused(
-    session: SparkSession, tmp_path: Path, line: str
-) -> None:
-    """The default value is the same JSON, else the row is bad; with an expression for the value it
-    is not.
+def test_lines_of_json_are_sent_as_they_are(session: SparkSession, tmp_path: Path) -> None:
+    """Without `source.columns` the value is the line, byte for byte, whatever the other lines are;
+    a line that is not one JSON object is a bad row. So it is beside an expression for the key.
     """
-    path = put(tmp_path / "a", f"{line}\n")
-    (row,) = rows(session, "json", path)
-    assert (row.fault is None) == (line in EXACT), row
-    if line in EXACT:
-        assert json.loads(row.value) == json.loads(line)
-    (row,) = rows(session, "json", path, value="'said'")
-    assert (row.fault, row.value) == (None, "said")
+    for key, good in (("'k'", ODD), ("b", ODD[:4])):
+        path = put(tmp_path / "a", b"\n".join([*good, *NO_JSON]))
+        found = select(session, "json", path, columns={"value": LINE, "key": key})
+        found = found.withColumn("value", F.col("value").cast("binary"))
+        there = sorted(found.collect(), key=lambda row: int(row.row))
+        assert [bytes(row.value) for row in there] == [*good, *NO_JSON]
+        assert [row.row for row in there] == list(range(len(there)))
+        assert [row.value for row in there if row.fault is None] == [*good]
+        assert {row.fault for row in there} == {None, "cannot be read"}
+
+
+@pytest.mark.parametrize("name", ["a", "a.gz"])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ['{"a": 1}', ' {"a":2}', '{"a":3}', '{"a":4} ']),
+        ({"lineSep": "\n"}, ['{"a": 1}\r', ' {"a":2}\r', None]),
+        ({"lineSep": "}"}, [None, None, None, None]),
+    ],
+)
+def test_a_line_of_json_ends_where_spark_ends_it(
+    session: SparkSession,
+    tmp_path: Path,
+    name: str,
+    options: dict[str, str],
+    expected: list[str | None],
+) -> None:
+    """At CR, LF or both, or at `lineSep`; line ends, and a byte order mark at the beginning of the
+    file, belong to no value, and a blank line is no row.
+    """
+    content = b'\xef\xbb\xbf{"a": 1}\r\n\r\n \t\r\n {"a":2}\r\n{"a":3}\r{"a":4} '
+    path = put(tmp_path / name, gzip.compress(content) if name.endswith(".gz") else content)
+    found = rows(session, "json", path, **options)
+    assert [None if row.fault else row.value for row in found] == expected
+    assert [row.row for row in found] == list(range(len(found)))
+    if None not in expected:
+        theirs = session.read.schema("a INT").options(**options).json(str(path))
+        assert [row.a for row in theirs.collect()] == [1, 2, 3, 4]
+
+
+def test_only_named_columns_have_types(session: SparkSession, tmp_path: Path) -> None:
+    """What an expression does not name is not compared between files; all of it is, by `*`."""
+    one = put(tmp_path / "x", '{"k":"1","a":1,"b":{"A":1}}')
+    other = put(tmp_path / "y", '{"k":"2","a":"x","b":[2.5]}')
+    found = select(session, "json", one, other, columns={"value": LINE, "key": "upper(k)"})
+    assert sorted((row.key, row.value) for row in found.collect()) == [
+        ("1", one.read_text()), ("2", other.read_text()),
+    ]  # fmt: skip
+    with pytest.raises(IncompatibleFiles, match="y has 'a'"):
+        select(session, "json", one, other, columns={"value": LINE, "key": "k || a"})
+    with pytest.raises(NotAllowed, match=r"`\*` in an expression, beside the line of a file"):
+        select(session, "json", one, columns={"value": LINE, "key": "to_json(struct(*))"})
+    columns = {"value": LINE, "key": "a"}
+    found = select(session, "json", one, other, columns=columns, ddl="a STRING")
+    assert sorted((row.key, row.value) for row in found.collect()) == [
+        ("1", one.read_text()), ("x", other.read_text()),
+    ]  # fmt: skip
+
+
+def test_a_plan_of_an_earlier_release_does_not_send_other_bytes(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """It froze `'*'` also where `source.columns` was not given."""
+    path = put(tmp_path / "a", '{"a":1}')
+    with pytest.raises(NotAllowed, match="of an earlier release"):
+        rows(session, "json", path, value=WHOLE)
+    assert values(rows(session, "json", path, value=WHOLE, ddl="a STRING")) == ['{"a":"1"}']
 
 
 @pytest.mark.parametrize(
@@ -158,17 +232,17 @@ def test_no_file_decides_how_another_is_read(
     """If one would, both are named and none is read; `source.columns` resolves the conflict."""
     paths = [put(tmp_path / name, text) for name, text in (("x", one), ("y", other))]
     if alike:
-        alone = [rows(session, "json", path, value="to_json(struct(*))")[0].value for path in paths]
-        both = rows(session, "json", *paths, value="to_json(struct(*))")
+        alone = [rows(session, "json", path, value=TYPED)[0].value for path in paths]
+        both = rows(session, "json", *paths, value=TYPED)
         assert [row.value for row in both] == alone
         return
     with pytest.raises(
         IncompatibleFiles, match=r"y has 'a' .*and x has 'a'|y has 'A' .*and x has 'a'"
     ) as odd:
-        rows(session, "json", *paths)
+        rows(session, "json", *paths, value=TYPED)
     assert odd.value.files == []
     if "A" not in other:
-        assert len(rows(session, "json", *paths, columns="a STRING")) == 2
+        assert len(rows(session, "json", *paths, value=TYPED, ddl="a STRING")) == 2
 
 
 def test_parquet_is_exact(session: SparkSession, tmp_path: Path) -> None:
@@ -214,7 +288,8 @@ def test_columns_of_any_name(session: SparkSession, tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "a`b,_metadata\n1,\n")
     assert values(rows(session, "csv", path)) == ['{"a`b":"1","_metadata":null}']
     path = put(tmp_path / "a.json", '{"_metadata":1,"_corrupt":2,"a`b":3}')
-    assert values(rows(session, "json", path)) == ['{"_corrupt":2,"_metadata":1,"a`b":3}']
+    there = values(rows(session, "json", path, value=TYPED))
+    assert there == ['{"_corrupt":2,"_metadata":1,"a`b":3}']
 
 
 @pytest.mark.parametrize("number", [100, pytest.param(1_000, marks=pytest.mark.slow)])
@@ -225,7 +300,7 @@ def test_many_columns(session: SparkSession, tmp_path: Path, number: int) -> Non
     path = put(tmp_path / "b.csv", f"{','.join(names)}\n{','.join(many.values())}\n")
     assert [json.loads(each) for each in values(rows(session, "csv", path))] == [many]
     path = put(tmp_path / "b.json", json.dumps(many))
-    assert [json.loads(each) for each in values(rows(session, "json", path))] == [many]
+    assert [json.loads(x) for x in values(rows(session, "json", path, value=TYPED))] == [many]
     pq.write_table(pa.table({name: [value] for name, value in many.items()}), tmp_path / "b")
     assert [json.loads(x) for x in values(rows(session, "parquet", tmp_path / "b"))] == [many]
 

@@ -28,13 +28,14 @@ from tidegate.runs import variables
 from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Planned
+from tidegate.spark.egress_job import LINE, WHOLE
 
 ISOLATION = "read_uncommitted"  # of the scans for records that were sent
 
 # The default columns of a record, by source.
 _LAKE_COLUMNS = {"key": "key", "value": "value", "headers": "headers", "partition": "partition"}
 _TEXT_COLUMNS = {"key": "null", "value": "value", "headers": "null", "partition": "null"}
-_FILE_COLUMNS = {**_TEXT_COLUMNS, "value": "*"}
+_FILE_COLUMNS = {**_TEXT_COLUMNS, "value": WHOLE}
 
 logger = logging.getLogger(__name__)
 
@@ -223,6 +224,9 @@ def _byte_settings(spec: Egress) -> dict[str, Any]:
     source = spec.source
     text = source.format == "text"
     defaults = _LAKE_COLUMNS if source.lake else _TEXT_COLUMNS if text else _FILE_COLUMNS
+    columns = {**defaults, **{k: v for k, v in spec.columns if v is not None}}
+    if source.format == "json" and not source.columns:
+        columns = {k: LINE if v == WHOLE else v for k, v in columns.items()}
     return {
         "source": {
             "path": source.path,
@@ -232,7 +236,7 @@ def _byte_settings(spec: Egress) -> dict[str, Any]:
             "columns": source.columns,
         },
         "topic": spec.target.topic,
-        "columns": {**defaults, **{k: v for k, v in spec.columns if v is not None}},
+        "columns": columns,
         "order_by": list(spec.order_by),
         "order": spec.order,
         "tombstones": spec.sends_tombstones,

@@ -43,6 +43,7 @@ from tidegate.pipelines.value_types import (
     as_texts,
 )
 from tidegate.spark import file_reader_options, producer_settings
+from tidegate.spark.egress_job import LINE
 
 _LONGEST_WAIT = 10**9  # seconds
 
@@ -263,6 +264,8 @@ class Egress(_Strict):
                 return "source.lake", f"{value.lake!r} is this pipeline itself"
             case "columns" if target and target.topics and not value.topic:
                 return "columns.topic", "missing: target.topics needs it to choose by"
+            case "columns" if source and source.format != "json" and LINE in dict(value).values():
+                return "columns", f"'{LINE}' is the line of a JSON file"
             case "order_by" if source and target and columns and (value or source.lake):
                 by_key = _is_null("partition", source, columns)
                 settings = target.producer_settings
@@ -327,8 +330,7 @@ def _selected(existing: Iterable[str], ingest: Mapping[str, Any]) -> tuple[str, 
     """Return the topics that `topics`, or `pattern` and `exclude`, select."""
     pattern, exclude = ingest["pattern"], ingest["exclude"]
     if pattern is None:
-        topics: tuple[str, ...] = ingest["topics"]
-        return topics
+        return tuple(ingest["topics"])
     return tuple(
         topic
         for topic in sorted(set(existing))

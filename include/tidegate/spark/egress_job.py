@@ -14,6 +14,10 @@ REFUSED = "refused.json"
 """Why nothing may be sent: bad rows, an unreadable file, columns that do not fit."""
 SENDING = "sending"
 """Created before the first record is sent; if it is absent, nothing was sent."""
+WHOLE = "*"
+"""In place of a column's expression: the whole row of a file, as JSON."""
+LINE = "**"
+"""In place of a column's expression: the line of a file of JSON, as it stands there."""
 
 
 @dataclass(frozen=True)

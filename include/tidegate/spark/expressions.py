@@ -37,6 +37,10 @@ _OTHER_ROWS = frozenset(
 )  # fmt: skip
 
 
+ALL = "*"
+"""All columns of a row, in the result of `columns_named`."""
+
+
 class NotAllowed(Exception):
     """An expression may do more than compute a value of its own row."""
 
@@ -51,12 +55,7 @@ def refuse_disallowed(spark: SparkSession, what: str, sql: str) -> None:
     Subqueries, table and Java calls, aggregates, windows, generators and functions that are not
     built in are refused by name. What does not parse gets Spark's own error later.
     """
-    session: Any = spark._jsparkSession
-    try:
-        tree = session.sessionState().sqlParser().parseExpression(sql)
-    except ParseException:
-        return
-    for node in _nodes(tree):
+    for node in _nodes(spark, sql):
         name = str(node.getClass().getName())
         if name == f"{_CATALYST}.analysis.UnresolvedFunction":
             function = str(node.nameParts().mkString(".")).lower()
@@ -74,6 +73,18 @@ def refuse_disallowed(spark: SparkSession, what: str, sql: str) -> None:
                 f"{what}: {name.rpartition('.')[2]} is not allowed: subqueries, aggregates and "
                 "windows read other rows, and IDENTIFIER hides what is called"
             )
+
+
+def columns_named(spark: SparkSession, sql: str) -> set[str]:
+    """Return the columns that an expression names, in lower case; ALL stands for all of them."""
+    names: set[str] = set()
+    for node in _nodes(spark, sql):
+        kind = str(node.getClass().getName()).rpartition(".")[2]
+        if kind == "UnresolvedAttribute":
+            names.add(str(node.nameParts().apply(0)).lower())
+        elif kind in ("UnresolvedStar", "UnresolvedRegex"):
+            names.add(ALL)
+    return names
 
 
 def is_allowed(spark: SparkSession, function: str) -> bool:
@@ -103,8 +114,14 @@ def refuse_nondeterministic(source: DataFrame, column: Column, what: str) -> Non
         )
 
 
-def _nodes(tree: Any) -> Iterator[Any]:
-    yield tree
-    children = tree.children()
-    for n in range(children.size()):
-        yield from _nodes(children.apply(n))
+def _nodes(spark: SparkSession, sql: str) -> Iterator[Any]:
+    """Yield the nodes of an expression's tree; nothing if it does not parse."""
+    session: Any = spark._jsparkSession
+    try:
+        trees = [session.sessionState().sqlParser().parseExpression(sql)]
+    except ParseException:
+        return
+    for tree in trees:
+        yield tree
+        children = tree.children()
+        trees += (children.apply(n) for n in range(children.size()))

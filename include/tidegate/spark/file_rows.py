@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -13,7 +13,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tidegate.spark import json_lines, row_json
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.hadoop_files import located
-from tidegate.spark.json_lines import INEXACT, UNREADABLE
 from tidegate.spark.row_frame import RowFrame, no_text
 
 CORRUPT = "_corrupt_record"
@@ -27,15 +26,15 @@ _ONE_FILE = str(1 << 40)
 _SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
 _PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
 _UNREADABLE = "cannot be read"
-_INEXACT = (
-    "as JSON it would not have the same content (a null, a number that is too long, a name twice, "
-    "text that is not UTF-8): set columns.value, or source.columns"
-)
+_INEXACT = "text that is not UTF-8, or a year before 1: JSON cannot hold it; set columns.value"
 _NOT_TEXT = "text that is not in UTF-8: set source.options.encoding"
 
 
-def read(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame:
-    """Read a plan's files; `whole`: the pipeline sends rows as JSON, which must be exact.
+def read(
+    spark: SparkSession, source: RowSource, *, whole: bool, line: bool, named: Collection[str]
+) -> RowFrame:
+    """Read a plan's files; `whole`: the pipeline sends rows as JSON, which must be exact; `line`:
+    it sends the lines of JSON; `named` are the columns that its expressions name.
 
     Raises IncompatibleFiles where files cannot be read together.
     """
@@ -47,7 +46,7 @@ def read(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame:
     if source.format == "csv":
         return _csv(spark, source, row)
     if source.format == "json":
-        return _json(spark, source, row, whole=whole)
+        return _json(spark, source, row, line=line, named=named)
     reader = spark.read.format("text").options(**source.options, **EXACT_PATHS)
     frame = reader.load(_paths(source))
     return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), no_text(), no_text())
@@ -72,30 +71,28 @@ def _parquet(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame
     return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), fault, no_text())
 
 
-def _json(spark: SparkSession, source: RowSource, row: Column, *, whole: bool) -> RowFrame:
+def _json(
+    spark: SparkSession, source: RowSource, row: Column, *, line: bool, named: Collection[str]
+) -> RowFrame:
     paths = _paths(source)
     separator = {k: v for k, v in source.options.items() if k.lower() == "linesep"}
     lines = spark.read.format("text").options(**separator, **EXACT_PATHS).load(paths)
     if source.columns:
         schema = StructType.fromDDL(source.columns)
-    else:
-        json_lines.refuse_unlike(lines, _name(source, F.col("_metadata.file_path")))
+    elif named:
+        json_lines.refuse_unlike(lines, _name(source, F.col("_metadata.file_path")), named)
         schema = json_lines.inferred(spark, paths, {**source.options, **EXACT_PATHS})
+    else:
+        schema = StructType()
     schema = _without_corrupt(schema)
     fault = CORRUPT
-    while fault in schema.names:
+    while {fault, f"{fault}_line"} & {name.lower() for name in schema.names}:
         fault += "_"
     given = {k: v for k, v in source.options.items() if k not in separator}
-    within = row_json.as_json(schema.names, nulls=False, of="row")
-    checked = within if whole and not source.columns else None
-    frame = json_lines.parsed(lines, schema, fault, given, checked)
-    marked = F.col(fault)
-    reason = F.when(marked.startswith(UNREADABLE), F.lit(_UNREADABLE)).when(
-        marked.startswith(INEXACT), F.lit(_INEXACT)
-    )
-    as_json = row_json.as_json(schema.names, nulls=False)
-    text = F.substring(marked, 2, 1 << 30)
-    return RowFrame(frame, _file(source, frame), row, as_json, reason, text)
+    frame = json_lines.parsed(lines, schema, given, fault, f"{fault}_line" if line else None)
+    as_json = F.col(f"{fault}_line") if line else row_json.as_json(schema.names, nulls=False)
+    reason = F.when(F.col(fault).isNotNull(), F.lit(_UNREADABLE))
+    return RowFrame(frame, _file(source, frame), row, as_json, reason, F.col(fault))
 
 
 def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:

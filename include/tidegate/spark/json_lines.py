@@ -1,8 +1,8 @@
-"""JSON lines: each line must be one JSON object, and what it would lose is reported."""
+"""JSON lines: each line must be one JSON object; its columns, where the pipeline names any."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,15 +16,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tidegate.spark.expressions import ALL
+
 # Deeper types overflow the stack of executors and of the driver.
 _MAX_DEPTH = 100
 _DEPTH = {"maxNestingDepth": str(_MAX_DEPTH)}
-
-UNREADABLE, INEXACT = "r", "x"
-"""What is wrong with a line: the letter before its text in the column of faults."""
-
-# A variant keeps 38 digits of a number, and of one with an exponent 17, as a double.
-_LONG_NUMBERS = r"[:\[,]\s*-?(?:[0-9.]{39,}|[0-9.]{17,}[eE]|[0-9.]+[eE]\+?[0-9]{3})"
+# Where a line is sent as it is: Spark itself takes these, and other readers of JSON do not.
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
 class IncompatibleFiles(Exception):
@@ -36,27 +34,24 @@ class IncompatibleFiles(Exception):
 
 
 def parsed(
-    lines: DataFrame, schema: StructType, fault: str, given: Mapping[str, str], whole: Column | None
+    lines: DataFrame, schema: StructType, given: Mapping[str, str], fault: str, line: str | None
 ) -> DataFrame:
     """Return the columns of `schema` of every line that is not blank, and the column `fault`:
-    null, or UNREADABLE or INEXACT and the text of a line that cannot be sent.
+    null, or the text of a line that is not one JSON object.
 
-    `lines` has the column `value`. With `whole`, the columns of `row` as JSON, a line of which
-    this has not the same content is INEXACT.
+    `lines` has the column `value`. `line` adds a column of that name with the line as it is, which
+    then must be JSON by the standard.
     """
     lines = lines.where(F.col("value").rlike(r"[^ \t\r\n]"))
     form = StructType([*schema.fields]).add(fault, StringType())
     options = {**given, **_DEPTH, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": fault}
+    options |= _STRICT if line else {}
     rows = lines.select("value", F.from_json("value", form, options).alias("row"))
-    marked = F.when(
-        F.col("row").getField(fault).isNotNull() | ~_is_one_object(),
-        F.concat(F.lit(UNREADABLE), "value"),
-    )
-    if whole is not None:
-        marked = marked.when(~_has_content_of_line(whole), F.concat(F.lit(INEXACT), "value"))
+    is_bad = F.col("row").getField(fault).isNotNull() | ~_is_one_object()
     return rows.select(
         *(F.col("row").getField(field.name).alias(field.name) for field in schema.fields),
-        marked.alias(fault),
+        F.when(is_bad, F.col("value")).alias(fault),
+        *([F.col("value").alias(line)] if line else []),
     )
 
 
@@ -82,22 +77,11 @@ def _is_shallow() -> Column:
     return F.when(brackets <= _MAX_DEPTH, F.lit(True)).otherwise(parses)
 
 
-def _has_content_of_line(whole: Column) -> Column:
-    """Return whether a row as JSON has the content of its line, nulls and numbers included."""
-    line = F.col("value")
-    same = _normal(_normal(line)) == _normal(_normal(whole))
-    return F.coalesce(same & ~line.rlike(_LONG_NUMBERS), F.lit(False))
-
-
-def _normal(json: Column) -> Column:
-    return F.to_json(F.try_parse_json(json))
-
-
-def refuse_unlike(lines: DataFrame, file: Column) -> None:
+def refuse_unlike(lines: DataFrame, file: Column, named: Collection[str]) -> None:
     """Raise IncompatibleFiles where the content of one file decides how another one is read.
 
-    That is so where a key has numbers of two kinds, or two types; or where two keys differ only in
-    case, which Spark's columns do not.
+    That is so where a key in `named` (or any, if ALL is) has numbers of two kinds, or two types; or
+    where two keys differ only in case, which Spark's columns do not.
     """
     schemas = (
         lines.where(_is_shallow())
@@ -117,6 +101,8 @@ def refuse_unlike(lines: DataFrame, file: Column) -> None:
     seen: dict[str, tuple[str, DataType, str]] = {}
     for names, form in forms:
         for field in form.fields:
+            if not {field.name.lower(), ALL} & {*named}:
+                continue
             here = field.name, field.dataType, names[0]
             name, kind, first = seen.setdefault(field.name.lower(), here)
             if isinstance(kind, NullType):

@@ -23,10 +23,11 @@ _TO_JSON = {  # Spark's own default has milliseconds
 }
 
 
-def as_json(names: Sequence[str], *, nulls: bool, of: str = "") -> Column:
-    """Return these columns (of the struct `of`) as JSON; `nulls`: including null values."""
-    parts = (F.col(of).getField(name).alias(name) if of else column(name) for name in names)
-    return F.to_json(F.struct(*parts), {**_TO_JSON, "ignoreNullFields": str(not nulls).lower()})
+def as_json(names: Sequence[str], *, nulls: bool) -> Column:
+    """Return these columns as JSON; `nulls`: including null values."""
+    return F.to_json(
+        F.struct(*map(column, names)), {**_TO_JSON, "ignoreNullFields": str(not nulls).lower()}
+    )
 
 
 def is_exact(frame: DataFrame) -> Column:

@@ -8,12 +8,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.spark import expressions, file_rows, lake_rows
-from tidegate.spark.egress_job import RowSource
-from tidegate.spark.expressions import NotAllowed
+from tidegate.spark.egress_job import LINE, WHOLE, RowSource
+from tidegate.spark.expressions import ALL, NotAllowed
 from tidegate.spark.row_frame import RowFrame
-
-WHOLE = "*"
-"""A column's expression for the whole row of a file, as JSON."""
 
 
 def configure(spark: SparkSession) -> None:
@@ -34,24 +31,38 @@ def configure(spark: SparkSession) -> None:
 def select(
     spark: SparkSession, source: RowSource, columns: Mapping[str, Column | str]
 ) -> DataFrame:
-    """Return `columns` of every row (text is SQL, or WHOLE), its identity, `fault` and `text`.
+    """Return `columns` of every row (text is SQL, WHOLE or LINE), its identity, `fault`, `text`.
 
     `file` is the plan's name of the file, or `<topic id>/<partition>` in a lake; `row` the position
     in the file from 0, or the offset. Raises NotAllowed and NotRepeatable for an expression that
     may not be used.
     """
-    for name, column in columns.items():
-        if isinstance(column, str) and not _is_whole(column):
-            expressions.refuse_disallowed(spark, f"columns: {name}", column)
+    texts = {name: column for name, column in columns.items() if isinstance(column, str)}
+    named = set() if texts else {ALL}
+    for name, sql in texts.items():
+        if sql not in (WHOLE, LINE):
+            expressions.refuse_disallowed(spark, f"columns: {name}", sql)
+            named |= expressions.columns_named(spark, sql)
     if source.is_lake:
         rows = lake_rows.read(spark, source)
     else:
-        whole = any(map(_is_whole, columns.values()))
+        whole, line = (each in texts.values() for each in (WHOLE, LINE))
         if whole and source.format == "text":
             raise NotAllowed(
                 "columns: '*' is the row of a file as JSON; a line of text is its `value`"
             )
-        rows = file_rows.read(spark, source, whole=whole)
+        if whole and source.format == "json" and not source.columns:
+            raise NotAllowed(
+                "columns: this plan is of an earlier release, which made JSON of the columns that "
+                "Spark found; now a line is sent as it stands in its file, by a new plan. If a "
+                "part of it was sent, `tidegate release` says whether to send all of it again, or "
+                "to count it as sent"
+            )
+        if line and ALL in named:
+            raise NotAllowed(
+                "columns: `*` in an expression, beside the line of a file: name the columns"
+            )
+        rows = file_rows.read(spark, source, whole=whole, line=line, named=named)
     return rows.frame.select(
         *(_computed(rows, name, column) for name, column in columns.items()),
         rows.file.alias("file"),
@@ -62,14 +73,10 @@ def select(
 
 
 def _computed(rows: RowFrame, name: str, column: Column | str) -> Column:
-    if _is_whole(column):
+    if isinstance(column, str) and column in (WHOLE, LINE):
         if rows.as_json is None:
             raise NotAllowed(f"columns: {name}: '*' is the row of a file; a lake has columns")
         return rows.as_json.alias(name)
     computed = (F.expr(column) if isinstance(column, str) else column).alias(name)
     expressions.refuse_nondeterministic(rows.frame, computed, "columns")
     return computed
-
-
-def _is_whole(column: Column | str) -> bool:
-    return isinstance(column, str) and column == WHOLE

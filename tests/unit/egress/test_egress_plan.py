@@ -43,6 +43,7 @@ from tidegate.lake import sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.spark.egress_job import LINE, WHOLE
 
 
 def test_files_are_taken_up_to_the_limits() -> None:
@@ -66,6 +67,32 @@ def test_files_are_sent_once(world: World) -> None:
     assert world.send_and_publish("two")["files"] == ["c"]
     assert world.send_and_publish("three")["commit"] is None
     assert len(world.ran) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "columns", "expected"),
+    [
+        ({"format": "json"}, {}, LINE),
+        ({"format": "json"}, {"value": "*", "key": "k"}, LINE),
+        ({"format": "json"}, {"value": "v"}, "v"),
+        ({"format": "json", "columns": "k INT"}, {}, WHOLE),
+        ({"format": "json", "columns": "k INT"}, {"value": "**"}, LINE),
+        ({"format": "csv"}, {}, WHOLE),
+        ({"format": "text"}, {}, "value"),
+    ],
+)
+def test_the_default_value(
+    world: World, source: dict[str, str], columns: dict[str, str], expected: str
+) -> None:
+    """Of JSON the line as it is, unless `source.columns` gives it columns; the plan says which, so
+    that no release finishes the plan of another one with other bytes.
+    """
+    path = {"path": str(world.home / "in")}
+    world.settings = {"source": {**path, **source}, "columns": columns}
+    world.put(a="{}")
+    frozen = world.plan().plan.byte_settings["columns"]
+    others = dict.fromkeys(("key", "headers", "partition"), "null")
+    assert frozen == {**others, **columns, "value": expected}
 
 
 def complete_through(world: World, run_id: str, **others: Any) -> str | None:

@@ -131,6 +131,8 @@ def test_all_complaints_come_at_once():
         ({"order": "strict", "source": {"lake": "x"},
           "columns": {"key": "null", "partition": " NULL "}},
          "order: strict: without columns.key and columns.partition Kafka spreads the rows over"),
+        ({"source": {"path": "/in", "format": "csv"}, "columns": {"value": "**"}},
+         "columns: '**' is the line of a JSON file"),
         ({"lake": "here"}, "lake: 'here': neither an absolute path nor a URL"),
         ({"mode": "overwrite"}, "mode: unknown key"),
         ({"topics": ["a"]}, "topics: unknown key; did you mean 'source.topics' or 'target.top"),

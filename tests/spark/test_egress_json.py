@@ -1,0 +1,98 @@
+"""Files of JSON are sent line by line as they stand; old plans are refused."""
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from support.egress_pipeline import EgressPipeline
+from tidegate.egress import plan as planning
+from tidegate.egress.release import release
+from tidegate.egress.verify import verify
+from tidegate.errors import RowsRefused, SendFailed, StageFailed
+from tidegate.launch.spark_submit import Submission
+from tidegate.spark.egress_job import SENDING
+
+
+def test_json_byte_for_byte_through_a_topic_and_back(pipeline: EgressPipeline, topic: str) -> None:
+    """Through a topic and a lake, whatever the other lines are; a line that is no JSON object is
+    refused, and then quarantined as it is.
+    """
+    odd = [
+        b'{"a": 1}', b'{"a": 10.10}', b'{"a": null, "b": 1}', b'{"b":1,"a":"1"}', b'{"a":1,"a":2}',
+        b'{"a":"\\u00fc\\/"}', '{"ü" :\t"😀"} '.encode(), b'{"a":12345678901234567890123456789}',
+    ]  # fmt: skip
+    written = {"a.json": b"\n".join(odd), "d/b.json": b"".join(line + b"\n" for line in odd[::-1])}
+    for name, content in written.items():
+        pipeline.put(name, content)
+    pipeline.put("c.json.gz", gzip.compress(written["a.json"]))
+    pipeline.put("bad.json", b'{"a":1}\n{"a": NaN}\n{"a":10.0}\n')
+    pipeline.set_source("json")
+    with pytest.raises(RowsRefused, match=r"1 rows cannot .* bad\.json, row 1: cannot be read"):
+        pipeline.run_all("refused")
+    assert pipeline.records() == []
+    pipeline.settings["on_bad_row"] = "quarantine"
+    report = pipeline.run_all("kept")
+    assert (report["rows"], report["quarantined"]) == (3 * len(odd) + 2, 1)
+    (kept,) = (pipeline.home / "ledger/out/_tidegate/quarantine" / report["plan_id"]).iterdir()
+    (bad,) = pq.read_table(kept).to_pylist()
+    assert (bad["file"], bad["row"], bad["text"]) == ("bad.json", 1, '{"a": NaN}')
+    pipeline.run_ingest(topic, "back")
+    files = (pipeline.home / "lake/lake/data").rglob("*.parquet")
+    found = pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
+    lines: dict[str, dict[int, bytes]] = {}
+    for row in found.to_pylist():
+        of = {header["key"]: header["value"].decode() for header in row["headers"]}
+        lines.setdefault(of["tidegate-file"], {})[int(of["tidegate-row"])] = row["value"]
+    there = {name: b"\n".join(line for _, line in sorted(of.items())) for name, of in lines.items()}
+    assert there == {
+        "a.json": written["a.json"], "d/b.json": written["d/b.json"].removesuffix(b"\n"),
+        "c.json.gz": written["a.json"], "bad.json": b'{"a":1}\n{"a":10.0}',
+    }  # fmt: skip
+    assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_claim_of_a_release_that_made_other_json(
+    pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch, *, sent: bool
+) -> None:
+    """Its plan is refused, and not finished with other bytes: nothing was sent, and a new plan
+    sends the lines; or the claim stands until an operator decides.
+    """
+    lines = [b'{"id": 1.10}', b'{"id": null}']
+    pipeline.put("a.json", b"\n".join(lines))
+    pipeline.set_source("json")
+    settings = planning._byte_settings(pipeline.spec)
+    earlier = {**settings, "columns": {**settings["columns"], "value": "*"}}
+
+    def dies(given: Submission) -> None:
+        Path(given.args[0]).with_name(SENDING).touch()
+        (plan,) = pipeline.fold().claims
+        headers = {"tidegate-plan": plan, "tidegate-file": "a.json", "tidegate-row": "0"}
+        producer = Producer({"bootstrap.servers": pipeline.bootstrap})
+        if sent:
+            producer.produce(pipeline.topic, b'{"id":1.1}', headers=list(headers.items()))
+        producer.flush()
+        raise StageFailed("killed")
+
+    with monkeypatch.context() as release_before:
+        release_before.setattr(planning, "_byte_settings", lambda _: earlier)
+        with pytest.raises(SendFailed):
+            pipeline.run_all(submit=dies)
+    (plan,) = pipeline.fold().claims
+    end = "Nothing more was sent, and the claim stands" if sent else "Nothing was sent"
+    with pytest.raises(RowsRefused, match=f"of an earlier release.*{end}"):
+        pipeline.run_all()
+    if sent:
+        with pytest.raises(RowsRefused, match="`tidegate release` says"):
+            pipeline.run_all("later")
+        release(pipeline.spec, plan, "resend", "other bytes", run="hand")
+    report = pipeline.run_all()
+    assert (report["rows"], report["plan_id"] != plan) == (2, True)
+    found = pipeline.records()
+    assert {each.value for each in found if each.last("tidegate-plan") != plan} == {*lines}
+    assert len(found) == 2 + sent
+    assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0
