@@ -24,8 +24,17 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile, TargetTopic
 from tidegate.core.replacement import Replaced
 from tidegate.core.requests import Backfill, Replay
-from tidegate.lake import attempts, boundaries, committing, create_check, ledger, plans
+from tidegate.lake import (
+    attempts,
+    boundaries,
+    committing,
+    create_check,
+    deliveries,
+    ledger,
+    plans,
+)
 from tidegate.lake.attempts import Seal
+from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
@@ -353,6 +362,27 @@ def test_seal(store):
     attempts.seal(store, SEAL)
     where = "_tidegate/staging/0123456789abcdef/1/feedfeedfeedfeed/_seal.json"
     assert json.loads(store.get(where)) == SEAL_JSON
+
+
+def test_delivery():
+    """The seal and the manifest of an egress; `types` only where there are any."""
+    plan = replace(PLAN, chunks=(), files=(SourceFile("a", 12, "e1"),))
+    sent = Delivery(PLAN.id, "0a", (SentFile("a", 2, 1, "00ff"),), (), (), {"spark": "4"})
+    data = b'"files":[{"bad":1,"digest":"00ff","file":"a","rows":2}],"format":1,'
+    seal = b'{"attempt":"0a","broken_order":[],"chunk":0,' + data
+    end = b'"receipts":[],%s"versions":{"spark":"4"}}'
+    types = {"type": "struct", "fields": []}
+    typed = replace(sent, types=types)
+    plan_id = b'"plan_id":"%s",' % PLAN.id.encode()
+    assert canonical.encode(sent.to_json()) == seal + plan_id + end % b""
+    with_types = b'"types":{"fields":[],"type":"struct"},'
+    assert canonical.encode(typed.to_json()) == seal + plan_id + end % with_types
+    assert Delivery.from_json(typed.to_json()) == typed
+    files = (
+        b'{"files":[{"bad":1,"digest":"00ff","etag":"e1","file":"a","rows":2,"size":12}],"format":1'
+    )
+    assert deliveries.manifest_of(plan, sent) == files + b"}"
+    assert deliveries.manifest_of(plan, typed) == files + b"," + with_types.rstrip(b",") + b"}"
 
 
 def test_manifest():

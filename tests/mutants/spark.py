@@ -99,9 +99,16 @@ MUTANTS = (
     Mutant(
         "no file decides how another is read",
         "spark/file_rows.py",
-        "        json_lines.refuse_unlike(",
-        "        (lambda *_: None)(",
+        "    return json_lines.column_types(_lines(spark, source), file, named, before)\n",
+        "    return before\n",
         "tests/spark/test_egress_rows.py::test_no_file_decides_how_another_is_read",
+    ),
+    Mutant(
+        "types are kept from the first commit on",
+        "spark/json_lines.py",
+        "for f in before.fields}",
+        "for f in before.fields if False}",
+        "tests/spark/test_egress_rows.py::test_types_are_those_of_what_was_sent_before",
     ),
     Mutant(
         "an odd file is refused alone",

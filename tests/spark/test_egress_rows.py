@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tidegate.spark import expressions, file_rows, source_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
@@ -31,6 +33,11 @@ def session(spark: SparkSession) -> SparkSession:
     return mine
 
 
+def source(format_: str, *paths: Path, ddl: str | None = None, **options: str) -> RowSource:
+    files = tuple((path.name, str(path)) for path in paths)
+    return RowSource(format_, options, ddl, files, {}, (), {})
+
+
 def select(
     session: SparkSession,
     format_: str,
@@ -39,8 +46,8 @@ def select(
     ddl: str | None = None,
     **options: str,
 ) -> DataFrame:
-    files = tuple((path.name, str(path)) for path in paths)
-    given = RowSource(format_, options, ddl, files, {}, (), {})
+    given = source(format_, *paths, ddl=ddl, **options)
+    source_rows.json_types(session, given, columns)
     found = source_rows.select(session, given, columns)
     assert file_rows.files_read(given, found) == {path.name for path in paths}
     return found
@@ -243,6 +250,45 @@ def test_no_file_decides_how_another_is_read(
     assert odd.value.files == []
     if "A" not in other:
         assert len(rows(session, "json", *paths, value=TYPED, ddl="a STRING")) == 2
+
+
+def test_a_key_within_a_value_that_only_two_of_three_files_have(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    lines = {"x": '{"a":{"b":1}}', "y": '{"a":{"c":"x"}}', "z": '{"a":{"c":1}}'}
+    paths = [put(tmp_path / name, line) for name, line in lines.items()]
+    with pytest.raises(IncompatibleFiles, match=r"z has 'a' .* and x has 'a' "):
+        rows(session, "json", *paths, value=TYPED)
+
+
+def test_types_are_those_of_what_was_sent_before(session: SparkSession, tmp_path: Path) -> None:
+    """A file with others is named, and does not stop the others; new keys, and types of what was
+    null, are added.
+    """
+    columns = {"value": TYPED}
+    first = put(tmp_path / "a", '{"id":1,"o":{"b":1},"n":null,"l":[],"x":1}\n{"x":"1"}')
+    before = source_rows.json_types(session, source("json", first), columns)
+    assert before is not None
+    assert source_rows.json_types(session, source("json", first), {"value": LINE}) is None
+    good = '{"id":2,"o":{"c":"x"},"n":2,"l":[2.5],"x":[],"new":null}\n{"x":2}\n{"id":null}'
+    bad = ('{"id":"2"}', '{"id":2.0}', '{"o":{"b":"x"}}', '{"ID":1}', '{"x":1}', '{"id":[1]}')
+    paths = [put(tmp_path / f"{n}", line) for n, line in enumerate((good, *bad))]
+
+    def types(*paths: Path) -> StructType | None:
+        given = replace(source("json", *paths), types=before.jsonValue())
+        return source_rows.json_types(session, given, columns)
+
+    with pytest.raises(
+        IncompatibleFiles, match=r"1 has 'id' .* and what was sent before has"
+    ) as of:
+        types(*paths)
+    assert of.value.files == [path.name for path in paths[1:]]
+    both = types(paths[0])
+    assert both is not None
+    assert {field.name: field.dataType.simpleString() for field in both.fields} == {
+        "id": "bigint", "l": "array<decimal(2,1)>", "n": "bigint", "new": "void",
+        "o": "struct<b:bigint,c:string>", "x": "variant",
+    }  # fmt: skip
 
 
 def test_parquet_is_exact(session: SparkSession, tmp_path: Path) -> None:

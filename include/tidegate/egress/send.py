@@ -76,6 +76,8 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
         logger.warning("%s: target.topic is used, columns.topic is not", run.spec.name)
     _refuse_unordered(planned, target)
     rows = rows_of(planned, lake)
+    if rows.format == "json":
+        rows = replace(rows, types=deliveries.sent_types(store, ledger.fold))
     claim = _claim(opened, planned, target, task_ended)
     if claim is None:
         return None
@@ -99,6 +101,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
         ),
         broken_order=tuple(result["broken_order"]),
         versions={**result["versions"], "tidegate": tidegate.__version__},
+        types=result.get("types") or rows.types,
     )
     deliveries.seal(store, delivery)
     faults.point("seal.written")

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from tidegate.core import canonical
 from tidegate.core.entries import Receipt, accounts_of
 from tidegate.core.fold import Fold
-from tidegate.core.json_codec import ADDED, Document
+from tidegate.core.json_codec import ADDED, OMITTED, Document
 from tidegate.core.judge import Verdict
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
-from tidegate.lake import committing, json_documents
+from tidegate.lake import committing, json_documents, manifests
 from tidegate.lake.attempts import Attempt, staged_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import Store
@@ -39,6 +39,7 @@ class Delivery(Document):
     """The record that all rows of a plan are in the target, by the read-back.
 
     `broken_order` names the target partitions, or topics, in which rows are not in their order.
+    `types` is Spark's schema, as JSON, of the keys of JSON files that expressions have named.
     """
 
     plan_id: str
@@ -47,6 +48,7 @@ class Delivery(Document):
     receipts: tuple[Receipt, ...]
     broken_order: tuple[str, ...]
     versions: Mapping[str, str]
+    types: Annotated[Mapping[str, Any] | None, OMITTED] = None
 
     @property
     def rows(self) -> int:
@@ -99,4 +101,11 @@ def manifest_of(plan: Plan, delivery: Delivery) -> bytes:
         {**vars(each), **planned.get(each.file, {})}
         for each in sorted(delivery.files, key=lambda each: each.file)
     ]
-    return canonical.encode({"format": FORMAT, "files": files})
+    types = {"types": delivery.types} if delivery.types else {}
+    return canonical.encode({"format": FORMAT, "files": files, **types})
+
+
+def sent_types(store: Store, fold: Fold) -> Mapping[str, Any] | None:
+    """Return the types of the newest commit; None if it has none, or there is no commit."""
+    newest = fold.live[max(fold.live)] if fold.live else None
+    return manifests.read_form(store, newest).get("types") if newest else None

@@ -63,9 +63,14 @@ def read_manifest(store: Store, commit: Commit) -> list[LakeFile]:
 
 def read_forms(store: Store, commit: Commit) -> list[dict[str, Any]]:
     """Return the files of any commit as JSON; LakeDamaged if the list was changed."""
+    return list(read_form(store, commit)["files"])
+
+
+def read_form(store: Store, commit: Commit) -> dict[str, Any]:
+    """Return the manifest of any commit as JSON; LakeDamaged if it was changed."""
     data = store.get(commit.manifest.path)
     if data is None or canonical.digest(data) != commit.manifest.sha256:
         state = "is missing" if data is None else "was changed"
         where = store.uri(commit.manifest.path)
         raise LakeDamaged(f"the manifest {where} {state}; restore it from a copy")
-    return list(json.loads(data)["files"])
+    return dict(json.loads(data))

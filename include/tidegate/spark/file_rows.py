@@ -25,6 +25,7 @@ EXACT_PATHS = {"__globPaths__": "false", "recursiveFileLookup": "true"}
 _ONE_FILE = str(1 << 40)
 _SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
 _PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
+_LINE_SEPARATOR = "linesep"
 _UNREADABLE = "cannot be read"
 _INEXACT = "text that is not UTF-8, or a year before 1: JSON cannot hold it; set columns.value"
 _NOT_TEXT = "text that is not in UTF-8: set source.options.encoding"
@@ -35,8 +36,6 @@ def read(
 ) -> RowFrame:
     """Read a plan's files; `whole`: the pipeline sends rows as JSON, which must be exact; `line`:
     it sends the lines of JSON; `named` are the columns that its expressions name.
-
-    Raises IncompatibleFiles where files cannot be read together.
     """
     if source.format == "parquet":
         return _parquet(spark, source, whole=whole)
@@ -50,6 +49,16 @@ def read(
     reader = spark.read.format("text").options(**source.options, **EXACT_PATHS)
     frame = reader.load(_paths(source))
     return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), no_text(), no_text())
+
+
+def json_types(spark: SparkSession, source: RowSource, named: Collection[str]) -> StructType:
+    """Return the types of the keys of JSON in `named`, with those that were sent before.
+
+    Raises IncompatibleFiles where files cannot be read together, or not as what was sent before.
+    """
+    file = _name(source, F.col("_metadata.file_path"))
+    before = StructType.fromJson(dict(source.types or StructType().jsonValue()))
+    return json_lines.column_types(_lines(spark, source), file, named, before)
 
 
 def files_read(source: RowSource, selected: DataFrame) -> set[str]:
@@ -74,25 +83,28 @@ def _parquet(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame
 def _json(
     spark: SparkSession, source: RowSource, row: Column, *, line: bool, named: Collection[str]
 ) -> RowFrame:
-    paths = _paths(source)
-    separator = {k: v for k, v in source.options.items() if k.lower() == "linesep"}
-    lines = spark.read.format("text").options(**separator, **EXACT_PATHS).load(paths)
+    lines = _lines(spark, source)
     if source.columns:
         schema = StructType.fromDDL(source.columns)
     elif named:
-        json_lines.refuse_unlike(lines, _name(source, F.col("_metadata.file_path")), named)
-        schema = json_lines.inferred(spark, paths, {**source.options, **EXACT_PATHS})
+        every = {**source.options, **EXACT_PATHS}
+        schema = json_lines.inferred(spark, _paths(source), every)
     else:
         schema = StructType()
     schema = _without_corrupt(schema)
     fault = CORRUPT
     while {fault, f"{fault}_line"} & {name.lower() for name in schema.names}:
         fault += "_"
-    given = {k: v for k, v in source.options.items() if k not in separator}
+    given = {k: v for k, v in source.options.items() if k.lower() != _LINE_SEPARATOR}
     frame = json_lines.parsed(lines, schema, given, fault, f"{fault}_line" if line else None)
     as_json = F.col(f"{fault}_line") if line else row_json.as_json(schema.names, nulls=False)
     reason = F.when(F.col(fault).isNotNull(), F.lit(_UNREADABLE))
     return RowFrame(frame, _file(source, frame), row, as_json, reason, F.col(fault))
+
+
+def _lines(spark: SparkSession, source: RowSource) -> DataFrame:
+    given = {k: v for k, v in source.options.items() if k.lower() == _LINE_SEPARATOR}
+    return spark.read.format("text").options(**given, **EXACT_PATHS).load(_paths(source))
 
 
 def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:

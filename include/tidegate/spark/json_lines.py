@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     DoubleType,
     NullType,
     StringType,
+    StructField,
     StructType,
 )
 
@@ -21,6 +22,7 @@ from tidegate.spark.expressions import ALL
 # Deeper types overflow the stack of executors and of the driver.
 _MAX_DEPTH = 100
 _DEPTH = {"maxNestingDepth": str(_MAX_DEPTH)}
+_BEFORE = "what was sent before"
 # Where a line is sent as it is: Spark itself takes these, and other readers of JSON do not.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
@@ -77,11 +79,15 @@ def _is_shallow() -> Column:
     return F.when(brackets <= _MAX_DEPTH, F.lit(True)).otherwise(parses)
 
 
-def refuse_unlike(lines: DataFrame, file: Column, named: Collection[str]) -> None:
-    """Raise IncompatibleFiles where the content of one file decides how another one is read.
+def column_types(
+    lines: DataFrame, file: Column, named: Collection[str], before: StructType
+) -> StructType:
+    """Return the types of the keys in `named` (of all, if ALL is there): those `before`, of what
+    was sent, and those in the files.
 
-    That is so where a key in `named` (or any, if ALL is) has numbers of two kinds, or two types; or
-    where two keys differ only in case, which Spark's columns do not.
+    Raises IncompatibleFiles where the content of one file, or what was sent before, decides how
+    another file is read: a key has numbers of two kinds, or two types; or two keys differ only in
+    case, which Spark's columns do not.
     """
     schemas = (
         lines.where(_is_shallow())
@@ -98,21 +104,29 @@ def refuse_unlike(lines: DataFrame, file: Column, named: Collection[str]) -> Non
             "columns do not. Rename them, or give source.columns",
             ambiguous,
         )
-    seen: dict[str, tuple[str, DataType, str]] = {}
+    seen = {f.name.lower(): (f.name, f.dataType, _BEFORE) for f in before.fields}
+    unlike: dict[str, str] = {}  # file → complaint
     for names, form in forms:
         for field in form.fields:
-            if not {field.name.lower(), ALL} & {*named}:
+            key = field.name.lower()
+            if not {key, ALL} & {*named}:
                 continue
-            here = field.name, field.dataType, names[0]
-            name, kind, first = seen.setdefault(field.name.lower(), here)
-            if isinstance(kind, NullType):
-                seen[field.name.lower()] = here
-            elif name != field.name or not _is_alike(kind, field.dataType):
-                raise IncompatibleFiles(
-                    f"{names[0]} has {field.name!r} ({_type_name(field.dataType)}) and {first} has "
-                    f"{name!r} ({_type_name(kind)}): how one is read would depend on the other. "
-                    "Say which is meant by source.columns"
-                )
+            name, kind, first = seen.setdefault(key, (field.name, field.dataType, names[0]))
+            both = _merged(kind, field.dataType) if name == field.name else None
+            if both is not None:
+                seen[key] = name, both, first
+                continue
+            complaint = (
+                f"{names[0]} has {field.name!r} ({_type_name(field.dataType)}) and {first} has "
+                f"{name!r} ({_type_name(kind)}): how one is read would depend on the other. "
+                "Say which is meant by source.columns (and columns.value: '**' for whole lines)"
+            )
+            if first != _BEFORE:
+                raise IncompatibleFiles(complaint)
+            unlike |= dict.fromkeys(names, complaint)
+    if unlike:
+        raise IncompatibleFiles(next(iter(unlike.values())), [*unlike])
+    return StructType([StructField(name, kind) for name, kind, _ in seen.values()])
 
 
 def _struct(text: str) -> StructType:
@@ -125,18 +139,28 @@ def _is_ambiguous(names: Sequence[str]) -> bool:
     return len({name.lower() for name in names}) < len(names)
 
 
-def _is_alike(one: DataType, other: DataType) -> bool:
-    """Return whether the values of a key in two files have the type that they would have alone."""
+def _merged(one: DataType, other: DataType) -> DataType | None:
+    """Return the type of a key that has these in two files; None if the values of one would not
+    have the type that they have alone.
+    """
     match one, other:
-        case (NullType(), _) | (_, NullType()):
-            return True
+        case NullType(), _:
+            return other
+        case _, NullType():
+            return one
         case StructType(), StructType():
-            others = {field.name: field.dataType for field in other.fields}
-            return all(_is_alike(f.dataType, others.get(f.name, f.dataType)) for f in one.fields)
+            fields = {field.name: field.dataType for field in one.fields}
+            for field in other.fields:
+                both = _merged(fields.get(field.name, NullType()), field.dataType)
+                if both is None:
+                    return None
+                fields[field.name] = both
+            return StructType([StructField(name, kind) for name, kind in fields.items()])
         case ArrayType(), ArrayType():
-            return _is_alike(one.elementType, other.elementType)
+            element = _merged(one.elementType, other.elementType)
+            return None if element is None else ArrayType(element)
         case _:
-            return _type_name(one) == _type_name(other)
+            return one if _type_name(one) == _type_name(other) else None
 
 
 def _type_name(kind: DataType) -> str:

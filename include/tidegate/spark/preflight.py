@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tidegate.spark import content_digest, file_rows, readback, records, source_rows
 from tidegate.spark.egress_job import EgressJob
@@ -44,12 +45,15 @@ class Refused(Exception):
         self.files, self.rows = sorted(files), list(rows)
 
 
-def preflight(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:
-    """Check every row; return the records, and counts and digests of each file.
+def preflight(
+    spark: SparkSession, job: EgressJob
+) -> tuple[DataFrame, list[dict[str, Any]], StructType | None]:
+    """Check every row; return the records, counts and digests of each file, and the types of JSON.
 
     Bad rows are written to quarantine if the plan says so; Refused otherwise.
     """
     try:
+        types = source_rows.json_types(spark, job.source, records.columns(job))
         shaped = records.to_records(spark, job)
         _check_files_read(job, shaped)
         inputs = _summaries(job, shaped)
@@ -88,7 +92,7 @@ def preflight(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict
         bad_rows = shaped.where(F.col("reason").isNotNull())
         bad_rows = bad_rows.select(*IDENTITY, "reason", "text", *RECORD)
         bad_rows.repartition(1).write.parquet(located(job.quarantine))
-    return shaped, inputs
+    return shaped, inputs, types
 
 
 def _check_files_read(job: EgressJob, shaped: DataFrame) -> None:
@@ -212,7 +216,7 @@ def _bad_files(
         if rows:
             selected.groupBy("file").count().collect()
         return []
-    except (CapturedException, Py4JJavaError, IncompatibleFiles):
+    except (CapturedException, Py4JJavaError):
         if len(files) == 1:
             return [files[0][0]]
     halves = files[: len(files) // 2], files[len(files) // 2 :]

@@ -50,14 +50,7 @@ def to_records(spark: SparkSession, job: EgressJob) -> DataFrame:
     size of the record), `reason` (null: it can be sent) and `text` of a bad row. Raises DoesNotFit,
     NotAllowed or NotRepeatable for the pipeline's columns.
     """
-    timestamp = F.expr("unix_millis(timestamp)") if job.source.is_lake else F.lit(None).cast("long")
-    columns: dict[str, Column | str] = {
-        "topic": F.lit(job.topic) if job.topic else job.columns["topic"],
-        **{name: job.columns[name] for name in RECORD[1:]},
-        "timestamp": timestamp,
-        **{f"order{i}": _direction(by)[0] for i, by in enumerate(job.order_by)},
-    }
-    rows = source_rows.select(spark, job.source, columns)
+    rows = source_rows.select(spark, job.source, columns(job))
     rows = rows.select(
         F.col("topic"),
         *(_typed(rows, name).alias(name) for name in RECORD[1:]),
@@ -67,6 +60,17 @@ def to_records(spark: SparkSession, job: EgressJob) -> DataFrame:
         raise _does_not_fit("topic", rows.schema["topic"].dataType, "a string")
     rows = rows.withColumn("bytes", _compressed(job, _bytes()))
     return rows.withColumn("reason", _reason(job)).drop("fault")
+
+
+def columns(job: EgressJob) -> dict[str, Column | str]:
+    """Return what is computed of each row: columns, and the texts of the pipeline's expressions."""
+    timestamp = F.expr("unix_millis(timestamp)") if job.source.is_lake else F.lit(None).cast("long")
+    return {
+        "topic": F.lit(job.topic) if job.topic else job.columns["topic"],
+        **{name: job.columns[name] for name in RECORD[1:]},
+        "timestamp": timestamp,
+        **{f"order{i}": _direction(by)[0] for i, by in enumerate(job.order_by)},
+    }
 
 
 def with_provenance(records: DataFrame, job: EgressJob) -> DataFrame:

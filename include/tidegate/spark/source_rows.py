@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tidegate.spark import expressions, file_rows, lake_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
@@ -37,15 +38,14 @@ def select(
     in the file from 0, or the offset. Raises NotAllowed and NotRepeatable for an expression that
     may not be used.
     """
-    texts = {name: column for name, column in columns.items() if isinstance(column, str)}
-    named = set() if texts else {ALL}
+    texts = _texts(columns)
     for name, sql in texts.items():
         if sql not in (WHOLE, LINE):
             expressions.refuse_disallowed(spark, f"columns: {name}", sql)
-            named |= expressions.columns_named(spark, sql)
     if source.is_lake:
         rows = lake_rows.read(spark, source)
     else:
+        named = _named(spark, columns) if texts else {ALL}
         whole, line = (each in texts.values() for each in (WHOLE, LINE))
         if whole and source.format == "text":
             raise NotAllowed(
@@ -70,6 +70,28 @@ def select(
         rows.fault.alias("fault"),
         rows.text.alias("text"),
     )
+
+
+def json_types(
+    spark: SparkSession, source: RowSource, columns: Mapping[str, Column | str]
+) -> StructType | None:
+    """Return the types of the keys of JSON that `columns` name, where they must be inferred.
+
+    With those that were sent before. Raises IncompatibleFiles where files have other ones.
+    """
+    named = _named(spark, columns)
+    if source.format != "json" or source.columns or not named:
+        return None
+    return file_rows.json_types(spark, source, named)
+
+
+def _texts(columns: Mapping[str, Column | str]) -> dict[str, str]:
+    return {name: column for name, column in columns.items() if isinstance(column, str)}
+
+
+def _named(spark: SparkSession, columns: Mapping[str, Column | str]) -> set[str]:
+    texts = {*_texts(columns).values()} - {WHOLE, LINE}
+    return {name for sql in texts for name in expressions.columns_named(spark, sql)}
 
 
 def _computed(rows: RowFrame, name: str, column: Column | str) -> Column:

@@ -1,5 +1,6 @@
 """Claims: who sends, what a failed attempt releases, and how a later attempt resumes."""
 
+import json
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -7,6 +8,7 @@ from unittest import mock
 import pytest
 
 from support.egress_world import (
+    Application,
     World,
     dies_before_sending,
     dies_while_sending,
@@ -26,7 +28,7 @@ from tidegate.errors import (
     SendFailed,
     StageFailed,
 )
-from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.egress_job import DONE, EgressJob
 
 
 def test_a_refused_file_blocks_no_other(world: World) -> None:
@@ -45,6 +47,25 @@ def test_a_refused_file_blocks_no_other(world: World) -> None:
     assert not world.plan("three").plan.left_out
     world.put(b="good")
     assert world.send_and_publish("four", resend=True)["files"] == ["b"]
+
+
+def test_types_of_json_are_carried_on(world: World) -> None:
+    """From each commit to the next job, also where that one has named no key."""
+    types = {"type": "struct", "fields": []}
+
+    def finds(found: dict[str, Any] | None) -> Application:
+        def answers(job: EgressJob, directory: Path) -> None:
+            sends_all(job, directory)
+            done = json.loads((directory / DONE).read_text())
+            (directory / DONE).write_text(json.dumps({**done, "types": found}))
+
+        return answers
+
+    world.settings = {"source": {"path": str(world.home / "in"), "format": "json"}}
+    for name, found in {"a": types, "b": None, "c": None}.items():
+        world.put(**{name: "{}"})
+        world.send_and_publish(name, finds(found))
+    assert [job.source.types for job in world.ran] == [None, types, types]
 
 
 def test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine(world: World) -> None:
