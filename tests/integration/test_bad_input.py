@@ -1,5 +1,6 @@
 """Errors are reported in seconds, with a fix; lake, ledger and topics do not change."""
 
+import re
 import resource
 import socket
 import subprocess
@@ -149,6 +150,7 @@ def watched(terminal: Terminal, *args: str, code: int = 0, **env: str) -> str:
         done = terminal.run(*args, code=code, **env)
     objects = [path.read_bytes() for path in terminal.lake.rglob("*") if path.is_file()]
     assert objects
+    objects += [Path(path).read_bytes() for path in re.findall(r"output: (\S+)", done.stderr)]
     for data in (*objects, seen.text.encode(), done.stdout.encode(), done.stderr.encode()):
         assert PASSWORD.encode() not in data
     return seen.text

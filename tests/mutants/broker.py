@@ -4,6 +4,27 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "one broker that answers is no outage",
+        "broker/outage.py",
+        "self._brokers = sorted({*self._brokers, *cluster.brokers()})",
+        "pass",
+        "tests/unit/broker/test_outage.py::test_brokers_that_the_connection_does_not_name",
+    ),
+    Mutant(
+        "a late answer is one",
+        "broker/outage.py",
+        "if answers(self._brokers, tls=self._tls, patience=PATIENCE):",
+        "if False:",
+        "tests/unit/broker/test_outage.py::test_a_live_cluster_is_never_stopped",
+    ),
+    Mutant(
+        "a process that was paused asks once more",
+        "broker/outage.py",
+        "return not answers(self._brokers, tls=self._tls, patience=_SHORT)",
+        "return True",
+        "tests/unit/broker/test_outage.py::test_a_process_that_was_paused_asks_once_more",
+    ),
+    Mutant(
         "an epoch's end is not known without a leader",
         "broker/epochs.py",
         "        if leader < 0:\n",

@@ -56,6 +56,27 @@ MUTANTS = (
         "tests/unit/launch/test_spark_submit.py",
     ),
     Mutant(
+        "a refusal for good beats an outage",
+        "launch/spark_submit.py",
+        "except (StageFailed, BrokerUnreachable) as error:",
+        "except StageFailed as error:",
+        "tests/unit/launch/test_spark_submit.py::test_a_job_that_was_refused_for_good_is_not_retried",
+    ),
+    Mutant(
+        "an application that will not end is killed",
+        "launch/spark_submit.py",
+        "        process.kill()\n",
+        "        pass\n",
+        "tests/unit/launch/test_spark_submit.py::test_an_application_that_will_not_end_is_killed",
+    ),
+    Mutant(
+        "nothing is hidden that no file has",
+        "launch/spark_output.py",
+        "if self.path is None or not (",
+        "if not (",
+        "tests/unit/launch/test_spark_output.py",
+    ),
+    Mutant(
         "the JVM's death signal",
         "launch/spark-submit.sh",
         "--pdeathsig TERM",

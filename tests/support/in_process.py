@@ -21,7 +21,7 @@ from support import spark_session
 from tidegate import faults
 from tidegate.cli import main
 from tidegate.errors import StageFailed
-from tidegate.launch import spark_submit
+from tidegate.launch import spark_output, spark_submit
 from tidegate.launch.spark_submit import Submission
 from tidegate.spark import egress, ingest, session
 from tidegate.spark.egress_job import EgressJob
@@ -99,7 +99,7 @@ def _submit(given: Submission, *, master: str, log: Callable[[str], None]) -> No
     for line in output:
         log(line)
     if code:
-        message = spark_submit.failure_line(output)
+        message = spark_output.failure_line(output)
         raise StageFailed(
             f"{application.name}: {message} (spark-submit ended with {code})", exit_code=code
         )

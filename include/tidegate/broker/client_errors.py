@@ -18,6 +18,9 @@ from tidegate.errors import (
 )
 
 TIMEOUT_MS = 8_000  # to find a broker, and for one request
+# The client's dozens of lines about a connection are in no log: errors have what they say.
+logging.getLogger("kafka").propagate = False
+logging.getLogger("kafka").addHandler(logging.NullHandler())
 
 
 class _ClientLog(logging.Handler):

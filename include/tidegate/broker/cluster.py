@@ -123,6 +123,12 @@ class Cluster:
             broker = self.admin.describe_cluster()["brokers"][0]["broker_id"]
             return str(self.admin.get_broker_version_data(broker).broker_version_str)
 
+    def brokers(self) -> list[tuple[str, int]]:
+        """Return the host and port of each broker, as the cluster names them to its clients."""
+        with self.request("DESCRIBE on the cluster"):
+            brokers = self.admin.describe_cluster()["brokers"]
+        return [(str(broker["host"]), int(broker["port"])) for broker in brokers]
+
     def topics(self) -> list[str]:
         """Return the names of all topics that may be described."""
         with self.request(_DESCRIBE):

@@ -78,9 +78,6 @@ class Release(enum.StrEnum):
 def run() -> None:
     """Run the command line; exit codes are those of docs/errors.md."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[NoteHandler()])
-    # Tidegate's errors contain its messages; the broker package reads them from its log.
-    logging.getLogger("kafka").propagate = False
-    logging.getLogger("kafka").addHandler(logging.NullHandler())
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else it logs every request
     try:
         _use_local_stack()

@@ -55,8 +55,8 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
     Returns the seal; None if the plan was committed before, or has no work. Makes a plan if the run
-    has no living one. Raises RowsRefused or SourceChanged before anything is sent, SendFailed if a
-    retry must send the missing rows.
+    has no living one. Raises RowsRefused or SourceChanged before anything is sent, SendFailed or
+    BrokerUnreachable if a retry must send the missing rows.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
@@ -215,7 +215,11 @@ def _run_application(
             job = job_of(opened, plan, rows, claim, target)
             job.write(directory / "job.json")
             application = sending_submission(
-                directory / "job.json", run.spark_conf, name=job.app_name, rows=estimate
+                directory / "job.json",
+                run.spark_conf,
+                name=job.app_name,
+                rows=estimate,
+                kafka=run.kafka,
             )
             places = [path for _, path in job.source.files]
             opened.on_progress(StepProgress("sending", all_records=plan.records))

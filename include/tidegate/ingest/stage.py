@@ -17,6 +17,7 @@ from tidegate.broker.cluster import Survey
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted, duration
 from tidegate.errors import (
+    BrokerUnreachable,
     ConfigurationError,
     IdentityChanged,
     PlanDead,
@@ -102,7 +103,11 @@ def _stage(
             with _job_file(opened, plan, started) as job_file:
                 records = sum(len(r) for a in started for r in plan.chunks[a.chunk])
                 application = submission(
-                    job_file, opened.run.spark_conf, records, name=_name(opened.run)
+                    job_file,
+                    opened.run.spark_conf,
+                    records,
+                    name=_name(opened.run),
+                    kafka=opened.run.kafka,
                 )
                 logger.info(
                     "plan %s: Spark reads %s in %s",
@@ -113,9 +118,11 @@ def _stage(
                     _sealing(opened, plan, started, epochs, sealed, unproven),
                 ):
                     submit(for_places(application, store.native("")))
-        except (StageFailed, ConfigurationError) as error:
+        except (StageFailed, BrokerUnreachable, ConfigurationError) as error:
             failures.append(error)
         rest = [a for a in started if a.chunk not in sealed and a not in unproven]
+        if any(isinstance(failure, BrokerUnreachable) for failure in failures):
+            rest = []  # to seal, the broker would be asked again; the retry does
         try:
             unproven |= sealing.seal_finished(opened, plan, rest, epochs, sealed)
         except IdentityChanged as error:  # Spark may have read from the other cluster
@@ -173,6 +180,13 @@ def _sealing(
     def is_finished(attempt: Attempt) -> bool:
         return attempts.read_done(opened.store, attempt) is not None
 
+    said: set[str] = set()
+
+    def say(text: object) -> None:
+        if str(text) not in said:  # it is asked every second
+            said.add(str(text))
+            logger.warning("plan %s: %s; looking again", plan.id, text)
+
     def seal() -> None:
         waiting, began, told = list(started), time.monotonic(), 0
         while len(waiting) > 1 and not ended.wait(_LOOK_AGAIN):
@@ -187,10 +201,10 @@ def _sealing(
                 if progress.chunks > told:
                     told = progress.chunks
                     logger.info("%s", _told(plan, progress, time.monotonic() - began))
-                for text in dict.fromkeys(map(str, again.values())):
-                    logger.warning("plan %s: %s; looking again", plan.id, text)
+                for failure in again.values():
+                    say(failure)
             except TidegateError as error:
-                logger.warning("plan %s: %s; looking again", plan.id, error)
+                say(error)
 
     opened.on_progress(_progress(opened, plan, started, sealed))
     thread = threading.Thread(target=seal, name="tidegate-seals", daemon=True)

@@ -11,15 +11,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tidegate
-from tidegate.errors import ConfigurationError, StageFailed, TidegateError
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.outage import BrokerWatch
+from tidegate.errors import BrokerUnreachable, ConfigurationError, StageFailed, TidegateError
 from tidegate.lake import s3_settings
 from tidegate.launch import cds_archive, jars
+from tidegate.launch.spark_output import SparkOutput, failure_line
 from tidegate.pipelines import secret_settings
 from tidegate.spark import kafka_source
 from tidegate.spark.job_files import read_refusal
@@ -60,14 +63,15 @@ _RETAINED = {
     "spark.ui.retainedTasks": "2000",
     "spark.sql.ui.retainedExecutions": "20",
 }
-_NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|\b(INFO|DEBUG|WARN|WARNING)\b")
-_EXCEPTION = re.compile(r"^(Exception in thread|Caused by: )|\b[A-Z]\w+(Error|Exception)\b")
-_NO_START = re.compile(r"^(Error|Invalid|Unrecognized|Improperly|Could not)\b")
+_END = 10.0  # seconds that an application may take to end when it is asked to
 
 
 @dataclass(frozen=True)
 class Submission:
-    """One call of spark-submit, in client mode; `env` is added to the caller's environment."""
+    """One call of spark-submit, in client mode; `env` is added to the caller's environment.
+
+    `kafka` is the cluster that the application cannot do without: it is watched meanwhile.
+    """
 
     binary: str
     application: str
@@ -76,23 +80,38 @@ class Submission:
     conf: Mapping[str, str]
     jars: tuple[str, ...]
     env: Mapping[str, str]
+    kafka: KafkaSettings | None = None
 
 
-def submission(job_file: Path, conf: Mapping[str, str], records: int, *, name: str) -> Submission:
+def submission(
+    job_file: Path,
+    conf: Mapping[str, str],
+    records: int,
+    *,
+    name: str,
+    kafka: KafkaSettings | None = None,
+) -> Submission:
     """Return the application that stages a job file's chunks, for any master.
 
     `records` decides how much the JVM optimises. Raises ConfigurationError if `conf`, the
     pipeline's own settings, holds a secret: all users of the machine could see it.
     """
     fast = _INTERPRETED if records < _TINY else {}
-    return _application("ingest.py", (str(job_file),), {**fast, **conf}, records, name=name)
+    given = _application("ingest.py", (str(job_file),), {**fast, **conf}, records, name=name)
+    return replace(given, kafka=kafka)
 
 
 def sending_submission(
-    job_file: Path, conf: Mapping[str, str], *, name: str, rows: int
+    job_file: Path,
+    conf: Mapping[str, str],
+    *,
+    name: str,
+    rows: int,
+    kafka: KafkaSettings | None = None,
 ) -> Submission:
     """Return the application that sends a plan's rows, about `rows` of them."""
-    return _application("egress.py", (str(job_file),), {**conf, **_RUN_ONCE}, rows, name=name)
+    given = _application("egress.py", (str(job_file),), {**conf, **_RUN_ONCE}, rows, name=name)
+    return replace(given, kafka=kafka)
 
 
 def ensure_archive(log: Callable[[str], None]) -> Path | None:
@@ -153,12 +172,12 @@ def for_master(given: Submission, master: str) -> Submission:
 
 
 def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> None:
-    """Run an application to its end, and pass its output line by line to `log`.
+    """Run an application to its end, and pass what people are to see, line by line, to `log`.
 
-    Raises StageFailed, with the line that names the cause. It does not outlive this process.
+    Raises StageFailed, with the line that names the cause, or BrokerUnreachable. It does not
+    outlive this process.
     """
     application = for_master(given, master)
-    output: list[str] = []
     with subprocess.Popen(
         _command(application, master),
         stdin=subprocess.DEVNULL,
@@ -169,19 +188,46 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
         env={**os.environ, **application.env},
     ) as process:
         assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                log(line.rstrip("\n"))
-                output.append(line)
-        except BaseException:
-            process.terminate()
-            raise
-    if process.returncode:
-        raise StageFailed(
-            f"{application.name}: {failure_line(output)} "
-            f"(spark-submit ended with {process.returncode})",
-            exit_code=process.returncode,
-        )
+        with supervised(application, lambda: _end(process), log) as output:
+            try:
+                for line in output.shown(process.stdout):
+                    log(line)
+            except BaseException:
+                process.terminate()
+                raise
+            if code := process.wait():
+                raise StageFailed(
+                    f"{application.name}: {failure_line(output.causes)} "
+                    f"(spark-submit ended with {code})",
+                    exit_code=code,
+                )
+
+
+@contextmanager
+def supervised(
+    application: Submission, stop: Callable[[], object], log: Callable[[str], None]
+) -> Iterator[SparkOutput]:
+    """Yield what takes the application's output; call `stop` if its brokers are out.
+
+    Raises BrokerUnreachable in the place of the block's StageFailed if no broker answers. Either
+    names the file of the output, and so does the log at the end.
+    """
+    output = SparkOutput(application.name)
+    watch = BrokerWatch(application.kafka, stop) if application.kafka else None
+    try:
+        with watch or nullcontext():
+            yield output
+    except StageFailed as error:
+        where = f"; Spark's output: {output.path}" if output.path else ""
+        if application.kafka and watch and (outage := watch.outage()):
+            raise BrokerUnreachable(
+                f"{application.kafka.cluster}: {outage}; check that it runs. What is finished is "
+                f"kept, and a retry does the rest{where}"
+            ) from error
+        error.args = (f"{error}{where}",)
+        raise
+    if output.path:
+        log(f"Spark's output: {output.path}")
 
 
 @contextmanager
@@ -192,23 +238,18 @@ def terminal_if_refused(directory: Path) -> Iterator[None]:
     """
     try:
         yield
-    except StageFailed as error:
+    except (StageFailed, BrokerUnreachable) as error:
         if (message := read_refusal(directory)) is None:
             raise
         raise ConfigurationError(message) from error
 
 
-def failure_line(lines: Iterable[str]) -> str:
-    """Return the line of an application's output that names the cause of its failure."""
-    messages = [line.strip() for line in lines if not _NOISE.search(line)]
-    if ours := [line for line in messages if "tidegate: " in line]:
-        return ours[-1].partition("tidegate: ")[2]
-    if exceptions := [line for line in messages if _EXCEPTION.search(line)]:
-        return exceptions[-1]
-    # Java and spark-submit print the error first, and then their usage.
-    if refusals := [line for line in messages if _NO_START.search(line)]:
-        return refusals[0]
-    return messages[-1] if messages else "it said nothing"
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _application(

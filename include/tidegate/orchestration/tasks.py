@@ -20,9 +20,11 @@ from tidegate.errors import ConfigurationError, StageFailed, TidegateError
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
     from tidegate.core.requests import DataInterval
+    from tidegate.launch.spark_output import SparkOutput
     from tidegate.launch.spark_submit import Submission
     from tidegate.runs.run import EgressRun, Run
 
@@ -33,6 +35,8 @@ RunOf = Callable[["Context"], "Run | EgressRun"]
 
 # None: cleared. A task that is cleared while running is `restarting` until its process has ended.
 _ENDED = {None, "success", "failed", "upstream_failed", "skipped", "removed", "up_for_retry"}
+
+_MOST = 5_000  # lines of Spark's output in the log of a task that fails
 
 logger = logging.getLogger(__name__)
 
@@ -148,6 +152,7 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
     def __init__(self, *, run_of: RunOf, **kwargs: Any) -> None:
         super().__init__(durable=False, **kwargs)
         self._run_of = run_of
+        self._output: SparkOutput | None = None
 
     def execute(self, context: Context) -> None:
         from tidegate.spark.parent_death import end_with_parent
@@ -167,8 +172,12 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
 
     def submit(self, submission: Submission, context: Context) -> None:
-        """Run an application to its end by the Spark provider; raises StageFailed."""
-        from tidegate.launch.spark_submit import for_master
+        """Run an application to its end by the Spark provider; raises StageFailed.
+
+        If it fails, the log gets its whole output: the worker, with its files, may be gone soon.
+        """
+        from tidegate.launch.spark_output import failure_line
+        from tidegate.launch.spark_submit import for_master, supervised
         from tidegate.orchestration import connections
 
         submission = for_master(submission, connections.spark_master(self._conn_id))
@@ -181,10 +190,23 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         self._spark_binary = submission.binary
         self._deploy_mode = "client"  # overrides the connection's `deploy-mode`
         self._hook = None  # the provider makes it from these attributes
-        try:
-            super().execute(context)  # the provider's
-        except Exception as error:
-            raise StageFailed(f"spark-submit failed; its output is above: {error}") from error
+        with supervised(submission, self.on_kill, logger.info) as self._output:
+            try:
+                super().execute(context)  # the provider's
+            except Exception as error:
+                whole = self._output.tail(_MOST)
+                for line in ("::group::Spark's whole output", *whole, "::endgroup::"):
+                    logger.info("%s", line)
+                cause = failure_line(self._output.causes) if self._output.causes else str(error)
+                raise StageFailed(f"{submission.name}: {cause}") from None
+
+    def _get_hook(self) -> SparkSubmitHook:
+        """Return the provider's hook, which logs what people are to see of Spark's output."""
+        hook = super()._get_hook()
+        if output := self._output:
+            log = hook._process_spark_submit_log
+            hook._process_spark_submit_log = lambda lines: log(output.shown(lines))
+        return hook
 
 
 def publish(run_of: RunOf, context: Context) -> None:

@@ -40,4 +40,4 @@ class EarlyEnd:
 NO_PLAN = EarlyEnd("nothing: no plan was frozen", planned=False)
 
 Submit = Callable[[Submission], None]
-"""Runs one Spark application to its end; raises StageFailed when it fails."""
+"""Runs one Spark application to its end; raises StageFailed, or BrokerUnreachable in an outage."""

@@ -20,6 +20,7 @@ from tidegate.core.entries import Claim
 from tidegate.egress import sender
 from tidegate.egress.publish import publish, verdict
 from tidegate.errors import (
+    BrokerUnreachable,
     ConfigurationError,
     NotSealed,
     PartitionsLeftOut,
@@ -28,7 +29,7 @@ from tidegate.errors import (
     SendFailed,
     StageFailed,
 )
-from tidegate.spark.egress_job import DONE, EgressJob
+from tidegate.spark.egress_job import DONE, SENDING, EgressJob
 
 
 def test_a_refused_file_blocks_no_other(world: World) -> None:
@@ -103,6 +104,22 @@ def test_an_application_that_does_not_start_leaves_no_claim(world: World) -> Non
     plan = world.plan().plan
     assert world.send_and_publish()["receipts"][0]["before"] == 9
     assert plan.id == world.ran[0].plan_id == world.ran[1].plan_id
+
+
+@pytest.mark.parametrize(("sent", "claims"), [(False, 0), (True, 1)])
+def test_an_outage_ends_the_sender_by_name(world: World, sent: bool, claims: int) -> None:
+    """Like any other death of a sender: its claim stays unless nothing was sent."""
+
+    def out(_: EgressJob, directory: Path) -> None:
+        if sent:
+            (directory / SENDING).touch()
+        raise BrokerUnreachable("no broker has answered for 20 s, and Spark was stopped")
+
+    world.put(a="1")
+    with pytest.raises(BrokerUnreachable, match="Spark was stopped"):
+        world.send(application=out)
+    assert len(world.fold.claims) == claims
+    assert world.send_and_publish()["files"] == ["a"]
 
 
 def test_a_job_that_cannot_be_made_leaves_no_claim(world: World) -> None:

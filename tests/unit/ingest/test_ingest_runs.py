@@ -183,6 +183,24 @@ def test_a_broker_that_is_away_costs_no_finished_attempt(world):
     assert publish(run).report["rows"] == 300
 
 
+def test_an_outage_ends_the_stage_by_name(world):
+    """Finished chunks are kept and the others deleted; the retry stages only these."""
+    run = world.run("one")
+
+    def out() -> None:
+        world.away = BrokerUnreachable("away")
+        raise BrokerUnreachable("no broker has answered for 20 s, and Spark was stopped")
+
+    plan(run)
+    with pytest.raises(BrokerUnreachable, match="20 s, and Spark was stopped"):
+        stage(run, world.submit(fail=[2], then=out))
+    staging = world.root / "p/_tidegate/staging"
+    assert len(list(staging.rglob("*.parquet"))) == 2
+    world.away = None
+    assert stage(run, world.submit()).chunks == (0, 1, 2)
+    assert publish(run).report["rows"] == 300
+
+
 def test_what_cannot_be_sealed_yet_keeps_no_other_chunk_from_being_staged(world):
     """A hole into which nobody can look: its chunk waits, the others are staged and sealed."""
     run = world.run("one")

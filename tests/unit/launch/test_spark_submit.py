@@ -2,21 +2,26 @@
 
 import os
 import re
+import socket
 import stat
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from tidegate.broker import outage
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
-from tidegate.errors import ConfigurationError, StageFailed
+from tidegate.errors import BrokerUnreachable, ConfigurationError, StageFailed
 from tidegate.launch import cds_archive, jars
 from tidegate.launch import spark_submit as module
+from tidegate.launch.spark_output import failure_line
 from tidegate.launch.spark_submit import (
     Submission,
     ensure_archive,
-    failure_line,
     for_master,
     sending_submission,
     submission,
@@ -31,6 +36,7 @@ from tidegate.spark.job_files import write_refusal
 def _jars_and_no_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
     monkeypatch.setattr(cds_archive, "find", lambda: None)
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
 
 
 def described(conf: Mapping[str, str] | None = None, records: int = 400) -> Submission:
@@ -90,8 +96,12 @@ def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
     with pytest.raises(StageFailed, match="away"), terminal_if_refused(tmp_path):
         raise StageFailed("the broker is away")
     write_refusal(tmp_path, "starting Spark: Spark 3.5.1: 4.0 or later is needed")
-    with pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1"), terminal_if_refused(tmp_path):
-        raise StageFailed("spark-submit failed; its output is above")
+    for failure in (StageFailed("spark-submit failed"), BrokerUnreachable("no broker answers")):
+        with (
+            pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1"),
+            terminal_if_refused(tmp_path),
+        ):
+            raise failure
     with terminal_if_refused(tmp_path):
         pass
 
@@ -122,14 +132,14 @@ def test_the_scripts_can_be_executed() -> None:
         assert script.stat().st_mode & stat.S_IXUSR, script
 
 
-def fake(tmp_path: Path, script: str) -> Submission:
+def fake(tmp_path: Path, script: str, kafka: KafkaSettings | None = None) -> Submission:
     """Make a spark-submit of a few lines of shell."""
     binary = tmp_path / "spark-submit"
     binary.write_text(f"#!/bin/sh\n{script}\n")
     binary.chmod(0o755)
     return Submission(
         binary=str(binary), application="job.py", args=("job.json",), name="flights r1",
-        conf={"spark.a": "1 2"}, jars=("a.jar", "b.jar"), env={"COLOUR": "blue"},
+        conf={"spark.a": "1 2"}, jars=("a.jar", "b.jar"), env={"COLOUR": "blue"}, kafka=kafka,
     )  # fmt: skip
 
 
@@ -137,6 +147,10 @@ def test_submit_passes_everything_and_every_line(tmp_path: Path) -> None:
     lines: list[str] = []
     given = fake(tmp_path, 'for each in "$@"; do echo "$each"; done; echo $COLOUR >&2')
     submit(given, master="spark://m:1", log=lines.append)
+    *lines, last = lines
+    (file,) = tmp_path.rglob("flights-r1-*.log")
+    assert last == f"Spark's output: {file}"
+    assert file.read_text().splitlines() == lines
     assert lines == [
         "--master", "spark://m:1", "--name", "flights r1", "--jars", "a.jar,b.jar",
         "--conf", "spark.a=1 2", "job.py", "job.json", "blue",
@@ -146,15 +160,78 @@ def test_submit_passes_everything_and_every_line(tmp_path: Path) -> None:
 def test_submit_gives_no_input_to_wait_for(tmp_path: Path) -> None:
     lines: list[str] = []
     submit(fake(tmp_path, "cat; echo over"), master="local", log=lines.append)
-    assert lines == ["over"]
+    assert lines[:-1] == ["over"]
 
 
 def test_a_failure_names_its_cause(tmp_path: Path) -> None:
     script = "echo '2026-01-01 tidegate: X: the topic is gone'; echo 'INFO bye'; exit 7"
     with pytest.raises(StageFailed) as failed:
         submit(fake(tmp_path, script), master="local", log=lambda _: None)
-    assert str(failed.value) == "flights r1: X: the topic is gone (spark-submit ended with 7)"
+    (file,) = tmp_path.rglob("flights-r1-*.log")
+    assert str(failed.value) == (
+        f"flights r1: X: the topic is gone (spark-submit ended with 7); Spark's output: {file}"
+    )
     assert failed.value.numbers == {"exit_code": 7}
+    assert file.read_text().endswith("INFO bye\n")
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSettings]:
+    """Yield a connection to a broker that is down, and shorten the patience with it."""
+    times = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_RETRY": 0.05}
+    for name, seconds in times.items():
+        monkeypatch.setattr(outage, name, seconds)
+    monkeypatch.setattr(outage, "Cluster", mock.Mock(side_effect=BrokerUnreachable("none")))
+    with socket.socket() as silent:  # bound, and never listening
+        silent.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        yield KafkaSettings("kafka_default", {"bootstrap.servers": servers})
+
+
+def test_an_outage_ends_the_application_by_name(tmp_path: Path, kafka: KafkaSettings) -> None:
+    """Spark's clients would go on for another minute and a half."""
+    pid = tmp_path / "pid"
+    began = time.monotonic()
+    with pytest.raises(BrokerUnreachable) as failed:
+        submit(
+            fake(tmp_path, f"echo $$ > {pid}; echo line; exec sleep 60", kafka),
+            master="local", log=lambda _: None,
+        )  # fmt: skip
+    assert time.monotonic() - began < 30
+    (file,) = tmp_path.rglob("flights-r1-*.log")
+    assert str(failed.value) == (
+        f"{kafka.cluster}: no broker has answered for 0 s, and Spark was stopped; check that it "
+        f"runs. What is finished is kept, and a retry does the rest; Spark's output: {file}"
+    )
+    assert (failed.value.kind, failed.value.exit_code) == ("transient", 4)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_an_application_that_will_not_end_is_killed(
+    tmp_path: Path, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_END", 0.2)
+    stubborn = "trap '' TERM; for i in $(seq 300); do sleep 0.1; done"
+    began = time.monotonic()
+    with pytest.raises(BrokerUnreachable):
+        submit(fake(tmp_path, stubborn, kafka), master="local", log=lambda _: None)
+    assert time.monotonic() - began < 20
+
+
+def test_an_application_that_fails_in_an_outage_is_named_for_it(
+    tmp_path: Path, kafka: KafkaSettings
+) -> None:
+    with pytest.raises(BrokerUnreachable, match="no broker answers, and Spark has failed"):
+        submit(fake(tmp_path, "exit 1", kafka), master="local", log=lambda _: None)
+
+
+def test_an_application_that_ends_well_in_an_outage_has(
+    tmp_path: Path, kafka: KafkaSettings
+) -> None:
+    lines: list[str] = []
+    submit(fake(tmp_path, "echo over", kafka), master="local", log=lines.append)
+    assert lines[0] == "over"
 
 
 def test_a_log_that_fails_ends_the_application(tmp_path: Path) -> None:

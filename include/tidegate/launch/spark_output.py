@@ -1,0 +1,111 @@
+"""What a Spark application prints: all of it goes into a file, and the new and useful to people."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tidegate.launch import jars
+
+_KEPT, _DAY = 20, 86_400  # files that are kept, whatever their age; seconds
+# Of each start: the launcher, log4j's set-up, Spark's banner.
+_START = re.compile(
+    r"^WARNING: Using incubator modules: |^(NOTE: )?Picked up \w+_OPTIONS: "
+    r"|^Using Spark's default log4j profile: |^Setting (default|Spark) log level to "
+    r"|^To adjust logging level use |\bWARN NativeCodeLoader: "
+    r"|\bINFO SparkContext: (Running Spark|OS info|Java) "
+)
+_STACK_TRACE = re.compile(
+    r"^\s*(at |\.\.\. \d+ |Caused by: |Suppressed: )|^([a-z]\w*\.)+\w+(Exception|Error)\b"
+    r"|^Driver stacktrace:"
+)
+_WARNING = re.compile(r"^[\d/]{8} [\d:]{8} (?:WARN|ERROR) (\w+: )(?:\[[^]]*\] )?(.*)")
+_NO_CAUSE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|\b(INFO|DEBUG|WARN|WARNING)\b")
+_EXCEPTION = re.compile(r"^(Exception in thread|Caused by: )|\b[A-Z]\w+(Error|Exception)\b")
+_NO_START = re.compile(r"^(Error|Invalid|Unrecognized|Improperly|Could not)\b")
+
+
+class SparkOutput:
+    """The output of one application.
+
+    `path` is the file with all of it, readable by its owner only. It is None if there is none (no
+    space, say), and then every line is shown. `causes` are the lines that may name why it failed.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.causes: list[str] = []
+        self.path: Path | None = None
+        with contextlib.suppress(OSError):
+            self.path = _create(name)
+
+    def shown(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield the lines that people are to see, each warning once, and then the counts."""
+        warnings: dict[str, tuple[str, int]] = {}
+        with contextlib.ExitStack() as files:
+            file = files.enter_context(self.path.open("ab", buffering=0)) if self.path else None
+            for line in (each.rstrip("\n") for each in lines):
+                if not _NO_CAUSE.search(line):
+                    self.causes.append(line)
+                try:
+                    if file and self.path:
+                        file.write(f"{line}\n".encode())
+                except OSError:
+                    self.path = None
+                if self.path is None or not (_is_hidden(line) or _is_repeated(line, warnings)):
+                    yield line
+        for text, count in warnings.values():
+            if count > 1:
+                yield f"{count - 1} more of: {text}"
+
+    def tail(self, most: int) -> list[str]:
+        """Return the last lines of the file."""
+        if self.path is None:
+            return []
+        return self.path.read_text(errors="replace").splitlines()[-most:]
+
+
+def failure_line(lines: Iterable[str]) -> str:
+    """Return the line of an application's output that names the cause of its failure."""
+    messages = [line.strip() for line in lines if not _NO_CAUSE.search(line)]
+    if ours := [line for line in messages if "tidegate: " in line]:
+        return ours[-1].partition("tidegate: ")[2]
+    if exceptions := [line for line in messages if _EXCEPTION.search(line)]:
+        return exceptions[-1]
+    # Java and spark-submit print the error first, and then their usage.
+    if refusals := [line for line in messages if _NO_START.search(line)]:
+        return refusals[0]
+    return messages[-1] if messages else "it said nothing"
+
+
+def _is_hidden(line: str) -> bool:
+    return bool(_START.search(line) or _STACK_TRACE.search(line))
+
+
+def _is_repeated(line: str, warnings: dict[str, tuple[str, int]]) -> bool:
+    """Count a warning by its words, without numbers and the client that says it."""
+    if (warning := _WARNING.match(line)) is None:
+        return False
+    kind = re.sub(r"\d+", "0", warning[1] + warning[2])
+    text, count = warnings.get(kind, (warning[1] + warning[2], 0))
+    warnings[kind] = (text, count + 1)
+    return bool(count)
+
+
+def _create(name: str) -> Path:
+    """Create the file, and delete old ones: not the latest, nor any that was written to today."""
+    directory = jars.cache_dir() / "logs"
+    directory.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):  # another process deletes, too
+        times = {path: path.stat().st_mtime for path in directory.glob("*.log")}
+        for path in sorted(times, key=times.__getitem__)[: 1 - _KEPT]:
+            if times[path] < time.time() - _DAY:
+                path.unlink()
+    slug = re.sub(r"[^\w.-]+", "-", name)[:100]
+    with tempfile.NamedTemporaryFile(
+        prefix=f"{slug}-", suffix=".log", dir=directory, delete=False
+    ) as file:
+        return Path(file.name)

@@ -1,0 +1,192 @@
+"""What counts as an outage: no broker of the cluster answers a probe in the time that it has."""
+
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tidegate.broker import outage
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.outage import BrokerWatch, answers
+from tidegate.errors import BrokerUnreachable
+
+ANSWER = b"\0\0\0\4\0\0\0\0"
+
+
+@contextmanager
+def broker(delay: float = 0.0, *, answer: bytes = ANSWER) -> Iterator[tuple[str, int]]:
+    """Yield the address of what answers each request after a delay."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            if self.request.recv(100) and answer:
+                time.sleep(delay)
+                self.request.sendall(answer)
+            self.request.recv(100)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server.server_address[:2]
+        server.shutdown()
+
+
+@contextmanager
+def nobody() -> Iterator[tuple[str, int]]:
+    """Yield an address that refuses connections."""
+    with socket.socket() as silent:  # bound, and never listening
+        silent.bind(("127.0.0.1", 0))
+        yield silent.getsockname()
+
+
+def one_answers(*brokers: tuple[str, int], tls: bool = False) -> bool:
+    return answers(brokers, tls=tls, patience=10)
+
+
+def none_answers(*brokers: tuple[str, int], tls: bool = False) -> bool:
+    return not answers(brokers, tls=tls, patience=0.3)
+
+
+def test_one_broker_that_answers_is_enough() -> None:
+    """Of three, one has crashed and one is paused: connections to it open and get no answer."""
+    with broker() as alive, nobody() as crashed, broker(answer=b"") as paused:
+        assert one_answers(crashed, paused, alive)
+        assert none_answers(crashed, paused)
+        assert none_answers(crashed)
+        assert none_answers(paused)
+
+
+def test_an_answer_within_the_patience_is_one() -> None:
+    with broker(0.2) as slow:
+        assert one_answers(slow)
+    with broker(2.0) as too_slow:
+        assert none_answers(too_slow)
+
+
+def test_a_broker_that_starts_meanwhile_is_not_out() -> None:
+    with nobody() as address:
+        pass
+    server = socket.create_server(address)
+    server.close()
+    threading.Timer(0.2, lambda: _serve_once(address)).start()
+    assert one_answers(address)
+
+
+def _serve_once(address: tuple[str, int]) -> None:
+    with socket.create_server(address) as server:
+        connection, _ = server.accept()
+        connection.sendall(ANSWER)
+        connection.close()
+
+
+def test_what_refuses_a_handshake_answers() -> None:
+    """It is a matter of the settings, which Spark's own client names."""
+    with broker(answer=b"HTTP/1.1 400 Bad Request\r\n\r\n") as no_tls, nobody() as crashed:
+        assert one_answers(no_tls, tls=True)
+        assert none_answers(crashed, tls=True)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten all times; the cluster names no brokers but those of the connection."""
+    times = {"PATIENCE": 0.8, "_INTERVAL": 0.05, "_SHORT": 0.3, "_RETRY": 0.05}
+    for name, seconds in times.items():
+        monkeypatch.setattr(outage, name, seconds)
+    monkeypatch.setattr(outage, "Cluster", _unreachable)
+
+
+def _unreachable(_: KafkaSettings) -> None:
+    raise BrokerUnreachable("no broker answered")
+
+
+def watching(*brokers: tuple[str, int]) -> tuple[BrokerWatch, list[float]]:
+    """Return a watch of these brokers, and when it stopped what it watches over."""
+    servers = ",".join(f"{host}:{port}" for host, port in brokers)
+    stopped: list[float] = []
+    kafka = KafkaSettings("k", {"bootstrap.servers": servers})
+    return BrokerWatch(kafka, lambda: stopped.append(time.monotonic())), stopped
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_outage_stops_once() -> None:
+    with nobody() as crashed:
+        watch, stopped = watching(crashed)
+        began = time.monotonic()
+        with watch:
+            while not stopped:
+                assert time.monotonic() - began < 30
+                time.sleep(0.01)
+            time.sleep(0.5)
+        assert len(stopped) == 1
+        assert stopped[0] - began >= 0.8
+        assert watch.outage() == "no broker has answered for 1 s, and Spark was stopped"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_live_cluster_is_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One broker answers late, always; another one is down."""
+    monkeypatch.setattr(outage, "PATIENCE", 10)
+    with broker(0.5) as slow, nobody() as crashed:
+        watch, stopped = watching(slow, crashed)
+        with watch:
+            time.sleep(2.5)
+        assert stopped == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_brokers_that_the_connection_does_not_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The named one is down; those that the cluster named before are not."""
+
+    class Cluster:
+        def __init__(self, _: KafkaSettings) -> None: ...
+        def __enter__(self) -> "Cluster":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+        def brokers(self) -> list[tuple[str, int]]:
+            return [other]
+
+    monkeypatch.setattr(outage, "Cluster", Cluster)
+    monkeypatch.setattr(outage, "PATIENCE", 10)
+    with broker() as other, nobody() as crashed:
+        watch, stopped = watching(crashed)
+        with watch:
+            time.sleep(1.5)
+        assert stopped == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_process_that_was_paused_asks_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its patience has run out while it could not hear the answer."""
+    asked: list[float] = []
+
+    def missed(*_: object, patience: float, **__: object) -> bool:
+        asked.append(patience)
+        return len(asked) > 2
+
+    monkeypatch.setattr(outage, "answers", missed)
+    watch, stopped = watching(("h", 1))
+    with watch:
+        time.sleep(0.5)
+    assert asked[:3] == [0.3, 0.8, 0.3]
+    assert stopped == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_outage_is_named_although_spark_was_first() -> None:
+    with nobody() as crashed:
+        watch, stopped = watching(crashed)
+        with watch:
+            pass
+        assert watch.outage() == "no broker answers, and Spark has failed"
+        time.sleep(1.2)
+        assert stopped == [], "what has ended is not stopped"
+    with broker() as alive:
+        watch, _ = watching(alive)
+        with watch:
+            pass
+        assert watch.outage() is None
