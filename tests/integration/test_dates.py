@@ -137,7 +137,7 @@ def test_on_expired_decides_about_expired_records(
     broker: Broker, topic: Callable[..., str], run_of: MakeRun, on_expired: str
 ) -> None:
     """Records that expire after their boundary was frozen are excluded by name, or become a gap
-    with reason and run; the rest of the interval is planned.
+    with reason and run; so is what expired unread right below. The rest of the interval is planned.
     """
     name = topic(partitions=1, config={"retention.ms": "-1"})
     start = int(DAY.timestamp() * 1000)
@@ -151,7 +151,7 @@ def test_on_expired_decides_about_expired_records(
     gaps = [(g.start, g.end, g.reason, g.by) for g in run.ledger(store).fold.gaps]
     left_out = [each.to_json() for each in plan(run).plan.left_out]
     if on_expired == "fail":
-        gone = {"topic": name, "partition": 0, "reason": "expired", "start": 60, "end": 75}
+        gone = {"topic": name, "partition": 0, "reason": "expired", "start": 0, "end": 75}
         assert (left_out, gaps) == ([gone], [])
     else:
-        assert (left_out, gaps) == ([], [(60, 75, "expired", "second")])
+        assert (left_out, gaps) == ([], [(0, 75, "expired", "second")])

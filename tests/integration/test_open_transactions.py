@@ -75,7 +75,7 @@ def test_an_open_transaction(
     lines = pipeline.check_topics(spec_of(hidden, tmp_path), kafka)
     (line,) = [each for each in lines if each.check == "transactions"]
     assert line.state == "warning"
-    assert "8 offsets of partitions [0]" in line.says
+    assert "8 offsets behind open transactions, in partitions [0]" in line.says
     assert "since 2026-01-01T08:30:00+00:00" in line.says
     dirty = status(spec_of(hidden, tmp_path, isolation="read_uncommitted"), kafka)
     zero = dirty["topics"][hidden]["partitions"]["0"]

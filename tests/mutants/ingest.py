@@ -20,15 +20,15 @@ MUTANTS = (
     Mutant(
         "a backfill over dates does not pass over what expired unread",
         "ingest/backfill.py",
-        "            below += r.parts(expired_below(fold, topic_id, r, marks).within(0, cursor))\n",
-        "",
+        "Intervals.of([*expired, (r.start, cut)])",
+        "Intervals.of([(r.start, cut)])",
         "tests/unit/runs/test_boundaries.py::test_dates_whose_records_expired_unread",
     ),
     Mutant(
         "dates leave what is above the cursor to the live lane",
         "ingest/backfill.py",
-        "expired_below(fold, topic_id, r, marks).within(0, cursor))",
-        "expired_below(fold, topic_id, r, marks))",
+        "expired_below(fold, topic_id, r, marks).within(0, cursor)",
+        "expired_below(fold, topic_id, r, marks)",
         "tests/unit/runs/test_boundaries.py"
         "::test_dates_leave_what_expired_above_the_cursor_to_the_live_lane",
     ),

@@ -18,6 +18,7 @@ from tidegate.core.draft import (
     retained_gaps,
 )
 from tidegate.core.fold import Fold
+from tidegate.core.intervals import Intervals
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut
@@ -88,13 +89,13 @@ def draft_dates(
         if complaints:
             raise refusal(run, topic, complaints)
         window = windows.resolve_ranges(topic, sorted(marks), Edges(start, end), boundaries, [])
-        below = []
+        below: list[OffsetRange] = []
         for r in window:
             progress = live.progress(fold, topic_id, r.partition)
             cursor = progress.cursor if progress else 0
             cut = min(max(cursor, r.start), r.end)
-            below.append(OffsetRange(topic, r.partition, r.start, cut))
-            below += r.parts(expired_below(fold, topic_id, r, marks).within(0, cursor))
+            expired = expired_below(fold, topic_id, r, marks).within(0, cursor)
+            below += r.parts(Intervals.of([*expired, (r.start, cut)]))
             if cut < r.end:
                 drafted.ahead.append(OffsetRange(topic, r.partition, cut, r.end))
         part = draft_window(
