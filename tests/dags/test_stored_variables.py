@@ -117,6 +117,7 @@ def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines,
         spark_master(load_named("q"))
 
 
+@pytest.mark.slow
 def test_an_answer_is_one_document_beside_airflow(connections, tmp_path, pipelines):
     """What Airflow says when it is imported, and asked for a connection, goes to stderr."""
     form = {

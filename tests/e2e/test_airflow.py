@@ -124,6 +124,7 @@ def test_demo_killed_half_way_and_run_again(home: Path) -> None:
     assert json.loads(kept.read_text())["rows"] == report["rows"]
 
 
+@pytest.mark.slow
 def test_a_second_demo_finds_nothing_new(flights: Path) -> None:
     """Nothing is loaded twice, no Spark runs, the lake is as it was."""
     before = data(flights)

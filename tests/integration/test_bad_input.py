@@ -128,6 +128,7 @@ def test_an_unreachable_broker(terminal: Terminal) -> None:
     assert (error["name"], error["kind"]) == ("BrokerUnreachable", "transient")
 
 
+@pytest.mark.slow
 def test_a_wrong_password(secured: tuple[Broker, str], tmp_path: Path) -> None:
     """Distinguished from an unreachable broker; the message does not contain the password."""
     broker, address = secured

@@ -141,6 +141,7 @@ def test_a_killed_loader_leaves_exactly_the_dataset(
     assert_same(consume(broker, whole), log)
 
 
+@pytest.mark.slow
 def test_months_follow_each_other(broker: Broker, topic: Callable[..., str]) -> None:
     """Two loads give the same log as one; months in the wrong order are refused."""
     apart, together = (topic(partitions=3, config=FOR_EVER) for _ in range(2))

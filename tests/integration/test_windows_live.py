@@ -177,6 +177,7 @@ def test_a_backlog_over_several_runs(
     oracle_client.agree(broker.bootstrap, terminal.lake, "slow", [name])
 
 
+@pytest.mark.slow
 def test_finished_chunks_are_sealed_while_spark_is_running(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
