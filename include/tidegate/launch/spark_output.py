@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from textwrap import shorten
 
 from tidegate.launch import jars
 
@@ -21,7 +22,12 @@ _START = re.compile(
 )
 _STACK_TRACE = re.compile(
     r"^\s*(at |\.\.\. \d+ |Caused by: |Suppressed: )|^([a-z]\w*\.)+\w+(Exception|Error)\b"
-    r"|^Driver stacktrace:"
+    r"|^Driver stacktrace:|^$"
+)
+# A task that failed, as each layer above it says once more, without the cause: `Lost task` has it.
+_ECHO = re.compile(
+    r"\b(ERROR Utils: Aborting task|(ERROR|WARN) (FileFormatWriter|FileOutputCommitter): "
+    r"|ERROR Executor: Exception in task |ERROR TaskSetManager: .* aborting job)"
 )
 _WARNING = re.compile(r"^[\d/]{8} [\d:]{8} (?:WARN|ERROR) (\w+: )(?:\[[^]]*\] )?(.*)")
 _NO_CAUSE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|\b(INFO|DEBUG|WARN|WARNING)\b")
@@ -59,7 +65,7 @@ class SparkOutput:
                     yield line
         for text, count in warnings.values():
             if count > 1:
-                yield f"{count - 1} more of: {text}"
+                yield f"{count - 1} more of: {shorten(text, 100, placeholder=' …')}"
 
     def tail(self, most: int) -> list[str]:
         """Return the last lines of the file."""
@@ -82,7 +88,7 @@ def failure_line(lines: Iterable[str]) -> str:
 
 
 def _is_hidden(line: str) -> bool:
-    return bool(_START.search(line) or _STACK_TRACE.search(line))
+    return any(each.search(line) for each in (_START, _STACK_TRACE, _ECHO))
 
 
 def _is_repeated(line: str, warnings: dict[str, tuple[str, int]]) -> bool:

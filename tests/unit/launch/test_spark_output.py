@@ -28,13 +28,24 @@ AWAY = (
     "groupId=tidegate-b251] Connection to node {node} (/127.0.0.1:22529) could not be established."
     " Node may not be available.\n"
 )
-TRACE = """\
-26/11/22 07:26:00 ERROR Executor: Exception in task 1.0 in stage 3.0 (TID 7)
+LOST = (
+    "26/11/22 07:26:01 WARN TaskSetManager: Lost task 1.0 in stage 3.0 (TID 7) (localhost executor "
+    "driver): org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired\n"
+)
+TRACE = f"""\
+26/11/22 07:26:00 ERROR Utils: Aborting task
 org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired
+26/11/22 07:26:00 WARN FileOutputCommitter: Could not delete file:/lake/x
+26/11/22 07:26:00 ERROR FileFormatWriter: Job: job_20261122, Task: task_2026112214 aborted.
+26/11/22 07:26:00 ERROR Executor: Exception in task 1.0 in stage 3.0 (TID 7)
+{LOST}org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired
 \tat java.base/java.lang.Thread.run(Thread.java:840)
 Caused by: java.io.IOException: gone
 \tat java.base/java.lang.Thread.run(Thread.java:840)
 \t... 12 more
+
+26/11/22 07:26:02 ERROR TaskSetManager: Task 1 in stage 3.0 failed 1 times; aborting job
+26/11/22 07:26:02 ERROR FileFormatWriter: Aborting job 21ae1bf2-e142-465e-ab9e-60fa515facf9.
 Driver stacktrace:
 """
 
@@ -62,11 +73,12 @@ def test_warnings_are_shown_once_with_their_number() -> None:
     _, lines = shown("".join(away[:10]) + TRACE + PROGRESS + TRACE + "".join(away[10:]))
     assert lines == [
         away[0].rstrip("\n"),
-        "26/11/22 07:26:00 ERROR Executor: Exception in task 1.0 in stage 3.0 (TID 7)",
+        LOST.rstrip("\n"),
         PROGRESS.rstrip("\n"),
         "19 more of: NetworkClient: Connection to node 0 (/127.0.0.1:22529) could not be "
-        "established. Node may not be available.",
-        "1 more of: Executor: Exception in task 1.0 in stage 3.0 (TID 7)",
+        "established. Node may not be …",
+        "1 more of: TaskSetManager: Lost task 1.0 in stage 3.0 (TID 7) (localhost executor "
+        "driver): …",
     ]  # fmt: skip
 
 
