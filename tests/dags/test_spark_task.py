@@ -119,7 +119,7 @@ def test_the_log_of_a_task_that_fails_has_all_of_it(
 
 def test_an_outage_ends_a_task_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the way in which Airflow ends it: `on_kill`."""
-    times = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_RETRY": 0.05}
+    times = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_LAST": 0.5, "_RETRY": 0.05}
     for name, seconds in times.items():
         monkeypatch.setattr(outage, name, seconds)
     monkeypatch.setattr(outage, "Cluster", mock.Mock(side_effect=BrokerUnreachable("none")))

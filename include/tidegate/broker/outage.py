@@ -18,6 +18,7 @@ PATIENCE = 20.0
 """Seconds: a broker that answers one probe in this time is not out."""
 _INTERVAL = 2.0  # seconds between probes
 _SHORT = 2.0  # the patience, in seconds, of a probe whose failure decides nothing alone
+_LAST = 5.0  # the patience, in seconds, when Spark has failed: on a busy machine answers are late
 _RETRY = 0.5  # seconds after a refused connection
 # ApiVersions, version 0: a broker of any version answers it, and before a login.
 _REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)
@@ -51,7 +52,7 @@ class BrokerWatch:
         """Return what to say if the block was stopped, or if no broker answers now; else None."""
         if self._stopped:
             return f"no broker has answered for {PATIENCE:.0f} s, and Spark was stopped"
-        if not answers(self._brokers, tls=self._tls, patience=_SHORT):
+        if not answers(self._brokers, tls=self._tls, patience=_LAST):
             return "no broker answers, and Spark has failed"
         return None
 

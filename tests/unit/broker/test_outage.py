@@ -93,7 +93,7 @@ def test_what_refuses_a_handshake_answers() -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten all times; the cluster names no brokers but those of the connection."""
-    times = {"PATIENCE": 0.8, "_INTERVAL": 0.05, "_SHORT": 0.3, "_RETRY": 0.05}
+    times = {"PATIENCE": 0.8, "_INTERVAL": 0.05, "_SHORT": 0.3, "_LAST": 0.5, "_RETRY": 0.05}
     for name, seconds in times.items():
         monkeypatch.setattr(outage, name, seconds)
     monkeypatch.setattr(outage, "Cluster", _unreachable)

@@ -178,7 +178,7 @@ def test_a_failure_names_its_cause(tmp_path: Path) -> None:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSettings]:
     """Yield a connection to a broker that is down, and shorten the patience with it."""
-    times = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_RETRY": 0.05}
+    times = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_LAST": 0.5, "_RETRY": 0.05}
     for name, seconds in times.items():
         monkeypatch.setattr(outage, name, seconds)
     monkeypatch.setattr(outage, "Cluster", mock.Mock(side_effect=BrokerUnreachable("none")))
