@@ -3,8 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest
-WORKERS ?= 2
-PARALLEL := -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
+WORKERS ?= 3
+PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-slow test-faults test-mutants lint format docs lock bench clean
@@ -24,6 +24,7 @@ test: setup lint ## lint, types and the default tests (what CI runs)
 test-unit: setup ## tests without any server: seconds
 	@$(PYTEST) $(PARALLEL) tests/unit tests/contracts tests/architecture
 
+test-slow: WORKERS := 2
 test-slow: setup ## tests that take minutes by nature
 	@$(PYTEST) $(PARALLEL) -o faulthandler_timeout=0 -m slow
 
