@@ -36,11 +36,14 @@ def wait(
     AirflowFailed for a service that ended, or after a time limit.
     """
     deadline = time.monotonic() + _TIMEOUT
-    while missing := _missing(api, started=started, since=since, expected=expected):
-        for name in airflow.SERVICES:
+    while True:
+        missing = _missing(api, started=started, since=since, expected=expected)
+        for name in airflow.SERVICES:  # also when nothing is missing: it may have just ended
             if processes.find(name, home=home) is None:
                 log = home / "logs" / f"{name}.log"
                 raise AirflowFailed(f"Airflow's {name} has ended: see {log}")
+        if not missing:
+            return
         if time.monotonic() > deadline:
             raise AirflowFailed(
                 f"Airflow is not healthy after {_TIMEOUT:.0f} s: {missing}; the logs are in"
