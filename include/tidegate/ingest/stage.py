@@ -109,10 +109,9 @@ def _stage(
                     name=_name(opened.run),
                     kafka=opened.run.kafka,
                 )
-                logger.info(
-                    "plan %s: Spark reads %s in %s",
-                    plan.id, counted(records, "offset"), counted(len(started), "chunk"),
-                )  # fmt: skip
+                if len(started) < len(plan.chunks):
+                    left, all_chunks = len(started), counted(len(plan.chunks), "chunk")
+                    logger.info("plan %s: left to stage: %d of %s", plan.id, left, all_chunks)
                 with (
                     terminal_if_refused(job_file.parent),
                     _sealing(opened, plan, started, epochs, sealed, unproven),

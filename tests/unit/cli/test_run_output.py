@@ -81,7 +81,6 @@ p: ledger entry 1: origin
 p: discovered t, partitions [0]
 plan PLAN: 150 offsets in 2 chunks
   t-0 [0, 150)
-plan PLAN: Spark reads 150 offsets in 2 chunks
 starting Spark (local[*])
 plan PLAN: chunk 0 is sealed: 100 rows, N bytes
 plan PLAN: chunk 1 is sealed: 50 rows, N bytes
@@ -123,7 +122,8 @@ def test_a_run_that_is_ended(command, how):
     )
     assert signal.getsignal(signal.SIGTERM) is handler
     command.application = command.world.submit(fail={0})  # it must not be read again
-    assert command.run("run", "p", "--run-id", "r1")[0] == 0
+    code, _, err = command.run("run", "p", "--run-id", "r1")
+    assert (code, "plan PLAN: left to stage: 1 of 2 chunks\n" in err) == (0, True)
     assert command.world.rows == {0: list(range(150))}
 
 
