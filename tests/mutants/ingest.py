@@ -190,4 +190,18 @@ MUTANTS = (
         "    stage(opened, submit)\n",
         "tests/unit/ingest/test_ingest_runs.py::test_the_ledger_is_checked_again_after_spark",
     ),
+    Mutant(
+        "status names records that expired unread",
+        "ingest/status.py",
+        "excluded += _expired(fold, topic, watermarks.get(topic, {}))",
+        "pass",
+        "tests/contracts/test_json_output.py::test_status_json",
+    ),
+    Mutant(
+        "what was done before is not new",
+        "ingest/publish.py",
+        "for n in commits.values() if n > before)",
+        "for n in commits.values())",
+        "tests/unit/cli/test_run_output.py::test_a_run",
+    ),
 )
