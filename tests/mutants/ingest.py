@@ -33,13 +33,6 @@ MUTANTS = (
         "::test_dates_leave_what_expired_above_the_cursor_to_the_live_lane",
     ),
     Mutant(
-        "an outage does not cost what is finished",
-        "ingest/stage.py",
-        "        except (StageFailed, BrokerUnreachable, ConfigurationError) as error:",
-        "        except (StageFailed, ConfigurationError) as error:",
-        "tests/unit/ingest/test_ingest_runs.py::test_an_outage_ends_the_stage_by_name",
-    ),
-    Mutant(
         "what is finished and not wrong is kept",
         "ingest/sealing.py",
         "        if not isinstance(error, WRONG):\n            logger.warning(",

@@ -151,11 +151,11 @@ def test_brokers_that_the_connection_does_not_name(monkeypatch: pytest.MonkeyPat
             return [other]
 
     monkeypatch.setattr(outage, "Cluster", Cluster)
-    monkeypatch.setattr(outage, "PATIENCE", 10)
+    monkeypatch.setattr(outage, "PATIENCE", 1.5)
     with broker() as other, nobody() as crashed:
         watch, stopped = watching(crashed)
         with watch:
-            time.sleep(1.5)
+            time.sleep(3.0)
         assert stopped == []
 
 
