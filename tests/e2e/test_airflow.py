@@ -14,8 +14,9 @@ import pytest
 
 from support import concurrent_runs, oracle_client, process_list, topic_reader
 from support.cli_user import TIDEGATE
+from support.doc_pages import PROJECT, fenced, page
 from tidegate.pipelines import files
-from tidegate_local import kafka, processes, stack
+from tidegate_local import airflow, kafka, processes, stack
 from tidegate_local.airflow_api import AirflowApi, AirflowRefused
 
 DAG = "tidegate__flights"
@@ -132,6 +133,27 @@ def test_a_second_demo_finds_nothing_new(flights: Path) -> None:
     before = data(flights)
     assert "nothing new" in demo(flights)
     assert data(flights) == before
+
+
+def test_a_run_triggered_by_rest(flights: Path) -> None:
+    """The requests of docs/how-to/first-pipeline.md, with the demo's pipeline for the reader's."""
+    (block,) = (each for each in fenced(page("docs/how-to/first-pipeline.md"), "sh")
+                if "curl" in each)  # fmt: skip
+    requests = block[block.index("TOKEN=") :].replace("orders-1", "by-rest")
+    known = stack.read(flights)
+    assert known is not None
+    addresses = {"AIRFLOW": known.airflow, "PASSWORD": airflow.password(flights), "NO_PROXY": "*"}
+    done = subprocess.run(
+        ["bash", "-ec", requests.replace("tidegate__orders", DAG)],
+        cwd=PROJECT,
+        env={**os.environ, **addresses},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"by-rest"' in done.stdout
+    assert api(flights).wait(DAG, "by-rest", timeout=120)["state"] == "success"
 
 
 def test_nothing_listens_beyond_the_loopback_address(flights: Path) -> None:
