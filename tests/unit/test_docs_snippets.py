@@ -25,6 +25,19 @@ from tidegate.pipelines import files
 from tools import command_reference
 
 
+def test_every_snippet_has_a_test() -> None:
+    """Queries and programs are run one by one: a new one needs a test of its own."""
+    found = {(kind, named(path)) for path in DOCS for kind, _ in FENCED.findall(path.read_text())}
+    checked = {"sh", "yaml", "json", "console"} | {"", "text"}  # the last two: pictures, output
+    assert {(kind, name) for kind, name in found if kind not in checked} == {
+        ("sql", "README.md"),
+        ("sql", "docs/how-to/first-pipeline.md"),
+        ("sql", "docs/how-to/query-the-lake.md"),
+        ("sql", "docs/how-to/quarantine.md"),
+        ("python", "docs/how-to/query-the-lake.md"),  # tests/integration/test_s3.py
+    }
+
+
 @pytest.mark.parametrize("path", DOCS, ids=named)
 def test_pipelines_can_be_copied(path: Path, tmp_path: Path) -> None:
     """Each YAML example is a valid pipeline file, and short in README."""
