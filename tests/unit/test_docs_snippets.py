@@ -1,12 +1,11 @@
-"""Every snippet of the docs works: pipelines, command lines, connections, queries, requests.
+"""Every snippet of the docs works: pipelines, command lines, connections, queries.
 
-That of the first pipeline is run whole by tests/integration/test_first_pipeline.py.
+The first pipeline is run by tests/integration/test_first_pipeline.py, its requests to Airflow by
+tests/e2e/test_airflow.py.
 """
 
 import json
 import re
-import shlex
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -163,33 +162,3 @@ def test_a_query_of_the_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (query,) = fenced(page("docs/how-to/quarantine.md"), "sql")
     with duckdb.connect() as db:
         assert db.execute(query).fetchall() == [("a.json", 1, "cannot be read", "not json")]
-
-
-def test_requests_to_airflow_exist() -> None:
-    """The how-to's REST calls: method, path and keys are those of Airflow's own descriptions."""
-    airflow = Path(sysconfig.get_path("purelib"), "airflow/api_fastapi")
-    described = [
-        yaml.load((airflow / file).read_text(), yaml.CSafeLoader)
-        for file in ("core_api/openapi/v2-rest-api-generated.yaml",
-                     "auth/managers/simple/openapi/v2-simple-auth-manager-generated.yaml")
-    ]  # fmt: skip
-    paths = {path: each for api in described for path, each in api["paths"].items()}
-    schemas = {
-        name: each for api in described for name, each in api["components"]["schemas"].items()
-    }
-    shell = "".join(fenced(page("docs/how-to/first-pipeline.md"), "sh")).replace("\\\n", " ")
-    calls = re.findall(r"\bcurl ([^|\n]*)", shell)
-    assert len(calls) == 4
-    for call in calls:
-        words = shlex.split(call)
-        (url,) = (word for word in words if word.startswith("$AIRFLOW"))
-        data = words[words.index("--data") + 1] if "--data" in words else None
-        method = words[words.index("--request") + 1] if "--request" in words else (
-            "POST" if data else "GET"
-        )  # fmt: skip
-        path = url.removeprefix("$AIRFLOW").replace("tidegate__orders", "{dag_id}")
-        operation = paths[path.replace("orders-1", "{dag_run_id}")][method.lower()]
-        if data:
-            body = operation["requestBody"]["content"]["application/json"]
-            schema = schemas[body["schema"]["$ref"].rpartition("/")[2]]
-            assert json.loads(data).keys() <= schema["properties"].keys()
