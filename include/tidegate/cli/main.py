@@ -93,6 +93,8 @@ def run() -> None:
     except Exception as error:
         if hasattr(error, "format_message"):  # click's usage errors
             message = error.format_message()
+            if not message:  # there was no argument: the help has been printed
+                raise SystemExit(2) from None
             _fail({"name": "Usage", "kind": "terminal", "message": message, "numbers": {}}, 2)
         if _wants_json():
             _fail(error_form(error), exit_code(error), getattr(error, "__notes__", ()))

@@ -33,6 +33,12 @@ def test_the_version(tidegate: Callable[..., tuple[int, str, str]]) -> None:
     assert tidegate("--version") == (0, f"tidegate {__version__}\n", "")
 
 
+def test_no_command(tidegate: Callable[..., tuple[int, str, str]]) -> None:
+    """The help, and nothing else."""
+    code, out, err = tidegate()
+    assert (code, "--version" in out, err) == (2, True, "")
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
