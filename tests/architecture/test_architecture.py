@@ -147,7 +147,7 @@ def test_test_files_have_one_subject():
     assert [name for name, number in names.items() if number > 1] == []
 
 
-@pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a clone: nobody knows the files")
+@pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a clone: no list of its files")
 def test_no_file_knows_a_developers_machine():
     """Neither this clone's own directory nor anyone's home stands in what is committed."""
     listed = subprocess.run(

@@ -75,7 +75,7 @@ def test_what_a_person_reads(ann: TestClient, report: None) -> None:
     for row in (
         ["lane", "live, 2026-03-14"],
         ["offsets", "1,700 in 2 chunks"],
-        ["taken up", "flights, partitions 1"],
+        ["discovered", "flights, partitions 1"],
         ["&lt;b&gt;gone&lt;/b&gt;-3", "left out: expired, start 4, end 9"],
         ["flights-1 [3, 9)", "given up: expired"],
         ["chunk 1", "in the lake already, by #1"],

@@ -1,7 +1,6 @@
 """How Airflow's provider calls spark-submit for a task of a pipeline."""
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,7 +9,7 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from tidegate.broker import outage
+from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import BrokerUnreachable, StageFailed
 from tidegate.launch.spark_submit import Submission
@@ -119,14 +118,7 @@ def test_the_log_of_a_task_that_fails_has_all_of_it(
 
 def test_an_outage_ends_a_task_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the way in which Airflow ends it: `on_kill`."""
-    times = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_LAST": 0.5, "_RETRY": 0.05}
-    for name, seconds in times.items():
-        monkeypatch.setattr(outage, name, seconds)
-    monkeypatch.setattr(outage, "Cluster", mock.Mock(side_effect=BrokerUnreachable("none")))
-    with socket.socket() as silent:  # bound, and never listening
-        silent.bind(("127.0.0.1", 0))
-        servers = f"127.0.0.1:{silent.getsockname()[1]}"
-        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": servers})
+    with unreachable(monkeypatch) as kafka:
         *_, failure = run(tmp_path, monkeypatch, "exec sleep 60", kafka)
     assert isinstance(failure, BrokerUnreachable)
     assert "no broker has answered for 0 s, and Spark was stopped" in str(failure)

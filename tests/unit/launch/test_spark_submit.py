@@ -2,17 +2,15 @@
 
 import os
 import re
-import socket
 import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
-from tidegate.broker import outage
+from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, ConfigurationError, StageFailed
@@ -178,14 +176,8 @@ def test_a_failure_names_its_cause(tmp_path: Path) -> None:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSettings]:
     """Yield a connection to a broker that is down, and shorten the patience with it."""
-    times = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_LAST": 0.5, "_RETRY": 0.05}
-    for name, seconds in times.items():
-        monkeypatch.setattr(outage, name, seconds)
-    monkeypatch.setattr(outage, "Cluster", mock.Mock(side_effect=BrokerUnreachable("none")))
-    with socket.socket() as silent:  # bound, and never listening
-        silent.bind(("127.0.0.1", 0))
-        servers = f"127.0.0.1:{silent.getsockname()[1]}"
-        yield KafkaSettings("kafka_default", {"bootstrap.servers": servers})
+    with unreachable(monkeypatch) as settings:
+        yield settings
 
 
 def test_an_outage_ends_the_application_by_name(tmp_path: Path, kafka: KafkaSettings) -> None:

@@ -1,0 +1,26 @@
+"""A connection to a broker that never answers, watched with little patience."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import pytest
+
+from tidegate.broker import outage
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.errors import BrokerUnreachable
+
+_SECONDS = {"PATIENCE": 0.4, "_INTERVAL": 0.05, "_SHORT": 0.1, "_LAST": 0.5, "_RETRY": 0.05}
+
+
+@contextmanager
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSettings]:
+    """Yield the connection; the watch gives up after less than a second."""
+    for name, seconds in _SECONDS.items():
+        monkeypatch.setattr(outage, name, seconds)
+    monkeypatch.setattr(outage, "Cluster", mock.Mock(side_effect=BrokerUnreachable("none")))
+    with socket.socket() as silent:  # bound, and never listening
+        silent.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        yield KafkaSettings("kafka_default", {"bootstrap.servers": servers})
