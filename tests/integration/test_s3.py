@@ -157,7 +157,7 @@ def test_s3_requests_of_one_run(terminal: Terminal, broker: Broker, s3: Server) 
     nothing = requests(s3) - before
     print(f"a window of 4 files: {dict(window)}; nothing new: {dict(nothing)}")
     assert window["COPY"] == 5  # one per file, and one before the commit to check the permission
-    bounds = {"PUT": 25, "POST": 10, "DELETE": 8, "LIST": 38, "GET": 48}
+    bounds = {"PUT": 25, "POST": 10, "DELETE": 8, "LIST": 37, "GET": 44}
     assert all(window[kind] <= most for kind, most in bounds.items()), window
     assert set(window) <= {"COPY", *bounds}
     assert nothing["PUT"] == 3  # the frozen plan, its note, the run's pointer to it

@@ -35,14 +35,17 @@ _COLUMNS = {
 def read_staged(store: Store, files: Sequence[tuple[str, Listed]]) -> list[StagedFile]:
     """Read the footers of (topic, object) pairs that were just written.
 
+    Files without rows are left out: Spark writes one if its first task has none.
     AttemptWrong if one is not a whole file, or has not exactly the contract's columns.
     """
-    return list(in_parallel(lambda pair: read_footer(store, *pair, is_new=True), files))
+    found = in_parallel(lambda pair: read_footer(store, *pair, is_new=True), files)
+    return [f for f in found if f.rows]
 
 
 def read_footer(store: Store, topic: str, listed: Listed, *, is_new: bool = False) -> StagedFile:
     """Return rows, the bounds of `partition` and `offset`, and the SHA-256 of the footer.
 
+    The bounds of a file without rows are 0.
     The pages carry checksums of their own, so the footer's digest is enough to know the file by.
     """
     with _as_wrong(store, listed.path):
@@ -125,6 +128,8 @@ def _wrong_columns(metadata: pq.FileMetaData) -> str | None:
 
 
 def _bounds(metadata: pq.FileMetaData, column: str) -> tuple[int, int]:
+    if not metadata.num_rows:
+        return 0, 0
     index = metadata.schema.names.index(column)
     statistics = [
         metadata.row_group(group).column(index).statistics

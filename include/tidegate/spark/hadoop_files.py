@@ -39,19 +39,12 @@ class HadoopDirectory:
     def _path(self, *name: str) -> Any:
         return self._hadoop.fs.Path(self._url, *name)
 
-    def exists(self) -> bool:
-        return bool(self._files.exists(self._path()))
-
-    def files(self) -> Iterator[tuple[str, Any]]:
-        """Yield all files below: the path relative to the directory, and Hadoop's FileStatus."""
+    def files(self) -> Iterator[str]:
+        """Yield the paths of all files below, relative to the directory."""
         base = self._files.makeQualified(self._path()).toUri()
         listed = self._files.listFiles(self._path(), True)
         while listed.hasNext():
-            status = listed.next()
-            yield base.relativize(status.getPath().toUri()).getPath(), status
-
-    def delete(self, name: str) -> None:
-        self._files.delete(self._path(name), False)
+            yield base.relativize(listed.next().getPath().toUri()).getPath()
 
     def create(self, name: str, text: str) -> None:
         """Write a file atomically: it appears as a whole or not at all."""

@@ -50,8 +50,8 @@ def main(job_file: str) -> int:
 def stage(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[str, Any]:
     """Write one chunk into its directory, then `_done.json`; return the content of that file.
 
-    A directory without `_done.json` is an unfinished attempt. Raises FileExistsError when the
-    directory exists already.
+    A directory without `_done.json` is an unfinished attempt. Spark raises AnalysisException when
+    the directory has files already: they may be of another attempt.
     """
     started = time.monotonic()
     done = write(spark, job, chunk, read(spark, job, chunk))
@@ -76,8 +76,6 @@ def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
 def write(spark: SparkSession, job: IngestJob, chunk: Chunk, rows: DataFrame) -> Mapping[str, Any]:
     """Write and count the chunk's rows, then write `_done.json`; return its content."""
     directory = HadoopDirectory(spark, chunk.directory)
-    if directory.exists():
-        raise FileExistsError(f"{chunk.directory} already exists: another attempt may be in it")
     counted = Observation()
     counted_rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
     write_parquet(counted_rows, chunk, job.parquet, directory.settings)
@@ -86,7 +84,7 @@ def write(spark: SparkSession, job: IngestJob, chunk: Chunk, rows: DataFrame) ->
         "plan_id": job.plan_id,
         "chunk": chunk.number,
         "rows": counted.get["rows"],
-        "files": written_files(spark, directory),
+        "files": written_files(directory),
         "versions": session.versions(spark),
     }
     directory.create(DONE, json.dumps(done, sort_keys=True, indent=1))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from tidegate.spark.hadoop_files import HadoopDirectory, located
 from tidegate.spark.ingest_job import Chunk, ParquetSettings
@@ -42,25 +41,9 @@ def write_parquet(
     )
 
 
-def written_files(spark: SparkSession, directory: HadoopDirectory) -> list[str]:
-    """Return the paths written below a directory; the empty first file of Spark is deleted."""
-    written = []
-    for path, status in directory.files():
-        # Below `topic=…/` committers leave files of their own (`__magic_job-…`).
-        if not path.endswith(".parquet") or path.count("/") != 1:
-            continue
-        if "/part-00000-" in path and not _has_rows(spark, status, directory):
-            directory.delete(path)
-        else:
-            written.append(path)
-    return sorted(written)
-
-
-def _has_rows(spark: SparkSession, status: Any, directory: HadoopDirectory) -> bool:
-    parquet = spark.sparkContext._jvm.org.apache.parquet.hadoop
-    file = parquet.util.HadoopInputFile.fromStatus(status, directory.configuration)
-    reader = parquet.ParquetFileReader.open(file)
-    try:
-        return bool(reader.getRecordCount())
-    finally:
-        reader.close()
+def written_files(directory: HadoopDirectory) -> list[str]:
+    """Return the paths of the Parquet files below a directory, without those of a committer."""
+    # Below `topic=…/` committers leave files of their own (`__magic_job-…`).
+    return sorted(
+        path for path in directory.files() if path.endswith(".parquet") and path.count("/") == 1
+    )

@@ -199,6 +199,15 @@ def test_what_a_committer_left_is_no_data(store):
     assert not any("__magic" in f.path for f in staged_attempts.check(store, PLAN, attempt).files)
 
 
+def test_a_file_without_rows_is_no_part_of_the_attempt(store):
+    """Spark writes one if its first task has no rows."""
+    attempt = staged_attempts.stage(store, PLAN)
+    empty = write_file(store, attempt.directory, "topic=t/part-00000-0.parquet", 0, [])
+    names = [f.path.rsplit("/", 1)[1] for f in staged_attempts.check(store, PLAN, attempt).files]
+    assert names
+    assert empty.name not in names
+
+
 def test_a_file_of_two_partitions_is_refused(store):
     """Its name and its account could tell of one only."""
     attempt = stage(store, PLAN)
