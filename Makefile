@@ -13,7 +13,7 @@ help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## check this machine, fill .venv from requirements.lock, fetch the jars
-	@$(PYTHON) include/tidegate_local/bootstrap.py
+	@PYTHONPATH=include $(PYTHON) -m tidegate_local.bootstrap
 
 demo: setup ## bring up Kafka and Airflow here, move a year of flights into a lake, prove it (S3=1: into a bucket)
 	@$(BIN)/tidegate demo $(if $(S3),--s3)

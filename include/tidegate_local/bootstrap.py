@@ -1,7 +1,8 @@
-"""Set Tidegate up on this machine: check what it needs, then fill `.venv` and the jar cache.
+"""Set Tidegate up: check the machine, then fill `.venv` and the jar cache.
 
-Runs with whatever `python3` there is, before anything is installed: the standard library only,
-and nothing newer than Python 3.8 outside of what runs in `.venv`. Repeating it is free.
+`python3 -m tidegate_local.bootstrap` runs with whatever `python3` there is, before anything is
+installed: the standard library only, and nothing newer than Python 3.8 outside of what runs in
+`.venv`. Repeating it is free.
 """
 
 from __future__ import annotations
@@ -17,14 +18,12 @@ import sys
 import time
 from pathlib import Path
 from types import MappingProxyType
-from typing import Iterator, Mapping, NamedTuple, Sequence  # noqa: UP035
+from typing import Iterator, Mapping, Sequence  # noqa: UP035
+
+from tidegate_local import machine
+from tidegate_local.machine import SetupError
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHONS = ((3, 12), (3, 11))
-JAVAS = (17, 21)
-DISK = 4 * 10**9
-"""Bytes; an installation takes 1.6 GB, and its packages are unpacked beside it."""
-
 RUN_JARS = """\
 import sys
 from tidegate import errors
@@ -53,16 +52,6 @@ _UV_SETTINGS = {
 """Where packages come from, in pip's configuration and in uv's environment."""
 
 
-class SetupError(Exception):
-    """What is missing and what to do about it, in one line."""
-
-
-class Python(NamedTuple):
-    path: str
-    version: tuple[int, int]
-    can_make_venv: bool
-
-
 def main() -> int:
     try:
         set_up(ROOT)
@@ -80,13 +69,13 @@ def main() -> int:
 
 def set_up(root: Path) -> None:
     """Make `.venv` and the jar cache what the lock files say; does nothing when they are."""
-    check_system()
+    machine.check_system()
     venv = Venv(root)
     if venv.is_current() and venv.has_jars():
         return
     with _locked(root):
-        python = None if venv.has_packages() else find_python(os.environ)
-        check_java(os.environ)
+        python = None if venv.has_packages() else machine.find_python(os.environ)
+        machine.check_java(os.environ)
         if python:
             venv.install_packages(python)
         if not venv.is_current():
@@ -94,64 +83,6 @@ def set_up(root: Path) -> None:
         if not venv.has_jars():
             venv.fetch_jars()
         venv.archive_classes()
-
-
-def check_system() -> None:
-    if not sys.platform.startswith("linux"):
-        raise SetupError(f"this system is {sys.platform}: Linux is needed, a container will do")
-
-
-def check_java(env: Mapping[str, str]) -> None:
-    """Check the Java that Spark will find: that of JAVA_HOME, else the first on the PATH."""
-    home = env.get("JAVA_HOME")
-    where = "in JAVA_HOME, " + home if home else "on the PATH"
-    java = shutil.which("java", path=home + "/bin" if home else env.get("PATH"))
-    advice = "install Java 17 or 21, or set JAVA_HOME to one"
-    if java is None:
-        raise SetupError(f"no java {where}: {advice}")
-    found = re.search(r'version "(?:1\.)?(\d+)', _output([java, "-version"]) or "")
-    if found is None:
-        raise SetupError(f"{java} does not run: {advice}")
-    if int(found.group(1)) not in JAVAS:
-        raise SetupError(f"{java} is Java {found.group(1)}: {advice}")
-
-
-def find_python(env: Mapping[str, str]) -> Python:
-    """Find a Python that fits: the running one, else any on the PATH that really runs."""
-    names = [f"python{major}.{minor}" for major, minor in PYTHONS]
-    directories = env.get("PATH", "").split(os.pathsep)
-    # Not only the first of a name: version managers put shims on the PATH that just complain.
-    candidates = [
-        path
-        for name in names
-        for path in (str(Path(directory, name)) for directory in directories)
-        if os.access(path, os.X_OK)
-    ]
-    unfit = None
-    for path in [sys.executable, *candidates]:
-        python = _probe(path)
-        if python is None or python.version not in PYTHONS:
-            continue
-        if python.can_make_venv:
-            return python
-        unfit = unfit or python
-    if unfit:
-        name = "python{}.{}".format(*unfit.version)
-        raise SetupError(f"{unfit.path} lacks venv or ensurepip: install {name}-venv")
-    running = "{}.{}".format(*sys.version_info[:2])
-    raise SetupError(
-        f"this is Python {running}, and no {' or '.join(names)} on the PATH runs:"
-        " install Python 3.11 or 3.12"
-    )
-
-
-def check_disk(directory: Path) -> None:
-    free = shutil.disk_usage(directory).free
-    if free < DISK:
-        raise SetupError(
-            f"{free / 1e9:.1f} GB are free in {directory}, {DISK / 1e9:.0f} GB are needed:"
-            " make room, or check out Tidegate on a bigger disk"
-        )
 
 
 class Venv:
@@ -176,7 +107,7 @@ class Venv:
 
     def has_packages(self) -> bool:
         return self._stamped().get("packages") == self._packages() and bool(
-            _probe(str(self.python))
+            machine.probe(str(self.python))
         )
 
     def has_jars(self) -> bool:
@@ -186,10 +117,10 @@ class Venv:
         except OSError:  # the Python that .venv was made with is gone: it is made again
             return False
 
-    def install_packages(self, python: Python) -> None:
+    def install_packages(self, python: machine.Python) -> None:
         if not self._can_be_completed():
             self._refuse_under_running_processes()
-            check_disk(self.root)
+            machine.check_disk(self.root)
             self._clear()
         self.home.mkdir(exist_ok=True)
         self._installing.touch()
@@ -255,8 +186,8 @@ class Venv:
         """
         if self._installing.exists() or self._stamp.exists():
             return False
-        found = _probe(str(self.python))
-        return found is not None and found.version in PYTHONS
+        found = machine.probe(str(self.python))
+        return found is not None and found.version in machine.PYTHONS
 
     def _clear(self) -> None:
         for path in self.home.iterdir() if self.home.exists() else ():
@@ -269,7 +200,7 @@ class Venv:
         code = (
             "from importlib.metadata import version as v; print(v('pyspark'), v('pyspark-client'))"
         )
-        versions = (_output([str(self.python), "-c", code]) or "").split()
+        versions = (machine.output([str(self.python), "-c", code]) or "").split()
         if len(set(versions)) != 1:
             raise SetupError(
                 f"pyspark and pyspark-client differ ({' and '.join(versions) or 'missing'}), and"
@@ -278,7 +209,7 @@ class Venv:
 
     def _uv(self, *arguments: str) -> None:
         """Let uv install from where pip would."""
-        listed = _output([str(self.python), "-m", "pip", "config", "list"]) or ""
+        listed = machine.output([str(self.python), "-m", "pip", "config", "list"]) or ""
         # The environment's settings come first in pip's list, and win.
         pip = dict(reversed(re.findall(r"^[^=]*\.([a-z-]+)='(.*)'$", listed, re.M)))
         settings = {
@@ -301,7 +232,7 @@ class Venv:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**env, **_clean_env()},
+                env={**env, **machine.clean_env()},
             ).returncode
         if code == 0:
             return
@@ -323,7 +254,7 @@ class Venv:
             [str(self.python), "-c", RUN_JARS.format(function)],
             capture_output=True,
             text=True,
-            env=_clean_env(),
+            env=machine.clean_env(),
         )
 
     def _stamped(self) -> dict[str, str]:
@@ -348,43 +279,6 @@ class Venv:
 
     def _project(self) -> str:
         return _sha256((self.root / "pyproject.toml").read_bytes())
-
-
-def _probe(path: str) -> Python | None:
-    """Ask a Python for its real path and version; None if it does not run."""
-    code = (
-        "import sys, importlib.util as u;"
-        "print(getattr(sys, '_base_executable', sys.executable), sys.version_info[0],"
-        "sys.version_info[1], all(map(u.find_spec, ['venv', 'ensurepip'])), sep='\\n')"
-    )
-    try:
-        real, major, minor, venv = (_output([path, "-c", code]) or "").splitlines()[-4:]
-        return Python(real, (int(major), int(minor)), venv == "True")
-    except ValueError:
-        return None
-
-
-def _output(command: Sequence[str]) -> str | None:
-    """Return what a command prints, on either stream; None if it fails."""
-    try:
-        run = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=30,
-            env=_clean_env(),
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return run.stdout if run.returncode == 0 else None
-
-
-def _clean_env() -> dict[str, str]:
-    """Return this environment without what would lead a Python to other packages."""
-    misleading = {"PYTHONHOME", "PYTHONPATH", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
-    return {name: value for name, value in os.environ.items() if name not in misleading}
 
 
 def _only(names: Sequence[str], lock: str) -> str:

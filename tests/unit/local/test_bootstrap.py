@@ -15,10 +15,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidegate_local import bootstrap
-from tidegate_local.bootstrap import SetupError
+from tidegate_local import bootstrap, machine
+from tidegate_local.machine import SetupError
 
-SCRIPT = Path(bootstrap.__file__)
+SCRIPTS = [Path(bootstrap.__file__), Path(machine.__file__)]
 RUNNING = "{}.{}".format(*sys.version_info[:2])
 
 
@@ -42,7 +42,7 @@ def java(version: str) -> str:
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "21.0.2"])
 def test_javas_that_fit(program: Callable[[str, str], Path], version: str) -> None:
-    bootstrap.check_java({"PATH": str(program("bin/java", java(version)).parent)})
+    machine.check_java({"PATH": str(program("bin/java", java(version)).parent)})
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def test_javas_that_do_not_fit(
 ) -> None:
     found = program("bin/java", script)
     with pytest.raises(SetupError, match=f"^{re.escape(str(found))} {complaint}"):
-        bootstrap.check_java({"PATH": str(found.parent)})
+        machine.check_java({"PATH": str(found.parent)})
 
 
 def test_java_home_beats_the_path(program: Callable[[str, str], Path]) -> None:
     """As it does for Spark: a good Java on the PATH does not help."""
     good, old = program("bin/java", java("17")), program("old/bin/java", java("11"))
     with pytest.raises(SetupError, match="old/bin/java is Java 11"):
-        bootstrap.check_java({"PATH": str(good.parent), "JAVA_HOME": str(old.parents[1])})
+        machine.check_java({"PATH": str(good.parent), "JAVA_HOME": str(old.parents[1])})
     with pytest.raises(SetupError, match="no java in JAVA_HOME, /nowhere: install Java 17 or 21"):
-        bootstrap.check_java({"PATH": str(good.parent), "JAVA_HOME": "/nowhere"})
+        machine.check_java({"PATH": str(good.parent), "JAVA_HOME": "/nowhere"})
     with pytest.raises(SetupError, match="no java on the PATH"):
-        bootstrap.check_java({"PATH": "/nowhere"})
+        machine.check_java({"PATH": "/nowhere"})
 
 
 def answers(path: str, version: str, can_make_venv: bool = True) -> str:
@@ -85,12 +85,12 @@ def test_a_python_is_found_behind_shims_that_fail(
     monkeypatch.setattr(sys, "executable", str(program("own/python3", answers("/own", "3.8"))))
     shims = program("shims/python3.12", "echo 'python3.12: command not found' >&2; exit 127").parent
     real = program("real/python3.12", answers("/real/python3.12", "3.12")).parent
-    found = bootstrap.find_python({"PATH": f"{shims}:{real}"})
+    found = machine.find_python({"PATH": f"{shims}:{real}"})
     assert found == ("/real/python3.12", (3, 12), True)
 
 
 def test_a_fitting_python_that_runs_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bootstrap.find_python({"PATH": ""}).version == sys.version_info[:2]
+    assert machine.find_python({"PATH": ""}).version == sys.version_info[:2]
 
 
 def test_no_python_that_fits(
@@ -100,7 +100,7 @@ def test_no_python_that_fits(
     monkeypatch.setattr(sys, "executable", str(own))
     complaint = f"^this is Python {RUNNING}, and no python3.12 or python3.11 on the PATH runs"
     with pytest.raises(SetupError, match=complaint):
-        bootstrap.find_python({"PATH": str(own.parent)})
+        machine.find_python({"PATH": str(own.parent)})
 
 
 def test_a_python_without_venv(
@@ -111,7 +111,7 @@ def test_a_python_without_venv(
     monkeypatch.setattr(sys, "executable", str(program("own/python3", bare)))
     complaint = "^/usr/bin/python3.11 lacks venv or ensurepip: install python3.11-venv"
     with pytest.raises(SetupError, match=complaint):
-        bootstrap.find_python({"PATH": ""})
+        machine.find_python({"PATH": ""})
 
 
 def test_another_system(
@@ -127,7 +127,7 @@ def test_another_system(
 def test_a_short_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_500_000_000))
     with pytest.raises(SetupError, match=r"^1\.5 GB are free in .*, 4 GB are needed"):
-        bootstrap.check_disk(tmp_path)
+        machine.check_disk(tmp_path)
 
 
 def test_the_script_by_itself_says_one_line(
@@ -135,15 +135,17 @@ def test_the_script_by_itself_says_one_line(
 ) -> None:
     """Run it as make does, in a checkout with nothing installed and an old Java."""
     checkout = tmp_path / "checkout"
-    script = checkout / "include" / "tidegate_local" / "bootstrap.py"
-    script.parent.mkdir(parents=True)
-    shutil.copy(SCRIPT, script)
+    package = checkout / "include" / "tidegate_local"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    for script in SCRIPTS:
+        shutil.copy(script, package)
     (checkout / "requirements.lock").touch()
     (checkout / "pyproject.toml").touch()
     path = program("bin/java", java("11")).parent
     run = subprocess.run(
-        [sys.executable, script],
-        env={"PATH": str(path)},
+        [sys.executable, "-m", "tidegate_local.bootstrap"],
+        env={"PATH": str(path), "PYTHONPATH": str(package.parent)},
         capture_output=True,
         text=True,
         check=False,
@@ -155,10 +157,11 @@ def test_the_script_by_itself_says_one_line(
     assert not (checkout / ".venv").exists()
 
 
-def test_an_old_python_can_read_the_script() -> None:
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_an_old_python_can_read_the_script(script: Path) -> None:
     """Or it would show a syntax error where the one line should be."""
     compile_as_38 = "import ast, sys; ast.parse(open(sys.argv[1]).read(), feature_version=(3, 8))"
-    subprocess.run([sys.executable, "-c", compile_as_38, SCRIPT], check=True)
+    subprocess.run([sys.executable, "-c", compile_as_38, script], check=True)
 
 
 @pytest.fixture
@@ -203,7 +206,7 @@ def checkout(
     (tmp_path / "pip.conf").touch()
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setattr(bootstrap, "ROOT", root)
-    monkeypatch.setattr(bootstrap, "DISK", 0)
+    monkeypatch.setattr(machine, "DISK", 0)
     monkeypatch.setenv("JAVA_HOME", str(program("jdk/bin/java", java("17")).parents[1]))
     return root
 
