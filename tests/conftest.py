@@ -71,6 +71,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real broker with every way to log in (a SecuredBroker), for all tests of a worker."""
+    from support import secured_broker  # certificates and a KDC: few tests need them
+
+    with secured_broker.running(tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A real S3 server with a bucket "lakes", for all tests of a worker."""
     home = tmp_path_factory.mktemp("s3")

@@ -14,6 +14,7 @@ LONGEST = (
     "e2e/test_demo_s3.py",
     "integration/test_local_stack.py",
     "integration/test_whole_runs.py",
+    "integration/secured",
     "spark/test_seeded_windows.py",
     "integration/test_leaders.py",
     "integration/test_egress_kills.py",
@@ -29,15 +30,15 @@ LONGEST = (
 )
 """Groups that take half a minute and more, the longest first."""
 DIRECTORIES = ("e2e", "integration", "spark", "dags", "contracts", "architecture", "unit")
-ONE_AIRFLOW = "dags"
-"""One group: Airflow's tables are made once, and its modules are loaded once."""
+SHARING = ("dags", "integration/secured")
+"""Groups: Airflow's tables are made once, its modules loaded once; one secured broker is enough."""
 AN_HOUR = 3600
 
 
 def group(path: Path) -> str:
-    """Return the group of a test file: itself, or the directory that shares an Airflow."""
+    """Return the group of a test file: itself, or the directory that shares costly state."""
     name = path.relative_to(TESTS).as_posix()
-    return ONE_AIRFLOW if name.startswith(f"{ONE_AIRFLOW}/") else name
+    return next((each for each in SHARING if name.startswith(f"{each}/")), name)
 
 
 class GroupScheduling(LoadScopeScheduling):
