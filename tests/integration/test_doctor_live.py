@@ -184,8 +184,10 @@ def test_missing_rights(guarded: tuple[Broker, str], tmp_path: Path) -> None:
     missing, unread = about(found, "topic")[::-1]
     assert (missing[0], "hidden: the broker has none" in missing[1]) == ("failure", True)
     assert (unread[0], "watched: this user may not READ it" in unread[1]) == ("failure", True)
-    allow(broker, ResourceType.TOPIC, "watched", AclOperation.READ)
     terminal.pipeline("watched", ["watched"], schedule="@daily")
+    error = terminal.json("run", "watched", code=3)["error"]
+    assert (error["name"], "READ on watched" in error["message"]) == ("NotAuthorised", True)
+    allow(broker, ResourceType.TOPIC, "watched", AclOperation.READ)
     found = terminal.json("doctor")
     assert about(found, "topic") == [("ok", "watched: 1 partition, may be read → None")]
     ((state, says),) = about(found, "retention")

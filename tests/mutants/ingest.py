@@ -4,6 +4,13 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a topic that may not be read is refused before Spark starts",
+        "ingest/drafting.py",
+        "if not each.readable]",
+        "if False]",
+        "tests/unit/cli/test_run_output.py::test_a_topic_that_may_not_be_read",
+    ),
+    Mutant(
         "explain of a lake that cannot be written",
         "ingest/explain.py",
         "    refuse_unwritable(store)\n",

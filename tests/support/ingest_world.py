@@ -40,6 +40,7 @@ class World:
     visible: int | None = None
     """The offset of a record that is in the log, whatever the attempt holds."""
     leaderless: set[int] = field(default_factory=set)
+    readable: bool = True
     epoch: int = 0
     """The leader epoch of all partitions now."""
     began: dict[int, int] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class World:
             raise self.away
         marks = {p: m for p, m in self.marks.items() if p not in self.leaderless}
         epochs = dict.fromkeys(marks, self.epoch)
-        identity = TopicIdentity(TOPIC_ID, epochs, frozenset(self.leaderless))
+        identity = TopicIdentity(TOPIC_ID, epochs, frozenset(self.leaderless), self.readable)
         return Survey("cluster", {"t": identity}, {"t": marks})
 
     def epoch_ends(self, _: object, epochs: Mapping[tuple[str, int], int]) -> dict[Any, int]:

@@ -30,11 +30,15 @@ _ELECTION = 1.0  # seconds that the election of a new leader may take
 
 @dataclass(frozen=True)
 class TopicIdentity:
-    """A topic's id, each partition's leader epoch, and the partitions that now have no leader."""
+    """A topic's id, each partition's leader epoch, and the partitions that now have no leader.
+
+    `readable`: this user may READ it, or the broker does not say.
+    """
 
     topic_id: str
     epochs: Mapping[int, int]
     leaderless: frozenset[int] = frozenset()
+    readable: bool = True
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,7 @@ class Cluster:
                 leaderless=frozenset(
                     p["partition_index"] for p in topic["partitions"] if p["leader_id"] < 0
                 ),
+                readable="READ" in (topic.get("authorized_operations") or ["READ"]),
             )
             for name, topic in self.describe(topics).items()
         }

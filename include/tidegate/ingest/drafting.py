@@ -16,7 +16,7 @@ from tidegate.core.draft import Draft, draft_live
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Backfill, Dates, Replay
-from tidegate.errors import ConfigurationError, UnknownTopic
+from tidegate.errors import ConfigurationError, NotAuthorised, UnknownTopic
 from tidegate.ingest import backfill, file_size, replay, truncation
 from tidegate.lake.store import Store
 from tidegate.pipelines.spec import Ingest, StartAt
@@ -27,8 +27,18 @@ _HOUR_MS = 3_600_000
 
 
 def surveyed(run: Run, topics: Sequence[str] | None = None) -> Survey:
-    """Survey topics, by default those of the run."""
-    return survey(run.kafka, run.topics if topics is None else topics, run.spec.isolation)
+    """Survey topics, by default those of the run.
+
+    Raises NotAuthorised for topics that this user may only DESCRIBE: Spark could not read them.
+    """
+    seen = survey(run.kafka, run.topics if topics is None else topics, run.spec.isolation)
+    if forbidden := [topic for topic, each in seen.identities.items() if not each.readable]:
+        raise NotAuthorised(
+            f"{run.kafka.cluster}: not permitted: READ on {', '.join(forbidden)}: grant it to the "
+            "connection's user",
+            topics=forbidden,
+        )
+    return seen
 
 
 def draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool = False) -> Draft:

@@ -156,6 +156,23 @@ def test_a_run_that_does_not_begin(command):
     assert err.endswith(NOTHING_BUT)
 
 
+def test_a_topic_that_may_not_be_read(command):
+    """Refused before Spark starts, by the right that is missing: a retry would fail as well."""
+    command.world.readable = False
+    code, out, err = command.run("run", "p")
+    assert (code, out, command.world.started) == (3, "", 0)
+    assert err.endswith(
+        "NotAuthorised: Kafka at nowhere:1 (kafka_default): not permitted: READ on t: grant it to "
+        f"the connection's user\n{NOTHING_BUT}"
+    )
+    command.world.readable = True
+    command.application = command.world.submit(fail={1})
+    command.run("run", "p", "--run-id", "r1")
+    command.world.readable = False
+    code, _, err = command.run("run", "p", "--run-id", "r1")
+    assert (code, "NotAuthorised: " in err, command.world.started) == (3, True, 1)
+
+
 def test_a_run_that_excludes_a_partition(command):
     """All of its plan is done: what goes on is a new run."""
     command.run("run", "p")
