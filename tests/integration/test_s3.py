@@ -418,7 +418,7 @@ def test_an_object_with_a_bad_row_is_named_and_the_others_are_sent(
     egress(terminal, "out", {"path": f"{lake}/in", "format": "json"}, "poisoned-from-s3")
     error = terminal.json("run", "out", code=3)["error"]
     assert error["name"] == "RowsRefused"
-    assert "b, row 1: cannot be read" in error["message"]
+    assert "b, row 1: not one JSON object" in error["message"]
     assert topic_reader.ends(broker.bootstrap, "poisoned-from-s3") == {0: 0}
     assert terminal.json("status", "out")["open_claims"] == []
     assert terminal.json("run", "out", code=3)["error"]["name"] == "PartitionsLeftOut"

@@ -257,7 +257,7 @@ def test_bad_rows_into_quarantine(pipeline: EgressPipeline) -> None:
     kept = pipeline.home / "ledger/out/_tidegate/quarantine" / report["plan_id"]
     table = pq.read_table(next(kept.iterdir())).to_pylist()
     assert sorted((r["file"], r["row"], r["reason"], r["text"]) for r in table) == [
-        ("a.json", 1, "cannot be read", "not json"),
+        ("a.json", 1, "not one JSON object in UTF-8 of at most 100 levels", "not json"),
         ("a.json", 2, "no value, and tombstones are not on", None),
     ]
     assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0

@@ -31,7 +31,7 @@ def test_json_byte_for_byte_through_a_topic_and_back(pipeline: EgressPipeline, t
     pipeline.put("c.json.gz", gzip.compress(written["a.json"]))
     pipeline.put("bad.json", b'{"a":1}\n{"a": NaN}\n{"a":10.0}\n')
     pipeline.set_source("json")
-    with pytest.raises(RowsRefused, match=r"1 rows cannot .* bad\.json, row 1: cannot be read"):
+    with pytest.raises(RowsRefused, match=r"1 row cannot .* bad\.json, row 1: not one JSON object"):
         pipeline.run_all("refused")
     assert pipeline.records() == []
     pipeline.settings["on_bad_row"] = "quarantine"

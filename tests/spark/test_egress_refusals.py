@@ -103,6 +103,7 @@ def cut_gz(pipeline: EgressPipeline) -> None:
 
 GOOD = '{"id":1,"name":"x"}\n'
 ONE = texts("json", a=GOOD)
+NO_JSON = "not one JSON object in UTF-8 of at most 100 levels"
 SIX = {"id": [0, 1, 2, 3, 4, 5]}
 
 
@@ -152,11 +153,11 @@ REFUSALS = (
             "b.json has 'id' (number with a fraction) and a.json has 'id' (bigint): how one is",
             settings=TYPED),
     Refusal("a line that other readers of JSON refuse", texts("json", a=GOOD, b="{'id':1}\n"),
-            "1 rows cannot be sent: b.json, row 0: cannot be read. Correct", files=("b.json",)),
+            f"1 row cannot be sent: b.json, row 0: {NO_JSON}. Correct", files=("b.json",)),
     Refusal("two objects in a line", texts("json", a=GOOD, b=GOOD.strip() + GOOD),
-            "1 rows cannot be sent: b.json, row 0: cannot be read", files=("b.json",)),
+            f"1 row cannot be sent: b.json, row 0: {NO_JSON}. Correct", files=("b.json",)),
     Refusal("JSON that is too deep", texts("json", a=GOOD, b='{"a":' * 900 + "1" + "}" * 900),
-            "1 rows cannot be sent: b.json, row 0: cannot be read", files=("b.json",)),
+            f"1 row cannot be sent: b.json, row 0: {NO_JSON}. Correct", files=("b.json",)),
     Refusal("CSV in another encoding", texts("csv", a="id\nx\n", b=b"id\n\xfc\n"),
             "b.csv, row 0: text that is not in UTF-8: set source.options.encoding",
             files=("b.csv",)),
@@ -167,13 +168,18 @@ REFUSALS = (
             "make it, or correct `source.path`", SourceUnavailable),
     # Rows
     Refusal("an invalid line of JSON", texts("json", a=GOOD + "{'id':\n" + GOOD, b=GOOD),
-            "1 rows cannot be sent: a.json, row 1: cannot be read. Correct", files=("a.json",)),
+            f"1 row cannot be sent: a.json, row 1: {NO_JSON}. Correct", files=("a.json",)),
     Refusal("nothing but invalid lines", texts("json", a="never\n"),
-            "1 rows cannot be sent: a.json, row 0: cannot be read. Correct", files=("a.json",)),
+            f"1 row cannot be sent: a.json, row 0: {NO_JSON}. Correct", files=("a.json",)),
+    Refusal("a value of another type than the pipeline says",
+            with_columns(texts("json", a='{"id":1}\n{"id":"x"}\n'), columns="id BIGINT"),
+            f"1 row cannot be sent: a.json, row 1: {NO_JSON}, or a value of another type than its "
+            "column. Correct", files=("a.json",)),
     Refusal("a row of CSV that is too long", texts("csv", a="id,name\n1,x\n2,y,z\n"),
-            "1 rows cannot be sent: a.csv, row 1: cannot be read. Correct", files=("a.csv",)),
+            "1 row cannot be sent: a.csv, row 1: too few or too many values, or a value of "
+            "another type than its column. Correct", files=("a.csv",)),
     Refusal("a null value", texts("json", a=GOOD, b='{"id":2}\n'),
-            "1 rows cannot be sent: b.json, row 0: no value, and tombstones are not on",
+            "1 row cannot be sent: b.json, row 0: no value, and tombstones are not on",
             settings=columns(value="name"), files=("b.json",)),
     Refusal("a row too large", texts("text", a="x" * 1_100_000 + "\nsmall\n"),
             "a.text, row 0: 1100", files=("a.text",)),

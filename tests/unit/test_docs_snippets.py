@@ -156,9 +156,9 @@ def test_a_query_of_the_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Bad rows by file and row, with their reason (tests/spark/test_egress.py has the columns)."""
     directory = tmp_path / ".tidegate/lake/orders_out/_tidegate/quarantine/732d22296d2cd0f8/9f3c"
     directory.mkdir(parents=True)
-    row = {"file": "a.json", "row": 1, "reason": "cannot be read", "text": "not json"}
+    row = {"file": "a.json", "row": 1, "reason": "too large", "text": "not json"}
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), directory / "part-0.parquet")
     monkeypatch.chdir(tmp_path)
     (query,) = fenced(page("docs/how-to/quarantine.md"), "sql")
     with duckdb.connect() as db:
-        assert db.execute(query).fetchall() == [("a.json", 1, "cannot be read", "not json")]
+        assert db.execute(query).fetchall() == [("a.json", 1, "too large", "not json")]

@@ -26,7 +26,9 @@ _ONE_FILE = str(1 << 40)
 _SLASHES = "^(file:)?/+"  # Hadoop says file:/a, Spark file:///a
 _PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
 _LINE_SEPARATOR = "linesep"
-_UNREADABLE = "cannot be read"
+_NO_JSON = f"not one JSON object in UTF-8 of at most {json_lines.MAX_DEPTH} levels"
+_OTHER_TYPE = "or a value of another type than its column"
+_NO_CSV = f"too few or too many values, {_OTHER_TYPE}"
 _INEXACT = "text that is not UTF-8, or a year before 1: JSON cannot hold it; set columns.value"
 _NOT_TEXT = "text that is not in UTF-8: set source.options.encoding"
 
@@ -98,7 +100,8 @@ def _json(
     given = {k: v for k, v in source.options.items() if k.lower() != _LINE_SEPARATOR}
     frame = json_lines.parsed(lines, schema, given, fault, f"{fault}_line" if line else None)
     as_json = F.col(f"{fault}_line") if line else row_json.as_json(schema.names, nulls=False)
-    reason = F.when(F.col(fault).isNotNull(), F.lit(_UNREADABLE))
+    text = f"{_NO_JSON}, {_OTHER_TYPE}" if source.columns else _NO_JSON
+    reason = F.when(F.col(fault).isNotNull(), F.lit(text))
     return RowFrame(frame, _file(source, frame), row, as_json, reason, F.col(fault))
 
 
@@ -118,7 +121,7 @@ def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:
     schema = StructType.fromDDL(source.columns) if source.columns else _header(reader, paths)
     schema = _without_corrupt(schema)
     frame = reader.schema(StructType([*schema.fields]).add(CORRUPT, StringType())).load(paths)
-    fault = F.when(F.col(CORRUPT).isNotNull(), F.lit(_UNREADABLE))
+    fault = F.when(F.col(CORRUPT).isNotNull(), F.lit(_NO_CSV))
     texts = [row_json.column(f.name) for f in schema.fields if isinstance(f.dataType, StringType)]
     if texts and not given & {"encoding", "charset"}:
         fault = fault.when(F.concat_ws("", *texts).contains("\ufffd"), F.lit(_NOT_TEXT))

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
 from tidegate.spark.expressions import ALL
 
 # Deeper types overflow the stack of executors and of the driver.
-_MAX_DEPTH = 100
-_DEPTH = {"maxNestingDepth": str(_MAX_DEPTH)}
+MAX_DEPTH = 100
+_DEPTH = {"maxNestingDepth": str(MAX_DEPTH)}
 _BEFORE = "what was sent before"
 # Where a line is sent as it is: Spark itself takes these, and other readers of JSON do not.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
@@ -71,12 +71,12 @@ def _is_one_object() -> Column:
 
 
 def _is_shallow() -> Column:
-    """Return whether a line is nested no deeper than _MAX_DEPTH."""
+    """Return whether a line is nested no deeper than MAX_DEPTH."""
     line = F.col("value")
     brackets = F.length(line) - F.length(F.translate(line, "{[", ""))
     options = {**_DEPTH, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "c"}
     parses = F.from_json(line, "c STRING", options).getField("c").isNull()
-    return F.when(brackets <= _MAX_DEPTH, F.lit(True)).otherwise(parses)
+    return F.when(brackets <= MAX_DEPTH, F.lit(True)).otherwise(parses)
 
 
 def column_types(

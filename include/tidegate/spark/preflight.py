@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from tidegate.core.wording import counted
 from tidegate.spark import content_digest, file_rows, readback, records, source_rows
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.expressions import NotAllowed, NotRepeatable
@@ -81,9 +82,9 @@ def preflight(
         bad_rows = shaped.where(F.col("reason").isNotNull()).select(*IDENTITY, "reason")
         first = [row.asDict() for row in bad_rows.orderBy(*IDENTITY).limit(_NAMED).collect()]
         listed = "; ".join(f"{r['file']}, row {r['row']}: {r['reason']}" for r in first[:5])
-        count = sum(each["bad"] for each in inputs)
+        count = counted(sum(each["bad"] for each in inputs), "row")
         raise Refused(
-            f"{count} rows cannot be sent: {listed}. Correct or remove what is named, or set "
+            f"{count} cannot be sent: {listed}. Correct or remove what is named, or set "
             f"on_bad_row: quarantine{_OTHERS_GO}",
             bad_files,
             first,
