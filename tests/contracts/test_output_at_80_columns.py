@@ -313,8 +313,9 @@ def test_files(shown):
     assert (
         shown(render.print_lake_files, files)
         == f"""\
-#3       1 rows     900 bytes  {uri}
-#12  1,204 rows  70,000 bytes  s3://b/x.parquet
+  commit   rows   bytes  uri
+      #3      1     900  {uri}
+     #12  1,204  70,000  s3://b/x.parquet
 """
     )
 
@@ -322,13 +323,16 @@ def test_files(shown):
 def test_verify(shown):
     findings = {
         "commits": 1, "files": 1, "rows": 2, "against_kafka": {"rows": 2, "expired": 0},
-        "differences": 1, "first": [{"what": "no page", "uri": f"file:///{LONG}"}],
+        "differences": 3,
+        "first": [{"what": "no page", "uri": f"file:///{LONG}", "commit": 7}, {"what": "odd"}],
     }  # fmt: skip
     assert (
         shown(render.print_findings, findings)
         == f"""\
-1 live commit, 1 file, 2 rows; 2 compared with Kafka; 1 difference
-  - what no page, uri file:///{LONG}
+1 live commit, 1 file, 2 rows; 2 compared with Kafka; 3 differences
+  - no page: uri file:///{LONG}, commit 7
+  - odd
+  and 1 more difference
 """
     )
 

@@ -15,7 +15,7 @@ from tidegate.broker.consumer import Probe
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError, StageFailed, TidegateError
-from tidegate.ingest import drafting, report, sealing, truncation
+from tidegate.ingest import drafting, explain, report, sealing, truncation
 from tidegate.lake.ledger import Ledger
 from tidegate.launch.spark_submit import Submission
 from tidegate.pipelines.spec import parse
@@ -146,6 +146,6 @@ def make(
         monkeypatch.setattr(module, "survey", world.survey)
     monkeypatch.setattr(truncation, "epoch_ends", world.epoch_ends)
     monkeypatch.setattr(sealing, "probe", world.probe)
-    monkeypatch.setattr(drafting, "expiries", lambda *_: {})
-    monkeypatch.setattr(report, "expiries", lambda *_: {})
+    for module in (drafting, explain, report):
+        monkeypatch.setattr(module, "expiries", lambda *_: {})
     return world

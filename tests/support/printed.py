@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -17,6 +20,20 @@ def on(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(each, "_force_terminal", place == "terminal")
         monkeypatch.setattr(each, "_color_system", None)
         monkeypatch.setattr(each, "_width", WIDTH)
+
+
+@contextmanager
+def with_log() -> Iterator[None]:
+    """Let the commands of this process print the log's lines, as one of their own does."""
+    logger, handler = logging.getLogger("tidegate"), console.NoteHandler()
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 def without_chance(text: str) -> str:

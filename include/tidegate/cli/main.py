@@ -241,7 +241,8 @@ def release(
         answer(late_offsets, render_egress.print_late, as_json=as_json)
         return
     released = end_claim(spec, plan, action, reason, run=run_id)
-    text = f"plan {released['plan_id']}: released, {action}"
+    then = {"resend": "a later run sends all of it", "declare sent": "it counts as sent"}[action]
+    text = f"plan {released['plan_id']}: released; {then}"
     answer(released, lambda _: say(text), as_json=as_json)
 
 

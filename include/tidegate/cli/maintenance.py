@@ -106,7 +106,9 @@ def sweep(
     def show(found: Document) -> None:
         counts = ((len(found["swept"]), "attempt"), (found["files"], "file"))
         removed = ", ".join(counted(n, noun) for n, noun in (*counts, (found["bytes"], "byte")))
-        say(f"{found['pipeline']}: removed {removed}")
+        uploads = found["uploads"]
+        aborted = f"; aborted {counted(uploads, 'multipart upload')}" if uploads else ""
+        say(f"{found['pipeline']}: removed {removed}{aborted}")
         for each in found["left"]:
             note(f"  kept commit #{each['commit']}: {each['why']}", "red")
 

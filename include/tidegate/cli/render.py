@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tidegate.cli import render_egress, render_ingest
-from tidegate.cli.console import Document, Results, error_form, exit_code, note, say, worst
+from tidegate.cli.console import (
+    Document,
+    Results,
+    error_form,
+    exit_code,
+    note,
+    say,
+    say_columns,
+    worst,
+)
 from tidegate.core.wording import counted
 
 
@@ -64,13 +73,11 @@ def print_status(state: Document) -> None:
 
 def print_lake_files(listed: Iterable[Document]) -> None:
     """Print the files of a lake, one a line."""
-    files = list(listed)
-    names = ("commit", "rows", "bytes")
-    widths = [max((len(f"{each[name]:,}") for each in files), default=0) for name in names]
-    for each in files:
-        n, rows, size = (f"{each[name]:,}" for name in names)
-        commit, rows, size = f"{n:<{widths[0]}}", rows.rjust(widths[1]), size.rjust(widths[2])
-        say(f"#{commit}  {rows} rows  {size} bytes  {each['uri']}")
+    rows = [
+        (f"#{each['commit']:,}", f"{each['rows']:,}", f"{each['bytes']:,}", each["uri"])
+        for each in listed
+    ]
+    say_columns((">commit", ">rows", ">bytes", "uri"), rows)
 
 
 def print_findings(findings: Document) -> None:
@@ -83,4 +90,7 @@ def print_findings(findings: Document) -> None:
         + f"; {counted(findings['differences'], 'difference')}"
     )
     for each in findings["first"]:
-        say("  - " + ", ".join(f"{k} {v}" for k, v in each.items()))
+        where = ", ".join(f"{k} {v}" for k, v in each.items() if k != "what")
+        say(f"  - {each['what']}{f': {where}' if where else ''}")
+    if more := findings["differences"] - len(findings["first"]):
+        say(f"  and {counted(more, 'more difference')}")

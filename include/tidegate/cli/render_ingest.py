@@ -80,15 +80,15 @@ def _span(commits: list[int]) -> str:
 def print_explained(explained: Document) -> None:
     """Print what a run would read, and where that leaves each partition."""
     chunks = explained["chunks"]
-    parts = [f"{counted(explained['records'], 'record')} in {counted(len(chunks), 'chunk')}"]
-    if explained["bytes"] is not None:
-        parts.append(f"about {counted(explained['bytes'], 'byte')}")
-    if explained["files"] is not None:
-        parts.append(
-            f"{counted(explained['splits'], 'task')}, {counted(explained['files'], 'file')}"
-        )
-    text = f" ({explained['lane']}): {', '.join(parts)}{'' if chunks else ': nothing new'}"
-    say(bold(explained["pipeline"], text))
+    parts = ["nothing new"]
+    if chunks:
+        parts = [f"{counted(explained['records'], 'record')} in {counted(len(chunks), 'chunk')}"]
+        if explained["bytes"] is not None:
+            parts.append(f"about {counted(explained['bytes'], 'byte')}")
+        if explained["files"] is not None:
+            parts.append(counted(explained["splits"], "task"))
+            parts.append(counted(explained["files"], "file"))
+    say(bold(explained["pipeline"], f" ({explained['lane']}): {', '.join(parts)}"))
     if explained["later"]:
         say(f"left to later runs: {counted(explained['later'], 'record')}")
     for topic, each in explained["topics"].items():

@@ -98,7 +98,7 @@ def choose_partitions(
     if partitions is not None and not asked:
         complaints.append("partitions: none is named; name some, or leave it out for all")
     if unknown := sorted(asked - known):
-        complaints.append(f"no partitions {unknown}: there are {_listed(sorted(known))}")
+        complaints.append(f"no partitions {unknown}: {_there_are(sorted(known))}")
     if partitions is not None and (unasked := sorted(edges.partitions - asked)):
         complaints.append(f"offsets for partitions {unasked}, which are not asked for")
     return sorted(asked & known)
@@ -138,7 +138,9 @@ def _offset(
     return edge.get(partition)
 
 
-def _listed(partitions: list[int]) -> str:
-    if partitions == list(range(len(partitions))) and len(partitions) > 1:
-        return f"0 to {partitions[-1]}"
-    return ", ".join(map(str, partitions)) or "none"
+def _there_are(partitions: list[int]) -> str:
+    if len(partitions) == 1:
+        return f"there is only {partitions[0]}"
+    if partitions and partitions == list(range(len(partitions))):
+        return f"there are 0 to {partitions[-1]}"
+    return f"there are {', '.join(map(str, partitions)) or 'none'}"

@@ -84,7 +84,7 @@ def move(
     if seen.topic_ids[topic] != topic_id:
         raise IdentityChanged(
             f"pipeline {spec.name!r}: topic {topic!r} was recreated: it was {topic_id}, it is "
-            f"{seen.topic_ids[topic]}. Take it up first: `tidegate offsets adopt {spec.name} "
+            f"{seen.topic_ids[topic]}. Adopt it first: `tidegate offsets adopt {spec.name} "
             f"{topic} --reason …`",
             was=topic_id,
             now=seen.topic_ids[topic],

@@ -1,13 +1,16 @@
-"""Names that do not exist: the nearest one is offered; and the name of the version."""
+"""Help, the version, and names that do not exist: the nearest one is offered."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
 from tidegate import __version__
 from tidegate.cli import main
+from tools.command_reference import commands
 
 
 @pytest.fixture
@@ -53,3 +56,38 @@ def test_the_nearest_name(
 ) -> None:
     code, out, err = tidegate(*args)
     assert (code, out, says in err) == (2, "", True), err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("run",), "Missing argument 'pipeline'."),
+        (("replay", "flights"), "Missing option '--replay-id'."),
+        (("quarantine",), "No such command 'quarantine'."),
+        (("release", "flights", "--how", "x", "--reason", "y"), None),
+    ],
+)
+def test_wrong_use(
+    tidegate: Callable[..., tuple[int, str, str]], args: tuple[str, ...], says: str | None
+) -> None:
+    """One line, however long it is."""
+    code, out, err = tidegate(*args)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert says is None or err == f"Usage: {says}\n"
+
+
+def test_help_at_80_columns(
+    tidegate: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is longer, and none of a command's texts, options and arguments is cut."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for names, command in commands(typer.main.get_command(main.app)):
+        code, out, err = tidegate(*names, "--help")
+        assert (code, err) == (0, "")
+        lines = out.splitlines()
+        assert max(map(len, lines)) <= 80, names
+        shown = " ".join(re.sub("[│╭╮╰╯─]", " ", out).split())
+        assert command.help in shown
+        for each in command.params:
+            assert all(f"{name} " in shown for name in (*each.opts, *each.secondary_opts)), names
+        assert "…" not in shown.replace("--reason …", ""), names

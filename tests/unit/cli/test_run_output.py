@@ -1,7 +1,6 @@
 """What `tidegate run` prints of an ingest run: its progress, its last line, and how it goes on."""
 
 import json
-import logging
 import os
 import signal
 import time
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from support import ingest_world, printed
-from tidegate.cli import console, main, runs
+from tidegate.cli import main, runs
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerUnreachable
 from tidegate.ingest import stage
@@ -58,13 +57,8 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runs, "duration", lambda _: "12 s")
     command = Command(world, world.submit(), capsys, monkeypatch)
     monkeypatch.setattr(spark_submit, "submit", lambda given, **_: command.application(given))
-    logger, handler = logging.getLogger("tidegate"), console.NoteHandler()
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    yield command
-    logger.removeHandler(handler)
-    logger.setLevel(before)
+    with printed.with_log():
+        yield command
 
 
 def test_a_run(command, place):
@@ -96,6 +90,87 @@ p: ledger entry 3: commit
     assert command.run("run", "p")[:2] == (0, f"nothing new in 12 s; {where}")
     code, out, _ = command.run("run", "p", "--run-id", "r1", "--json")
     assert json.loads(out)["rows"] == 150
+
+
+BEGINS = """\
+run id: {}
+planning: Kafka at nowhere:1 (kafka_default), lake {}
+"""
+STAGED = """\
+plan PLAN: 150 offsets in 2 chunks
+  t-0 [0, 150)
+starting Spark (local[*])
+plan PLAN: chunk 0 is sealed: 100 rows, N bytes
+plan PLAN: chunk 1 is sealed: 50 rows, N bytes
+p: ledger entry {}: commit
+p: ledger entry {}: commit
+"""
+EXPLAINED = """\
+t
+  partition  records  from   to  first expires
+          0      150     0  150  -
+  partition  cursor  then  log start  end
+"""
+WINDOW = ("--start", "0", "--end", "150")
+
+
+def test_a_backfill(command, place):
+    """What it would do, what it does; the same id again, and another with nothing to do."""
+    begins, where = BEGINS.format("b", command.world.root), f"lake: file://{command.world.root}/p"
+    backfill = ("backfill", "p", *WINDOW, "--run-id", "b")
+    explained = (
+        f"p (backfill): 150 records in 2 chunks, 2 tasks, 2 files\n{EXPLAINED}"
+        "          0       0   150          0  150\n"
+    )
+    assert command.run(*backfill, "--dry-run") == (0, explained, "")
+    code, out, err = command.run(*backfill)
+    last = f"150 rows in 12 s (t 150); {where}; next: tidegate status p\n"
+    assert (code, out) == (0, f"commit #2: 100 rows\ncommit #3: 50 rows\n{last}")
+    lines = (
+        f"{begins}p: ledger entry 1: origin\np: discovered t, partitions [0]\n{STAGED.format(2, 3)}"
+    )
+    assert err == lines if place == "pipe" else printed.has_lines(err, lines)
+    code, out, err = command.run(*backfill)
+    last = f"already done as #2, #3: 150 rows (t 150); {where}; next: tidegate status p\n"
+    assert (code, out) == (0, last)
+    lines = f"{begins}known plan PLAN: 150 offsets in 2 chunks\n  t-0 [0, 150)\n"
+    assert err == lines if place == "pipe" else printed.has_lines(err, lines)
+    code, out, err = command.run("backfill", "p", *WINDOW, "--run-id", "c")
+    assert (code, out) == (0, f"nothing new in 12 s; {where}; next: tidegate status p\n")
+    assert printed.has_lines(
+        err,
+        "p: all requested offsets are already committed as #2, #3; use `tidegate replay` to read "
+        "them again\nplan PLAN: nothing new\n",
+    )
+
+
+def test_a_replay(command, place):
+    """What it would do, what it does; then the same id again, and refusals with all complaints."""
+    begins, where = BEGINS.format("x", command.world.root), f"lake: file://{command.world.root}/p"
+    command.run("run", "p")
+    replay = ("replay", "p", "--run-id", "x", "--replay-id")
+    explained = (
+        f"p (replay): 150 records in 2 chunks, about N bytes, 2 tasks, 2 files\n{EXPLAINED}"
+        "          0     150   150          0  150\n"
+    )
+    assert command.run(*replay, "x", *WINDOW, "--dry-run") == (0, explained, "")
+    code, out, err = command.run(*replay, "x", *WINDOW)
+    last = f"150 rows in 12 s (t 150); {where}; next: tidegate status p\n"
+    assert (code, out) == (0, f"commit #4: 100 rows\ncommit #5: 50 rows\n{last}")
+    lines = begins + STAGED.format(4, 5)
+    assert err == lines if place == "pipe" else printed.has_lines(err, lines)
+    last = f"already done as #4, #5: 150 rows (t 150); {where}; next: tidegate status p\n"
+    assert command.run(*replay, "x", *WINDOW)[:2] == (0, last)
+    code, out, err = command.run(*replay, "y", "--start", "9", "--end", "300", "--partitions", "0")
+    assert (code, out) == (3, "")
+    assert err.endswith(
+        "WindowRefused: pipeline 'p', replay of t: nothing was done:\n  - partition 0: [150, 300) "
+        "is not in the lake: there is nothing to replace; backfill it\n"
+        f"`tidegate coverage p` shows what there is\n{NOTHING_BUT}"
+    )
+    code, _, err = command.run(*replay, "z", *WINDOW, "--partitions", "7,8")
+    assert (code, "\n  - no partitions [7, 8]: there is only 0\n" in err) == (3, True)
+    assert command.run("explain", "p")[1].splitlines()[0] == "p (live): nothing new"
 
 
 def interrupt():

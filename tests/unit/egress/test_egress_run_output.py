@@ -9,7 +9,7 @@ import pytest
 
 from support import printed
 from support.egress_world import World, dies_before_sending, dies_while_sending, sends_all
-from tidegate.cli import main, runs
+from tidegate.cli import main, render_egress, runs
 from tidegate.launch import spark_submit
 from tidegate.spark.egress_job import DONE, EgressJob
 
@@ -114,3 +114,48 @@ def test_a_run_that_fails(command: Any, world: World) -> None:
     )
     code, out, _ = command("run", "out", "--run-id", "r1")
     assert (code, out.partition(" (")[0]) == (0, "commit #5: 1 row sent in 12 s")
+
+
+@pytest.mark.parametrize("place", ["terminal", "pipe"])
+def test_a_release(command: Any, world: World, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Refused while the sender is alive; released once to be sent again, once as sent."""
+    printed.on(place, monkeypatch)
+    world.put(a="1\n")
+    command("run", "out", "--run-id", "r1", application=dies_while_sending)
+    (claim,) = world.fold.claims.values()
+    release = ("release", "out", "--reason", "looked", "--how")
+    world.alive.add(claim.attempt)
+    alive = (
+        f"SenderAlive: plan PLAN: its sender, process {os.getpid()} of this machine, or its Spark "
+        "driver, is alive: what it sends from now on would be sent again, or never be committed. "
+        "Wait until it has ended, or end it first; then release\n"
+    )
+    assert command(*release, "resend") == (4, "", alive)
+    world.alive.clear()
+    assert command(*release, "resend") == (
+        0, "plan PLAN: released; a later run sends all of it\n", ""
+    )  # fmt: skip
+    command("run", "out", "--run-id", "r1", application=dies_while_sending)
+    assert command(*release, "declare-sent") == (
+        0, "plan PLAN: released; it counts as sent\n", ""
+    )  # fmt: skip
+    assert command(*release, "declare-sent") == (
+        3, "", "NotClaimed: pipeline 'out' has no open claim to choose; open: none\n"
+    )  # fmt: skip
+    assert command(*release, "declare-sent", "--late") == (
+        3, "", "NotClaimed: pipeline 'out': nothing in its source lies below what was sent\n"
+    )  # fmt: skip
+    assert command(*release, "resend", "--late") == (
+        2,
+        "",
+        "ConfigurationError: --late goes with --how declare-sent, and without --plan: to send such "
+        "offsets all the same, use `tidegate replay`\n",
+    )
+
+
+@pytest.mark.parametrize("place", ["terminal", "pipe"])
+def test_late_offsets(monkeypatch: pytest.MonkeyPatch, capsys: Any, place: str) -> None:
+    printed.on(place, monkeypatch)
+    late = {"topic": "t", "partition": 3, "start": 1_000, "end": 2_000}
+    render_egress.print_late({"late": [late]})
+    assert capsys.readouterr().out == "t-3 [1,000, 2,000): counted as sent\n"
