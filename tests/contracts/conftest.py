@@ -1,10 +1,12 @@
-"""A pipeline with a lake, for the contracts of the commands."""
+"""A pipeline with a lake, and what is printed, for the contracts of the commands."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
-from support import staged_attempts
+from support import printed, staged_attempts
+from tidegate.cli import console
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
@@ -27,3 +29,23 @@ def store(tmp_path, monkeypatch):
     staged_attempts.seal(store, plan)
     committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
     return store
+
+
+@pytest.fixture(params=["terminal", "pipe"])
+def place(request, monkeypatch):
+    """Commands print to a terminal of 80 columns, or to a pipe; it is noon of 14 March 2026."""
+    printed.on(request.param, monkeypatch)
+    monkeypatch.setattr(console, "now", lambda: datetime(2026, 3, 14, 12, tzinfo=UTC))
+
+
+@pytest.fixture
+def shown(capsys):
+    """Return what a document is printed as; all of it belongs to the result."""
+
+    def show(show, document):
+        show(document)
+        out, err = capsys.readouterr()
+        assert err == ""
+        return out
+
+    return show

@@ -1,38 +1,17 @@
 """What commands print for people, exactly: the same on a terminal of 80 columns and in a pipe."""
 
-from datetime import UTC, datetime
-
-import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from support import printed
-from tidegate.cli import console, maintenance, render, render_egress, windows
+from tidegate.cli import maintenance, render, windows
+from tidegate.errors import LakeUnavailable
 
 TOPIC_ID = "0b2f7c5e-8d1c-4f6e-9a3b-5c7d9e1f2a4b"
 EXPIRES = "2026-03-21T11:30:00+00:00"
 LONG = "prod.eu-central-1.payments.transactions.captured.v2-with-a-long-name-of-80-columns"
 
 
-@pytest.fixture(autouse=True, params=["terminal", "pipe"])
-def _place(request, monkeypatch):
-    printed.on(request.param, monkeypatch)
-    monkeypatch.setattr(console, "now", lambda: datetime(2026, 3, 14, 12, tzinfo=UTC))
-
-
-@pytest.fixture
-def shown(capsys):
-    """Return what a document is printed as; all of it belongs to the result."""
-
-    def show(show, document):
-        show(document)
-        out, err = capsys.readouterr()
-        assert err == ""
-        return out
-
-    return show
-
+pytestmark = pytest.mark.usefixtures("place")
 
 STATUS = {
     "format": 1,
@@ -129,60 +108,6 @@ Kafka at b:9092 (kafka_default): no broker answered
     )
 
 
-EGRESS = {
-    "format": 1, "pipeline": "out", "kind": "egress", "source": "/in/orders",
-    "source_problem": None,
-    "waiting": {
-        "files": 1, "bytes": 5120, "young": 3, "offsets": 0, "ahead": 0, "unselected": 0,
-        "settles_in": 41,
-    },
-    "left_out": [{"file": "b.json", "reason": "refused for its rows; it has not changed: …"}],
-    "sent": {"files": 3, "rows": 3000, "duplicates": 1},
-    "target": {"orders": {"0": 1056}},
-    "quarantine": {"rows": 1, "uri": "file:///lake/out/_tidegate/quarantine"},
-    "commits": 1, "last_commit": 2,
-    "last_entry": {"n": 3, "kind": "claim", "run": "r", "at": "2026-03-14T11:59:30+00:00"},
-    "broken_order": [{"commit": 2, "where": ["orders-0"]}],
-    "open_claims": [
-        {
-            "plan_id": "5b8a2f0e9d1c7364", "replay": None, "attempt": "0a1b2c3d4e5f6071",
-            "sender": {"host": "worker-1", "pid": 4711}, "sender_dead": True, "files": ["c.json"],
-            "offsets": 0,
-        }
-    ],
-}  # fmt: skip
-
-
-def test_status_of_an_egress(shown):
-    assert (
-        shown(render.print_status, EGRESS)
-        == """\
-out: 1 live commit, 3,000 rows sent, 1 duplicated
-  last change: claim #3, 30 s ago, by r
-  /in/orders: waiting: 1 file; 3 files settle in 41 s
-  1 row in quarantine: file:///lake/out/_tidegate/quarantine
-    SELECT file, row, reason, text FROM \
-read_parquet('/lake/out/_tidegate/quarantine/**/*.parquet')
-  excluded: b.json: refused for its rows; it has not changed: …
-  commit #2: the order is broken in orders-0
-  open claim of plan 5b8a2f0e9d1c7364
-    by process 4711 on worker-1, which is dead
-    → tidegate run out
-"""
-    )
-
-
-def test_the_query_of_a_quarantine(tmp_path):
-    """It finds the rows of all plans and attempts, also below a name with a space."""
-    directory = tmp_path / "a b/_tidegate/quarantine/plan/attempt"
-    directory.mkdir(parents=True)
-    row = {"file": ["a"], "row": [1], "reason": ["null"], "text": [None], "key": [b"k"]}
-    pq.write_table(pa.table(row), directory / "part-0.parquet")
-    for each in (directory, directory.parents[1]):
-        query = render_egress.quarantine_query(each.as_uri())
-        assert duckdb.sql(query).fetchall() == [("a", 1, "null", None)]
-
-
 COVERAGE = {
     "format": 1,
     "pipeline": "flights",
@@ -227,6 +152,30 @@ flights-0  _██████████████████████�
   [1,204,551, 1,204,600)  covered by backfill
   [1,204,600, 1,300,000)  unseen
 flights-1  empty
+█ live  ▓ backfill  ▒ replay  x skipped  ! expired  · unseen  _ before
+"""
+    )
+
+
+def test_coverage_without_a_broker(shown):
+    """What the ledger knows; and what a replay, an operator and an expiry have left."""
+    intervals = [
+        {"start": 0, "end": 1, "state": "covered", "lane": "replay"},
+        {"start": 1, "end": 2, "state": "skipped", "reason": "[b]poison[/b]", "by": "cli:ann"},
+        {"start": 2, "end": 4, "state": "expired"},
+    ]
+    partitions = {"0": {"intervals": intervals, "expires_at": None}}
+    away = "Kafka at b:9092 (kafka_default): no broker answered"
+    document = COVERAGE | {"broker": away, "topics": {LONG: {"partitions": partitions}}}
+    assert (
+        shown(windows._print_coverage, document)
+        == f"""\
+flights
+{away}
+{LONG}-0  ▒▒▒▒▒▒▒▒▒▒xxxxxxxxxx!!!!!!!!!!!!!!!!!!!!
+  [0, 1)  covered by replay
+  [1, 2)  skipped: [b]poison[/b], by cli:ann
+  [2, 4)  expired unread
 █ live  ▓ backfill  ▒ replay  x skipped  ! expired  · unseen  _ before
 """
     )
@@ -277,28 +226,6 @@ flights
 gap: flights-3 [5, 9): expired
 excluded: flights-2: expired (start 40, end 90)
   → set `on_expired: skip` to record the gap and go on
-"""
-    )
-
-
-def test_explain_an_egress(shown):
-    explained = {
-        "format": 1, "pipeline": "out", "kind": "egress", "lane": "live", "replay": None,
-        "plan_id": None, "finishes_first": None,
-        "files": [{"name": "2026/03/14/a.parquet", "size": 52, "etag": "e", "rows": 2}],
-        "offsets": [], "records": 2, "bytes": 52,
-        "later": {"files": 0, "offsets": 0, "young": 1, "ahead": 0}, "left_out": [],
-        "unchecked": ["columns.key", "order_by"],
-        "target": {"flights-copy": {"topic_id": None, "partitions": 1}},
-    }  # fmt: skip
-    assert (
-        shown(render.PRINTERS["egress"].explained, explained)
-        == """\
-out (live): would send 1 file, 52 bytes, 2 rows known
-  to flights-copy: 1 partition, made by the run
-  not checked here, but by Spark in the run: columns.key, order_by
-  2026/03/14/a.parquet  52 bytes
-  1 file not settled
 """
     )
 
@@ -358,3 +285,10 @@ p
   Variable tidegate__p__{LONG}: ahead: left alone
 """
     )
+
+
+def test_errors_of_several_pipelines(capsys):
+    """Each in one line on stderr; the others are shown."""
+    results = [("a", LakeUnavailable(f"{LONG} is away")), ("b", {"pipeline": "b"})]
+    code = render.print_each(results, lambda found: print(found["pipeline"]), as_json=False)
+    assert (code, *capsys.readouterr()) == (4, "b\n", f"a: {LONG} is away\n")
