@@ -282,6 +282,7 @@ def test_explain_json(spec, monkeypatch):
             {"records": 8, "splits": 1, "files": 1},
             {"records": 4, "splits": 1, "files": 1},
         ],
+        "done": None,
         "later": 0,
         "topics": {
             "flights": {

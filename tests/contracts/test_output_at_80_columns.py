@@ -184,7 +184,8 @@ flights
 EXPLAINED = {
     "format": 1, "pipeline": "flights", "lane": "live", "plan_id": "732d22296d2cd0f8",
     "window_date": "2026-03-14", "records": 1_204_551, "bytes": 190_318_000, "splits": 2,
-    "files": 1, "chunks": [{"records": 1_204_551, "splits": 2, "files": 1}], "later": 1,
+    "files": 1, "chunks": [{"records": 1_204_551, "splits": 2, "files": 1}], "done": None,
+    "later": 1,
     "topics": {
         "flights": {
             "topic_id": TOPIC_ID,

@@ -79,7 +79,11 @@ def _span(commits: list[int]) -> str:
 
 def print_explained(explained: Document) -> None:
     """Print what a run would read, and where that leaves each partition."""
-    chunks = explained["chunks"]
+    chunks, done = explained["chunks"], explained["done"]
+    name, lane = explained["pipeline"], explained["lane"]
+    if done:
+        say(bold(name, f" ({lane}): already done as {_span(done)}"))
+        return
     parts = ["nothing new"]
     if chunks:
         parts = [f"{counted(explained['records'], 'record')} in {counted(len(chunks), 'chunk')}"]
@@ -88,7 +92,7 @@ def print_explained(explained: Document) -> None:
         if explained["files"] is not None:
             parts.append(counted(explained["splits"], "task"))
             parts.append(counted(explained["files"], "file"))
-    say(bold(explained["pipeline"], f" ({explained['lane']}): {', '.join(parts)}"))
+    say(bold(name, f" ({lane}): {', '.join(parts)}"))
     if explained["later"]:
         say(f"left to later runs: {counted(explained['later'], 'record')}")
     for topic, each in explained["topics"].items():

@@ -15,9 +15,12 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
+from tidegate.core.requests import Replay
 from tidegate.ingest import drafting, file_size
+from tidegate.ingest.plan import chunks_to_commit
 from tidegate.lake.write_check import refuse_unwritable
 from tidegate.runs import topics as subscription
+from tidegate.runs.replay_id import refuse_another
 from tidegate.runs.run import OpenRun, Run
 from tidegate.spark.task_size import splits
 
@@ -27,11 +30,18 @@ FORMAT = 1
 def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`).
 
-    LakeReadOnly or LakeUnavailable if the run could not write to the lake.
+    LakeReadOnly or LakeUnavailable if the run could not write to the lake, ReplayRefused for the id
+    of another replay.
     `master` is Spark's master; `splits` and `files` are null if its number of cores is unknown.
     """
     store, fold = opened.store, opened.ledger.fold
     refuse_unwritable(store)
+    current = opened.latest_plan()
+    if current and isinstance(opened.run.asked, Replay):
+        refuse_another(opened.run, opened.run.asked, current.plan)
+    done = None
+    if current and not chunks_to_commit(fold, current.plan):
+        done = [n for (plan_id, _), n in fold.committed.items() if plan_id == current.plan.id]
     run = subscription.with_topics(opened.run, fold)
     seen = drafting.surveyed(run)
     draft = drafting.draft(run, store, fold, seen)
@@ -51,6 +61,7 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
         "splits": sum(each["splits"] for each in chunks) if cores else None,
         "files": sum(each["files"] for each in chunks) if cores else None,
         "chunks": chunks,
+        "done": done,
         "later": sum(map(len, draft.ranges)) - plan.records,
         "topics": _topics(run, fold, seen, draft, plan),
         "gaps": [gap.to_json() for gap in draft.gaps],

@@ -135,6 +135,8 @@ def test_a_backfill(command, place):
     assert (code, out) == (0, last)
     lines = f"{begins}known plan PLAN: 150 offsets in 2 chunks\n  t-0 [0, 150)\n"
     assert err == lines if place == "pipe" else printed.has_lines(err, lines)
+    done = "p (backfill): already done as #2, #3\n"
+    assert command.run(*backfill, "--dry-run") == (0, done, "")
     code, out, err = command.run("backfill", "p", *WINDOW, "--run-id", "c")
     assert (code, out) == (0, f"nothing new in 12 s; {where}; next: tidegate status p\n")
     assert printed.has_lines(
@@ -161,6 +163,14 @@ def test_a_replay(command, place):
     assert err == lines if place == "pipe" else printed.has_lines(err, lines)
     last = f"already done as #4, #5: 150 rows (t 150); {where}; next: tidegate status p\n"
     assert command.run(*replay, "x", *WINDOW)[:2] == (0, last)
+    done = "p (replay): already done as #4, #5\n"
+    assert command.run(*replay, "x", *WINDOW, "--dry-run") == (0, done, "")
+    code, _, err = command.run(*replay, "x", "--start", "9", "--end", "10", "--dry-run")
+    assert (code, err) == (
+        3,
+        "ReplayRefused: pipeline 'p': replay id 'x' stands for topic t, start 0, end 150, as plan "
+        "PLAN; nothing was done. Another window needs another id\n",
+    )
     code, out, err = command.run(*replay, "y", "--start", "9", "--end", "300", "--partitions", "0")
     assert (code, out) == (3, "")
     assert err.endswith(
