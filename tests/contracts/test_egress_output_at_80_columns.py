@@ -1,5 +1,7 @@
 """What commands print of an egress: the same on a terminal of 80 columns and in a pipe."""
 
+from types import SimpleNamespace
+
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -173,4 +175,20 @@ out (live): would send 21 files, 21 bytes
 {listed}  and 1 more file
   1 file left to later runs
 """
+    )
+
+
+def test_a_run_with_broken_order(capsys):
+    """And with duplicates, which an earlier attempt has sent."""
+    receipts = [{"topic": "copy", "sent": 1_000}, {"topic": "b", "sent": 1}]
+    report = {
+        "pipeline": "out", "commit": 7, "rows": 1_001, "receipts": receipts, "quarantined": 0,
+        "broken_order": ["copy-0", "b-1"], "duplicates": 1,
+    }  # fmt: skip
+    published = SimpleNamespace(report=report, new=True)
+    render.PRINTERS["egress"].published(published, seconds="12 s", waiting=None)
+    assert capsys.readouterr() == (
+        "commit #7: 1,001 rows sent in 12 s (copy 1,000, b 1, 1 duplicated); "
+        "next: tidegate status out\n",
+        "  the order is broken in copy-0, b-1\n",
     )

@@ -1,5 +1,7 @@
 """What commands print for people, exactly: the same on a terminal of 80 columns and in a pipe."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from support import printed
@@ -265,18 +267,33 @@ def test_verify(shown):
     )
 
 
-def test_doctor_and_reconcile(shown):
-    line = {"pipeline": "p", "check": "disk", "state": "warning", "says": LONG, "fix": f"rm {LONG}"}
-    found = {"checks": [line], "warnings": 1, "failures": 0}
+def test_doctor(shown):
+    """The machine, then each pipeline; of a failure and a warning also the fix."""
+    lines = [
+        (None, "java", "ok", "Java 17", None), ("p", "disk", "warning", LONG, f"rm {LONG}"),
+        ("p", "lake", "ok", "[b]", None), ("q", "file", "failure", "wrong", "correct it"),
+    ]  # fmt: skip
+    names = ("pipeline", "check", "state", "says", "fix")
+    checks = [dict(zip(names, line, strict=True)) for line in lines]
+    found = {"checks": checks, "warnings": 1, "failures": 1}
     assert (
         shown(maintenance._print_doctor, found)
         == f"""\
+this machine
+  ok       java: Java 17
 p
   warning  disk: {LONG}
            → rm {LONG}
-0 failures, 1 warning
+  ok       lake: [b]
+q
+  failure  file: wrong
+           → correct it
+1 failure, 1 warning
 """
     )
+
+
+def test_reconcile(shown):
     variable = {"name": f"tidegate__p__{LONG}", "state": "ahead", "mended": False}
     found = {"pipeline": "p", "variables": [variable], "group": None}
     assert (
@@ -293,3 +310,27 @@ def test_errors_of_several_pipelines(capsys):
     results = [("a", LakeUnavailable(f"{LONG} is away")), ("b", {"pipeline": "b"})]
     code = render.print_each(results, lambda found: print(found["pipeline"]), as_json=False)
     assert (code, *capsys.readouterr()) == (4, "b\n", f"a: {LONG} is away\n")
+
+
+def test_a_run_of_many_topics_and_commits(capsys):
+    """Twenty of each are listed; what was not staged, or is there by others, is said."""
+    commits = [
+        {"commit": n, "rows": 1, "topics": {f"t{n:02}": {"0": {"rows": 1}}}} for n in range(2, 24)
+    ]
+    report = {
+        "pipeline": "p", "rows": 22, "commits": commits, "missing": [7],
+        "covered_by": {"3": [8, 9]},
+    }  # fmt: skip
+    how = {"lake": "file:///lake/p", "seconds": "12 s"}
+    topics = ", ".join(f"t{n:02} 1" for n in range(2, 22))
+    last = f"({topics} and 2 more topics); lake: file:///lake/p; next: tidegate status p\n"
+    by_others = "chunk 3: already in the lake, by #8, #9\n"
+    listed = "".join(f"commit #{n}: 1 row\n" for n in range(2, 22))
+    render.PRINTERS["ingest"].published(SimpleNamespace(report=report, new=True), **how)
+    assert capsys.readouterr() == (
+        f"{listed}and 2 more commits, the last is #23\n{by_others}22 rows in 12 s {last}",
+        "not in the lake: 1 chunk\n",
+    )
+    report["missing"] = []
+    render.PRINTERS["ingest"].published(SimpleNamespace(report=report, new=False), **how)
+    assert capsys.readouterr() == (f"{by_others}already done as #2 to #23: 22 rows {last}", "")
