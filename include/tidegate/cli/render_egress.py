@@ -26,7 +26,7 @@ def print_plan(frozen: Frozen, *, known: bool) -> None:
 def print_published(published: Any, *, seconds: str, waiting: Document | None) -> None:
     """Print what a run has sent; the last line has its rows by topic, and where to look.
 
-    `waiting` is what the source has left, if nothing was sent.
+    `waiting` is what the source has left.
     """
     report = published.report
     name, n = report["pipeline"], report["commit"]
@@ -44,22 +44,19 @@ def print_published(published: Any, *, seconds: str, waiting: Document | None) -
     if report["quarantined"]:
         say(f"{counted(report['quarantined'], 'row')} in quarantine: {report['quarantine']}")
         say(f"  {quarantine_query(report['quarantine'])}")
+    waits = _waiting_now(waiting) if waiting else ""
     how = f"commit #{n}" if published.new else f"already done as #{n}"
     time = f" in {seconds}" if published.new else ""
     duplicates = f", {report['duplicates']:,} duplicated" if report["duplicates"] else ""
     say(
         f"{how}: {counted(report['rows'], 'row')} sent{time} ({topics}{duplicates}); "
-        f"next: tidegate status {name}"
+        + (f"{waits}; next: tidegate run {name}" if waits else f"next: tidegate status {name}")
     )
 
 
 def waiting_texts(waiting: Document) -> list[str]:
     """Return what of a source is not sent yet, and why."""
-    texts = []
-    if waiting["files"] or waiting["offsets"]:
-        kinds = (("files", "file"), ("offsets", "offset"))
-        waits = [counted(waiting[key], noun) for key, noun in kinds if waiting[key]]
-        texts.append(f"waiting: {' and '.join(waits)}")
+    texts = [text] if (text := _waiting_now(waiting)) else []
     if waiting["young"]:
         verb = "settles" if waiting["young"] == 1 else "settle"
         texts.append(
@@ -70,6 +67,13 @@ def waiting_texts(waiting: Document) -> list[str]:
     if waiting["unselected"]:
         texts.append(f"{counted(waiting['unselected'], 'offset')} of topics not in source.topics")
     return texts
+
+
+def _waiting_now(waiting: Document) -> str:
+    """Return what the next run would send; empty if that is nothing."""
+    kinds = (("files", "file"), ("offsets", "offset"))
+    waits = [counted(waiting[key], noun) for key, noun in kinds if waiting[key]]
+    return f"waiting: {' and '.join(waits)}" if waits else ""
 
 
 def quarantine_query(uri: str) -> str:

@@ -21,7 +21,7 @@ from tidegate.cli.console import Stopped, answer, note
 from tidegate.cli.render import PRINTERS
 from tidegate.core.requests import Replay
 from tidegate.core.wording import duration
-from tidegate.errors import TidegateError
+from tidegate.errors import PartitionsLeftOut, TidegateError
 from tidegate.pipelines.spec import Egress, Spec
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _carry_out(run: Run | EgressRun, *, replan: bool, as_json: bool) -> None:
             return
         how: dict[str, Any] = {"seconds": duration(time.monotonic() - began)}
         if isinstance(run.spec, Egress):
-            how["waiting"] = None if published.plan.has_work else _waiting(run.spec)
+            how["waiting"] = _waiting(run.spec)
         else:
             how["lake"] = run.store().uri("")
         printers.published(published, **how)
@@ -156,7 +156,9 @@ def _with_kept(run: Run | EgressRun, error: Exception) -> Exception:
     if not (terminal and not kept.planned) and not (
         _is_replay(run) and (terminal or kept.finished)
     ):
-        error.add_note(f"continue with: {_command(run, again=kept.finished)}")
+        # What was excluded stays so until its cause is mended.
+        when = "when that is mended" if isinstance(error, PartitionsLeftOut) else "continue with"
+        error.add_note(f"{when}: {_command(run, again=kept.finished)}")
     return error
 
 

@@ -18,11 +18,13 @@ from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import Retention, iso, retentions
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
+from tidegate.core.plan import LeftOut
 from tidegate.core.wording import counted, duration
 from tidegate.doctor import egress
 from tidegate.doctor.check import Check, Line, failure, ok, warning
 from tidegate.doctor.lake import check_lake
 from tidegate.errors import TidegateError
+from tidegate.ingest.ways_out import way_out
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Ingest, Spec
@@ -107,6 +109,9 @@ def check_topics(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
 
 def _topic(topics: _Topics, topic: str, permitted: set[str]) -> Line:
     was, now = topics.fold.topic_ids.get(topic), topics.survey.topic_ids.get(topic)
+    if now is None and was is not None:
+        fix = way_out(topics.spec.name, LeftOut(topic, None, "no such topic")) or ""
+        return failure("topic", f"{topic}: the broker no longer has it, or does not show it", fix)
     if now is None:
         fix = (
             f"create it, grant DESCRIBE on it, or correct `topics`{topics.cluster.nearest([topic])}"

@@ -37,6 +37,8 @@ _LAKE_COLUMNS = {"key": "key", "value": "value", "headers": "headers", "partitio
 _TEXT_COLUMNS = {"key": "null", "value": "value", "headers": "null", "partition": "null"}
 _FILE_COLUMNS = {**_TEXT_COLUMNS, "value": WHOLE}
 
+_RESUMED = "this run resumes it, the next one sends what else waits"
+
 logger = logging.getLogger(__name__)
 
 
@@ -66,13 +68,14 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
                 plan_id=claim.plan_id,
             )
         planned = plans.load(store, claim.plan_id)
-        logger.info("%s: plan %s has an open claim and is resumed first", run.spec.name, planned.id)
     else:
         surveyed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         planned, backlog = draft(opened, record=True)
         note = {"surveyed_at": surveyed_at, "takes_all": _takes_all(run, planned, backlog)}
     if current and planned.id == current.plan.id:
         return Planned(current, known=True)
+    if planned.id in ledger.fold.claims:
+        logger.info("%s: plan %s has an open claim: %s", run.spec.name, planned.id, _RESUMED)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     note = {"format": 1, "run": run.run_id, "dag": run.dag_id, "at": now, **note}
     frozen = opened.freeze(planned, note)

@@ -83,9 +83,13 @@ def preflight(
         first = [row.asDict() for row in bad_rows.orderBy(*IDENTITY).limit(_NAMED).collect()]
         listed = "; ".join(f"{r['file']}, row {r['row']}: {r['reason']}" for r in first[:5])
         count = counted(sum(each["bad"] for each in inputs), "row")
+        remedy = (
+            "Mend what is named, or set on_bad_row: quarantine"
+            if job.source.is_lake  # whose rows nobody corrects
+            else f"Correct or remove what is named, or set on_bad_row: quarantine{_OTHERS_GO}"
+        )
         raise Refused(
-            f"{count} cannot be sent: {listed}. Correct or remove what is named, or set "
-            f"on_bad_row: quarantine{_OTHERS_GO}",
+            f"{count} cannot be sent: {listed}. {remedy}",
             bad_files,
             first,
         )

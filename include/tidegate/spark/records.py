@@ -231,6 +231,11 @@ def _reason(job: EgressJob) -> Column:
     if has_partition(job):
         found = found.when(partition.isNull(), F.lit("no partition")).when(
             (partition < 0) | (partition >= count),
-            F.format_string("partition %d is out of range, the topic has %d", partition, count),
+            F.format_string(
+                "partition %d is out of range, the topic has %d: add partitions to it, or give "
+                "columns.partition: 'null', and Kafka chooses by the key",
+                partition,
+                count,
+            ),
         )
     return found.otherwise(F.lit(None).cast("string"))

@@ -266,7 +266,7 @@ def test_a_run_that_excludes_a_partition(command):
     assert code == 3
     assert "set `on_expired: skip` to record the gap and go on" in err
     assert err.endswith(
-        "kept: all that was planned is in the lake\ncontinue with: tidegate run p\n"
+        "kept: all that was planned is in the lake\nwhen that is mended: tidegate run p\n"
     )
 
 

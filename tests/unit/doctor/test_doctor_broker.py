@@ -106,7 +106,7 @@ class Cluster:
         ({"cluster_id": "other"}, "0 * * * *", ["failure"], "'kafka_default' back"),
         (
             {"topic_id": None}, "0 * * * *", ["ok", "failure"],
-            "create it, grant DESCRIBE on it, or correct `topics`; did you mean 'tt'?",
+            "t: the broker no longer has it, or does not show it → create it again (`kafka-topics",
         ),
         ({"topic_id": "new"}, "0 * * * *", ["ok", "failure"], "tidegate offsets adopt p t"),
         ({"allowed": {"DESCRIBE"}}, "0 * * * *", ["ok", "failure"], "grant READ"),
@@ -163,6 +163,17 @@ def test_the_longest_time_between_runs():
         assert pipeline._interval(schedule).total_seconds() / 3600 == expected
     assert pipeline._interval("every day") is None
     assert pipeline._interval(None) is None
+
+
+def test_a_topic_that_no_run_has_read(spec, monkeypatch, tmp_path):
+    """It may be misspelt: the nearest one is offered."""
+    cluster = Cluster(topic_id=None)
+    monkeypatch.setattr(pipeline, "Cluster", lambda _: cluster)
+    monkeypatch.setattr(pipeline, "survey", cluster.survey)
+    spec = spec.model_copy(update={"lake": str(tmp_path / "new")})
+    found, text = states_and_text(pipeline.check_topics(spec, KAFKA))
+    assert [state for _, state in found] == ["ok", "failure"]
+    assert "create it, grant DESCRIBE on it, or correct `topics`; did you mean 'tt'?" in text
 
 
 def test_a_broker_that_is_away(spec, store):

@@ -70,6 +70,29 @@ starting Spark (local[*])
     )
 
 
+def test_a_run_that_leaves_files_says_so(command: Any, world: World) -> None:
+    """They wait for the next run, which is named."""
+    world.put(a="1\n", b="1\n", c="1\n")
+    code, out, _ = command("run", "out", "--run-id", "r1", max_files=1)
+    last = "commit #2: 1 row sent in 12 s (t 1); waiting: 2 files; next: tidegate run out\n"
+    assert (code, out) == (0, last)
+
+
+def test_a_resumed_claim_is_told_once(
+    command: Any, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the run that takes it over."""
+    caplog.set_level("INFO", "tidegate")
+    world.put(a="1\n")
+    command("run", "out", "--run-id", "r1", application=dies_while_sending)
+    world.put(b="1\n")
+    code, out, _ = command("run", "out", "--run-id", "r2")
+    assert (code, out.count("waiting: 1 file; next: tidegate run out")) == (0, 1)
+    told = [message for message in caplog.messages if "has an open claim" in message]
+    assert len(told) == 1
+    assert told[0].endswith("this run resumes it, the next one sends what else waits")
+
+
 def test_rows_in_quarantine(command: Any, world: World) -> None:
     """Their path, and the query that shows them; `status` tells of them later."""
 
