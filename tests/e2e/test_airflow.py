@@ -136,10 +136,15 @@ def test_a_second_demo_finds_nothing_new(flights: Path) -> None:
 
 
 def test_a_run_triggered_by_rest(flights: Path) -> None:
-    """The requests of docs/how-to/first-pipeline.md, with the demo's pipeline for the reader's."""
+    """The requests of docs/how-to/first-pipeline.md and backfill.md, with the demo's pipeline for
+    the reader's.
+    """
     (block,) = (each for each in fenced(page("docs/how-to/first-pipeline.md"), "sh")
                 if "curl" in each)  # fmt: skip
-    requests = block[block.index("TOKEN=") :].replace("orders-1", "by-rest")
+    (backfill,) = (each for each in fenced(page("docs/how-to/backfill.md"), "sh")
+                   if "curl" in each)  # fmt: skip
+    backfill = backfill.replace("03-01T", "03-08T")  # one interval
+    requests = block[block.index("TOKEN=") :].replace("orders-1", "by-rest") + backfill
     known = stack.read(flights)
     assert known is not None
     addresses = {"AIRFLOW": known.airflow, "PASSWORD": airflow.password(flights), "NO_PROXY": "*"}
@@ -153,7 +158,10 @@ def test_a_run_triggered_by_rest(flights: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert '"by-rest"' in done.stdout
-    assert api(flights).wait(DAG, "by-rest", timeout=120)["state"] == "success"
+    runs = api(flights).runs(DAG)
+    (backfilled,) = (run["dag_run_id"] for run in runs if run["run_type"] == "backfill")
+    for run_id in ("by-rest", backfilled):
+        assert api(flights).wait(DAG, run_id, timeout=120)["state"] == "success"
 
 
 def test_nothing_listens_beyond_the_loopback_address(flights: Path) -> None:

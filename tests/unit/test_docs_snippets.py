@@ -51,6 +51,15 @@ def test_pipelines_can_be_copied(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCS, ids=named)
+def test_columns_in_the_text_can_be_copied(path: Path) -> None:
+    """Each `columns: {…}` and `value: '…'` within a sentence has an expression, no quoted text."""
+    text = FENCED.sub("", path.read_text())
+    for quoted in re.findall(r"`columns: (\{[^`]*\})`|`((?:value|partition): [^`]*)`", text):
+        columns = yaml.safe_load("".join(quoted))
+        assert not [each for each in columns.values() if each[:1] in "'\""], columns
+
+
+@pytest.mark.parametrize("path", DOCS, ids=named)
 def test_command_lines_are_accepted(path: Path) -> None:
     """Each command in an example exists and takes these arguments and options."""
     for words in command_lines(path.read_text()):
@@ -146,10 +155,23 @@ def test_the_readmes_view_has_typed_columns() -> None:
 def test_a_query_by_the_ledger(data_file: Path) -> None:
     """The how-to's query reads the URIs as `tidegate files --json` encodes them."""
     uri = data_file.as_uri().replace("%3D", "=")
-    Path("files.json").write_text(json.dumps([{"uri": uri, "rows": 4}]))
-    (query,) = fenced(page("docs/how-to/query-the-lake.md"), "sql")
+    Path("files.json").write_text(json.dumps([{"uri": uri, "topic_id": "id", "rows": 4}]))
+    _, count, topic_ids = fenced(page("docs/how-to/query-the-lake.md"), "sql")
     with duckdb.connect() as db:
-        assert db.execute(query).fetchall() == [(4,)]
+        assert db.execute(count).fetchall() == [(4,)]
+        rows = db.execute(topic_ids).fetchall()
+    assert [(topic_id, offset) for topic_id, _, offset, *_ in rows] == [("id", n) for n in range(4)]
+
+
+def test_a_query_of_values_that_are_not_json(data_file: Path) -> None:
+    """Neither a value that is not JSON nor one that is not UTF-8 fails the query."""
+    table = pyarrow.parquet.read_table(data_file)
+    values = [b'{"carrier":"AA"}', b"\xff", b"no JSON", None]
+    table = table.set_column(1, "value", pyarrow.array(values, pyarrow.binary()))
+    pyarrow.parquet.write_table(table, data_file)
+    query, *_ = fenced(page("docs/how-to/query-the-lake.md"), "sql")
+    with duckdb.connect() as db:
+        assert db.execute(query).fetchall() == [("AA",), (None,), (None,), (None,)]
 
 
 def test_a_query_of_the_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
