@@ -157,7 +157,7 @@ class Venv:
     def archive_classes(self) -> None:
         """Make Spark start in half the time; without the archive it starts all the same."""
         code = "from tidegate.launch.spark_submit import ensure_archive; ensure_archive(print)"
-        with _step("an archive of Spark's classes"):
+        with _step("an archive of Spark's classes, about a minute, once"):
             self._run([str(self.python), "-c", code], "no archive")
 
     def _refuse_under_running_processes(self) -> None:

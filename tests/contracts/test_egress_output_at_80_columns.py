@@ -82,6 +82,9 @@ out: 1 live commit, 1 row sent
     → wait, or: tidegate release out --how … --reason …
 """
     )
+    excluded = {"file": "a.json", "reason": "empty"}
+    text = shown(render.print_status, state | {"left_out": [excluded]})
+    assert "  /in/orders: all is sent but what is excluded\n" in text
     state |= {
         "waiting": waiting | {"offsets": 1_200, "ahead": 1, "unselected": 7},
         "open_claims": [claim | {"sender_dead": True}],

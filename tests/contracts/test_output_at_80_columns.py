@@ -227,7 +227,7 @@ flights
           0  3,999,000,000  4,000,204,551  3,990,000,000  4,000,204,551
           2             40             40             90            120
 gap: flights-3 [5, 9): expired
-excluded: flights-2: expired (start 40, end 90)
+excluded: flights-2: expired: [40, 90), 50 offsets
   → set `on_expired: skip` to record the gap and go on
 """
     )
@@ -326,11 +326,13 @@ def test_a_run_of_many_topics_and_commits(capsys):
     last = f"({topics} and 2 more topics); lake: file:///lake/p; next: tidegate status p\n"
     by_others = "chunk 3: already in the lake, by #8, #9\n"
     listed = "".join(f"commit #{n}: 1 row\n" for n in range(2, 22))
-    render.PRINTERS["ingest"].published(SimpleNamespace(report=report, new=True), **how)
+    render.PRINTERS["ingest"].published(
+        SimpleNamespace(report=report, new=range(2, 24), gaps=()), **how
+    )
     assert capsys.readouterr() == (
         f"{listed}and 2 more commits, the last is #23\n{by_others}22 rows in 12 s {last}",
         "not in the lake: 1 chunk\n",
     )
     report["missing"] = []
-    render.PRINTERS["ingest"].published(SimpleNamespace(report=report, new=False), **how)
+    render.PRINTERS["ingest"].published(SimpleNamespace(report=report, new=(), gaps=()), **how)
     assert capsys.readouterr() == (f"{by_others}already done as #2 to #23: 22 rows {last}", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -63,6 +64,12 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
             raise NotAuthenticated(
                 f"{settings.cluster}: the TLS handshake failed; check ssl.ca.location and the host "
                 "name in the broker's certificate"
+            ) from None
+        if unresolved := re.findall(r"DNS lookup failed for (\S+?):\d", messages):
+            hosts = ", ".join(dict.fromkeys(unresolved))
+            raise BrokerUnreachable(
+                f"{settings.cluster}: {hosts} cannot be resolved (DNS), and no other broker "
+                f"answered within {TIMEOUT_MS // 1000} s; check bootstrap.servers"
             ) from None
         raise BrokerUnreachable(
             f"{settings.cluster}: no broker answered within {TIMEOUT_MS // 1000} s; check that it "

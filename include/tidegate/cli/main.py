@@ -78,7 +78,8 @@ class Release(enum.StrEnum):
 def run() -> None:
     """Run the command line; exit codes are those of docs/errors.md."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[NoteHandler()])
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # else it logs every request
+    for library in ("httpx", "airflow"):  # each request, and each start
+        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         _use_local_stack()
         code = app(standalone_mode=False)

@@ -142,7 +142,8 @@ def print_status(state: Document) -> None:
     say(bold(name, text))
     print_last_entry(state["last_entry"])
     if waiting:
-        say(f"  {state['source']}: {'; '.join(waiting_texts(waiting)) or 'all is sent'}")
+        sent_all = "all is sent" + (" but what is excluded" if state["left_out"] else "")
+        say(f"  {state['source']}: {'; '.join(waiting_texts(waiting)) or sent_all}")
     else:
         say(state["source_problem"], "yellow")
     if state["quarantine"]:

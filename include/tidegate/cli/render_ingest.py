@@ -53,6 +53,9 @@ def print_published(published: Any, *, lake: str, seconds: str) -> None:
         say(f"chunk {chunk}: already in the lake, by {by}")
     if report["missing"]:
         note(f"not in the lake: {counted(len(report['missing']), 'chunk')}", "yellow")
+    for gap in published.gaps:
+        lost = counted(gap.end - gap.start, "offset")
+        say(f"gap: {_range(gap.to_json())}, {lost} skipped: {gap.reason}")
     rows = Counter[str]()
     for each in report["commits"]:
         for topic, partitions in each["topics"].items():
@@ -60,6 +63,9 @@ def print_published(published: Any, *, lake: str, seconds: str) -> None:
     topics = ", ".join(f"{topic} {n:,}" for topic, n in rows.most_common(MOST))
     more = f" and {counted(len(rows) - MOST, 'more topic')}" if len(rows) > MOST else ""
     done = f"{counted(report['rows'], 'row')} in {seconds}"
+    earlier = sum(c["rows"] for c in report["commits"] if c["commit"] not in published.new)
+    if earlier:
+        done += f", {earlier:,} of them committed before"
     if commits and not published.new:
         done = f"already done as {_span(commits)}: {counted(report['rows'], 'row')}"
     elif not commits:

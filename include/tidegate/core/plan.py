@@ -15,6 +15,7 @@ from tidegate.core import canonical
 from tidegate.core.json_codec import ADDED, OMITTED, Document, Form, Name
 from tidegate.core.offsets import Window
 from tidegate.core.replacement import Replaced, replaces_from_json
+from tidegate.core.wording import counted
 
 FORMAT = 1
 
@@ -44,6 +45,10 @@ class LeftOut:
 
     def __str__(self) -> str:
         where = self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+        if self.reason == "expired":
+            start, end = self.numbers["start"], self.numbers["end"]
+            lost = counted(self.numbers.get("offsets", end - start), "offset")
+            return f"{where}: expired: [{start:,}, {end:,}), {lost}"
         numbers = ", ".join(f"{k} {v}" for k, v in self.numbers.items())
         return f"{where}: {self.reason}" + (f" ({numbers})" if numbers else "")
 

@@ -73,7 +73,7 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
             if target:
                 _compare(target, n, commit, files, findings)
         if target:
-            say("duplicates that came later")
+            say("searching the rest of the target for duplicates")
             _count_later(target, fold.live, findings)
     return findings.to_json(spec.name, against_kafka=kafka is not None)
 

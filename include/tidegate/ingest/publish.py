@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.core.coverage import is_complete
+from tidegate.core.entries import Gap
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import Offsets, Window, bounds
 from tidegate.core.plan import LeftOut, Plan
@@ -29,7 +30,7 @@ class Published:
 
     `complete_through` has, by topic, the time of the plan's survey if every record readable then is
     committed or in a gap. `missing` chunks were never sealed. `new` are the commits that this call
-    made: none of a run that was done before.
+    made: none of a run that was done before. `gaps` are those that the run recorded.
     """
 
     plan: Plan
@@ -39,6 +40,7 @@ class Published:
     complete_through: Mapping[str, str]
     missing: tuple[int, ...] = ()
     new: tuple[int, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
     def asset_event(self, topic: str) -> dict[str, Any]:
         """Return the extra of a topic's asset event (contract)."""
@@ -89,14 +91,15 @@ def publish(opened: OpenRun[Run]) -> Published:
         if taken and plan.replay is None:
             raise PlanDead(
                 f"plan {plan.id}, chunk {number}: others have committed {taken[0]} of it. Clear "
-                "the stage task: it stages what is left",
+                "the task `stage`, or repeat the command with this run id: it stages what is left",
                 chunk=number,
             )
     if missing and len(missing) == len(plan.chunks):
         raise NotSealed(
             f"plan {plan.id}: no attempt of its {counted(len(missing), 'chunk')} is sealed, so "
-            "nothing proves that one is complete; nothing was committed. Clear the stage task; its "
-            "log says what failed",
+            "nothing proves that one is complete; nothing was committed. What failed is above, "
+            "or in the log of the task `stage`. Clear that task, or repeat the command with this "
+            "run id",
             chunks=missing,
         )
     if plan.chunks and not missing:
@@ -115,7 +118,8 @@ def publish(opened: OpenRun[Run]) -> Published:
             is_new=bool(new),
         )  # fmt: skip
     through = _complete_through(plan, note, ledger.fold)
-    return Published(plan, commits, offsets, report, through, tuple(missing), new)
+    gaps = tuple(gap for gap in ledger.fold.gaps if gap.by == run.run_id)
+    return Published(plan, commits, offsets, report, through, tuple(missing), new, gaps)
 
 
 def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
@@ -170,8 +174,8 @@ def _chunks_missing(run: Run, plan: Plan, missing: Sequence[int]) -> ChunksMissi
     excluded = "".join(f" Excluded: {each}." for each in plan.left_out)
     return ChunksMissing(
         f"pipeline {run.spec.name!r}, plan {plan.id}: not in the lake are {len(missing)} of "
-        f"{counted(len(plan.chunks), 'chunk')}: {listed}{more}. What is sealed is published. The "
-        "log of the stage task says what failed; clear it, or let the next run read these "
-        f"offsets.{excluded}",
+        f"{counted(len(plan.chunks), 'chunk')}: {listed}{more}. What is sealed is published. "
+        "What failed is above, or in the log of the task `stage`. Clear that task, repeat the "
+        f"command with this run id, or let the next run read these offsets.{excluded}",
         chunks=list(missing),
     )

@@ -67,6 +67,12 @@ def move(
     ledger = _ledger(spec)
     topic_id = _topic_id(spec, ledger.fold, topic)
     if partition not in ledger.fold.origins[topic_id]:
+        existing = _survey(spec, kafka, ledger.fold, topic).identities[topic].epochs
+        if partition not in existing:
+            raise ConfigurationError(
+                f"pipeline {spec.name!r}: {topic!r} has no partition {partition}; it has 0 to "
+                f"{max(existing)}"
+            )
         raise ConfigurationError(
             f"pipeline {spec.name!r}: partition {partition} of {topic!r} has no origin yet; there "
             f"are {sorted(ledger.fold.origins[topic_id])}. The next run gives a new one its origin"

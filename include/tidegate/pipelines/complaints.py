@@ -100,7 +100,8 @@ def _in_our_words(error: Any, key: str) -> str:
     if kind == "literal_error":
         words = re.findall("'([^']*)'", error["ctx"]["expected"])
         mapping = ", or a mapping with timestamp, offsets or group" if last == "start" else ""
-        return f"must be {', '.join(words[:-1])} or {words[-1]}{mapping}"
+        near = did_you_mean(value, words) if isinstance(value, str) else ""
+        return f"must be {', '.join(words[:-1])} or {words[-1]}{mapping}{near}"
     if kind == "tuple_type":
         name = value if isinstance(value, str) and value.isidentifier() else None
         example = f"[{name}]" if name else _LISTS.get(last, "[orders]")

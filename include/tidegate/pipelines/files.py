@@ -71,7 +71,7 @@ def load_named(name: str) -> Spec:
     path = directory() / f"{name}.yaml"
     if not path.is_file():
         existing = names()
-        near = did_you_mean(name, existing)
+        near = did_you_mean(Path(name).name.removesuffix(".yaml"), existing)
         listed = ", ".join(existing) or "none"
         raise ConfigurationError(
             printable(f"there is no pipeline {name!r} in {directory()}{near}; there are: {listed}")

@@ -1,6 +1,7 @@
 """Help, the version, and names that do not exist: the nearest one is offered."""
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,12 @@ def test_the_version(tidegate: Callable[..., tuple[int, str, str]]) -> None:
     assert tidegate("--version") == (0, f"tidegate {__version__}\n", "")
 
 
+def test_airflow_is_imported_silently(tidegate: Callable[..., tuple[int, str, str]]) -> None:
+    """Its notes about its own configuration are no output of a command."""
+    tidegate("--version")
+    assert not logging.getLogger("airflow.settings").isEnabledFor(logging.INFO)
+
+
 def test_no_command(tidegate: Callable[..., tuple[int, str, str]]) -> None:
     """The help, and nothing else."""
     code, out, err = tidegate()
@@ -48,6 +55,7 @@ def test_no_command(tidegate: Callable[..., tuple[int, str, str]]) -> None:
         (("statsu",), "No such command 'statsu'. Did you mean 'status'?"),
         (("offsets", "shwo"), "No such command 'shwo'. Did you mean 'show'?"),
         (("status", "fligths"), "; did you mean 'flights'?; there are: flights"),
+        (("run", "include/pipelines/flights.yaml"), "; did you mean 'flights'?"),
         (("run", "flights", "--max-record", "5"), "--max-records"),
     ],
 )

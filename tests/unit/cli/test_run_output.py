@@ -11,8 +11,9 @@ import pytest
 from support import ingest_world, printed
 from tidegate.cli import main, runs
 from tidegate.core.cursor import Watermarks
-from tidegate.errors import BrokerUnreachable
+from tidegate.errors import BrokerUnreachable, LakeUnavailable
 from tidegate.ingest import stage
+from tidegate.lake import committing
 from tidegate.launch import spark_submit
 
 NOTHING_BUT = "kept: nothing: no plan was frozen\n"
@@ -268,6 +269,35 @@ def test_a_run_that_excludes_a_partition(command):
     assert err.endswith(
         "kept: all that was planned is in the lake\nwhen that is mended: tidegate run p\n"
     )
+
+
+def test_a_run_that_skips_offsets_says_so(command):
+    """What `on_expired: skip` recorded, before the last line; and again with the same run id."""
+    command.run("run", "p")
+    command.world.marks = {0: Watermarks(200, 250, 250)}
+    file = command.world.root.parent / "p.yaml"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "on_expired": "skip"}))
+    for _ in range(2):
+        code, out, _ = command.run("run", "p", "--run-id", "r2")
+        assert code == 0
+        assert "gap: t-0 [150, 200), 50 offsets skipped: expired\n" in out
+
+
+def test_a_run_says_what_earlier_attempts_committed(command, monkeypatch):
+    """Rows that are not its own are not counted as done in its time."""
+    commit = committing._committed
+
+    def only_the_first(store, ledger, plan, seal, *args):
+        if seal.attempt.chunk == 1:
+            raise LakeUnavailable("full")
+        return commit(store, ledger, plan, seal, *args)
+
+    monkeypatch.setattr(committing, "_committed", only_the_first)
+    assert command.run("run", "p", "--run-id", "r1")[0] == 4
+    monkeypatch.setattr(committing, "_committed", commit)
+    code, out, _ = command.run("run", "p", "--run-id", "r1")
+    assert code == 0
+    assert "150 rows in 12 s, 100 of them committed before (t 150); " in out
 
 
 def test_an_unforeseen_error_is_not_hidden(command, monkeypatch):

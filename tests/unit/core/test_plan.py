@@ -102,7 +102,12 @@ def test_a_plan_of_another_format_is_refused():
 
 def test_what_is_left_out_says_why():
     """For people: where, the reason, the numbers."""
-    assert (
-        str(LeftOut("c", 3, "expired", {"start": 1, "end": 5})) == "c-3: expired (start 1, end 5)"
+    assert str(LeftOut("c", 3, "truncated", {"cursor": 9, "end": 5})) == (
+        "c-3: truncated (cursor 9, end 5)"
     )
+    expired = LeftOut("c", 3, "expired", {"start": 1463, "end": 1700})
+    for each in (expired, LeftOut("c", 3, "expired", {"end": 1700, "start": 1463})):
+        assert str(each) == "c-3: expired: [1,463, 1,700), 237 offsets"
+    unread = LeftOut("c", 3, "expired", {"start": 1463, "end": 1700, "offsets": 1})
+    assert str(unread) == "c-3: expired: [1,463, 1,700), 1 offset"
     assert str(LeftOut("d", None, "no such topic")) == "d: no such topic"

@@ -132,7 +132,11 @@ def test_where_the_cursor_is_already(spec, store, seen):
     [
         ({"offset": 9}, CursorBackward, "tidegate replay p"),
         ({"offset": 41}, BeyondEnd, "ends at 40"),
-        ({"offset": 0, "partition": 2}, ConfigurationError, "partition 2 of 't' has no origin"),
+        (
+            {"offset": 0, "partition": 2},
+            ConfigurationError,
+            "'t' has no partition 2; it has 0 to 1",
+        ),
         ({"offset": 0, "topic": "x"}, ConfigurationError, "its ledger knows: t, u"),
     ],
 )

@@ -99,6 +99,8 @@ def test_all_complaints_come_at_once():
         ({"source": {"path": "/in", "format": "csv", "lake": "x"}}, "give either a path or the"),
         ({"source": {"path": "in", "format": "csv"}}, "path: 'in': neither an absolute path nor"),
         ({"source": {"path": "/in"}}, "format: missing; one of parquet, json, csv, text"),
+        ({"source": {"path": "/in", "format": "jsonl"}},
+         "must be parquet, json, csv or text; did you mean 'json'?"),
         ({"source": {"path": "/in", "format": "csv", "topics": ["a"]}}, "only a lake has topics"),
         ({"source": {"path": "/in", "format": "csv", "options": {"MODE": "DROPMALFORMED"}}},
          "options: mode: refused: bad rows go by on_bad_row"),
