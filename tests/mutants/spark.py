@@ -48,6 +48,13 @@ MUTANTS = (
         "tests/spark/test_death.py::test_the_driver_dies_with_its_jvm",
     ),
     Mutant(
+        "no line of a file is too long",
+        "spark/source_rows.py",
+        '    spark.conf.set("mapreduce.input.linerecordreader.line.maxlength", str(2**31 - 1))\n',
+        "",
+        "tests/spark/test_egress_rows.py::test_no_line_is_too_long",
+    ),
+    Mutant(
         "JSON is one object a file",
         "spark/file_reader_options.py",
         'if format_ == "json"',

@@ -104,6 +104,24 @@ def test_reader_options_that_change_the_rows(
     assert values(rows(session, format_, path, value=value, **options)) == expected
 
 
+def test_no_line_is_too_long(
+    session: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Whatever Hadoop's own limit is: it passes over longer lines without a word."""
+    limit = "mapreduce.input.linerecordreader.line.maxlength"
+    hadoop: Any = session.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    hadoop.set(limit, "20")
+    request.addfinalizer(lambda: hadoop.unset(limit))
+    lines = ['{"a":1}', f'{{"a":"{"x" * 30}"}}', '{"a":2}']
+    path = put(tmp_path / "a", "\n".join(lines))
+    for format_, value, options in (
+        ("json", LINE, {}),
+        ("text", "value", {}),
+        ("csv", "_c0", {"header": "false", "quote": "'"}),
+    ):
+        assert values(rows(session, format_, path, value=value, **options)) == lines, format_
+
+
 def test_csv_in_another_encoding(session: SparkSession, tmp_path: Path) -> None:
     """Read with `encoding`; without it, text that is not UTF-8 makes only its own row bad."""
     path = put(tmp_path / "a", "id\nx\nü\n".encode("iso-8859-1"))
