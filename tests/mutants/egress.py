@@ -290,4 +290,12 @@ MUTANTS = (
         'types=result.get("types")',
         "tests/unit/egress/test_egress_claims.py::test_types_of_json_are_carried_on",
     ),
+    Mutant(
+        "a seal is proven before its types are taken",
+        "lake/deliveries.py",
+        "if delivery and canonical.digest(manifest_of(plan, delivery)) == newest.manifest.sha256:",
+        "if delivery:",
+        "tests/unit/egress/test_egress_claims.py"
+        "::test_types_of_a_damaged_manifest_are_those_of_its_seal",
+    ),
 )

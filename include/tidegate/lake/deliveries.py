@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from tidegate.core.json_codec import ADDED, OMITTED, Document
 from tidegate.core.judge import Verdict
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
-from tidegate.lake import committing, json_documents, manifests
+from tidegate.lake import committing, json_documents, manifests, plans
 from tidegate.lake.attempts import Attempt, staged_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import Store
@@ -106,6 +107,20 @@ def manifest_of(plan: Plan, delivery: Delivery) -> bytes:
 
 
 def sent_types(store: Store, fold: Fold) -> Mapping[str, Any] | None:
-    """Return the types of the newest commit; None if it has none, or there is no commit."""
-    newest = fold.live[max(fold.live)] if fold.live else None
-    return manifests.read_form(store, newest).get("types") if newest else None
+    """Return the types of the newest commit; None if it has none, or there is no commit.
+
+    LakeDamaged if its manifest is lost, and cannot be made again from its plan and its seal.
+    """
+    if not fold.live:
+        return None
+    newest = fold.live[max(fold.live)]
+    try:
+        return manifests.read_form(store, newest).get("types")
+    except LakeDamaged:
+        with contextlib.suppress(LakeDamaged):  # the manifest is the one to restore
+            plan = plans.load(store, newest.plan_id)
+            path = Attempt(newest.plan_id, 0, newest.attempt).seal_path
+            delivery = json_documents.read(store, path, Delivery.from_json)
+            if delivery and canonical.digest(manifest_of(plan, delivery)) == newest.manifest.sha256:
+                return delivery.types
+        raise

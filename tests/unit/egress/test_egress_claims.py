@@ -22,6 +22,7 @@ from tidegate.egress.publish import publish, verdict
 from tidegate.errors import (
     BrokerUnreachable,
     ConfigurationError,
+    LakeDamaged,
     NotSealed,
     PartitionsLeftOut,
     RowsRefused,
@@ -67,6 +68,41 @@ def test_types_of_json_are_carried_on(world: World) -> None:
         world.put(**{name: "{}"})
         world.send_and_publish(name, finds(found))
     assert [job.source.types for job in world.ran] == [None, types, types]
+
+
+@pytest.mark.parametrize("damage", ["lost", "changed"])
+def test_types_of_a_damaged_manifest_are_those_of_its_seal(world: World, damage: str) -> None:
+    """Which the entry proves. If the seal is another one, or lost too, nothing is sent."""
+    types = {"type": "struct", "fields": []}
+
+    def sends_types(job: EgressJob, directory: Path) -> None:
+        sends_all(job, directory)
+        done = json.loads((directory / DONE).read_text())
+        (directory / DONE).write_text(json.dumps({**done, "types": types}))
+
+    def damage_manifest() -> None:
+        for manifest in world.home.glob("lake/**/_tidegate/manifests/*"):
+            manifest.unlink() if damage == "lost" else manifest.write_text("{}")
+
+    world.settings = {"source": {"path": str(world.home / "in"), "format": "json"}}
+    world.put(a="{}")
+    world.send_and_publish("a", sends_types)
+    damage_manifest()
+    world.put(b="{}")
+    world.send_and_publish("b")
+    assert world.ran[-1].source.types == types
+    damage_manifest()
+    world.put(c="{}")
+    for seal in world.home.glob("lake/**/_seal.json"):
+        seal.write_text(seal.read_text().replace("struct", "other"))
+    with pytest.raises(LakeDamaged, match=r"the manifest .*; restore it from a copy"):
+        world.send("c")
+    for seal in world.home.glob("lake/**/_seal.json"):
+        seal.unlink()
+    with pytest.raises(LakeDamaged, match=r"the manifest .*; restore it from a copy"):
+        world.send("c")
+    assert len(world.ran) == 2
+    assert world.fold.claims == {}
 
 
 def test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine(world: World) -> None:
