@@ -225,6 +225,22 @@ MUTANTS = (
         "tests/unit/lake/test_sweeping.py::test_sealed_attempts_of_a_living_plan_are_never_given_up",
     ),
     Mutant(
+        "a copy that sweeping keeps is one of the manifest",
+        "lake/sweeping.py",
+        "copies = [f for f in read_manifest(store, entry) if f.staged.path in staged]",
+        "copies = [f for f in read_manifest(store, entry) if f.staged.path in staged] or [\n"
+        '                    p for p in staged if p.endswith(".parquet") and n not in fold.live\n'
+        "                ]",
+        "tests/unit/lake/test_sweeping.py::test_commits_that_were_replaced",
+    ),
+    Mutant(
+        "a damaged manifest keeps its own copies alone",
+        "lake/sweeping.py",
+        "            except LakeDamaged as error:\n                swept.left",
+        "            except ZeroDivisionError as error:\n                swept.left",
+        "tests/unit/lake/test_sweeping.py::test_copies_stay_while_the_manifest_is_damaged",
+    ),
+    Mutant(
         "only a replay that is dead",
         "lake/sweeping.py",
         "return bool(parts) and bool(not_live(fold, plan.topics, window, parts))",

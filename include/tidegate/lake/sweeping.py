@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.core import layout
-from tidegate.core.entries import Abandon, Commit
+from tidegate.core.entries import Abandon
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live
 from tidegate.core.wording import counted
@@ -23,7 +23,7 @@ from tidegate.lake import plans
 from tidegate.lake.attempts import SEAL, Attempt, staged_files
 from tidegate.lake.footers import read_footer
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.manifests import read_manifest
+from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.store import Listed, Store
 
 GRACE = 3600.0
@@ -70,8 +70,14 @@ def sweep(
             if entry.attempt != attempt.name:
                 _remove(store, attempt, files, "lost", swept)
                 continue
-            copies = [f for f in files if f.path.endswith(".parquet")]
-            if n in fold.live and (wrong := _unverified(store, entry, copies)):
+            # By the manifest: a file without rows may be staged, too, and is no part of a commit.
+            staged = {f.path for f in files}
+            try:
+                copies = [f for f in read_manifest(store, entry) if f.staged.path in staged]
+            except LakeDamaged as error:
+                swept.left.append({**_named(attempt), "commit": n, "why": str(error)})
+                continue
+            if n in fold.live and (wrong := _unverified(store, copies)):
                 swept.left.append({**_named(attempt), "commit": n, "why": wrong})
             elif n in fold.live or not copies:
                 # The seal stays: it is the proof of what was committed.
@@ -84,8 +90,8 @@ def sweep(
             outcome = ledger.append(Abandon(*attempt), run=run)
             if isinstance(outcome, Appended | Lost):  # else it was committed meanwhile
                 _remove(store, attempt, files, "abandoned", swept)
-    copies = store.objects(layout.PLACING)
-    due = (f for f in copies if now - _last_written(store, [f], now) >= abandon_after)
+    placing = store.objects(layout.PLACING)
+    due = (f for f in placing if now - _last_written(store, [f], now) >= abandon_after)
     store.delete(*(f.path for f in due))
     return swept
 
@@ -152,12 +158,9 @@ def _last_written(store: Store, files: Sequence[Listed], now: float) -> float:
     return max(now if (at := store.modified(f.path)) is None else at for f in files)
 
 
-def _unverified(store: Store, commit: Commit, copies: Sequence[Listed]) -> str | None:
+def _unverified(store: Store, copies: Sequence[LakeFile]) -> str | None:
     """Return why staged copies must stay: a final file that is not the committed one; else None."""
-    staged = {f.path for f in copies}
-    for file in read_manifest(store, commit):
-        if file.staged.path not in staged:
-            continue
+    for file in copies:
         size = store.size(file.final)
         if size != file.staged.size:
             return f"{store.uri(file.final)} is missing or has another size"

@@ -16,6 +16,7 @@ from tidegate.core import layout, replacement
 from tidegate.core.entries import Abandon
 from tidegate.core.judge import Adopt, Lost, Refused
 from tidegate.core.offsets import OffsetRange
+from tidegate.errors import LakeDamaged
 from tidegate.lake import attempts, committing, placing, plans
 from tidegate.lake.files import live_files
 from tidegate.lake.ledger import Appended, Ledger
@@ -119,6 +120,30 @@ def test_copies_stay_while_the_final_file_is_not_verified(store, damage):
     assert len(files(store)) == 4
 
 
+def test_copies_stay_while_the_manifest_is_damaged(store):
+    """Of this commit, by name, live or replaced; all else is swept."""
+    plans_ = [staged_attempts.plan_of((OffsetRange("t", p, 0, 5),)) for p in range(2)]
+    for plan in plans_:
+        staged_attempts.seal(store, plan)
+        publish(store, plan)
+    damaged = layout.manifest(plans_[0].id, 0, "attempt")
+    manifest = Path(store.native(damaged))
+    manifest.write_bytes(manifest.read_bytes()[:-1])
+    form = replacement.replaces_to_json([replacement.Replaced(3, OffsetRange("t", 0, 0, 5))])
+    again = replace(plans_[0], lane="replay", replay={"id": "1", "asked": {}, "replaces": [form]})
+    for is_live in (True, False):
+        if not is_live:
+            staged_attempts.seal(store, again, "replay")
+            with pytest.raises(LakeDamaged):
+                publish(store, again)
+        found = swept(store, grace=0)
+        assert why(found) == ([("attempt", "placed")] if is_live else [])
+        (left,) = found.left
+        assert (left["plan_id"], left["commit"]) == (plans_[0].id, 3)
+        assert damaged in left["why"]
+        assert len(files(store, plan=plans_[0])) == 3
+
+
 # What lost
 
 
@@ -161,10 +186,14 @@ def test_a_loser_that_wakes_adopts_the_winner(store):
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_commits_that_were_replaced(store, whole):
-    """The losers go, and of the winner what is left but its seal. The new commit's copies and all
-    that is in place stay readable.
+    """The losers go, and of the winner what is left but its seal, with the file without rows that
+    Spark writes for an empty first task. The new commit's copies and all that is in place stay
+    readable.
     """
-    staged_attempts.seal(store, PLAN, "winner")
+    winner = staged_attempts.stage(store, PLAN, "winner")
+    empty = "topic=t/part-00000-e.c000.zstd.parquet"
+    staged_attempts.write_file(store, winner.directory, empty, 0, [])
+    attempts.seal(store, staged_attempts.check(store, PLAN, winner))
     staged_attempts.stage(store, PLAN, "loser")
     publish(store)
     parts = [OffsetRange("t", 0, 0, 10), *([OffsetRange("t", 1, 0, 3)] if whole else [])]
