@@ -178,6 +178,12 @@ REFUSALS = (
     Refusal("a row of CSV that is too long", texts("csv", a="id,name\n1,x\n2,y,z\n"),
             "1 row cannot be sent: a.csv, row 1: too few or too many values, or a value of "
             "another type than its column. Correct", files=("a.csv",)),
+    Refusal("a value of CSV of another type",
+            with_columns(texts("csv", a="n,id\nx,1\ny,z\n"), columns="n STRING, id BIGINT"),
+            "1 row cannot be sent: a.csv, row 1: too few or too many values, or a value of another "
+            "type than its column: see id. Correct or remove what is named, or set on_bad_row: "
+            "quarantine; other files go with the next run. Rows count from 0, without a header",
+            files=("a.csv",)),
     Refusal("a null value", texts("json", a=GOOD, b='{"id":2}\n'),
             "1 row cannot be sent: b.json, row 0: no value, and tombstones are not on",
             settings=columns(value="name"), files=("b.json",)),

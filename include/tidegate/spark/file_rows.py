@@ -121,7 +121,13 @@ def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:
     schema = StructType.fromDDL(source.columns) if source.columns else _header(reader, paths)
     schema = _without_corrupt(schema)
     frame = reader.schema(StructType([*schema.fields]).add(CORRUPT, StringType())).load(paths)
-    fault = F.when(F.col(CORRUPT).isNotNull(), F.lit(_NO_CSV))
+    typed = [field.name for field in schema.fields if not isinstance(field.dataType, StringType)]
+    empty = [F.when(row_json.column(name).isNull(), F.lit(name)) for name in typed]
+    see = F.when(
+        F.concat_ws(", ", *empty) != "", F.concat(F.lit(": see "), F.concat_ws(", ", *empty))
+    )
+    wrong = F.concat(F.lit(_NO_CSV), F.coalesce(see, F.lit("")))
+    fault = F.when(F.col(CORRUPT).isNotNull(), wrong)
     texts = [row_json.column(f.name) for f in schema.fields if isinstance(f.dataType, StringType)]
     if texts and not given & {"encoding", "charset"}:
         fault = fault.when(F.concat_ws("", *texts).contains("\ufffd"), F.lit(_NOT_TEXT))

@@ -87,6 +87,7 @@ def preflight(
             "Mend what is named, or set on_bad_row: quarantine"
             if job.source.is_lake  # whose rows nobody corrects
             else f"Correct or remove what is named, or set on_bad_row: quarantine{_OTHERS_GO}"
+            ". Rows count from 0, without a header"
         )
         raise Refused(
             f"{count} cannot be sent: {listed}. {remedy}",
