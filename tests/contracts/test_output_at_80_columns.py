@@ -327,12 +327,14 @@ def test_a_run_of_many_topics_and_commits(capsys):
     by_others = "chunk 3: already in the lake, by #8, #9\n"
     listed = "".join(f"commit #{n}: 1 row\n" for n in range(2, 22))
     render.PRINTERS["ingest"].published(
-        SimpleNamespace(report=report, new=range(2, 24), gaps=()), **how
+        SimpleNamespace(report=report, new=True, earlier=0, gaps=()), **how
     )
     assert capsys.readouterr() == (
         f"{listed}and 2 more commits, the last is #23\n{by_others}22 rows in 12 s {last}",
         "not in the lake: 1 chunk\n",
     )
     report["missing"] = []
-    render.PRINTERS["ingest"].published(SimpleNamespace(report=report, new=(), gaps=()), **how)
+    render.PRINTERS["ingest"].published(
+        SimpleNamespace(report=report, new=False, earlier=22, gaps=()), **how
+    )
     assert capsys.readouterr() == (f"{by_others}already done as #2 to #23: 22 rows {last}", "")

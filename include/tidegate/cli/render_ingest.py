@@ -63,9 +63,8 @@ def print_published(published: Any, *, lake: str, seconds: str) -> None:
     topics = ", ".join(f"{topic} {n:,}" for topic, n in rows.most_common(MOST))
     more = f" and {counted(len(rows) - MOST, 'more topic')}" if len(rows) > MOST else ""
     done = f"{counted(report['rows'], 'row')} in {seconds}"
-    earlier = sum(c["rows"] for c in report["commits"] if c["commit"] not in published.new)
-    if earlier:
-        done += f", {earlier:,} of them committed before"
+    if published.earlier:
+        done += f", {published.earlier:,} of them staged before"
     if commits and not published.new:
         done = f"already done as {_span(commits)}: {counted(report['rows'], 'row')}"
     elif not commits:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.core.coverage import is_complete
-from tidegate.core.entries import Gap
+from tidegate.core.entries import Commit, Gap
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import Offsets, Window, bounds
 from tidegate.core.plan import LeftOut, Plan
@@ -19,6 +19,7 @@ from tidegate.ingest import report as reports
 from tidegate.ingest.plan import chunks_to_commit
 from tidegate.ingest.ways_out import ways_out
 from tidegate.lake import committing, plans
+from tidegate.lake.attempts import Attempt
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import MOST_LISTED
@@ -30,7 +31,8 @@ class Published:
 
     `complete_through` has, by topic, the time of the plan's survey if every record readable then is
     committed or in a gap. `missing` chunks were never sealed. `new` are the commits that this call
-    made: none of a run that was done before. `gaps` are those that the run recorded.
+    made: none of a run that was done before. `gaps` are those that the run recorded. `earlier` are
+    the rows that this process has not staged.
     """
 
     plan: Plan
@@ -41,6 +43,7 @@ class Published:
     missing: tuple[int, ...] = ()
     new: tuple[int, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    earlier: int = 0
 
     def asset_event(self, topic: str) -> dict[str, Any]:
         """Return the extra of a topic's asset event (contract)."""
@@ -79,6 +82,7 @@ def publish(opened: OpenRun[Run]) -> Published:
     frozen = opened.frozen_plan()
     plan = frozen.plan
     before = ledger.fold.n
+    staged = set(opened.seals)
     commits = {}
     if plan.chunks:
         commits = committing.publish_sealed(store, ledger, plan, run=run.run_id, known=opened.seals)
@@ -119,7 +123,16 @@ def publish(opened: OpenRun[Run]) -> Published:
         )  # fmt: skip
     through = _complete_through(plan, note, ledger.fold)
     gaps = tuple(gap for gap in ledger.fold.gaps if gap.by == run.run_id)
-    return Published(plan, commits, offsets, report, through, tuple(missing), new, gaps)
+    earlier = sum(
+        each["rows"]
+        for each in report["commits"]
+        if _attempt(entries[each["chunk"]][1]) not in staged
+    )
+    return Published(plan, commits, offsets, report, through, tuple(missing), new, gaps, earlier)
+
+
+def _attempt(commit: Commit) -> Attempt:
+    return Attempt(commit.plan_id, commit.chunk, commit.attempt)
 
 
 def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:

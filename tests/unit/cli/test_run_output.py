@@ -283,8 +283,8 @@ def test_a_run_that_skips_offsets_says_so(command):
         assert "gap: t-0 [150, 200), 50 offsets skipped: expired\n" in out
 
 
-def test_a_run_says_what_earlier_attempts_committed(command, monkeypatch):
-    """Rows that are not its own are not counted as done in its time."""
+def test_a_run_says_what_earlier_attempts_staged(command, monkeypatch):
+    """Rows that it has not staged, committed or not, are not counted as done in its time."""
     commit = committing._committed
 
     def only_the_first(store, ledger, plan, seal, *args):
@@ -297,7 +297,7 @@ def test_a_run_says_what_earlier_attempts_committed(command, monkeypatch):
     monkeypatch.setattr(committing, "_committed", commit)
     code, out, _ = command.run("run", "p", "--run-id", "r1")
     assert code == 0
-    assert "150 rows in 12 s, 100 of them committed before (t 150); " in out
+    assert "150 rows in 12 s, 150 of them staged before (t 150); " in out
 
 
 def test_an_unforeseen_error_is_not_hidden(command, monkeypatch):
