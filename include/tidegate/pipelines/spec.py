@@ -35,6 +35,8 @@ from tidegate.pipelines.value_types import (
     Regex,
     Scalar,
     Schedule,
+    Sql,
+    SqlOfPartition,
     Text,
     Time,
     TopicName,
@@ -147,10 +149,7 @@ class Ingest(_Strict):
         return one_of(self.name, self.topics, topic)
 
     def select(self, existing: Iterable[str]) -> tuple[str, ...]:
-        """Return the pipeline's topics: the named ones, or those of `existing` that match.
-
-        The whole name must match; Kafka's internal topics never do.
-        """
+        """Return the named topics, or those of `existing` that match; none of Kafka's own."""
         return _selected(existing, vars(self))
 
     @property
@@ -229,11 +228,11 @@ class Target(_Strict):
 class Columns(_Strict):
     """The fields of a row's record: names of columns, or SQL expressions over them."""
 
-    key: str | None = None
-    value: str | None = None
-    headers: str | None = None
-    partition: str | None = None
-    topic: str | None = None
+    key: Sql | None = None
+    value: Sql | None = None
+    headers: Sql | None = None
+    partition: SqlOfPartition | None = None
+    topic: Sql | None = None
 
 
 class Egress(_Strict):

@@ -137,6 +137,25 @@ def as_text(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _no_quoted_star(sql: str) -> str:
+    return _no_quoted(sql, r"\*\*?", "text")
+
+
+def _no_quoted_text(sql: str) -> str:
+    return _no_quoted(sql, r"[^'\"]*", "text, not an integer")
+
+
+def _no_quoted(sql: str, text: str, kind: str) -> str:
+    """Return an expression; ValueError if it is nothing but such a text, in quotes of SQL."""
+    if found := re.fullmatch(rf"""\s*(['"])({text})\1\s*""", sql):
+        raise ValueError(f"is {kind}: in YAML with one pair of quotes: '{found[2]}'")
+    return sql
+
+
+Sql = Annotated[str, AfterValidator(_no_quoted_star)]
+SqlOfPartition = Annotated[str, AfterValidator(_no_quoted_text)]
+
+
 def as_texts(settings: Mapping[str, Scalar]) -> dict[str, str]:
     """Return settings with their values in the form of Spark and Kafka."""
     return {name: as_text(value) for name, value in settings.items()}

@@ -135,6 +135,12 @@ def test_all_complaints_come_at_once():
          "order: strict: without columns.key and columns.partition Kafka spreads the rows over"),
         ({"source": {"path": "/in", "format": "csv"}, "columns": {"value": "**"}},
          "columns: '**' is the line of a JSON file"),
+        ({"columns": {"value": "'**'"}},
+         "columns.value: \"'**'\": is text: in YAML with one pair of quotes: '**'"),
+        ({"columns": {"key": ' "*" '}},
+         "is text: in YAML with one pair of quotes: '*'"),
+        ({"source": {"lake": "x"}, "columns": {"partition": "'NULL'"}},
+         "partition: \"'NULL'\": is text, not an integer: in YAML with one pair of quotes: 'NULL'"),
         ({"lake": "here"}, "lake: 'here': neither an absolute path nor a URL"),
         ({"mode": "overwrite"}, "mode: unknown key"),
         ({"topics": ["a"]}, "topics: unknown key; did you mean 'source.topics' or 'target.top"),
@@ -153,6 +159,12 @@ def test_what_contradicts_itself_is_named(change, complaint):
     more = complaints({**LEAST, "schedule": "every day", "settle": -1, **change})
     assert told in more
     assert len(more) == 3
+
+
+def test_a_constant_text_that_is_no_word():
+    """Other texts may be constants, and an expression of a partition may begin and end with one."""
+    columns = {"key": "'k'", "value": "'**' || a || '*'", "partition": "'1' + '2'"}
+    assert dict(egress({**LEAST, "columns": columns}).columns).items() >= columns.items()
 
 
 def test_options_that_may_be_given():
