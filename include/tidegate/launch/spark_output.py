@@ -23,6 +23,7 @@ _START = re.compile(
 _STACK_TRACE = re.compile(
     r"^\s*(at |\.\.\. \d+ |Caused by: |Suppressed: )|^([a-z]\w*\.)+\w+(Exception|Error)\b"
     r"|^Driver stacktrace:|^$"
+    r'|^\{"ts": ?".*"logger": ?"\w*QueryContextLogger"'  # PySpark's copy of an SQL error
 )
 # A task that failed, as each layer above it says once more, without the cause: `Lost task` has it.
 _ECHO = re.compile(

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 
 from tidegate.launch import spark_output
 from tidegate.launch.spark_output import SparkOutput
@@ -65,6 +66,17 @@ def shown(text: str) -> tuple[SparkOutput, list[str]]:
 def test_a_good_run_shows_its_own_lines() -> None:
     _, lines = shown(START + PROGRESS)
     assert lines == [PROGRESS.rstrip("\n")]
+
+
+def test_a_copy_of_an_sql_error_is_for_the_file() -> None:
+    """PySpark logs it as JSON, with Java's stack trace, before the application names the cause."""
+    copy = PySparkLogger.getLogger("SQLQueryContextLogger")
+    copy.propagate = False
+    (handler,) = copy.handlers
+    line = handler.format(copy.makeRecord(copy.name, 40, "f", 1, "no column", (), None))
+    output, lines = shown(f"{line}\n{PROGRESS}")
+    assert lines == [PROGRESS.rstrip("\n")]
+    assert line in (output.path or Path()).read_text()
 
 
 def test_warnings_are_shown_once_with_their_number() -> None:
