@@ -76,6 +76,20 @@ MUTANTS = (
         "tests/spark/test_egress_rows.py::test_valid_and_invalid_json_lines",
     ),
     Mutant(
+        "a named key is there once",
+        "spark/json_lines.py",
+        ' | ~F.col("clear")',
+        "",
+        "tests/spark/test_egress_rows.py::test_a_line_with_a_key_twice_is_bad_only_if_it_is_named",
+    ),
+    Mutant(
+        "a bad line decides no type",
+        "spark/json_lines.py",
+        "lines.where(is_clear(named)).select",
+        "lines.select",
+        "tests/spark/test_egress_rows.py::test_a_line_with_a_key_twice_is_bad_only_if_it_is_named",
+    ),
+    Mutant(
         "a line that is sent is JSON by the standard",
         "spark/json_lines.py",
         "_STRICT if line else {}",

@@ -103,6 +103,7 @@ def cut_gz(pipeline: EgressPipeline) -> None:
 
 GOOD = '{"id":1,"name":"x"}\n'
 ONE = texts("json", a=GOOD)
+UNCLEAR = "a key that an expression names is there twice, or only in another case"
 NO_JSON = "not one JSON object in UTF-8 of at most 100 levels"
 SIX = {"id": [0, 1, 2, 3, 4, 5]}
 
@@ -143,11 +144,17 @@ REFUSALS = (
             texts("csv", a="id,name\n1,x\n", b="id,id\n1,x\n", c="id,ID\n1,x\n"),
             "b.csv, c.csv cannot be read: its own header", files=("b.csv", "c.csv")),
     Refusal("keys that differ only in case", texts("json", a=GOOD, b='{"id":1,"ID":2}\n'),
-            "b.json: keys that differ only in case", settings=TYPED, files=("b.json",)),
+            f"1 row cannot be sent: b.json, row 0: {UNCLEAR}", settings=TYPED, files=("b.json",)),
     Refusal("such keys within a value", texts("json", a=GOOD, b='{"x":{"id":1,"ID":2}}\n'),
             "b.json cannot be read: ", settings=TYPED, files=("b.json",)),
     Refusal("a key twice", texts("json", a=GOOD, b='{"id":1,"id":2}\n'),
-            "b.json cannot be read: ", settings=TYPED, files=("b.json",)),
+            f"1 row cannot be sent: b.json, row 0: {UNCLEAR}", settings=TYPED, files=("b.json",)),
+    Refusal("a key twice in the only line", texts("json", b='{"id":1,"id":2}\n'),
+            f"1 row cannot be sent: b.json, row 0: {UNCLEAR}", settings=columns(key="upper(id)"),
+            files=("b.json",)),
+    Refusal("a key twice within a value that is named",
+            texts("json", a='{"o":{"id":"1"}}\n', b='{"o":{"id":"1","id":"2"}}\n'),
+            "b.json cannot be read: ", settings=columns(key="o.id"), files=("b.json",)),
     Refusal("a number that another file would change",
             texts("json", a='{"id":9007199254740993}\n', b='{"id":2.5}\n'),
             "b.json has 'id' (number with a fraction) and a.json has 'id' (bigint): how one is",
@@ -228,9 +235,15 @@ REFUSALS = (
             settings=columns(key="if(id = 1, cast(raise_error('no') as string), 'k')"),
             files=("a.json",)),
     # Columns
-    Refusal("an unknown column", ONE, "column, variable, or function parameter with name `nmae` "
-            "cannot be resolved", settings=columns(value="nmae")),
-    Refusal("an expression that is none", ONE, "PARSE_SYNTAX_ERROR",
+    Refusal("an unknown column", ONE, "columns.value: there is no column `nmae`; did you mean "
+            "'name'? The columns are: id, name. Nothing", settings=columns(value="nmae")),
+    Refusal("an unknown column beside the line of a file", ONE,
+            "columns.key: there is no column `x`; the columns are: id, name. Nothing",
+            settings=columns(key="lower(x)")),
+    Refusal("an unknown column of CSV", texts("csv", a="id,name\n1,x\n"),
+            "order_by: there is no column `_x`; the columns are: id, name. Nothing",
+            settings={"order_by": ["_x desc"]}),
+    Refusal("an expression that is none", ONE, "columns.value: [PARSE_SYNTAX_ERROR]",
             settings=columns(value="name +")),
     Refusal("a topic that is a number", ONE, "columns.topic is bigint; a record needs a string",
             settings={"target": {"topics": ["T"]}, **columns(topic="id")}),

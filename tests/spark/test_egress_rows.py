@@ -227,6 +227,34 @@ def test_only_named_columns_have_types(session: SparkSession, tmp_path: Path) ->
     ]  # fmt: skip
 
 
+def test_a_line_with_a_key_twice_is_bad_only_if_it_is_named(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Also in two cases, of which that of most lines counts, or of what was sent before. No such
+    line decides how another is read.
+    """
+    good = (
+        b'{"id": 1, "a": 1}', b'{"id":2,"dup":1,"dup":2}', b'{"id":3,"a":1,"A":2}',
+        b'{"id":4,"A":null}', b'{"id":5,"o":{"x":1,"x":2,"y":[{"z":1,"Z":"1"}]}}',
+    )  # fmt: skip
+    bad = (b'{"id":6.5,"id":"x"}', b'{"id":"x","ID":7}', b'{"ID":"y"}')
+    path = put(tmp_path / "a", b"\n".join([*bad, *good]))
+    columns = {"value": LINE, "key": "cast(id + 0 as string)"}
+    found = select(session, "json", path, columns=columns).collect()
+    there = sorted(found, key=lambda row: int(row.row))
+    assert [row.value.encode() for row in there] == [*bad, *good]
+    assert [row.row for row in there] == list(range(8))
+    assert [row.key for row in there if row.fault is None] == ["1", "2", "3", "4", "5"]
+    assert [row.text and row.text.encode() for row in there] == [*bad] + [None] * 5
+    types = source_rows.json_types(session, source("json", path), columns)
+    assert types is not None
+    assert types.simpleString() == "struct<id:bigint>"
+    before = StructType().add("ID", "string").jsonValue()
+    given = replace(source("json", path), types=before)
+    found = source_rows.select(session, given, {**columns, "key": "id"}).collect()
+    assert [(row.row, row.key) for row in found if row.fault is None] == [(2, "y")]
+
+
 def test_a_plan_of_an_earlier_release_does_not_send_other_bytes(
     session: SparkSession, tmp_path: Path
 ) -> None:

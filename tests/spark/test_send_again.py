@@ -180,6 +180,10 @@ NONE = (
     ("nosuch = 1", "nosuch"),
     ("offset =", "PARSE_SYNTAX_ERROR"),
     ("offset", "BOOLEAN"),
+    (
+        "cast(kee as string) = 'c2'",
+        "where: there is no column `kee`; did you mean 'key'\\? The col",
+    ),
     ("rand() < 0.5", "where: .*would be another one each time"),
     ("timestamp < current_timestamp()", "where: .*would be another one each time"),
     ("count(*) > 1", "where: function count is not allowed"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from pyspark.errors import ParseException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidegate.core.nearest import did_you_mean
 
 # By the groups of Spark's function registry, so that what a later Spark adds elsewhere (aggregates,
 # generators, windows, XML with schema files, anything new) is refused until it is reviewed.
@@ -37,6 +40,8 @@ _OTHER_ROWS = frozenset(
 )  # fmt: skip
 
 
+_LISTED = 50  # columns that a message names
+
 ALL = "*"
 """All columns of a row, in the result of `columns_named`."""
 
@@ -47,6 +52,32 @@ class NotAllowed(Exception):
 
 class NotRepeatable(Exception):
     """An expression is not deterministic: a retry could not find out what was sent."""
+
+
+class NotComputable(Exception):
+    """Spark cannot compute an expression of a source's columns."""
+
+
+def computed(source: DataFrame, sql: str, key: str, hidden: Collection[str] = ()) -> Column:
+    """Return the column of an expression, which is the value of `key` in the pipeline's file.
+
+    NotComputable, with the columns that are not `hidden`, if Spark cannot compute it.
+    """
+    try:
+        column = F.expr(sql)
+        source.select(column)
+    except AnalysisException as error:
+        # Behind the first line comes Spark's own plan.
+        message = " ".join((error.getMessage() or "").partition(";\n")[0].split())
+        if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            names = [name for name in source.columns if name not in hidden]
+            name = (error.getMessageParameters() or {}).get("objectName", sql)
+            near = did_you_mean(name.strip("`"), names)
+            columns = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+            message = f"there is no column {name}{near} The columns are: {columns}"
+            message = message if near else message.replace(" The", "; the", 1)
+        raise NotComputable(f"{key}: {message[:1000]}") from error
+    return column
 
 
 def refuse_disallowed(spark: SparkSession, what: str, sql: str) -> None:

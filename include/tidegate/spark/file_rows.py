@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from functools import partial
 from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -28,6 +29,7 @@ _PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
 _LINE_SEPARATOR = "linesep"
 _NO_JSON = f"not one JSON object in UTF-8 of at most {json_lines.MAX_DEPTH} levels"
 _OTHER_TYPE = "or a value of another type than its column"
+_UNCLEAR = "a key that an expression names is there twice, or only in another case"
 _NO_CSV = f"too few or too many values, {_OTHER_TYPE}"
 _INEXACT = "text that is not UTF-8, or a year before 1: JSON cannot hold it; set columns.value"
 _NOT_TEXT = "text that is not in UTF-8: set source.options.encoding"
@@ -59,8 +61,12 @@ def json_types(spark: SparkSession, source: RowSource, named: Collection[str]) -
     Raises IncompatibleFiles where files cannot be read together, or not as what was sent before.
     """
     file = _name(source, F.col("_metadata.file_path"))
-    before = StructType.fromJson(dict(source.types or StructType().jsonValue()))
+    before = _types_before(source)
     return json_lines.column_types(_lines(spark, source), file, named, before)
+
+
+def _types_before(source: RowSource) -> StructType:
+    return StructType.fromJson(dict(source.types or StructType().jsonValue()))
 
 
 def files_read(source: RowSource, selected: DataFrame) -> set[str]:
@@ -86,23 +92,29 @@ def _json(
     spark: SparkSession, source: RowSource, row: Column, *, line: bool, named: Collection[str]
 ) -> RowFrame:
     lines = _lines(spark, source)
+    given = {k: v for k, v in source.options.items() if k.lower() != _LINE_SEPARATOR}
+    clear = partial(json_lines.is_clear, ())
     if source.columns:
         schema = StructType.fromDDL(source.columns)
     elif named:
-        every = {**source.options, **EXACT_PATHS}
-        schema = json_lines.inferred(spark, _paths(source), every)
+        schema = json_lines.inferred(lines, given, named, _types_before(source))
+        clear = partial(json_lines.is_clear, named, schema.names)
+        # Spark refuses keys within a value that differ only in case.
+        spark.read.format("json").schema(schema).options(**EXACT_PATHS).load(_paths(source))
     else:
         schema = StructType()
     schema = _without_corrupt(schema)
     fault = CORRUPT
     while {fault, f"{fault}_line"} & {name.lower() for name in schema.names}:
         fault += "_"
-    given = {k: v for k, v in source.options.items() if k.lower() != _LINE_SEPARATOR}
-    frame = json_lines.parsed(lines, schema, given, fault, f"{fault}_line" if line else None)
+    sent = f"{fault}_line" if line else None
+    frame = json_lines.parsed(lines, schema, given, fault, sent, clear())
     as_json = F.col(f"{fault}_line") if line else row_json.as_json(schema.names, nulls=False)
     text = f"{_NO_JSON}, {_OTHER_TYPE}" if source.columns else _NO_JSON
-    reason = F.when(F.col(fault).isNotNull(), F.lit(text))
-    return RowFrame(frame, _file(source, frame), row, as_json, reason, F.col(fault))
+    # Not a column of the frame: it would be one of `*` in an expression.
+    reason = F.when(~clear(line=fault), F.lit(_UNCLEAR)).when(F.col(fault).isNotNull(), F.lit(text))
+    hidden = (fault, f"{fault}_line")
+    return RowFrame(frame, _file(source, frame), row, as_json, reason, F.col(fault), hidden)
 
 
 def _lines(spark: SparkSession, source: RowSource) -> DataFrame:
@@ -135,7 +147,7 @@ def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:
     nulls = F.array(*(row_json.column(name).isNull() for name in frame.columns))
     row = row + F.size(nulls).bitwiseAND(0)
     as_json = row_json.as_json(schema.names, nulls=True)
-    return RowFrame(frame, _file(source, frame), row, as_json, fault, F.col(CORRUPT))
+    return RowFrame(frame, _file(source, frame), row, as_json, fault, F.col(CORRUPT), (CORRUPT,))
 
 
 def _header(reader: DataFrameReader, paths: Sequence[str]) -> StructType:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -23,6 +25,7 @@ from tidegate.spark.expressions import ALL
 MAX_DEPTH = 100
 _DEPTH = {"maxNestingDepth": str(MAX_DEPTH)}
 _BEFORE = "what was sent before"
+_DUPLICATES = "spark.sql.variant.allowDuplicateKeys"
 # Where a line is sent as it is: Spark itself takes these, and other readers of JSON do not.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
@@ -36,10 +39,15 @@ class IncompatibleFiles(Exception):
 
 
 def parsed(
-    lines: DataFrame, schema: StructType, given: Mapping[str, str], fault: str, line: str | None
+    lines: DataFrame,
+    schema: StructType,
+    given: Mapping[str, str],
+    fault: str,
+    line: str | None,
+    clear: Column,
 ) -> DataFrame:
     """Return the columns of `schema` of every line that is not blank, and the column `fault`:
-    null, or the text of a line that is not one JSON object.
+    null, or the text of a line that is not one JSON object, or not `clear`.
 
     `lines` has the column `value`. `line` adds a column of that name with the line as it is, which
     then must be JSON by the standard.
@@ -48,10 +56,11 @@ def parsed(
     form = StructType([*schema.fields]).add(fault, StringType())
     options = {**given, **_DEPTH, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": fault}
     options |= _STRICT if line else {}
-    rows = lines.select("value", F.from_json("value", form, options).alias("row"))
-    is_bad = F.col("row").getField(fault).isNotNull() | ~_is_one_object()
-    return rows.select(
-        *(F.col("row").getField(field.name).alias(field.name) for field in schema.fields),
+    row, is_clear = F.from_json("value", form, options).alias("row"), clear.alias("clear")
+    rows = lines.select("value", row, is_clear)
+    is_bad = F.col("row").getField(fault).isNotNull() | ~F.col("clear") | ~_is_one_object()
+    return rows.select(  # no expression is to fail on a key of which there are two
+        *(F.when(F.col("clear"), F.col("row").getField(n)).alias(n) for n in schema.names),
         F.when(is_bad, F.col("value")).alias(fault),
         *([F.col("value").alias(line)] if line else []),
     )
@@ -79,6 +88,53 @@ def _is_shallow() -> Column:
     return F.when(brackets <= MAX_DEPTH, F.lit(True)).otherwise(parses)
 
 
+def is_clear(
+    named: Collection[str], spelled: Collection[str] = (), *, line: str = "value"
+) -> Column:
+    """Return whether a line has each key in `named` once at most, whatever its case, and spelled
+    like the one in `spelled`, if there is one. True for a line that is no JSON.
+    """
+    if not named:
+        return F.lit(True)
+    keys = F.json_object_keys(line)
+    if ALL not in named:
+        keys = F.filter(keys, lambda key: F.array_contains(_texts(named), F.lower(key)))
+    folded = F.transform(keys, lambda key: F.lower(key))
+    others = F.array_except(F.array_distinct(keys), _texts(spelled))
+    misspelled = F.arrays_overlap(
+        F.transform(others, lambda key: F.lower(key)), _texts({name.lower() for name in spelled})
+    )
+    once = F.size(folded) == F.size(F.array_distinct(folded))
+    return F.coalesce(once & ~misspelled, F.lit(True))
+
+
+def _texts(names: Collection[str]) -> Column:
+    return F.array(*map(F.lit, sorted(names))).cast("array<string>")
+
+
+def _named(form: StructType, named: Collection[str]) -> list[str]:
+    return [name for name in form.names if {name.lower(), ALL} & {*named}]
+
+
+def _key_counts(lines: DataFrame, keys: Collection[str]) -> list[Row]:
+    """Return how many lines have a key, for each spelling of `keys`, the fewest first."""
+    found = lines.select(F.explode(F.json_object_keys("value")).alias("key"))
+    counts = found.where(F.lower("key").isin(*keys)).groupBy("key").count().collect()
+    return sorted(counts, key=lambda row: (row[1], row.key))
+
+
+def _spellings(lines: DataFrame, names: Sequence[str], before: StructType) -> dict[str, str]:
+    """Return, by lower case, the names that differ from others only in case, as they count: as
+    in what was sent `before`, else as in most lines.
+    """
+    lower = [name.lower() for name in names]
+    several = {name for name in lower if lower.count(name) > 1}
+    counts = _key_counts(lines, several) if several else []
+    spelled = {name.lower(): name for name in [*names, *(row.key for row in counts)]}
+    spelled |= {field.name.lower(): field.name for field in before.fields}
+    return {name: spelled[name] for name in several}
+
+
 def column_types(
     lines: DataFrame, file: Column, named: Collection[str], before: StructType
 ) -> StructType:
@@ -86,30 +142,33 @@ def column_types(
     was sent, and those in the files.
 
     Raises IncompatibleFiles where the content of one file, or what was sent before, decides how
-    another file is read: a key has numbers of two kinds, or two types; or two keys differ only in
-    case, which Spark's columns do not.
+    another file is read: a key has numbers of two kinds, or two types, or another case. Lines that
+    are not clear about a key in `named` are ignored.
     """
-    schemas = (
-        lines.where(_is_shallow())
-        .groupBy(file.alias("file"))
-        .agg(F.expr("schema_of_variant_agg(try_parse_json(value))").alias("schema"))
-    )
+    spark = lines.sparkSession
+    spark.conf.set(_DUPLICATES, "true")  # of keys that nothing names
+    try:
+        schemas = (
+            lines.where(_is_shallow() & is_clear(named))
+            .groupBy(file.alias("file"))
+            .agg(F.expr("schema_of_variant_agg(try_parse_json(value))").alias("schema"))
+            .collect()
+        )
+    finally:
+        spark.conf.unset(_DUPLICATES)
     files: dict[str, list[str]] = {}
-    for row in sorted(schemas.collect()):
+    for row in sorted(schemas):
         files.setdefault(row.schema, []).append(row.file)
     forms = [(names, _struct(text)) for text, names in sorted(files.items(), key=lambda f: f[1])]
-    if ambiguous := [n for names, form in forms if _is_ambiguous(form.names) for n in names]:
-        raise IncompatibleFiles(
-            f"{', '.join(sorted(ambiguous)[:5])}: keys that differ only in case, which Spark's "
-            "columns do not. Rename them, or give source.columns",
-            ambiguous,
-        )
+    known = sorted({name for _, form in forms for name in _named(form, named)})
+    chosen = _spellings(lines, known, before)
     seen = {f.name.lower(): (f.name, f.dataType, _BEFORE) for f in before.fields}
     unlike: dict[str, str] = {}  # file → complaint
     for names, form in forms:
         for field in form.fields:
             key = field.name.lower()
-            if not {key, ALL} & {*named}:
+            other = chosen.get(key, field.name)
+            if not {key, ALL} & {*named} or (other != field.name and other in form.names):
                 continue
             name, kind, first = seen.setdefault(key, (field.name, field.dataType, names[0]))
             both = _merged(kind, field.dataType) if name == field.name else None
@@ -135,8 +194,14 @@ def _struct(text: str) -> StructType:
     return form if text.startswith("OBJECT") and isinstance(form, StructType) else StructType()
 
 
-def _is_ambiguous(names: Sequence[str]) -> bool:
-    return len({name.lower() for name in names}) < len(names)
+def _is_ambiguous(kind: DataType) -> bool:
+    """Return whether keys within a value differ only in case, or not at all."""
+    if isinstance(kind, ArrayType):
+        return _is_ambiguous(kind.elementType)
+    if not isinstance(kind, StructType):
+        return False
+    folded = {name.lower() for name in kind.names}
+    return len(folded) < len(kind.names) or any(_is_ambiguous(f.dataType) for f in kind.fields)
 
 
 def _merged(one: DataType, other: DataType) -> DataType | None:
@@ -168,7 +233,34 @@ def _type_name(kind: DataType) -> str:
     return "number with a fraction" if fraction else kind.simpleString()
 
 
-def inferred(spark: SparkSession, paths: Sequence[str], given: Mapping[str, str]) -> StructType:
-    """Return the columns that Spark finds in all of the lines."""
-    reader = spark.read.format("json").options(**given, **_DEPTH).option("mode", "PERMISSIVE")
-    return reader.option("columnNameOfCorruptRecord", "_corrupt_record").load([*paths]).schema
+def inferred(
+    lines: DataFrame, given: Mapping[str, str], named: Collection[str], before: StructType
+) -> StructType:
+    """Return the columns that Spark finds in the lines that are clear about the keys in `named`.
+
+    Of keys that nothing names, those are left out that Spark's columns cannot be called.
+    """
+    spark = lines.sparkSession
+    reader: Any = spark.read.options(**given, **_DEPTH).option("mode", "PERMISSIVE")
+    reader = reader.option("columnNameOfCorruptRecord", "_corrupt_record")._jreader
+    jvm: Any = spark.sparkContext._jvm
+    clear: Any = lines.where(is_clear(named)).select("value")
+    texts = getattr(clear._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
+    found = StructType.fromJson(json.loads(reader.json(texts).schema().json()))
+    ours = _named(found, named)
+    chosen = _spellings(lines, ours, before)
+    folded = [name.lower() for name in found.names]
+    fields = {
+        field.name: field
+        for field, key in zip(found.fields, folded, strict=True)
+        if (
+            chosen.get(key, field.name) == field.name
+            if field.name in ours
+            else folded.count(key) == 1 and not _is_ambiguous(field.dataType)
+        )
+    }
+    if missing := {*named} - {*folded, ALL}:
+        unclear = _key_counts(lines.where(~is_clear(named)), missing)
+        names = {row.key.lower(): row.key for row in unclear}
+        fields |= {name: StructField(name, StringType()) for name in names.values()}
+    return StructType([*fields.values()])

@@ -30,7 +30,10 @@ _COLUMNS = {
 
 
 def read(spark: SparkSession, source: RowSource) -> RowFrame:
-    """Read the rows of the window for which `where` is true; NotAllowed, NotRepeatable for it."""
+    """Read the rows of the window for which `where` is true.
+
+    Raises NotAllowed, NotComputable or NotRepeatable for it.
+    """
     # No rows, yet all columns: a window of nothing but control records has no file. Errors of
     # `where` are raised here too.
     rows = spark.range(0).selectExpr(
@@ -38,7 +41,8 @@ def read(spark: SparkSession, source: RowSource) -> RowFrame:
     )
     if source.where is not None:
         expressions.refuse_disallowed(spark, "where", source.where)
-        expressions.refuse_nondeterministic(rows, F.expr(source.where), "where")
+        where = expressions.computed(rows, source.where, "where")
+        expressions.refuse_nondeterministic(rows, where, "where")
         rows = rows.where(F.expr(source.where))
     parts = [rows]
     for topic, topic_id in source.topic_ids.items():

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from tidegate.core.wording import counted
 from tidegate.spark import content_digest, file_rows, readback, records, source_rows
 from tidegate.spark.egress_job import EgressJob
-from tidegate.spark.expressions import NotAllowed, NotRepeatable
+from tidegate.spark.expressions import NotAllowed, NotComputable, NotRepeatable
 from tidegate.spark.failures import describe, java_causes
 from tidegate.spark.hadoop_files import located
 from tidegate.spark.json_lines import IncompatibleFiles
@@ -59,7 +59,7 @@ def preflight(
         _check_files_read(job, shaped)
         inputs = _summaries(job, shaped)
         read = _row_counts(spark, job, inputs)
-    except (DoesNotFit, NotAllowed, NotRepeatable) as error:
+    except (DoesNotFit, NotAllowed, NotComputable, NotRepeatable) as error:
         raise Refused(str(error)) from error
     except IncompatibleFiles as error:
         raise Refused(f"{error}{_OTHERS_GO if error.files else ''}", error.files) from error
@@ -242,7 +242,7 @@ def _fails(spark: SparkSession, job: EgressJob, files: Files) -> bool:
     part = replace(job, source=replace(job.source, files=files))
     try:
         _summaries(part, records.to_records(spark, part))
-    except AnalysisException:
+    except (AnalysisException, NotComputable):
         return False  # without the other files a column may be missing
     except (CapturedException, Py4JJavaError):
         return True

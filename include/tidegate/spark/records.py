@@ -48,7 +48,7 @@ def to_records(spark: SparkSession, job: EgressJob) -> DataFrame:
     Columns: `topic`, `key`, `value`, `headers`, `partition` (null: Kafka chooses by the key),
     `timestamp` (milliseconds, in a lake), `order0`… to sort by, `file`, `row`, `bytes` (the largest
     size of the record), `reason` (null: it can be sent) and `text` of a bad row. Raises DoesNotFit,
-    NotAllowed or NotRepeatable for the pipeline's columns.
+    NotAllowed, NotComputable or NotRepeatable for the pipeline's columns.
     """
     rows = source_rows.select(spark, job.source, columns(job))
     rows = rows.select(

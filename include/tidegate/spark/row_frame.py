@@ -21,6 +21,7 @@ class RowFrame:
 
     `file` and `row` are its identity; `as_json` is the whole row (None if there is no such form);
     `fault` is why the row cannot be sent, else null; `text` is then the row as far as it is known.
+    `hidden` are the columns of the frame that are not the source's.
     """
 
     frame: DataFrame
@@ -29,3 +30,4 @@ class RowFrame:
     as_json: Column | None
     fault: Column
     text: Column
+    hidden: tuple[str, ...] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidegate.spark import expressions, file_rows, lake_rows
@@ -37,8 +36,8 @@ def select(
     """Return `columns` of every row (text is SQL, WHOLE or LINE), its identity, `fault`, `text`.
 
     `file` is the plan's name of the file, or `<topic id>/<partition>` in a lake; `row` the position
-    in the file from 0, or the offset. Raises NotAllowed and NotRepeatable for an expression that
-    may not be used.
+    in the file from 0, or the offset. Raises NotAllowed, NotComputable and NotRepeatable for an
+    expression that may not be used.
     """
     texts = _texts(columns)
     for name, sql in texts.items():
@@ -101,6 +100,9 @@ def _computed(rows: RowFrame, name: str, column: Column | str) -> Column:
         if rows.as_json is None:
             raise NotAllowed(f"columns: {name}: '*' is the row of a file; a lake has columns")
         return rows.as_json.alias(name)
-    computed = (F.expr(column) if isinstance(column, str) else column).alias(name)
+    if isinstance(column, str):
+        key = "order_by" if name.startswith("order") else f"columns.{name}"
+        column = expressions.computed(rows.frame, column, key, rows.hidden)
+    computed = column.alias(name)
     expressions.refuse_nondeterministic(rows.frame, computed, "columns")
     return computed
