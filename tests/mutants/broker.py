@@ -6,23 +6,53 @@ MUTANTS = (
     Mutant(
         "one broker that answers is no outage",
         "broker/outage.py",
-        "self._brokers = sorted({*self._brokers, *cluster.brokers()})",
+        "self._addresses.resolve(cluster.brokers())",
         "pass",
         "tests/unit/broker/test_outage.py::test_brokers_that_the_connection_does_not_name",
     ),
     Mutant(
         "a late answer is one",
         "broker/outage.py",
-        "if answers(self._brokers, tls=self._tls, patience=PATIENCE):",
+        "if answers(known, tls=self._tls, patience=PATIENCE):",
         "if False:",
         "tests/unit/broker/test_outage.py::test_a_live_cluster_is_never_stopped",
     ),
     Mutant(
         "a process that was paused asks once more",
         "broker/outage.py",
-        "return not answers(self._brokers, tls=self._tls, patience=_SHORT)",
+        "return not answers(known, tls=self._tls, patience=_SHORT)",
         "return True",
         "tests/unit/broker/test_outage.py::test_a_process_that_was_paused_asks_once_more",
+    ),
+    Mutant(
+        "known addresses are probed, and not names",
+        "broker/outage.py",
+        "        known = self._addresses.known\n",
+        "        self._addresses = Addresses(_bootstrap(self._kafka))\n"
+        "        self._addresses.resolve()\n"
+        "        known = self._addresses.known\n",
+        "tests/unit/broker/test_outage.py::test_a_live_cluster_whose_names_are_lost_is_not_stopped",
+    ),
+    Mutant(
+        "names are resolved again when all are silent",
+        "broker/outage.py",
+        "            return False\n        self._addresses.resolve()\n",
+        "            return False\n",
+        "tests/unit/broker/test_outage.py::test_brokers_that_have_moved_are_found",
+    ),
+    Mutant(
+        "a name that hangs holds up no other",
+        "broker/outage.py",
+        "threading.Thread(target=self._resolve, args=(broker,), daemon=True).start()",
+        "self._resolve(broker)",
+        "tests/unit/broker/test_outage.py::test_names_that_hang_hold_up_no_other",
+    ),
+    Mutant(
+        "a broker that closes connections is not out",
+        "broker/outage.py",
+        "except (EOFError, ConnectionResetError, BrokenPipeError, ssl.SSLError):",
+        "except ssl.SSLError:",
+        "tests/unit/broker/test_outage.py::test_what_accepts_and_closes_answers",
     ),
     Mutant(
         "an epoch's end is not known without a leader",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 from tidegate.broker.client_settings import KafkaSettings
@@ -19,7 +21,7 @@ PATIENCE = 20.0
 _INTERVAL = 2.0  # seconds between probes
 _SHORT = 2.0  # the patience, in seconds, of a probe whose failure decides nothing alone
 _LAST = 5.0  # the patience, in seconds, when Spark has failed: on a busy machine answers are late
-_RETRY = 0.5  # seconds after a refused connection
+_RETRY = 0.5  # seconds after a refused connection, and between looks at new addresses
 # ApiVersions, version 0: a broker of any version answers it, and before a login.
 _REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 
@@ -31,17 +33,19 @@ class BrokerWatch:
 
     It is one when none of the cluster's brokers, whichever the connection names, has answered any
     probe for PATIENCE. What a broker answers does not matter: partitions without a leader and
-    refused logins are left to Spark.
+    refused logins are left to Spark, and so are brokers that close connections at once. Names are
+    resolved at the start, and again only when all known addresses are silent.
     """
 
     def __init__(self, kafka: KafkaSettings, stop: Callable[[], object]) -> None:
         self._kafka, self._stop = kafka, stop
-        self._brokers = _bootstrap(kafka)
+        self._addresses = Addresses(_bootstrap(kafka))
         self._tls = kafka.extra.get("security.protocol", "").endswith("SSL")
         self._ended = threading.Event()
         self._stopped = False
 
     def __enter__(self) -> Self:
+        self._addresses.resolve()
         threading.Thread(target=self._watch, name="tidegate-broker-watch", daemon=True).start()
         return self
 
@@ -52,14 +56,15 @@ class BrokerWatch:
         """Return what to say if the block was stopped, or if no broker answers now; else None."""
         if self._stopped:
             return f"no broker has answered for {PATIENCE:.0f} s, and Spark was stopped"
-        if not answers(self._brokers, tls=self._tls, patience=_LAST):
+        self._addresses.resolve()
+        if not answers(self._addresses.known, tls=self._tls, patience=_LAST):
             return "no broker answers, and Spark has failed"
         return None
 
     def _watch(self) -> None:
         # Whatever the client throws: the brokers that the connection names are known.
         with contextlib.suppress(Exception), Cluster(self._kafka) as cluster:
-            self._brokers = sorted({*self._brokers, *cluster.brokers()})
+            self._addresses.resolve(cluster.brokers())
         while not self._ended.wait(_INTERVAL):
             if not self._is_out() or self._ended.is_set():
                 continue
@@ -68,31 +73,73 @@ class BrokerWatch:
             return
 
     def _is_out(self) -> bool:
-        if answers([random.choice(self._brokers)], tls=self._tls, patience=_SHORT):
+        known = self._addresses.known
+        if known and answers([random.choice(tuple(known))], tls=self._tls, patience=_SHORT):
             return False
-        if answers(self._brokers, tls=self._tls, patience=PATIENCE):
+        if known and answers(known, tls=self._tls, patience=_SHORT):
+            return False
+        self._addresses.resolve()
+        if answers(known, tls=self._tls, patience=PATIENCE):
             return False
         # This process may have been paused, and missed the answers: ask once more.
-        return not answers(self._brokers, tls=self._tls, patience=_SHORT)
+        return not answers(known, tls=self._tls, patience=_SHORT)
 
 
-def answers(brokers: Sequence[Address], *, tls: bool, patience: float) -> bool:
-    """Return whether one of the brokers answers within `patience` seconds."""
+class Addresses:
+    """The addresses of brokers, in `known` as soon as their names are resolved."""
+
+    def __init__(self, brokers: Sequence[Address]) -> None:
+        self.known: set[Address] = set()
+        self._brokers = set(brokers)
+        self._asked: set[Address] = set()
+
+    def resolve(self, others: Sequence[Address] = ()) -> None:
+        """Begin to resolve all names, or those of `others`, and return; failures add nothing.
+
+        Each in a thread of its own: a name whose lookup hangs holds up no other.
+        """
+        self._brokers.update(others)
+        for broker in set(others or self._brokers) - self._asked:
+            self._asked.add(broker)
+            threading.Thread(target=self._resolve, args=(broker,), daemon=True).start()
+
+    def _resolve(self, broker: Address) -> None:
+        with contextlib.suppress(OSError, UnicodeError):
+            found = socket.getaddrinfo(*broker, type=socket.SOCK_STREAM)
+            self.known.update((str(each[4][0]), broker[1]) for each in found)
+        self._asked.discard(broker)
+
+
+def answers(brokers: Collection[Address], *, tls: bool, patience: float) -> bool:
+    """Return whether one of the addresses answers within `patience` seconds.
+
+    Those that are added meanwhile are asked, too.
+    """
     return asyncio.run(_one_answers(brokers, tls, patience))
 
 
-async def _one_answers(brokers: Sequence[Address], tls: bool, patience: float) -> bool:
+async def _one_answers(brokers: Collection[Address], tls: bool, patience: float) -> bool:
     context = None
     if tls:  # nothing is sent that a certificate would have to protect
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    asked = [asyncio.create_task(_answer(*broker, context)) for broker in brokers]
-    done, _ = await asyncio.wait(asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-    return bool(done)
+    ends = time.monotonic() + patience
+    asked: dict[Address, asyncio.Task[None]] = {}
+    while not any(task.done() for task in asked.values()):
+        if (left := ends - time.monotonic()) <= 0:
+            return False
+        for broker in set(brokers) - asked.keys():
+            asked[broker] = asyncio.create_task(_answer(*broker, context))
+        pause = asyncio.create_task(asyncio.sleep(min(left, _RETRY)))
+        await asyncio.wait([pause, *asked.values()], return_when=asyncio.FIRST_COMPLETED)
+    return True
 
 
 async def _answer(host: str, port: int, context: ssl.SSLContext | None) -> None:
-    """Return when this broker has answered a request, or refused a TLS handshake."""
+    """Return when this broker has answered a request, or closed a connection that it accepted.
+
+    It closes those above its limit for each address. A paused process closes none.
+    """
     while True:
         try:
             reader, writer = await asyncio.open_connection(host, port, ssl=context)
@@ -102,9 +149,9 @@ async def _answer(host: str, port: int, context: ssl.SSLContext | None) -> None:
                 return
             finally:
                 writer.transport.abort()
-        except ssl.SSLError:
+        except (EOFError, ConnectionResetError, BrokenPipeError, ssl.SSLError):
             return
-        except (OSError, EOFError):
+        except OSError:
             await asyncio.sleep(_RETRY)
 
 

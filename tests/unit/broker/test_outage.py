@@ -2,9 +2,10 @@
 
 import socket
 import socketserver
+import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -90,6 +91,24 @@ def test_what_refuses_a_handshake_answers() -> None:
         assert none_answers(crashed, tls=True)
 
 
+@pytest.mark.parametrize("abruptly", [False, True])
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_accepts_and_closes_answers(tls: bool, abruptly: bool) -> None:
+    """As a broker with too many connections of one address. A paused process closes nothing."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            if abruptly:
+                self.request.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        assert answers([server.server_address[:2]], tls=tls, patience=10)
+        server.shutdown()
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten all times; the cluster names no brokers but those of the connection."""
@@ -164,17 +183,17 @@ def test_a_process_that_was_paused_asks_once_more(monkeypatch: pytest.MonkeyPatc
     """Its patience has run out while it could not hear the answer."""
     asked: list[float] = []
 
-    def missed(brokers: object, *, patience: float, **_: object) -> bool:
-        if brokers != [("h", 1)]:
+    def missed(brokers: Collection[tuple[str, int]], *, patience: float, **_: object) -> bool:
+        if set(brokers) != {("127.0.0.1", 1)}:
             return True  # the watch of an earlier test, which ends with its probe
         asked.append(patience)
-        return len(asked) > 2
+        return len(asked) > 3
 
     monkeypatch.setattr(outage, "answers", missed)
-    watch, stopped = watching(("h", 1))
+    watch, stopped = watching(("127.0.0.1", 1))
     with watch:
         time.sleep(0.5)
-    assert asked[:3] == [0.3, 0.8, 0.3]
+    assert asked[:4] == [0.3, 0.3, 0.8, 0.3]
     assert stopped == []
 
 
@@ -191,4 +210,57 @@ def test_an_outage_is_named_although_spark_was_first() -> None:
         watch, _ = watching(alive)
         with watch:
             pass
+        assert watch.outage() is None
+
+
+@pytest.fixture
+def names(quick: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return the names of hosts that are resolved; the lookup of `hangs…` takes a second."""
+    known: dict[str, str] = {}
+    theirs: Callable[..., list[object]] = socket.getaddrinfo
+
+    def resolve(host: str, *others: object, **more: object) -> list[object]:
+        if host.startswith("hangs"):
+            time.sleep(1)
+        if host not in known:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return theirs(known[host], *others, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return known
+
+
+def test_a_live_cluster_whose_names_are_lost_is_not_stopped(names: dict[str, str]) -> None:
+    """Spark's clients keep their connections, and so do the addresses of the start."""
+    with broker() as (host, port):
+        names["kafka"] = host
+        watch, stopped = watching(("kafka", port))
+        with watch:
+            time.sleep(0.2)
+            names.clear()
+            time.sleep(2.5)
+        assert stopped == []
+        assert watch.outage() is None
+
+
+def test_brokers_that_have_moved_are_found(names: dict[str, str]) -> None:
+    with broker() as (host, port):
+        names["kafka"] = "127.0.0.2"  # nothing listens there
+        watch, stopped = watching(("kafka", port))
+        with watch:
+            time.sleep(0.2)
+            names["kafka"] = host
+            time.sleep(2.5)
+        assert stopped == []
+
+
+def test_names_that_hang_hold_up_no_other(names: dict[str, str]) -> None:
+    with broker() as (host, port):
+        names["kafka"] = host
+        watch, stopped = watching(*((f"hangs{i}", 1) for i in range(40)), ("kafka", port))
+        began = time.monotonic()
+        with watch:
+            assert time.monotonic() - began < 5
+            time.sleep(2.5)
+        assert stopped == []
         assert watch.outage() is None
