@@ -137,7 +137,8 @@ def test_a_run_is_ended_twice_and_goes_on(
     print(*whole.lines, sep="\n")
     assert whole.code == 0
     assert re.fullmatch(
-        rf"12,000 rows in \d+ s \({name} 12,000\); lake: \S+; next: tidegate status orders",
+        rf"12,000 rows in \d+ s, [\d,]+ of them staged before \({name} 12,000\); lake: \S+; "
+        "next: tidegate status orders",
         whole.lines[-1],
     )
     _check_progress(whole, size=", .+ kB")
