@@ -237,7 +237,7 @@ def test_a_line_with_a_key_twice_is_bad_only_if_it_is_named(
         b'{"id": 1, "a": 1}', b'{"id":2,"dup":1,"dup":2}', b'{"id":3,"a":1,"A":2}',
         b'{"id":4,"A":null}', b'{"id":5,"o":{"x":1,"x":2,"y":[{"z":1,"Z":"1"}]}}',
     )  # fmt: skip
-    bad = (b'{"id":6.5,"id":"x"}', b'{"id":"x","ID":7}', b'{"ID":"y"}')
+    bad = (b'{"id":6.5,"id":8.5}', b'{"id":7.5,"ID":7}', b'{"ID":"y"}')
     path = put(tmp_path / "a", b"\n".join([*bad, *good]))
     columns = {"value": LINE, "key": "cast(id + 0 as string)"}
     found = select(session, "json", path, columns=columns).collect()
