@@ -85,9 +85,44 @@ MUTANTS = (
     Mutant(
         "a bad line decides no type",
         "spark/json_lines.py",
-        "lines.where(is_clear(named)).select",
+        "deciding(lines, named, line=line).select",
         "lines.select",
         "tests/spark/test_egress_rows.py::test_a_line_with_a_key_twice_is_bad_only_if_it_is_named",
+    ),
+    Mutant(
+        "what is no JSON decides no type",
+        "spark/json_lines.py",
+        "lines.where(_is_one_object() & _parses(_STRICT if line else {}) & is_clear(named))",
+        "lines.where(is_clear(named))",
+        "tests/spark/test_egress_rows.py::test_a_bad_line_decides_no_type",
+    ),
+    Mutant(
+        "a bad line hides no type",
+        "spark/json_lines.py",
+        "            deciding(lines, named, line=line)\n",
+        "            lines\n",
+        "tests/spark/test_egress_rows.py::test_a_bad_line_hides_no_type",
+    ),
+    Mutant(
+        "long whole numbers are no fractions",
+        "spark/json_lines.py",
+        "kind.precision >= _NO_BIGINT",
+        "False",
+        "tests/spark/test_egress_rows.py::test_no_file_decides_how_another_is_read",
+    ),
+    Mutant(
+        "a column within a lambda is named",
+        "spark/expressions.py",
+        '("UnresolvedAttribute", "UnresolvedNamedLambdaVariable")',
+        '("UnresolvedAttribute",)',
+        "tests/spark/test_egress_rows.py::test_a_column_within_a_lambda_is_named",
+    ),
+    Mutant(
+        "a key that only former files have keeps its type",
+        "spark/json_lines.py",
+        "    fields |= sent\n",
+        "",
+        "tests/spark/test_egress_rows.py::test_a_key_that_only_former_files_have",
     ),
     Mutant(
         "a line that is sent is JSON by the standard",
@@ -120,8 +155,8 @@ MUTANTS = (
     Mutant(
         "no file decides how another is read",
         "spark/file_rows.py",
-        "    return json_lines.column_types(_lines(spark, source), file, named, before)\n",
-        "    return before\n",
+        "return json_lines.column_types(_lines(spark, source), file, named, before, line=line)\n",
+        "return before\n",
         "tests/spark/test_egress_rows.py::test_no_file_decides_how_another_is_read",
     ),
     Mutant(

@@ -255,6 +255,54 @@ def test_a_line_with_a_key_twice_is_bad_only_if_it_is_named(
     assert [(row.row, row.key) for row in found if row.fault is None] == [(2, "y")]
 
 
+BAD_LINES = (
+    '{"x":1.5}{"y":1}', "{'x':1.5}", '[{"x":1.5}]', '{"x":NaN}', '{"x":1.5}\0', '[{"X":"s"}]',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD_LINES)
+def test_a_bad_line_decides_no_type(session: SparkSession, tmp_path: Path, bad: str) -> None:
+    """Keys of good lines, in its file and in others, are as they are without it."""
+    one = put(tmp_path / "a", f'{{"x":1}}\n{bad}\n{{"x":2}}')
+    other = put(tmp_path / "b", '{"x":3}')
+    columns = {"value": LINE, "key": "cast(x as string)"}
+    found = select(session, "json", one, other, columns=columns).collect()
+    assert sorted(row.key for row in found if row.fault is None) == ["1", "2", "3"]
+    assert [row.row for row in found if row.fault is not None] == [1]
+
+
+def test_a_bad_line_hides_no_type(session: SparkSession, tmp_path: Path) -> None:
+    """The other lines of its file are compared with other files, and with what was sent."""
+    one, other = put(tmp_path / "a", '{"x":1}'), put(tmp_path / "b", '{"x":2.5}\n5')
+    columns = {"value": LINE, "key": "cast(x as string)"}
+    with pytest.raises(IncompatibleFiles, match="b has 'x'"):
+        select(session, "json", one, other, columns=columns)
+    before = StructType().add("x", "long").jsonValue()
+    with pytest.raises(IncompatibleFiles, match=r"b has 'x' .* what was sent before"):
+        source_rows.json_types(session, replace(source("json", other), types=before), columns)
+
+
+def test_a_column_within_a_lambda_is_named(session: SparkSession, tmp_path: Path) -> None:
+    """So that it is there, and its types are compared."""
+    one, other = put(tmp_path / "a", '{"x":1}'), put(tmp_path / "b", '{"x":2.5}')
+    columns = {"value": LINE, "key": "transform(array('k'), y -> y || cast(x as string))[0]"}
+    (row,) = select(session, "json", one, columns=columns).collect()
+    assert row.key == "k1"
+    with pytest.raises(IncompatibleFiles, match="b has 'x'"):
+        select(session, "json", one, other, columns=columns)
+
+
+def test_a_key_that_only_former_files_have(session: SparkSession, tmp_path: Path) -> None:
+    """Its type is known, so expressions can be computed: it is null."""
+    path = put(tmp_path / "a", '{"y":1}\nno JSON')
+    before = StructType().add("x", "long").jsonValue()
+    given = replace(source("json", path), types=before)
+    columns = {"value": LINE, "key": "coalesce(cast(x as string), 'none')"}
+    found = source_rows.select(session, given, columns).collect()
+    assert [(row.row, row.key) for row in found if row.fault is None] == [(0, "none")]
+    assert [row.row for row in found if row.fault is not None] == [1]
+
+
 def test_a_plan_of_an_earlier_release_does_not_send_other_bytes(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -274,6 +322,11 @@ def test_a_plan_of_an_earlier_release_does_not_send_other_bytes(
         ('{"a":2.5}', '{"a":2.55}', True),
         ('{"a":1}', '{"a":2.5}', False),
         ('{"a":1}', '{"a":1.0}', False),
+        ('{"a":1.0}', '{"a":2.5}', True),
+        ('{"a":12345678901234567890123}', '{"a":22345678901234567890123}', True),
+        ('{"a":12345678901234567890123}', '{"a":0.5}', False),
+        ('{"a":12345678901234567890123}', '{"a":123456789012345678901234}', False),
+        ('{"a":1}', '{"a":12345678901234567890123}', False),
         ('{"a":1}', '{"a":"x"}', False),
         ('{"a":{"b":1}}', '{"a":{"b":"x"}}', False),
         ('{"a":[1]}', '{"a":[2.5]}', False),

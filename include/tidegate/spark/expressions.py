@@ -111,7 +111,8 @@ def columns_named(spark: SparkSession, sql: str) -> set[str]:
     names: set[str] = set()
     for node in _nodes(spark, sql):
         kind = str(node.getClass().getName()).rpartition(".")[2]
-        if kind == "UnresolvedAttribute":
+        # In the body of a lambda, columns are of the second kind, as its own arguments are.
+        if kind in ("UnresolvedAttribute", "UnresolvedNamedLambdaVariable"):
             names.add(str(node.nameParts().apply(0)).lower())
         elif kind in ("UnresolvedStar", "UnresolvedRegex"):
             names.add(ALL)

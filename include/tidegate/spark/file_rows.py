@@ -55,14 +55,17 @@ def read(
     return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), no_text(), no_text())
 
 
-def json_types(spark: SparkSession, source: RowSource, named: Collection[str]) -> StructType:
-    """Return the types of the keys of JSON in `named`, with those that were sent before.
+def json_types(
+    spark: SparkSession, source: RowSource, named: Collection[str], *, line: bool
+) -> StructType:
+    """Return the types of the keys of JSON in `named`, with those that were sent before; `line`:
+    its lines are sent as they are.
 
     Raises IncompatibleFiles where files cannot be read together, or not as what was sent before.
     """
     file = _name(source, F.col("_metadata.file_path"))
     before = _types_before(source)
-    return json_lines.column_types(_lines(spark, source), file, named, before)
+    return json_lines.column_types(_lines(spark, source), file, named, before, line=line)
 
 
 def _types_before(source: RowSource) -> StructType:
@@ -97,7 +100,7 @@ def _json(
     if source.columns:
         schema = StructType.fromDDL(source.columns)
     elif named:
-        schema = json_lines.inferred(lines, given, named, _types_before(source))
+        schema = json_lines.inferred(lines, given, named, _types_before(source), line=line)
         clear = partial(json_lines.is_clear, named, schema.names)
         # Spark refuses keys within a value that differ only in case.
         spark.read.format("json").schema(schema).options(**EXACT_PATHS).load(_paths(source))

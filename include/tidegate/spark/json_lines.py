@@ -25,6 +25,7 @@ from tidegate.spark.expressions import ALL
 MAX_DEPTH = 100
 _DEPTH = {"maxNestingDepth": str(MAX_DEPTH)}
 _BEFORE = "what was sent before"
+_NO_BIGINT = 19  # digits of the least whole number that is none
 _DUPLICATES = "spark.sql.variant.allowDuplicateKeys"
 # Where a line is sent as it is: Spark itself takes these, and other readers of JSON do not.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
@@ -83,9 +84,21 @@ def _is_shallow() -> Column:
     """Return whether a line is nested no deeper than MAX_DEPTH."""
     line = F.col("value")
     brackets = F.length(line) - F.length(F.translate(line, "{[", ""))
-    options = {**_DEPTH, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "c"}
-    parses = F.from_json(line, "c STRING", options).getField("c").isNull()
-    return F.when(brackets <= MAX_DEPTH, F.lit(True)).otherwise(parses)
+    return F.when(brackets <= MAX_DEPTH, F.lit(True)).otherwise(_parses({}))
+
+
+def _parses(options: Mapping[str, str]) -> Column:
+    """Return whether Spark's parser takes a line, with these options."""
+    given = {**_DEPTH, **options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "c"}
+    return F.from_json("value", "c STRING", given).getField("c").isNull()
+
+
+def deciding(lines: DataFrame, named: Collection[str], *, line: bool) -> DataFrame:
+    """Return the lines whose values decide types: all that are no bad rows, whatever their types.
+
+    `named` are the keys that expressions name; `line`: lines are sent as they are.
+    """
+    return lines.where(_is_one_object() & _parses(_STRICT if line else {}) & is_clear(named))
 
 
 def is_clear(
@@ -136,20 +149,20 @@ def _spellings(lines: DataFrame, names: Sequence[str], before: StructType) -> di
 
 
 def column_types(
-    lines: DataFrame, file: Column, named: Collection[str], before: StructType
+    lines: DataFrame, file: Column, named: Collection[str], before: StructType, *, line: bool
 ) -> StructType:
     """Return the types of the keys in `named` (of all, if ALL is there): those `before`, of what
     was sent, and those in the files.
 
     Raises IncompatibleFiles where the content of one file, or what was sent before, decides how
-    another file is read: a key has numbers of two kinds, or two types, or another case. Lines that
-    are not clear about a key in `named` are ignored.
+    another file is read: a key has numbers of two kinds, or two types, or another case. Bad rows
+    are ignored; `line`: lines are sent as they are.
     """
     spark = lines.sparkSession
     spark.conf.set(_DUPLICATES, "true")  # of keys that nothing names
     try:
         schemas = (
-            lines.where(_is_shallow() & is_clear(named))
+            deciding(lines, named, line=line)
             .groupBy(file.alias("file"))
             .agg(F.expr("schema_of_variant_agg(try_parse_json(value))").alias("schema"))
             .collect()
@@ -229,14 +242,23 @@ def _merged(one: DataType, other: DataType) -> DataType | None:
 
 
 def _type_name(kind: DataType) -> str:
+    # A variant has 1.0 as decimal(1,0), and whole numbers that are no BIGINT as decimals, too.
+    if isinstance(kind, DecimalType) and kind.scale == 0 and kind.precision >= _NO_BIGINT:
+        return f"whole number of {kind.precision} digits"
     fraction = isinstance(kind, DecimalType | DoubleType)
     return "number with a fraction" if fraction else kind.simpleString()
 
 
 def inferred(
-    lines: DataFrame, given: Mapping[str, str], named: Collection[str], before: StructType
+    lines: DataFrame,
+    given: Mapping[str, str],
+    named: Collection[str],
+    before: StructType,
+    *,
+    line: bool,
 ) -> StructType:
-    """Return the columns that Spark finds in the lines that are clear about the keys in `named`.
+    """Return the columns that Spark finds in the lines that are no bad rows, and those in `named`
+    that only lines sent `before` had; `line`: lines are sent as they are.
 
     Of keys that nothing names, those are left out that Spark's columns cannot be called.
     """
@@ -244,7 +266,7 @@ def inferred(
     reader: Any = spark.read.options(**given, **_DEPTH).option("mode", "PERMISSIVE")
     reader = reader.option("columnNameOfCorruptRecord", "_corrupt_record")._jreader
     jvm: Any = spark.sparkContext._jvm
-    clear: Any = lines.where(is_clear(named)).select("value")
+    clear: Any = deciding(lines, named, line=line).select("value")
     texts = getattr(clear._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
     found = StructType.fromJson(json.loads(reader.json(texts).schema().json()))
     ours = _named(found, named)
@@ -259,7 +281,9 @@ def inferred(
             else folded.count(key) == 1 and not _is_ambiguous(field.dataType)
         )
     }
-    if missing := {*named} - {*folded, ALL}:
+    sent = {f.name: f for f in before.fields if f.name.lower() in {*named} - {*folded}}
+    fields |= sent
+    if missing := {*named} - {*folded, *map(str.lower, sent), ALL}:
         unclear = _key_counts(lines.where(~is_clear(named)), missing)
         names = {row.key.lower(): row.key for row in unclear}
         fields |= {name: StructField(name, StringType()) for name in names.values()}
