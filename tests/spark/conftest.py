@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from support import egress_pipeline, spark_session, topic_records
 from tidegate.egress import plan, release, send
+from tidegate.spark import source_rows
 from tidegate_local.kafka import Broker
 
 
@@ -16,6 +17,17 @@ from tidegate_local.kafka import Broker
 def spark() -> SparkSession:
     """Return the Spark session of this process; tests in other directories share it."""
     return spark_session.shared()
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    """Return a session without code generation."""
+    mine = spark.newSession()
+    mine.conf.set("spark.sql.codegen.wholeStage", "false")
+    mine.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    mine.conf.set("spark.sql.shuffle.partitions", "1")
+    source_rows.configure(mine)
+    return mine
 
 
 @pytest.fixture

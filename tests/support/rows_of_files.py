@@ -1,0 +1,54 @@
+"""The rows of files as an egress selects them, with Spark and without a broker."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from tidegate.spark import file_rows, source_rows
+from tidegate.spark.egress_job import LINE, WHOLE, RowSource
+
+
+def source(format_: str, *paths: Path, ddl: str | None = None, **options: str) -> RowSource:
+    files = tuple((path.name, str(path)) for path in paths)
+    return RowSource(format_, options, ddl, files, {}, (), {})
+
+
+def select(
+    session: SparkSession,
+    format_: str,
+    *paths: Path,
+    columns: dict[str, str],
+    ddl: str | None = None,
+    **options: str,
+) -> DataFrame:
+    given = source(format_, *paths, ddl=ddl, **options)
+    source_rows.json_types(session, given, columns)
+    found = source_rows.select(session, given, columns)
+    assert file_rows.files_read(given, found) == {path.name for path in paths}
+    return found
+
+
+def rows(
+    session: SparkSession, format_: str, *paths: Path, value: str | None = None, **how: Any
+) -> list[Row]:
+    """Return the rows with a value, by default that of the format, in the order of the files."""
+    columns = {"value": value or (LINE if format_ == "json" else WHOLE)}
+    found = select(session, format_, *paths, columns=columns, **how)
+    return sorted(found.collect(), key=lambda row: (row.file, row.row))
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def values(found: Sequence[Row]) -> list[Any]:
+    assert [row.row for row in found] == list(range(len(found)))
+    assert {row.fault for row in found} <= {None}
+    return [row.value for row in found]
+
+
+TYPED = "to_json(struct(*))"
+"""A value made of the columns that Spark finds in lines of JSON."""
