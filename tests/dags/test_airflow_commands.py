@@ -10,7 +10,7 @@ def test_airflow_commands_of_the_docs() -> None:
     from airflow.cli.cli_parser import get_parser
 
     shells = [block for path in DOCS for block in fenced(path.read_text(), "")]
-    lines = [line for block in shells for line in block.splitlines()]
+    lines = [line.strip() for block in shells for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("airflow ")]
     assert commands
     for words in commands:

@@ -83,7 +83,7 @@ def json_types(
     named = _named(spark, columns)
     if source.format != "json" or source.columns or not named:
         return None
-    return file_rows.json_types(spark, source, named, line=LINE in columns.values())
+    return file_rows.json_types(spark, source, named, line=LINE in _texts(columns).values())
 
 
 def _texts(columns: Mapping[str, Column | str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.logger import PySparkLogger
+from pyspark.logger.logger import JSONFormatter
 
 from tidegate.launch import spark_output
 from tidegate.launch.spark_output import SparkOutput
@@ -72,7 +73,7 @@ def test_a_copy_of_an_sql_error_is_for_the_file() -> None:
     """PySpark logs it as JSON, with Java's stack trace, before the application names the cause."""
     copy = PySparkLogger.getLogger("SQLQueryContextLogger")
     copy.propagate = False
-    (handler,) = copy.handlers
+    handler = next(each for each in copy.handlers if isinstance(each.formatter, JSONFormatter))
     line = handler.format(copy.makeRecord(copy.name, 40, "f", 1, "no column", (), None))
     output, lines = shown(f"{line}\n{PROGRESS}")
     assert lines == [PROGRESS.rstrip("\n")]
