@@ -13,9 +13,16 @@ MUTANTS = (
     Mutant(
         "a late answer is one",
         "broker/outage.py",
-        "if answers(known, tls=self._tls, patience=PATIENCE):",
+        "if answers(known, tls=self._tls, patience=PATIENCE - 3 * _SHORT):",
         "if False:",
         "tests/unit/broker/test_outage.py::test_a_live_cluster_is_never_stopped",
+    ),
+    Mutant(
+        "an outage is found in PATIENCE, with all its probes",
+        "broker/outage.py",
+        "patience=PATIENCE - 3 * _SHORT",
+        "patience=PATIENCE",
+        "tests/unit/broker/test_outage.py::test_a_process_that_was_paused_asks_once_more",
     ),
     Mutant(
         "a process that was paused asks once more",

@@ -17,7 +17,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
 
 PATIENCE = 20.0
-"""Seconds: a broker that answers one probe in this time is not out."""
+"""Seconds: if no broker has answered any probe for so long, all are out."""
 _INTERVAL = 2.0  # seconds between probes
 _SHORT = 2.0  # the patience, in seconds, of a probe whose failure decides nothing alone
 _LAST = 5.0  # the patience, in seconds, when Spark has failed: on a busy machine answers are late
@@ -79,7 +79,7 @@ class BrokerWatch:
         if known and answers(known, tls=self._tls, patience=_SHORT):
             return False
         self._addresses.resolve()
-        if answers(known, tls=self._tls, patience=PATIENCE):
+        if answers(known, tls=self._tls, patience=PATIENCE - 3 * _SHORT):
             return False
         # This process may have been paused, and missed the answers: ask once more.
         return not answers(known, tls=self._tls, patience=_SHORT)

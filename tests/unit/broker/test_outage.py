@@ -112,7 +112,7 @@ def test_what_accepts_and_closes_answers(tls: bool, abruptly: bool) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten all times; the cluster names no brokers but those of the connection."""
-    times = {"PATIENCE": 0.8, "_INTERVAL": 0.05, "_SHORT": 0.3, "_LAST": 0.5, "_RETRY": 0.05}
+    times = {"PATIENCE": 0.9, "_INTERVAL": 0.05, "_SHORT": 0.2, "_LAST": 0.5, "_RETRY": 0.05}
     for name, seconds in times.items():
         monkeypatch.setattr(outage, name, seconds)
     monkeypatch.setattr(outage, "Cluster", _unreachable)
@@ -141,7 +141,7 @@ def test_an_outage_stops_once() -> None:
                 time.sleep(0.01)
             time.sleep(0.5)
         assert len(stopped) == 1
-        assert stopped[0] - began >= 0.8
+        assert stopped[0] - began >= 0.9
         assert watch.outage() == "no broker has answered for 1 s, and Spark was stopped"
 
 
@@ -193,7 +193,8 @@ def test_a_process_that_was_paused_asks_once_more(monkeypatch: pytest.MonkeyPatc
     watch, stopped = watching(("127.0.0.1", 1))
     with watch:
         time.sleep(0.5)
-    assert asked[:4] == [0.3, 0.3, 0.8, 0.3]
+    assert asked[:4] == pytest.approx([0.2, 0.2, 0.3, 0.2])
+    assert sum(asked[:4]) == pytest.approx(outage.PATIENCE)
     assert stopped == []
 
 
