@@ -6,6 +6,13 @@ REFUSED = "tests/spark/test_egress_refusals.py::test_refused_before_anything_is_
 
 MUTANTS = (
     Mutant(
+        "a login that is refused is not retried",
+        "spark/failures.py",
+        "elif _LOGIN.search(said) and not _AWAY.search(said):",
+        "elif False:",
+        "tests/unit/spark/test_failures.py::test_what_is_refused_is_not_retried",
+    ),
+    Mutant(
         "what was fetched is not kept",
         "spark/kafka_source.py",
         '    "spark.kafka.consumer.fetchedData.cache.timeout": "0",\n',

@@ -20,6 +20,8 @@ from tidegate.errors import (
     BrokerUnreachable,
     ConfigurationError,
     IdentityChanged,
+    NotAuthenticated,
+    NotAuthorised,
     PlanDead,
     StageFailed,
     TidegateError,
@@ -35,7 +37,8 @@ from tidegate.runs.steps import Submit
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 
 _LOOK_AGAIN = 1.0  # seconds
-
+# How an application may end; the chunks that it has finished are sealed nevertheless.
+_OF_SPARK = (StageFailed, BrokerUnreachable, ConfigurationError, NotAuthenticated, NotAuthorised)
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +120,7 @@ def _stage(
                     _sealing(opened, plan, started, epochs, sealed, unproven),
                 ):
                     submit(for_places(application, store.native("")))
-        except (StageFailed, BrokerUnreachable, ConfigurationError) as error:
+        except _OF_SPARK as error:
             failures.append(error)
         rest = [a for a in started if a.chunk not in sealed and a not in unproven]
         if any(isinstance(failure, BrokerUnreachable) for failure in failures):

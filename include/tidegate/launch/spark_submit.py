@@ -232,16 +232,16 @@ def supervised(
 
 @contextmanager
 def terminal_if_refused(directory: Path) -> Iterator[None]:
-    """Raise ConfigurationError where an application has recorded that a retry would fail as well.
+    """Raise the error of which an application has recorded that a retry would have it again.
 
     It records that beside its job file, because Airflow's operator returns none of the output.
     """
     try:
         yield
     except (StageFailed, BrokerUnreachable) as error:
-        if (message := read_refusal(directory)) is None:
+        if (refusal := read_refusal(directory)) is None:
             raise
-        raise ConfigurationError(message) from error
+        raise refusal from error
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -23,7 +23,7 @@ from tidegate.spark import (
     target_records,
 )
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
-from tidegate.spark.failures import describe, report_failure
+from tidegate.spark.failures import describe, needs, report_failure
 from tidegate.spark.preflight import Refused, preflight
 from tidegate.spark.readback import OrderBroken
 from tidegate.spark.target_records import LogLost
@@ -126,7 +126,7 @@ def _write(job: EgressJob, rows: DataFrame, *, sign: Path, largest: int) -> None
         largest_batch=min(each.largest for each in job.target.values()),
     )
     shaped = records.with_provenance(rows, job)
-    with session.writing_v1(rows.sparkSession):
+    with session.writing_v1(rows.sparkSession), needs("WRITE"):
         sign.touch()
         shaped.write.format("kafka").options(**options).save()
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
 from tidegate.spark.job_files import write_refusal
 from tidegate.spark.kafka_source import redact
 
@@ -19,8 +21,26 @@ _WRAPPERS = {
     "java.lang.reflect.InvocationTargetException",
     "java.util.concurrent.ExecutionException",
 }
+# An executor's exception may be there only as text of another one.
+_LOGIN = re.compile(r"\b(SaslAuthentication|SslAuthentication|(Failed)?Login)Exception\b")
+_RIGHT = re.compile(r"\b[A-Z]\w*AuthorizationException\b")
+# Java's client takes it for a refusal, too, if a KDC or a token endpoint does not answer.
+_AWAY = re.compile(
+    r"Connection (refused|reset)|timed out|Cannot contact any KDC|UnknownHost|unreachable|No route"
+    r"|response code (429|5\d\d)"
+)
 
 log = logging.getLogger(__name__)
+
+
+@contextmanager
+def needs(right: str) -> Iterator[None]:
+    """Note on an error which right the block needs: a broker that denies it does not name it."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(right)
+        raise
 
 
 def report_failure(
@@ -28,12 +48,23 @@ def report_failure(
 ) -> int:
     """Log an error as one last line, `tidegate: <what>`, without the secrets among `options`.
 
-    For a ConfigurationError a refusal is written into `directory`. Returns the exit code.
+    For an error that a retry would have again, a refusal is written into `directory`: a
+    ConfigurationError, and what the broker refused. Returns the exit code.
     """
-    message = f"{doing}: {redact(describe(error), options)}"
-    log.error("tidegate: %s", message)
+    said = redact(describe(error), options)
+    refusal: type[TidegateError] | None = None
     if isinstance(error, ConfigurationError):
-        write_refusal(directory, message)
+        refusal = ConfigurationError
+    elif _RIGHT.search(said):
+        refusal = NotAuthorised
+        right = getattr(error, "__notes__", ["READ"])[-1]
+        said = f"not permitted: {right}: {said}"
+    elif _LOGIN.search(said) and not _AWAY.search(said):
+        refusal = NotAuthenticated
+    message = f"{doing}: {said}"
+    log.error("tidegate: %s", message)
+    if refusal:
+        write_refusal(directory, refusal(message))
     return 1
 
 

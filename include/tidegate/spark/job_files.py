@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from tidegate.core.json_codec import Document
+from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
 
-_REFUSAL = "configuration_error"
+_REFUSAL = "refusal"
+_REFUSALS = {each.__name__: each for each in (ConfigurationError, NotAuthenticated, NotAuthorised)}
 
 
 class JobFile(Document):
@@ -38,12 +40,16 @@ def write_private(path: Path, form: Mapping[str, Any]) -> None:
         json.dump(form, file)
 
 
-def write_refusal(directory: Path, message: str) -> None:
+def write_refusal(directory: Path, error: TidegateError) -> None:
     """Record beside the job file that a retry of the same job would fail again."""
-    (directory / _REFUSAL).write_text(message, encoding="utf-8")
+    text = f"{type(error).__name__} {error}"
+    (directory / _REFUSAL).write_text(text, encoding="utf-8")
 
 
-def read_refusal(directory: Path) -> str | None:
-    """Return the message of `write_refusal`, or None if the application wrote none."""
+def read_refusal(directory: Path) -> TidegateError | None:
+    """Return the error of `write_refusal`, or None if the application wrote none."""
     path = directory / _REFUSAL
-    return path.read_text(encoding="utf-8") if path.exists() else None
+    if not path.exists():
+        return None
+    name, _, message = path.read_text(encoding="utf-8").partition(" ")
+    return _REFUSALS[name](message)

@@ -61,6 +61,7 @@ _OPTIONS = OptionTable(
     ignore_case=True,
 )
 _SECRET = re.compile(r"jaas|password|secret|keystore\.key", re.IGNORECASE)
+_QUOTED = re.compile(r'(?:password|secret)\w*\s*=\s*"((?:[^"\\]|\\.)+)"', re.IGNORECASE)
 
 
 def render(
@@ -97,4 +98,6 @@ def _secrets(given: Mapping[str, str]) -> Iterator[str]:
     for name, value in given.items():
         if value and _SECRET.search(name):
             yield value
-            yield from re.findall(r'(?i)(?:password|secret)\w*\s*=\s*"([^"]+)"', value)
+            for quoted in re.findall(_QUOTED, value):
+                yield quoted
+                yield re.sub(r"\\(.)", r"\1", quoted)

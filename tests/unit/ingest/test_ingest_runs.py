@@ -19,6 +19,8 @@ from tidegate.errors import (
     IdentityChanged,
     LakeUnsafe,
     LedgerCorrupt,
+    NotAuthenticated,
+    NotAuthorised,
     NotSealed,
     RowsMissing,
     StageFailed,
@@ -245,16 +247,22 @@ def test_what_a_dead_process_has_left_unproven_is_proven_or_staged_again(world):
     assert first.attempt == "whole"
 
 
-def test_a_job_that_is_refused_for_good_is_not_retried(world):
-    """The application leaves word beside its job file, and ends with 1, as always."""
+@pytest.mark.parametrize("refusal", [ConfigurationError, NotAuthenticated, NotAuthorised])
+def test_a_job_that_is_refused_for_good_is_not_retried(world, refusal):
+    """The application leaves word beside its job file, and ends with 1, as always; what it has
+    finished is kept.
+    """
+    finish = world.submit()
 
     def submit(given):
-        write_refusal(Path(given.args[0]).parent, "Spark 3.5.1: 4.0 or later is needed")
+        finish(given)
+        write_refusal(Path(given.args[0]).parent, refusal("refused for good"))
         raise StageFailed("spark-submit failed; its output is above")
 
-    with pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1") as failed:
+    with pytest.raises(refusal, match="refused for good") as failed:
         stage(world.run("one"), submit)
     assert failed.value.kind == "terminal"
+    assert publish(world.run("one")).report["rows"] == 300
 
 
 def kept(world, run_id="one"):

@@ -13,7 +13,14 @@ import pytest
 from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
-from tidegate.errors import BrokerUnreachable, ConfigurationError, StageFailed
+from tidegate.errors import (
+    BrokerUnreachable,
+    ConfigurationError,
+    NotAuthenticated,
+    NotAuthorised,
+    StageFailed,
+    TidegateError,
+)
 from tidegate.launch import cds_archive, jars
 from tidegate.launch import spark_submit as module
 from tidegate.launch.spark_output import failure_line
@@ -93,7 +100,9 @@ def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
     """A file beside the job file decides: Airflow returns none of the application's output."""
     with pytest.raises(StageFailed, match="away"), terminal_if_refused(tmp_path):
         raise StageFailed("the broker is away")
-    write_refusal(tmp_path, "starting Spark: Spark 3.5.1: 4.0 or later is needed")
+    write_refusal(
+        tmp_path, ConfigurationError("starting Spark: Spark 3.5.1: 4.0 or later is needed")
+    )
     for failure in (StageFailed("spark-submit failed"), BrokerUnreachable("no broker answers")):
         with (
             pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1"),
@@ -102,6 +111,15 @@ def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
             raise failure
     with terminal_if_refused(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("refusal", [ConfigurationError, NotAuthenticated, NotAuthorised])
+def test_a_refusal_keeps_its_class(tmp_path: Path, refusal: type[TidegateError]) -> None:
+    write_refusal(tmp_path, refusal("plan f00: refused\nfor two reasons"))
+    with pytest.raises(TidegateError) as raised, terminal_if_refused(tmp_path):
+        raise StageFailed("spark-submit failed")
+    assert type(raised.value) is refusal
+    assert str(raised.value) == "plan f00: refused\nfor two reasons"
 
 
 def test_only_big_work_is_compiled_by_c2() -> None:

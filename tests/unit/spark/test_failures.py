@@ -1,0 +1,115 @@
+"""What an application leaves behind when it fails: a line without secrets, and refusals."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from support.java_errors import java_error
+from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
+from tidegate.spark.failures import needs, report_failure
+from tidegate.spark.job_files import read_refusal
+
+KAFKA = "org.apache.kafka.common"
+SPARK = ("org.apache.spark.SparkException", "Job aborted due to stage failure")
+OPTIONS = {"kafka.sasl.jaas.config": 'X required username="u" password="hun\\"ter2";'}
+
+
+def refusal(error: Exception, directory: Path) -> TidegateError | None:
+    assert report_failure(error, "plan f00d", OPTIONS, directory) == 1
+    return read_refusal(directory)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            java_error(SPARK, (f"{KAFKA}.errors.SaslAuthenticationException", "invalid login")),
+            NotAuthenticated,
+        ),
+        (
+            java_error(
+                (f"{KAFKA}.KafkaException", "Failed to construct"),
+                (f"{KAFKA}.errors.SslAuthenticationException", "SSL handshake failed"),
+                ("javax.net.ssl.SSLHandshakeException", "certificate_unknown"),
+            ),
+            NotAuthenticated,
+        ),
+        (
+            java_error(
+                (f"{KAFKA}.KafkaException", "Failed to create new KafkaAdminClient"),
+                ("javax.security.auth.login.LoginException", "The response code 401 and error"),
+            ),
+            NotAuthenticated,
+        ),
+        (
+            java_error(SPARK, (f"{KAFKA}.errors.TopicAuthorizationException", "topics: [t]")),
+            NotAuthorised,
+        ),
+        (
+            java_error(SPARK, (f"{KAFKA}.errors.GroupAuthorizationException", "group: g")),
+            NotAuthorised,
+        ),
+        (
+            java_error(
+                (
+                    "org.apache.spark.SparkException",
+                    "Lost task 0.0: org.apache.kafka.common"
+                    ".errors.TopicAuthorizationException: Not authorized to: [t]",
+                )
+            ),
+            NotAuthorised,
+        ),
+        (ConfigurationError("Spark 3.5.1: 4.0 or later is needed"), ConfigurationError),
+    ],
+)
+def test_what_is_refused_is_not_retried(
+    error: Exception, expected: type[TidegateError], tmp_path: Path
+) -> None:
+    found = refusal(error, tmp_path)
+    assert type(found) is expected
+    assert str(found).startswith("plan f00d: ")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        java_error(SPARK, (f"{KAFKA}.errors.TimeoutException", "Timed out")),
+        java_error(
+            (f"{KAFKA}.errors.SaslAuthenticationException", "An error: GSS initiate failed"),
+            ("org.ietf.jgss.GSSException", "No valid credentials: GSS: Connection refused"),
+        ),
+        java_error((f"{KAFKA}.KafkaException", "x"), ("java.net.ConnectException", "refused")),
+        java_error(("javax.security.auth.login.LoginException", "The response code 503 and")),
+        java_error(("javax.security.auth.login.LoginException", "Receive timed out")),
+        RuntimeError("disk full"),
+    ],
+)
+def test_what_may_pass_is_retried(error: Exception, tmp_path: Path) -> None:
+    assert refusal(error, tmp_path) is None
+
+
+def test_the_right_that_is_missing_is_named(tmp_path: Path) -> None:
+    """Of a step that needs none other: READ."""
+    denied = (f"{KAFKA}.errors.TopicAuthorizationException", "Not authorized: [t]")
+    assert "f00d: not permitted: READ: Topic" in str(refusal(java_error(denied), tmp_path))
+    error = java_error(denied)
+    with pytest.raises(Py4JJavaError), needs("WRITE"):
+        raise error
+    assert "f00d: not permitted: WRITE: Topic" in str(refusal(error, tmp_path))
+
+
+def test_the_line_has_the_cause_and_no_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither as JAAS quotes it, nor as it is."""
+    error: Py4JJavaError = java_error(
+        SPARK, (f"{KAFKA}.errors.SaslAuthenticationException", 'hun"ter2 or hun\\"ter2 is wrong')
+    )
+    with caplog.at_level(logging.ERROR):
+        found = refusal(error, tmp_path)
+    assert caplog.messages == [
+        "tidegate: plan f00d: SaslAuthenticationException: *** or *** is wrong"
+    ]
+    assert str(found) == "plan f00d: SaslAuthenticationException: *** or *** is wrong"
