@@ -85,16 +85,16 @@ def test_commands_in_the_text_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCS, ids=named)
 def test_connections_can_be_copied(path: Path) -> None:
-    """Each Kafka connection in an example is valid, but for a CA file that is not here."""
+    """Each Kafka connection in an example is valid, but for files that are not here."""
     text = path.read_text()
     examples = [form for form in map(json.loads, fenced(text, "json")) if "conn_type" in form]
     exported = re.findall(r"export AIRFLOW_CONN_\w+='([^']+)'", text)
     for form in [*examples, *map(json.loads, exported)]:
-        with pytest.raises(errors.ConfigurationError) as refused:
+        try:
             KafkaSettings("kafka_default", form["extra"])
-        (complaint,) = str(refused.value).splitlines()[1:]
-        assert "ssl.ca.location" in complaint
-        assert "No such file" in complaint
+        except errors.ConfigurationError as refused:
+            complaints = str(refused).splitlines()[1:]
+            assert all(each.endswith(": No such file or directory") for each in complaints)
 
 
 DATA_FILE = pyarrow.schema(

@@ -40,7 +40,7 @@ class BrokerWatch:
     def __init__(self, kafka: KafkaSettings, stop: Callable[[], object]) -> None:
         self._kafka, self._stop = kafka, stop
         self._addresses = Addresses(_bootstrap(kafka))
-        self._tls = kafka.extra.get("security.protocol", "").endswith("SSL")
+        self._tls = kafka.unchecked_context()
         self._ended = threading.Event()
         self._stopped = False
 
@@ -110,7 +110,7 @@ class Addresses:
         self._asked.discard(broker)
 
 
-def answers(brokers: Collection[Address], *, tls: bool, patience: float) -> bool:
+def answers(brokers: Collection[Address], *, tls: ssl.SSLContext | None, patience: float) -> bool:
     """Return whether one of the addresses answers within `patience` seconds.
 
     Those that are added meanwhile are asked, too.
@@ -118,31 +118,30 @@ def answers(brokers: Collection[Address], *, tls: bool, patience: float) -> bool
     return asyncio.run(_one_answers(brokers, tls, patience))
 
 
-async def _one_answers(brokers: Collection[Address], tls: bool, patience: float) -> bool:
-    context = None
-    if tls:  # nothing is sent that a certificate would have to protect
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+async def _one_answers(
+    brokers: Collection[Address], tls: ssl.SSLContext | None, patience: float
+) -> bool:
     ends = time.monotonic() + patience
     asked: dict[Address, asyncio.Task[None]] = {}
     while not any(task.done() for task in asked.values()):
         if (left := ends - time.monotonic()) <= 0:
             return False
         for broker in set(brokers) - asked.keys():
-            asked[broker] = asyncio.create_task(_answer(*broker, context))
+            asked[broker] = asyncio.create_task(_answer(*broker, tls))
         pause = asyncio.create_task(asyncio.sleep(min(left, _RETRY)))
         await asyncio.wait([pause, *asked.values()], return_when=asyncio.FIRST_COMPLETED)
     return True
 
 
-async def _answer(host: str, port: int, context: ssl.SSLContext | None) -> None:
+async def _answer(host: str, port: int, tls: ssl.SSLContext | None) -> None:
     """Return when this broker has answered a request, or closed a connection that it accepted.
 
-    It closes those above its limit for each address. A paused process closes none.
+    It closes those above its limit for each address, and those whose client certificate it
+    refuses. A paused process closes none.
     """
     while True:
         try:
-            reader, writer = await asyncio.open_connection(host, port, ssl=context)
+            reader, writer = await asyncio.open_connection(host, port, ssl=tls)
             try:
                 writer.write(_REQUEST)
                 await reader.readexactly(4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tidegate.broker.target import TargetSurvey
 from tidegate.core import layout
 from tidegate.core.entries import Claim
@@ -35,9 +37,14 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
 
 
 def job_of(
-    opened: OpenRun[EgressRun], plan: Plan, rows: RowSource, claim: Claim, target: TargetSurvey
+    opened: OpenRun[EgressRun],
+    plan: Plan,
+    rows: RowSource,
+    claim: Claim,
+    target: TargetSurvey,
+    private: Path,
 ) -> EgressJob:
-    """Return the job of a claimed plan; it may hold secrets."""
+    """Return the job of a claimed plan; it may hold secrets, and so may its files in `private`."""
     run = opened.run
     settings = plan.byte_settings
     quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
@@ -64,7 +71,7 @@ def job_of(
             )
             for topic, state in target.topics.items()
         },
-        reader={**run.kafka.for_spark(), "kafka.client.id": client_id},
+        reader={**run.kafka.for_spark(private), "kafka.client.id": client_id},
         producer=producer,
         client_id=client_id,
     )

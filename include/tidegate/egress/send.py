@@ -212,7 +212,7 @@ def _run_application(
         try:
             # Estimate: 100 bytes per row of text.
             estimate = plan.records or sum(file.size for file in plan.files) // 100
-            job = job_of(opened, plan, rows, claim, target)
+            job = job_of(opened, plan, rows, claim, target, directory)
             job.write(directory / "job.json")
             application = sending_submission(
                 directory / "job.json",

@@ -144,21 +144,21 @@ def _name(run: Run) -> str:
 def _job_file(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt]) -> Iterator[Path]:
     """Write the job's only input, secrets included, readable by its owner; remove it afterwards."""
     run, store = opened.run, opened.store
-    job = IngestJob(
-        plan_id=plan.id,
-        app_name=_name(run),
-        options={
-            **run.kafka.for_spark(),
-            "kafka.isolation.level": plan.isolation,
-            "kafka.client.id": f"tidegate-{plan.pipeline}-{plan.id}",
-        },
-        chunks=tuple(
-            Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
-        ),
-        parquet=ParquetSettings(**plan.byte_settings),
-    )
     with tempfile.TemporaryDirectory(prefix="tidegate-") as directory:
         path = Path(directory, "job.json")
+        job = IngestJob(
+            plan_id=plan.id,
+            app_name=_name(run),
+            options={
+                **run.kafka.for_spark(path.parent),
+                "kafka.isolation.level": plan.isolation,
+                "kafka.client.id": f"tidegate-{plan.pipeline}-{plan.id}",
+            },
+            chunks=tuple(
+                Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
+            ),
+            parquet=ParquetSettings(**plan.byte_settings),
+        )
         job.write(path)
         yield path
 

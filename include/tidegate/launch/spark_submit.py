@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tidegate
+from tidegate.broker import kerberos
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.outage import BrokerWatch
 from tidegate.errors import BrokerUnreachable, ConfigurationError, StageFailed, TidegateError
@@ -98,7 +100,7 @@ def submission(
     """
     fast = _INTERPRETED if records < _TINY else {}
     given = _application("ingest.py", (str(job_file),), {**fast, **conf}, records, name=name)
-    return replace(given, kafka=kafka)
+    return _with_kerberos(replace(given, kafka=kafka))
 
 
 def sending_submission(
@@ -111,7 +113,18 @@ def sending_submission(
 ) -> Submission:
     """Return the application that sends a plan's rows, about `rows` of them."""
     given = _application("egress.py", (str(job_file),), {**conf, **_RUN_ONCE}, rows, name=name)
-    return replace(given, kafka=kafka)
+    return _with_kerberos(replace(given, kafka=kafka))
+
+
+def _with_kerberos(given: Submission) -> Submission:
+    """Give Java the krb5.conf of KRB5_CONFIG, a variable that it does not read."""
+    path = given.kafka and given.kafka.mechanism == "GSSAPI" and kerberos.krb5_conf()
+    if not path:
+        return given
+    option = shlex.quote(f"-Djava.security.krb5.conf={path}")
+    names = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
+    added = {name: f"{given.conf.get(name, '')} {option}".strip() for name in names}
+    return replace(given, conf={**given.conf, **added})
 
 
 def ensure_archive(log: Callable[[str], None]) -> Path | None:

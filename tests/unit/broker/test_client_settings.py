@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaConnectionError
 
+from support.certificates import Authority
 from tidegate.broker.client_errors import connection_errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import BrokerUnreachable, ConfigurationError
@@ -15,18 +16,6 @@ from tidegate.errors import BrokerUnreachable, ConfigurationError
 PASSWORD = "hunter2"
 LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": PASSWORD}
 SERVER = {"bootstrap.servers": "broker:9092"}
-CERTIFICATE = """\
------BEGIN CERTIFICATE-----
-MIIBcTCCARegAwIBAgIUIdoFJY1CW5ljxIVGb5sP/GqrmtswCgYIKoZIzj0EAwIw
-DTELMAkGA1UEAwwCY2EwIBcNMjYxMTIyMDM1OTIyWhgPMjEyNjEwMjkwMzU5MjJa
-MA0xCzAJBgNVBAMMAmNhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEgAf77e1V
-qbd4+Y8UZzpg5OOyKy2HvCI3kNI9kbywI+1c1A3sJ68KXi3mrxhWzulQRk0zkQwK
-Yt6Vl3zL2Z/xlKNTMFEwHQYDVR0OBBYEFBs+FAh8QWTePz0VM303TQSL4qKlMB8G
-A1UdIwQYMBaAFBs+FAh8QWTePz0VM303TQSL4qKlMA8GA1UdEwEB/wQFMAMBAf8w
-CgYIKoZIzj0EAwIDSAAwRQIhALd/Ttl/q4fQP9YHe8AKrFX0nf9ucRpjGk2NN0PD
-+lP/AiBXO3QoBXwpbaANVtG7FXxVuUDJqV2LbtsIeeNaQ50HrA==
------END CERTIFICATE-----
-"""
 # Self-signed, without basicConstraints, as keytool makes it: TLS trusts it when it is pinned.
 PINNED = """\
 -----BEGIN CERTIFICATE-----
@@ -42,17 +31,20 @@ OcrCEkXcE7JpgdtEQ8LAxXhuBt/j4uA=
 """
 
 
+AUTHORITY = Authority.create()
+
+
 @pytest.fixture
 def ca(tmp_path: Path) -> Path:
     """A file with a certificate in PEM form."""
     path = tmp_path / "ca.pem"
-    path.write_text(CERTIFICATE)
+    path.write_text(AUTHORITY.pem)
     return path
 
 
 def complaints(**extra: Any) -> str:
     """Return what is wrong with a connection whose keys are given with _ for a dot."""
-    given = {name.replace("_", "."): value for name, value in extra.items()}
+    given = {n if "." in n else n.replace("_", "."): value for n, value in extra.items()}
     with pytest.raises(ConfigurationError) as refused:
         KafkaSettings("kafka_default", {**SERVER, **given})
     assert refused.value.exit_code == 2
@@ -68,18 +60,18 @@ def test_an_unknown_protocol_is_never_taken_for_plaintext(protocol: Any) -> None
     assert "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL" in told
 
 
-@pytest.mark.parametrize("mechanism", ["plain", "GSSAPI", ["PLAIN"], {"PLAIN": 1}, 5])
+@pytest.mark.parametrize("mechanism", ["plain", "NTLM", ["PLAIN"], {"PLAIN": 1}, 5])
 def test_an_unknown_mechanism_is_named(mechanism: Any) -> None:
     login = {**LOGIN, "sasl.mechanism": mechanism}
     assert "sasl.mechanism: " in complaints(security_protocol="SASL_PLAINTEXT", **login)
 
 
-def test_a_protocol_may_be_written_small() -> None:
+def test_a_protocol_may_be_written_small(tmp_path: Path) -> None:
     """Other clients take it; kafka-python takes it for plaintext."""
     for protocol in ("sasl_plaintext", "Sasl_Plaintext"):
         kafka = KafkaSettings("k", {**SERVER, "security.protocol": protocol, **LOGIN})
         assert kafka.for_python()["security_protocol"] == "SASL_PLAINTEXT"
-        assert kafka.for_spark()["kafka.security.protocol"] == "SASL_PLAINTEXT"
+        assert kafka.for_spark(tmp_path)["kafka.security.protocol"] == "SASL_PLAINTEXT"
 
 
 @pytest.mark.parametrize(
@@ -107,6 +99,8 @@ def test_sasl_needs_mechanism_user_and_password(login: dict[str, Any], missing: 
         ({"security.protocol": "PLAINTEXT", **LOGIN}, "sasl.password: PLAINTEXT has no login"),
         ({"security.protocol": "SSL", **LOGIN}, "sasl.username: SSL has no login"),
         ({"ssl.ca.location": "/ca"}, "ssl.ca.location: PLAINTEXT, the protocol if none is given"),
+        ({"ssl.key.pem": PASSWORD}, "ssl.key.pem: PLAINTEXT, the protocol if none is given"),
+        ({"sasl.kerberos.keytab": "/k"}, "sasl.kerberos.keytab: PLAINTEXT, the protocol if none"),
         (
             {"security.protocol": "SASL_PLAINTEXT", **LOGIN, "ssl.ca.location": "/ca"},
             "ssl.ca.location: SASL_PLAINTEXT does not encrypt",
@@ -133,7 +127,7 @@ def test_a_ca_that_cannot_be_used_is_said_at_once(tmp_path: Path, name: str, exp
     """Missing, or without a certificate: no broker needs to be asked."""
     (tmp_path / "directory").mkdir()
     (tmp_path / "empty.pem").touch()
-    (tmp_path / "key.pem").write_text(CERTIFICATE.replace("CERTIFICATE", "PRIVATE KEY"))
+    (tmp_path / "key.pem").write_text(AUTHORITY.pem.replace("CERTIFICATE", "PRIVATE KEY"))
     told = complaints(security_protocol="SSL", ssl_ca_location=str(tmp_path / name))
     assert f"ssl.ca.location: {tmp_path / name}: " in told
     assert expected.lower() in told.lower()
@@ -145,17 +139,17 @@ def test_a_pinned_certificate_is_accepted(tmp_path: Path) -> None:
     path.write_text(PINNED)
     assert not ssl.create_default_context(cafile=path).get_ca_certs()
     extra = {**SERVER, "security.protocol": "SSL", "ssl.ca.location": str(path)}
-    assert KafkaSettings("k", extra).for_python()["ssl_cafile"] == str(path)
+    assert KafkaSettings("k", extra).for_python()["ssl_context"].cert_store_stats()["x509"] == 1
 
 
-def test_the_mechanism_has_two_names() -> None:
+def test_the_mechanism_has_two_names(tmp_path: Path) -> None:
     """librdkafka's `sasl.mechanisms` gives both clients the same; two that differ are refused."""
     login = {**SERVER, "security.protocol": "SASL_PLAINTEXT", **LOGIN}
     named = {key: value for key, value in login.items() if key != "sasl.mechanism"}
     for extra in ({**named, "sasl.mechanisms": "PLAIN"}, {**login, "sasl.mechanisms": "PLAIN"}):
         kafka, expected = KafkaSettings("k", extra), KafkaSettings("k", login)
         assert kafka.for_python() == expected.for_python()
-        assert kafka.for_spark() == expected.for_spark()
+        assert kafka.for_spark(tmp_path) == expected.for_spark(tmp_path)
     told = complaints(security_protocol="SASL_PLAINTEXT", **LOGIN, sasl_mechanisms="SCRAM-SHA-256")
     assert "sasl.mechanism, sasl.mechanisms: both are given, and differ" in told
     told = complaints(security_protocol="SASL_PLAINTEXT", **{**LOGIN, "sasl.mechanism": "X"})
@@ -163,28 +157,47 @@ def test_the_mechanism_has_two_names() -> None:
     assert "has no login" in complaints(sasl_mechanisms="PLAIN")
 
 
-@pytest.mark.parametrize(
-    ("key", "defaults", "others"),
-    [
-        ("ssl.endpoint.identification.algorithm", ["https", "HTTPS"], ["none", " ", False, "http"]),
-        ("enable.ssl.certificate.verification", [True, "true", "True"], [False, "false", 1, "no"]),
-    ],
-)
-def test_checks_of_tls_may_be_named_and_not_turned_off(
-    key: str, defaults: list[Any], others: list[Any]
-) -> None:
-    """The defaults change nothing; another value is refused."""
+@pytest.mark.parametrize("value", [True, "true", "True"])
+def test_the_check_of_certificates_may_be_named(value: Any, tmp_path: Path) -> None:
+    """The default changes nothing."""
     extra = {**SERVER, "security.protocol": "SSL"}
-    for value in defaults:
-        kafka = KafkaSettings("k", {**extra, key: value})
-        assert kafka.for_python() == KafkaSettings("k", extra).for_python()
-        assert kafka.for_spark() == KafkaSettings("k", extra).for_spark()
-    for value in others:
-        with pytest.raises(ConfigurationError, match=f"{key}: only"):
-            KafkaSettings("k", {**extra, key: value})
+    kafka = KafkaSettings("k", {**extra, "enable.ssl.certificate.verification": value})
+    assert kafka.ssl_context is not None
+    assert kafka.ssl_context.verify_mode is ssl.CERT_REQUIRED
+    assert kafka.for_spark(tmp_path) == KafkaSettings("k", extra).for_spark(tmp_path)
 
 
-def test_a_whole_connection(ca: Path) -> None:
+@pytest.mark.parametrize("value", [False, "false", 1, "no", " "])
+def test_the_check_of_certificates_cannot_be_turned_off(value: Any) -> None:
+    told = complaints(security_protocol="SSL", enable_ssl_certificate_verification=value)
+    assert "enable.ssl.certificate.verification: only 'true'" in told
+
+
+@pytest.mark.parametrize("value", ["https", "HTTPS"])
+def test_the_check_of_host_names_is_the_default(value: str, tmp_path: Path) -> None:
+    extra = {**SERVER, "security.protocol": "SSL"}
+    for kafka in (
+        KafkaSettings("k", extra),
+        KafkaSettings("k", {**extra, "ssl.endpoint.identification.algorithm": value}),
+    ):
+        assert kafka.for_python()["ssl_context"].check_hostname
+        assert "kafka.ssl.endpoint.identification.algorithm" not in kafka.for_spark(tmp_path)
+
+
+def test_the_check_of_host_names_can_be_turned_off_and_no_other(tmp_path: Path) -> None:
+    """The certificate is still checked; another word is refused."""
+    extra = {**SERVER, "security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "none"}
+    kafka = KafkaSettings("k", extra)
+    context = kafka.for_python()["ssl_context"]
+    assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
+    options = kafka.for_spark(tmp_path)
+    assert options["kafka.ssl.endpoint.identification.algorithm"] == ""
+    for other in ("http", "no", False, " "):
+        told = complaints(security_protocol="SSL", ssl_endpoint_identification_algorithm=other)
+        assert "ssl.endpoint.identification.algorithm: " in told
+
+
+def test_a_whole_connection(ca: Path, tmp_path: Path) -> None:
     """Both clients are given the same."""
     extra = {
         "security.protocol": "SASL_SSL", **LOGIN, "ssl.ca.location": str(ca),
@@ -195,9 +208,77 @@ def test_a_whole_connection(ca: Path) -> None:
     assert kafka.for_python() == {
         "bootstrap_servers": "a:1, [::1]:9092,b_c.d-e:65535", "security_protocol": "SASL_SSL",
         "sasl_mechanism": "PLAIN", "sasl_plain_username": "u", "sasl_plain_password": PASSWORD,
-        "ssl_cafile": str(ca), "request_timeout_ms": 9000,
+        "ssl_context": kafka.ssl_context, "request_timeout_ms": 9000,
     }  # fmt: skip
-    assert kafka.for_spark()["kafka.ssl.truststore.location"] == str(ca)
+    assert kafka.for_spark(tmp_path) == {
+        "kafka.bootstrap.servers": "a:1, [::1]:9092,b_c.d-e:65535",
+        "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN",
+        "kafka.request.timeout.ms": "9000", "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(ca),
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule"
+        f' required username="u" password="{PASSWORD}";',
+    }  # fmt: skip
+    assert PASSWORD not in repr(kafka)
+
+
+def test_a_password_is_quoted_for_java(tmp_path: Path) -> None:
+    login = {**LOGIN, "sasl.password": 'a"b\\c\nd', "security.protocol": "SASL_PLAINTEXT"}
+    options = KafkaSettings("k", {**SERVER, **login}).for_spark(tmp_path)
+    assert 'password="a\\"b\\\\c\\nd";' in options["kafka.sasl.jaas.config"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("sasl.jaas.config", "it may name any class to run"),
+        ("sasl.login.callback.handler.class", "it names code to run"),
+        ("sasl.client.callback.handler.class", "it names code to run"),
+        ("sasl.kerberos.kinit.cmd", "it is a command to run"),
+        ("ssl.truststore.location", "give the CA in PEM form by ssl.ca.location"),
+        ("ssl.keystore.type", "a key store is PKCS#12"),
+        ("ssl.keystore.key", "give ssl.keystore.location"),
+        ("ssl.engine.location", "a library"),
+        ("ssl.crl.location", "Java has no such setting"),
+        ("enable.sasl.oauthbearer.unsecure.jwt", "without a signature"),
+        ("ssl.cipher.suites", "not among the security settings"),
+        ("ssl.ca.locaton", "; did you mean 'ssl.ca.location'?"),
+        ("tidegate.tokens", "not among the security settings"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name_and_reason(name: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        KafkaSettings("k", {**SERVER, "security.protocol": "SSL", name: PASSWORD})
+    assert f"{name}: " in str(refused.value)
+    assert reason in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+
+
+def test_all_complaints_come_at_once() -> None:
+    told = complaints(
+        bootstrap_servers="broker", request_timeout_ms="soon", security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-512", sasl_password=PASSWORD, ssl_ca_location="/none.pem",
+        ssl_key_location="/none.key", ssl_cipher_suites="x",
+    )  # fmt: skip
+    assert [line.split(":")[0].strip(" -") for line in told.splitlines()[1:]] == [
+        "bootstrap.servers", "ssl.cipher.suites", "sasl.username", "ssl.ca.location",
+        "ssl.certificate.location", "ssl.key.location", "request.timeout.ms",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"sasl.mechanism": "GSSAPI", "sasl.username": "u"}, "sasl.username: GSSAPI does not use"),
+        ({**LOGIN, "sasl.kerberos.keytab": "/k"}, "sasl.kerberos.keytab: PLAIN does not use it"),
+        ({**LOGIN, "sasl.oauthbearer.scope": "s"}, "sasl.oauthbearer.scope: PLAIN does not use it"),
+        ({"sasl.oauthbearer.scope": "s"}, "sasl.mechanism: missing"),
+        ({**LOGIN, "sasl.password": [PASSWORD]}, "sasl.password: neither a text nor a number"),
+    ],
+)
+def test_settings_that_the_mechanism_would_ignore_are_refused(
+    given: dict[str, Any], expected: str
+) -> None:
+    assert expected in complaints(security_protocol="SASL_PLAINTEXT", **given)
 
 
 @pytest.mark.parametrize("value", ["soon", "1s", 1.5, True, " ", 0, -1, 500, 540_000, "1e4"])

@@ -1,15 +1,19 @@
 """What counts as an outage: no broker of the cluster answers a probe in the time that it has."""
 
+import contextlib
 import socket
 import socketserver
+import ssl
 import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from support.certificates import Authority
 from tidegate.broker import outage
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.outage import BrokerWatch, answers
@@ -44,11 +48,17 @@ def nobody() -> Iterator[tuple[str, int]]:
         yield silent.getsockname()
 
 
-def one_answers(*brokers: tuple[str, int], tls: bool = False) -> bool:
+UNCHECKED = KafkaSettings(
+    "k", {"bootstrap.servers": "b:1", "security.protocol": "SSL"}
+).unchecked_context()
+AUTHORITY = Authority.create()
+
+
+def one_answers(*brokers: tuple[str, int], tls: ssl.SSLContext | None = None) -> bool:
     return answers(brokers, tls=tls, patience=10)
 
 
-def none_answers(*brokers: tuple[str, int], tls: bool = False) -> bool:
+def none_answers(*brokers: tuple[str, int], tls: ssl.SSLContext | None = None) -> bool:
     return not answers(brokers, tls=tls, patience=0.3)
 
 
@@ -87,13 +97,46 @@ def _serve_once(address: tuple[str, int]) -> None:
 def test_what_refuses_a_handshake_answers() -> None:
     """It is a matter of the settings, which Spark's own client names."""
     with broker(answer=b"HTTP/1.1 400 Bad Request\r\n\r\n") as no_tls, nobody() as crashed:
-        assert one_answers(no_tls, tls=True)
-        assert none_answers(crashed, tls=True)
+        assert one_answers(no_tls, tls=UNCHECKED)
+        assert none_answers(crashed, tls=UNCHECKED)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_what_demands_a_client_certificate_answers(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """The connection's own is shown, so that the broker logs no failure; it refuses none, or that
+    of another authority, and that is an answer as well.
+    """
+    served: list[bytes] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*AUTHORITY.server(["elsewhere"]).write(tmp_path, "server"))
+    context.load_verify_locations(cadata=AUTHORITY.pem)
+    context.verify_mode, context.maximum_version = ssl.CERT_REQUIRED, version
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                connection = context.wrap_socket(self.request, server_side=True)
+                served.append(connection.recv(100))
+                connection.sendall(ANSWER)
+
+    server = {"bootstrap.servers": "b:1", "security.protocol": "SSL", "ssl.ca.pem": AUTHORITY.pem}
+    clients: list[dict[str, str]] = [{}]
+    for client in (Authority.create("Other").client("alice"), AUTHORITY.client("alice")):
+        clients.append({"ssl.certificate.pem": client.chain_pem, "ssl.key.pem": client.key_pem()})
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as demanding:
+        demanding.daemon_threads = True
+        threading.Thread(target=demanding.serve_forever, args=(0.01,), daemon=True).start()
+        for client in clients:
+            tls = KafkaSettings("k", {**server, **client}).unchecked_context()
+            assert served == []
+            assert one_answers(demanding.server_address[:2], tls=tls)
+        assert served == [outage._REQUEST]
+        demanding.shutdown()
 
 
 @pytest.mark.parametrize("abruptly", [False, True])
-@pytest.mark.parametrize("tls", [False, True])
-def test_what_accepts_and_closes_answers(tls: bool, abruptly: bool) -> None:
+@pytest.mark.parametrize("tls", [None, UNCHECKED], ids=["plain", "TLS"])
+def test_what_accepts_and_closes_answers(tls: ssl.SSLContext | None, abruptly: bool) -> None:
     """As a broker with too many connections of one address. A paused process closes nothing."""
 
     class Handler(socketserver.BaseRequestHandler):
@@ -128,6 +171,17 @@ def watching(*brokers: tuple[str, int]) -> tuple[BrokerWatch, list[float]]:
     stopped: list[float] = []
     kafka = KafkaSettings("k", {"bootstrap.servers": servers})
     return BrokerWatch(kafka, lambda: stopped.append(time.monotonic())), stopped
+
+
+def test_a_watch_shows_the_certificate_of_the_connection() -> None:
+    """And checks none, for it connects to addresses."""
+    client = AUTHORITY.client("alice")
+    extra = {"bootstrap.servers": "b:1", "security.protocol": "SSL"}
+    texts = {"ssl.certificate.pem": client.chain_pem, "ssl.key.pem": client.key_pem()}
+    watch = BrokerWatch(KafkaSettings("k", extra | texts), lambda: None)
+    assert watch._tls is not None
+    assert watch._tls.verify_mode is ssl.CERT_NONE
+    assert BrokerWatch(KafkaSettings("k", {"bootstrap.servers": "b:1"}), lambda: None)._tls is None
 
 
 @pytest.mark.usefixtures("quick")

@@ -122,6 +122,30 @@ def test_a_refusal_keeps_its_class(tmp_path: Path, refusal: type[TidegateError])
     assert str(raised.value) == "plan f00: refused\nfor two reasons"
 
 
+def test_java_is_told_where_krb5_conf_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not read KRB5_CONFIG; only with Kerberos is it needed."""
+    configuration, keytab = tmp_path / "krb 5.conf", tmp_path / "alice.keytab"
+    configuration.touch()
+    keytab.write_bytes(b"\5\2")
+    monkeypatch.setenv("KRB5_CONFIG", str(configuration))
+    plain = {"bootstrap.servers": "b:1"}
+    kerberos = plain | {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.keytab": str(keytab), "sasl.kerberos.principal": "alice",
+    }  # fmt: skip
+    names = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
+    for extra, expected in ((plain, 0), (kerberos, 1)):
+        given = submission(
+            tmp_path / "job.json", {}, 1, name="n", kafka=KafkaSettings("k", extra)
+        ), sending_submission(
+            tmp_path / "job.json", {}, rows=1, name="n", kafka=KafkaSettings("k", extra)
+        )  # fmt: skip
+        option = f"'-Djava.security.krb5.conf={configuration}'"
+        for each in given:
+            assert [each.conf.get(name, "").count(option) for name in names] == [expected] * 2
+            assert "-XX:+UseSerialGC" in each.conf[names[0]]
+
+
 def test_only_big_work_is_compiled_by_c2() -> None:
     small = described(records=400).conf["spark.driver.defaultJavaOptions"]
     assert "-XX:TieredStopAtLevel=1" in small

@@ -1,0 +1,324 @@
+"""OAUTHBEARER: tokens from an endpoint, a file or a function, for both clients; and AWS MSK IAM."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import ipaddress
+import json
+import os
+import re
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tidegate.broker import tls
+from tidegate.broker.jaas import jaas
+from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthenticated
+
+_METHOD = "sasl.oauthbearer.method"
+_CLIENT = "sasl.oauthbearer.client.id"
+_SECRET = "sasl.oauthbearer.client.secret"
+_SCOPE = "sasl.oauthbearer.scope"
+_URL = "sasl.oauthbearer.token.endpoint.url"
+_EXTENSIONS = "sasl.oauthbearer.extensions"
+_FILE = "tidegate.oauthbearer.token.file"
+_CALLABLE = "tidegate.oauthbearer.token.callable"
+_CA = ("https.ca.location", "https.ca.pem")
+_OIDC = (_METHOD, _CLIENT, _SECRET, _SCOPE, _URL, *_CA)
+NAMES = (*_OIDC, _EXTENSIONS, _FILE, _CALLABLE)
+
+_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+_MSK = "software.amazon.msk.auth.iam"
+_MSK_SIGNER = "aws_msk_iam_sasl_signer"
+_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?:")
+_PATIENCE = 8.0  # seconds for an answer of the token endpoint
+_USED = 0.8  # of a token's lifetime; then a new one is asked for
+
+
+def complaints(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the settings of OAUTHBEARER."""
+    ways = [name for name in (_FILE, _CALLABLE) if name in given]
+    if any(name in given for name in _OIDC) or not ways:
+        ways.append(_METHOD)
+        yield from _oidc_complaints(given)
+    if len(ways) > 1:
+        yield f"{', '.join(ways)}: a token comes from one of them alone"
+    if path := given.get(_FILE):
+        yield from _file_complaints(path)
+    name = given.get(_CALLABLE, "")
+    if name and not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", name):
+        yield f"{_CALLABLE}: {name!r}: not package.module:function"
+    try:
+        _extensions(given)
+    except ValueError:
+        yield f"{_EXTENSIONS}: not name=value, several with commas; names are letters"
+
+
+def _oidc_complaints(given: Mapping[str, Any]) -> Iterator[str]:
+    method = given.get(_METHOD)
+    if method != "oidc":
+        yield (
+            f"{_METHOD}: {'missing' if method is None else repr(method)}: only 'oidc' (client"
+            f" credentials), or a token by {_FILE} or {_CALLABLE}"
+        )
+        return
+    for name in (_CLIENT, _SECRET, _URL):
+        if name not in given:
+            yield f"{name}: missing: {_METHOD}: oidc needs it"
+    if url := given.get(_URL):
+        yield from _url_complaints(url)
+    try:
+        _trusted(given)
+    except tls.Unusable as error:
+        yield from error.args
+
+
+def _url_complaints(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        host, login = parts.hostname or "", parts.username or parts.password or "@" in parts.netloc
+        _ = parts.port
+    except ValueError:
+        yield f"{_URL}: no URL"
+        return
+    if login:  # it is not quoted
+        yield f"{_URL}: holds a '@': a login belongs in {_CLIENT} and {_SECRET}"
+    elif parts.scheme not in ("https", "http") or not host:
+        yield f"{_URL}: {_without_query(url)!r}: not https://host/path"
+    elif parts.scheme == "http" and not _is_loopback(host):
+        yield (
+            f"{_URL}: {_without_query(url)!r}: the client's secret would be sent in clear; use"
+            " https"
+        )
+
+
+def _without_query(url: str) -> str:
+    """Return a URL as messages show it: a query may hold a secret."""
+    return url.partition("?")[0]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _file_complaints(path: str) -> Iterator[str]:
+    if not re.fullmatch(r"(/[A-Za-z0-9._~@+-]+)+", path):
+        yield f"{_FILE}: {path!r}: not an absolute path without blanks, which Java's client reads"
+        return
+    try:
+        if not Path(path).read_text().strip():
+            yield f"{_FILE}: {path}: empty"
+    except (OSError, ValueError) as error:
+        yield f"{_FILE}: {path}: {getattr(error, 'strerror', None) or 'not a text'}"
+
+
+def msk_complaints(given: Mapping[str, Any], protocol: str) -> Iterator[str]:
+    """Yield what is wrong with a connection to AWS MSK."""
+    if protocol != "SASL_SSL":
+        yield "sasl.mechanism: AWS_MSK_IAM needs security.protocol SASL_SSL"
+    if not _region(given):
+        yield "sasl.mechanism: AWS_MSK_IAM: set AWS_REGION: no address names the region"
+
+
+def _region(given: Mapping[str, Any]) -> str | None:
+    if named := _MSK_HOST.search(str(given.get("bootstrap.servers"))):
+        return named[1]
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+
+
+def _extensions(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the extensions by name; ValueError if they cannot be sent."""
+    pairs = [each.strip() for each in given.get(_EXTENSIONS, "").split(",") if each.strip()]
+    if not all(re.fullmatch(r"(?!auth=)[A-Za-z]+=[\x21-\x7e \t\r\n]+", each) for each in pairs):
+        raise ValueError
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _trusted(given: Mapping[str, Any]) -> ssl.SSLContext:
+    """Return what the token endpoint is checked with: `https.ca`, or the connection's own CA."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.trust(context, given, _ca_name(given))
+    return context
+
+
+def _ca_name(given: Mapping[str, Any]) -> str:
+    return "https.ca" if any(name in given for name in _CA) else "ssl.ca"
+
+
+class TokenProvider:
+    """Gives kafka-python a token for each login; `cluster` is what errors name."""
+
+    def __init__(self, given: Mapping[str, str], cluster: str) -> None:
+        self._given, self._cluster = given, cluster
+        self._lock = threading.Lock()
+        self._token, self._until = "", 0.0
+
+    def token(self) -> str:
+        """Return a valid token.
+
+        Raises NotAuthenticated if there is none to be had with these settings; BrokerUnreachable
+        if it may be had later; ConfigurationError.
+        """
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._token, lifetime = self._obtain()
+                self._until = time.monotonic() + _USED * lifetime
+            return self._token
+
+    def extensions(self) -> dict[str, str]:
+        return _extensions(self._given)
+
+    def _obtain(self) -> tuple[str, float]:
+        """Return a token, and for how many seconds it may be kept."""
+        if path := self._given.get(_FILE):
+            return self._checked(self._read(path), _FILE), 0.0
+        if name := self._given.get(_CALLABLE):
+            module, _, function = name.partition(":")
+            return self._checked(self._called(module, function, _CALLABLE), name), 0.0
+        if self._given["sasl.mechanism"] == "AWS_MSK_IAM":
+            return self._signed(), 0.0
+        return self._requested()
+
+    def _read(self, path: str) -> str:
+        try:
+            return Path(path).read_text().strip()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "not a text"
+            raise ConfigurationError(f"{self._cluster}: {_FILE}: {path}: {reason}") from None
+
+    def _called(self, module: str, function: str, setting: str, *args: str) -> Any:
+        where = f"{self._cluster}: {setting}: {module}:{function}"
+        try:
+            call = importlib.import_module(module)
+            for name in function.split("."):
+                call = getattr(call, name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigurationError(f"{where}: {error}") from None
+        try:
+            return call(*args)  # type: ignore[operator]
+        except OSError as error:  # no connection
+            raise BrokerUnreachable(f"{where} failed: {type(error).__name__}") from None
+        except Exception as error:  # its text may hold a secret
+            raise NotAuthenticated(f"{where} failed: {type(error).__name__}") from None
+
+    def _signed(self) -> str:
+        region = _region(self._given) or ""
+        if find_spec(_MSK_SIGNER) is None:
+            raise ConfigurationError(
+                f"{self._cluster}: sasl.mechanism AWS_MSK_IAM needs the package"
+                " aws-msk-iam-sasl-signer-python beside Tidegate: install it"
+            )
+        function = "MSKAuthTokenProvider.generate_auth_token"
+        signed = self._called(_MSK_SIGNER, function, "sasl.mechanism", region)
+        return self._checked(signed[0], "AWS_MSK_IAM")
+
+    def _checked(self, token: Any, source: str) -> str:
+        """Return a token that is one; NotAuthenticated if it has expired."""
+        if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
+            raise NotAuthenticated(f"{self._cluster}: {source}: it gave no token")
+        expiry = _expiry(token)
+        if expiry is not None and expiry <= time.time():
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expiry))
+            raise NotAuthenticated(f"{self._cluster}: {source}: its token expired at {at}")
+        return token
+
+    def _requested(self) -> tuple[str, float]:
+        """Return a token by the client credentials, and its lifetime in seconds."""
+        import httpx
+
+        given, url = self._given, self._given[_URL]
+        where = f"{self._cluster}: the token endpoint {_without_query(url)}"
+        form = {"grant_type": "client_credentials"}
+        if scope := given.get(_SCOPE):
+            form["scope"] = scope
+        try:
+            answer = httpx.post(
+                url,
+                data=form,
+                auth=(given[_CLIENT], given[_SECRET]),
+                headers={"Accept": "application/json"},
+                verify=_trusted(given),
+                timeout=_PATIENCE,
+                trust_env=url.startswith("https:"),  # in clear no proxy may see the secret
+            )
+        except httpx.HTTPError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                reason = re.sub(r".*certificate verify failed: | \(_ssl.*", "", str(error))
+                raise NotAuthenticated(
+                    f"{where}: its certificate is not trusted: {reason}; check https.ca.location,"
+                    " or ssl.ca.location in its place"
+                ) from None
+            raise BrokerUnreachable(f"{where} does not answer: {type(error).__name__}") from None
+        status = answer.status_code
+        if status == 429 or status >= 500:
+            raise BrokerUnreachable(f"{where} answers {status}; try again later")
+        try:
+            document = answer.json()
+            reason = str(document.get("error", ""))
+        except (ValueError, AttributeError):
+            document, reason = {}, ""
+        if status != 200:
+            named = f" {reason}" if re.fullmatch("[a-z_]{1,40}", reason) else ""
+            raise NotAuthenticated(
+                f"{where} refused the client: {status}{named}; check {_CLIENT}, {_SECRET} and"
+                f" {_SCOPE} of the connection"
+            )
+        token = self._checked(document.get("access_token"), "the token endpoint")
+        lifetime = document.get("expires_in")
+        known = isinstance(lifetime, int | float) and lifetime > 0
+        return token, float(lifetime) if known else 0.0
+
+
+def _expiry(token: str) -> float | None:
+    """Return when a JWT expires, in seconds since 1970; None if that cannot be seen."""
+    try:
+        _, body, _ = token.split(".")
+        return float(json.loads(base64.urlsafe_b64decode(body + "=="))["exp"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def for_python(given: Mapping[str, str], cluster: str) -> TokenProvider:
+    """Return what gives kafka-python its tokens."""
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    AbstractTokenProvider.register(TokenProvider)
+    return TokenProvider(given, cluster)
+
+
+def for_spark(given: Mapping[str, str], private: Path, cluster: str) -> dict[str, str]:
+    """Return the options of Java's client; a function's token is a file in `private`."""
+    if given["sasl.mechanism"] == "AWS_MSK_IAM":
+        return {
+            "kafka.sasl.jaas.config": jaas(f"{_MSK}.IAMLoginModule", {}),
+            "kafka.sasl.client.callback.handler.class": f"{_MSK}.IAMClientCallbackHandler",
+        }
+    options = {f"extension_{name}": value for name, value in _extensions(given).items()}
+    url = given.get(_URL, "")
+    if path := given.get(_FILE):
+        url = f"file://{path}"
+    elif _CALLABLE in given:
+        token = TokenProvider(given, cluster).token()
+        url = f"file://{tls.write_private(private, '.jwt', token.encode())}"
+    else:
+        options |= {"clientId": given[_CLIENT], "clientSecret": given[_SECRET]}
+        if scope := given.get(_SCOPE):
+            options["scope"] = scope
+        if certificates := tls.ca_file(given, private, _ca_name(given)):
+            options["ssl.truststore.type"] = "PEM"
+            options["ssl.truststore.location"] = certificates
+    return {
+        "kafka.sasl.jaas.config": jaas(_MODULE, options),
+        "kafka.sasl.login.callback.handler.class": _HANDLER,
+        "kafka.sasl.oauthbearer.token.endpoint.url": url,
+    }

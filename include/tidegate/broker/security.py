@@ -1,0 +1,151 @@
+"""Protocols and mechanisms of a Kafka connection: which settings belong together, JAAS for Java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.broker import kerberos, oauth, tls
+from tidegate.broker.jaas import jaas
+from tidegate.core.nearest import did_you_mean
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PACKAGE = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """The settings of a SASL mechanism; `check` is what to look at when a login is refused."""
+
+    check: str
+    needed: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    login_module: str = ""
+
+
+_PASSWORD = ("sasl.username", "sasl.password")
+_SCRAM = Mechanism(
+    "sasl.mechanism, sasl.username and sasl.password of the connection",
+    _PASSWORD,
+    login_module=f"{_PACKAGE}.scram.ScramLoginModule",
+)
+MECHANISMS = {
+    "PLAIN": Mechanism(_SCRAM.check, _PASSWORD, login_module=f"{_PACKAGE}.plain.PlainLoginModule"),
+    "SCRAM-SHA-256": _SCRAM,
+    "SCRAM-SHA-512": _SCRAM,
+    "OAUTHBEARER": Mechanism(
+        "the token: its issuer, audience, scope and expiry", allowed=oauth.NAMES
+    ),
+    "AWS_MSK_IAM": Mechanism("the AWS credentials of this machine, and their policy"),
+    "GSSAPI": Mechanism(
+        "sasl.kerberos.principal and sasl.kerberos.service.name of the connection",
+        allowed=kerberos.NAMES,
+    ),
+}
+_LOGIN = {"sasl.mechanism", *(n for m in MECHANISMS.values() for n in (*m.needed, *m.allowed))}
+CERTIFICATES = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
+NAMES = ("security.protocol", *sorted(_LOGIN), *tls.NAMES)
+PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "tidegate.")
+# Settings of other clients, by the beginning of their names → why they are refused.
+_REFUSED = {
+    "sasl.jaas.config": "it may name any class to run; give sasl.mechanism and its settings",
+    "sasl.login.": "it names code to run; give sasl.mechanism and its settings",
+    "sasl.client.callback.": "it names code to run; give sasl.mechanism and its settings",
+    "sasl.kerberos.kinit.cmd": "it is a command to run; Java logs in with sasl.kerberos.keytab",
+    "sasl.oauthbearer.config": "tokens without a signature are for tests of librdkafka",
+    "enable.sasl.oauthbearer.unsecure.jwt": "tokens without a signature are for tests",
+    "ssl.truststore.": "give the CA in PEM form by ssl.ca.location",
+    "ssl.keystore.type": "a key store is PKCS#12; convert others (keytool -importkeystore)",
+    "ssl.keystore.": "give ssl.keystore.location, or certificate and key in PEM form",
+    "ssl.engine.": "it names a library to run",
+    "ssl.provider": "it names a library to run",
+    "ssl.crl.location": "Java has no such setting, and both clients must make the same checks",
+}
+
+
+def resolve(given: dict[str, Any]) -> list[str]:
+    """Replace aliases and drop settings without effect, in place; return what contradicts."""
+    complaints = []
+    alias = given.pop("sasl.mechanisms", None)  # librdkafka's name
+    if alias is not None and given.setdefault("sasl.mechanism", alias) != alias:
+        complaints.append("sasl.mechanism, sasl.mechanisms: both are given, and differ")
+    if str(given.pop("enable.ssl.certificate.verification", True)).lower() != "true":
+        complaints.append(
+            "enable.ssl.certificate.verification: only 'true', the default: the check is always"
+            " made"
+        )
+    for key in sorted(given.keys() & set(NAMES) - {"security.protocol"}):
+        if isinstance(given[key], str | int | float):
+            given[key] = str(given[key])
+        else:
+            complaints.append(f"{key}: neither a text nor a number")
+            del given[key]
+    return complaints
+
+
+def complaints(given: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with protocol, login and certificates, and what would be ignored."""
+    found = [_unknown(key) for key in sorted(given) if key.startswith(PREFIXES)]
+    wrong = [complaint for complaint in found if complaint]
+    protocol = given.get("security.protocol", "PLAINTEXT")
+    if not isinstance(protocol, str) or protocol.upper() not in PROTOCOLS:
+        return [*wrong, f"security.protocol: {protocol!r} is not one of {', '.join(PROTOCOLS)}"]
+    protocol = protocol.upper()
+    by_default = "" if "security.protocol" in given else ", the protocol if none is given,"
+    wrong += _login(given, protocol, by_default)
+    if protocol.endswith("SSL"):
+        return [*wrong, *tls.complaints(given)]
+    hint = "SASL_SSL" if "sasl.mechanism" in given else "SSL"
+    return wrong + [
+        f"{key}: {protocol}{by_default} does not encrypt; did you mean {hint}?"
+        for key in tls.NAMES
+        if key in given
+    ]
+
+
+def _unknown(key: str) -> str | None:
+    if key in NAMES:
+        return None
+    for prefix, reason in _REFUSED.items():
+        if key.startswith(prefix):
+            return f"{key}: refused: {reason}"
+    return (
+        f"{key}: not among the security settings that Tidegate can give to both its clients"
+        f"{did_you_mean(key, NAMES)}"
+    )
+
+
+def _login(given: Mapping[str, Any], protocol: str, by_default: str) -> Iterator[str]:
+    named = [key for key in sorted(_LOGIN) if key in given]
+    if not protocol.startswith("SASL"):
+        for key in named:
+            yield f"{key}: {protocol}{by_default} has no login; did you mean SASL_SSL?"
+        return
+    name = given.get("sasl.mechanism")
+    if name is None:
+        yield f"sasl.mechanism: missing: {protocol} needs it"
+        needed: tuple[str, ...] = () if set(named) - set(_PASSWORD) else _PASSWORD
+    elif (mechanism := MECHANISMS.get(name)) is None:
+        yield f"sasl.mechanism: {name!r} is not one of {list(MECHANISMS)}"
+        return
+    else:
+        needed = mechanism.needed
+        for key in sorted(set(named) - {"sasl.mechanism", *needed, *mechanism.allowed}):
+            yield f"{key}: {name} does not use it"
+    for key in needed:
+        if key not in given:
+            yield f"{key}: missing: {protocol} needs it"
+    if name == "OAUTHBEARER":
+        yield from oauth.complaints(given)
+    elif name == "GSSAPI":
+        yield from kerberos.complaints(given)
+    elif name == "AWS_MSK_IAM":
+        yield from oauth.msk_complaints(given, protocol)
+
+
+def password_jaas(given: Mapping[str, str]) -> str:
+    """Return the JAAS entry of a login by user and password."""
+    module = MECHANISMS[given["sasl.mechanism"]].login_module
+    options = {"username": given["sasl.username"], "password": given["sasl.password"]}
+    return jaas(module, options)
