@@ -162,6 +162,13 @@ MUTANTS = (
         "tests/unit/broker/test_kerberos.py::test_a_login_that_the_kdc_refuses",
     ),
     Mutant(
+        "TLS in a name is no refusal",
+        "broker/client_errors.py",
+        'reasons = sorted({*_TLS.findall(messages)} - {"UNEXPECTED_EOF_WHILE_READING"})',
+        'reasons = ["SSL"] if "SSL" in messages else []',
+        "tests/unit/broker/test_client_errors.py::test_a_broker_that_is_away_is_transient",
+    ),
+    Mutant(
         "a probe shows the client's certificate",
         "broker/outage.py",
         "self._tls = kafka.unchecked_context()",

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from kafka import errors as kafka_errors
 
+from tidegate.broker import security
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import (
     BrokerError,
@@ -18,6 +19,10 @@ from tidegate.errors import (
     UnknownTopic,
 )
 
+_KERBEROS = re.compile("<Kerberos: ([^<>]*)>")  # tidegate.broker.kerberos
+_UNTRUSTED = re.compile(r"certificate verify failed: ([^\n]*?)\.?(?: \(_ssl| \(backoff|$)")
+_ATTEMPT = re.compile(r"Bootstrap connection to \S+ failed: ([^\n]*?) \(backoff")
+_TLS = re.compile(r"\[SSL: ([A-Z0-9_]+)\]")
 TIMEOUT_MS = 8_000  # to find a broker, and for one request
 # The client's dozens of lines about a connection are in no log: errors have what they say.
 logging.getLogger("kafka").propagate = False
@@ -53,32 +58,62 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
         yield
     except kafka_errors.KafkaError as error:
         messages = log.about(settings.bootstrap_servers) + str(error)
-        # A broker may close the connection before its refusal of a login has been read.
-        closed = "sasl.mechanism" in settings.extra and "socket disconnected" in messages
-        if "SaslAuthenticationFailed" in messages or closed:
-            raise NotAuthenticated(
-                f"{settings.cluster}: the broker refused the credentials; check sasl.mechanism, "
-                "sasl.username and sasl.password of the connection"
-            ) from None
-        if "certificate" in messages.lower() or "SSL" in messages:
-            raise NotAuthenticated(
-                f"{settings.cluster}: the TLS handshake failed; check ssl.ca.location and the host "
-                "name in the broker's certificate"
-            ) from None
+        if refusal := _refusal(settings, messages):
+            raise NotAuthenticated(f"{settings.cluster}: {refusal}") from None
         if unresolved := re.findall(r"DNS lookup failed for (\S+?):\d", messages):
             hosts = ", ".join(dict.fromkeys(unresolved))
             raise BrokerUnreachable(
                 f"{settings.cluster}: {hosts} cannot be resolved (DNS), and no other broker "
                 f"answered within {TIMEOUT_MS // 1000} s; check bootstrap.servers"
             ) from None
+        ended = "socket disconnected" in messages or "EOF occurred" in messages
+        closed = "; the connection was opened, and closed again" if ended else ""
         raise BrokerUnreachable(
-            f"{settings.cluster}: no broker answered within {TIMEOUT_MS // 1000} s; check that it "
-            "runs, bootstrap.servers and security.protocol",
+            f"{settings.cluster}: no broker answered within {TIMEOUT_MS // 1000} s{closed}; check "
+            "that it runs, bootstrap.servers and security.protocol",
         ) from None
     except (OSError, ValueError) as error:
         raise BrokerUnreachable(f"{settings.cluster}: {error}") from None
     finally:
         kafka_logger.removeHandler(log)
+
+
+def _refusal(settings: KafkaSettings, messages: str) -> str | None:
+    """Return what was refused, by the broker or by this client, and what to check; else None."""
+    mechanism = settings.mechanism
+    if said := _KERBEROS.search(messages):
+        return said[1]
+    if mechanism and "UnsupportedSaslMechanism" in messages:
+        return f"the broker does not offer sasl.mechanism {mechanism}"
+    # An end without a reason may be that of a proxy whose broker is away.
+    reasons = sorted({*_TLS.findall(messages)} - {"UNEXPECTED_EOF_WHILE_READING"})
+    # A broker may close the connection before its refusal of a login has been read. One that
+    # restarts closes it, too, and then refuses most of the others.
+    attempts = _ATTEMPT.findall(messages)
+    closed = sum("socket disconnected" in each for each in attempts) > len(attempts) / 2
+    refused = "SaslAuthenticationFailed" in messages
+    if mechanism and (refused or (closed and not reasons)):
+        check = security.MECHANISMS[mechanism].check
+        other = "" if refused else ", and security.protocol"
+        return f"the broker refused the credentials; check {check}{other}"
+    if "CERTIFICATE_VERIFY_FAILED" in reasons:
+        untrusted = _UNTRUSTED.search(messages)
+        return (
+            "the TLS handshake failed: the broker's certificate is not accepted: "
+            f"{untrusted[1] if untrusted else 'it is not trusted'}; check ssl.ca.location and the "
+            "host name in the certificate"
+        )
+    if alerts := [each for each in reasons if "ALERT" in each]:
+        given = any(name in settings.extra for name in security.CERTIFICATES)
+        check = (
+            "the client certificate of the connection"
+            if given
+            else "whether it demands a client certificate (ssl.certificate.location)"
+        )
+        return f"the broker refused the TLS handshake ({', '.join(alerts)}); check {check}"
+    if reasons:
+        return f"the TLS handshake failed ({', '.join(reasons)}); check security.protocol"
+    return None
 
 
 @contextmanager

@@ -1,17 +1,14 @@
 """A Kafka connection: what is wrong is a ConfigurationError before any client is made."""
 
-import logging
 import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError
 
 from support.certificates import Authority
-from tidegate.broker.client_errors import connection_errors
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.errors import BrokerUnreachable, ConfigurationError
+from tidegate.errors import ConfigurationError
 
 PASSWORD = "hunter2"
 LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": PASSWORD}
@@ -297,18 +294,6 @@ def test_a_time_out_is_a_number_that_clients_take(value: Any) -> None:
 def test_servers_are_hosts_with_ports(servers: Any) -> None:
     """kafka-python would guess, or say that no broker answered."""
     assert "bootstrap.servers: " in complaints(bootstrap_servers=servers)
-
-
-def test_a_host_name_that_does_not_resolve_is_named() -> None:
-    """Also one of several."""
-    for servers in ("nowhere.invalid:9092", "a.invalid:1,127.0.0.1:1"):
-        kafka = KafkaSettings("kafka_default", {"bootstrap.servers": servers})
-        host, port = servers.partition(",")[0].split(":")
-        connecting = connection_errors(kafka)
-        connecting.__enter__()
-        logging.getLogger("kafka.net").error("DNS lookup failed for %s:%s, gaierror()", host, port)
-        with pytest.raises(BrokerUnreachable, match=f"{host} cannot be resolved"):
-            connecting.__exit__(KafkaConnectionError, KafkaConnectionError(), None)
 
 
 @pytest.mark.parametrize(
