@@ -53,6 +53,14 @@ _LISTENERS = {
     "EXPIRED": "SSL",
     "MISNAMED": "SSL",
 }
+WAYS = (
+    "ssl", "ssl-certificate", "ssl-keystore", "ssl-texts", "plain", "scram-256", "scram-512",
+    "scram-unencrypted", "oauth-client", "oauth-loopback", "oauth-file", "oauth-callable",
+    "kerberos", "kerberos-unencrypted", "kerberos-cache", "delegation-token",
+)  # fmt: skip
+"""Every way to log in."""
+TOKEN_FILE = "TEST_TOKEN_FILE"
+"""The variable with the file whose token `token_of_file` returns."""
 _MODULE = "org.apache.kafka.common.security"
 _LOGINS = {
     "PLAIN": f'{_MODULE}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
@@ -83,8 +91,10 @@ class SecuredBroker:
     authority: Authority
     kdc: Kdc
     issuer: TokenIssuer
-    ways: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Each way to log in: the `extra` of its connection."""
+    ways: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By each of WAYS, the `extra` of its connection."""
+    environ: dict[str, str] = field(default_factory=dict)
+    """The variables that some of the ways need."""
 
     @property
     def admin(self) -> str:
@@ -147,6 +157,11 @@ class SecuredBroker:
             time.sleep(0.02)
 
 
+def token_of_file() -> str:
+    """Return a token; a connection may name this function."""
+    return Path(os.environ[TOKEN_FILE]).read_text()
+
+
 def _resource(kind: str, name: str) -> tuple[ResourceType, str, ResourcePatternType]:
     kinds = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
     return kinds.get(kind, ResourceType.BROKER), name, ResourcePatternType.LITERAL
@@ -177,6 +192,7 @@ def running(home: Path, settings: Mapping[str, str] | None = None) -> Iterator[S
         for (kind, name), operations in _RIGHTS.items():
             secured.allow(USER, kind, name, *operations)
         secured.ways.update(_ways(secured))
+        assert secured.ways.keys() == set(WAYS)
         yield secured
     finally:
         kafka.stop(home / "kafka")
@@ -265,7 +281,11 @@ def _ways(secured: SecuredBroker) -> dict[str, dict[str, str]]:
     tls, mutual = secured.connection("TLS"), secured.connection("CERTIFICATE")
     login, unencrypted = secured.connection("LOGIN"), secured.connection("UNENCRYPTED")
     text = {key: value for key, value in mutual.items() if key != "ssl.ca.location"}
-    token = secured.issuer.token(USER, lifetime=3600)
+    token = secured.write("token", secured.issuer.token(USER, lifetime=3600))
+    oauth = {"sasl.mechanism": "OAUTHBEARER"}
+    secured.environ["KRB5_CONFIG"] = str(secured.kdc.krb5_conf)
+    secured.environ["KRB5CCNAME"] = str(secured.kdc.ticket_cache(USER, keytab))
+    secured.environ[TOKEN_FILE] = token
     return {
         "ssl": tls,
         "ssl-certificate": mutual
@@ -295,13 +315,13 @@ def _ways(secured: SecuredBroker) -> dict[str, dict[str, str]]:
         "oauth-loopback": unencrypted
         | oidc
         | {"sasl.oauthbearer.token.endpoint.url": secured.issuer.token_url},
-        "oauth-file": login
-        | {
-            "sasl.mechanism": "OAUTHBEARER",
-            "tidegate.oauthbearer.token.file": secured.write("token", token),
-        },
+        "oauth-file": login | oauth | {"tidegate.oauthbearer.token.file": token},
+        "oauth-callable": login
+        | oauth
+        | {"tidegate.oauthbearer.token.callable": f"{__name__}:{token_of_file.__name__}"},
         "kerberos": login | kerberos | principal,
         "kerberos-unencrypted": unencrypted | kerberos | principal,
+        "kerberos-cache": login | kerberos,
         "delegation-token": login
         | {"sasl.mechanism": "SCRAM-SHA-512"}
         | password

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -48,6 +48,19 @@ def create(
     while len(admin.list_topics(topic, timeout=30).topics[topic].partitions) < partitions:
         assert time.monotonic() < until, topic  # the controller has it, the broker not yet
         time.sleep(0.01)
+
+
+def names(bootstrap: str) -> set[str]:
+    """Return the names of all topics."""
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics)
+
+
+def group_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
+    """Return the committed offsets of a consumer group."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    found = asked[group].result(30).topic_partitions
+    return {(each.topic, each.partition): each.offset for each in found}
 
 
 def numbers(bootstrap: str, topic: str, count: int, *, partitions: int = 4, first: int = 0) -> None:
