@@ -11,6 +11,8 @@ import pytest
 
 from support.doc_pages import DOCS, FENCED, PROJECT, fenced, named, page
 from tidegate import errors, faults
+from tidegate.broker import delegation_token
+from tidegate.broker.delegation_token import DelegationToken
 from tidegate.core import canonical, layout
 from tidegate.core.entries import KINDS, Commit
 from tidegate.core.plan import Plan
@@ -55,6 +57,17 @@ def test_every_error_has_its_way_out(name: str) -> None:
     """A row of its own in the table of errors, with the exit code of its class."""
     (row,) = re.findall(rf"^\| `{name}` \|.*$", ERRORS, re.MULTILINE)
     assert row.endswith(f"| {getattr(errors, name).exit_code} |")
+
+
+def test_the_page_of_delegation_tokens_names_every_setting() -> None:
+    """Tidegate's, and each of Spark's that says how a token is obtained or used."""
+    text = page("docs/how-to/delegation-tokens.md")
+    token = DelegationToken("k", "k", "b:9", "b:9", "SASL_SSL", "SCRAM-SHA-512", "kafka", "/ca")
+    prefix = "spark.kafka.clusters.k."
+    named_ = {*delegation_token.NAMES, *(name.removeprefix(prefix) for name in token.conf())}
+    named_ |= {f"ssl.{of}store.{part}" for of in ("key", "trust") for part in ("location", "type")}
+    named_ |= {"spark.kafka.clusters.<id>.*", "spark.security.credentials.kafka.enabled"}
+    assert {name for name in named_ if f"`{name}`" not in text} == set()
 
 
 def test_every_error_of_the_local_stack_is_named() -> None:

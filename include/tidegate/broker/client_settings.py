@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tidegate.broker import kerberos, oauth, security, tls
+from tidegate.broker import delegation_token, kerberos, oauth, security, tls
+from tidegate.broker.delegation_token import DelegationToken
 from tidegate.errors import ConfigurationError
 
 # The settings besides those of security, with the names of Airflow's Kafka provider. Nothing else
@@ -46,6 +47,7 @@ class KafkaSettings:
             *_server_complaints(given.get("bootstrap.servers")),
             *security.complaints(given),
             *_timeout_complaints(given.get("request.timeout.ms")),
+            *delegation_token.complaints(self.connection, given),
         ]
         others = given.keys() - set(_NAMES)
         if ignored := sorted(key for key in others if not key.startswith(security.PREFIXES)):
@@ -70,6 +72,11 @@ class KafkaSettings:
     def mechanism(self) -> str | None:
         """Return the SASL mechanism; None: no login, or by certificate."""
         return self.extra.get("sasl.mechanism")
+
+    @property
+    def delegation_token(self) -> DelegationToken | None:
+        """Return the token with which Spark is to log in; None: with the connection's login."""
+        return delegation_token.of(self.connection, self.extra)
 
     @cached_property
     def ssl_context(self) -> ssl.SSLContext | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.broker import kerberos, oauth, tls
+from tidegate.broker import delegation_token, kerberos, oauth, tls
 from tidegate.broker.jaas import jaas
 from tidegate.core.nearest import did_you_mean
 
@@ -45,7 +45,7 @@ MECHANISMS = {
 }
 _LOGIN = {"sasl.mechanism", *(n for m in MECHANISMS.values() for n in (*m.needed, *m.allowed))}
 CERTIFICATES = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
-NAMES = ("security.protocol", *sorted(_LOGIN), *tls.NAMES)
+NAMES = ("security.protocol", *sorted(_LOGIN), *tls.NAMES, *delegation_token.NAMES)
 PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "tidegate.")
 # Settings of other clients, by the beginning of their names → why they are refused.
 _REFUSED = {

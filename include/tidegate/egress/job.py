@@ -10,6 +10,7 @@ from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
 from tidegate.egress.lake_source import SourceLake, files_and_counts, window_of
 from tidegate.egress.plan import root_of
+from tidegate.launch import delegation_tokens
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
@@ -36,6 +37,11 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
     )
 
 
+def estimate(plan: Plan) -> int:
+    """Return about how many rows a plan sends: of files, 100 bytes each."""
+    return plan.records or sum(file.size for file in plan.files) // 100
+
+
 def job_of(
     opened: OpenRun[EgressRun],
     plan: Plan,
@@ -49,6 +55,7 @@ def job_of(
     settings = plan.byte_settings
     quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
     producer = run.spec.target.producer_settings
+    options, logins = delegation_tokens.split(run.kafka, private)
     client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
     return EgressJob(
         plan_id=plan.id,
@@ -71,7 +78,9 @@ def job_of(
             )
             for topic, state in target.topics.items()
         },
-        reader={**run.kafka.for_spark(private), "kafka.client.id": client_id},
+        reader={**options, "kafka.client.id": client_id},
         producer=producer,
         client_id=client_id,
+        logins=logins,
+        records=estimate(plan),
     )

@@ -210,15 +210,13 @@ def _run_application(
         directory.mkdir(mode=0o700)
         failure: TidegateError | None = None
         try:
-            # Estimate: 100 bytes per row of text.
-            estimate = plan.records or sum(file.size for file in plan.files) // 100
             job = job_of(opened, plan, rows, claim, target, directory)
             job.write(directory / "job.json")
             application = sending_submission(
                 directory / "job.json",
                 run.spark_conf,
                 name=job.app_name,
-                rows=estimate,
+                rows=job.records,
                 kafka=run.kafka,
             )
             places = [path for _, path in job.source.files]

@@ -30,6 +30,7 @@ from tidegate.ingest import sealing, truncation
 from tidegate.ingest.plan import living_plan, plan
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
+from tidegate.launch import delegation_tokens
 from tidegate.launch.spark_submit import for_places, submission, terminal_if_refused
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.step_progress import StepProgress
@@ -146,11 +147,12 @@ def _job_file(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt]) -> I
     run, store = opened.run, opened.store
     with tempfile.TemporaryDirectory(prefix="tidegate-") as directory:
         path = Path(directory, "job.json")
+        options, logins = delegation_tokens.split(run.kafka, path.parent)
         job = IngestJob(
             plan_id=plan.id,
             app_name=_name(run),
             options={
-                **run.kafka.for_spark(path.parent),
+                **options,
                 "kafka.isolation.level": plan.isolation,
                 "kafka.client.id": f"tidegate-{plan.pipeline}-{plan.id}",
             },
@@ -158,6 +160,7 @@ def _job_file(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt]) -> I
                 Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
             ),
             parquet=ParquetSettings(**plan.byte_settings),
+            logins=logins,
         )
         job.write(path)
         yield path

@@ -23,7 +23,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.outage import BrokerWatch
 from tidegate.errors import BrokerUnreachable, ConfigurationError, StageFailed, TidegateError
 from tidegate.lake import s3_settings
-from tidegate.launch import cds_archive, jars
+from tidegate.launch import cds_archive, delegation_tokens, jars
 from tidegate.launch.spark_output import SparkOutput, failure_line
 from tidegate.pipelines import secret_settings
 from tidegate.spark import kafka_source
@@ -100,7 +100,7 @@ def submission(
     """
     fast = _INTERPRETED if records < _TINY else {}
     given = _application("ingest.py", (str(job_file),), {**fast, **conf}, records, name=name)
-    return _with_kerberos(replace(given, kafka=kafka))
+    return _with_kerberos(_with_kafka(given, kafka))
 
 
 def sending_submission(
@@ -113,7 +113,7 @@ def sending_submission(
 ) -> Submission:
     """Return the application that sends a plan's rows, about `rows` of them."""
     given = _application("egress.py", (str(job_file),), {**conf, **_RUN_ONCE}, rows, name=name)
-    return _with_kerberos(replace(given, kafka=kafka))
+    return _with_kerberos(_with_kafka(given, kafka))
 
 
 def _with_kerberos(given: Submission) -> Submission:
@@ -166,6 +166,10 @@ def for_master(given: Submission, master: str) -> Submission:
     Raises ConfigurationError for one that retries tasks (`local[2,4]`) which must run once: it
     overrides `spark.task.maxFailures`.
     """
+    if given.kafka:
+        tokens = delegation_tokens.tokens_of([given.kafka])
+        kerberos = delegation_tokens.for_master(tokens, master)
+        given = replace(given, conf={**given.conf, **kerberos})
     if master.partition("[")[0] != "local":
         return given
     tries = re.fullmatch(r"local\[([^,\]]*),\s*(\d+)\s*\]", master)
@@ -293,6 +297,11 @@ def _application(
         jars=(*connector, *filter(None, others.split(","))),
         env=_environment(),
     )
+
+
+def _with_kafka(given: Submission, kafka: KafkaSettings | None) -> Submission:
+    tokens = delegation_tokens.conf([kafka], given.conf) if kafka else {}
+    return replace(given, conf={**given.conf, **tokens}, kafka=kafka)
 
 
 def _command(application: Submission, master: str) -> list[str]:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from tidegate import faults
 from tidegate.spark import (
+    delegation_tokens,
     kafka_source,
     producer_settings,
     readback,
@@ -22,8 +23,10 @@ from tidegate.spark import (
     source_rows,
     target_records,
 )
+from tidegate.spark.delegation_tokens import NO_TOKENS, Tokens
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
 from tidegate.spark.failures import describe, needs, report_failure
+from tidegate.spark.job_files import with_logins
 from tidegate.spark.preflight import Refused, preflight
 from tidegate.spark.readback import OrderBroken
 from tidegate.spark.target_records import LogLost
@@ -36,22 +39,30 @@ def main(job_file: str) -> int:
     path = Path(job_file)
     job = EgressJob.read(path)
     path.unlink()  # it may hold secrets, and its writer may be killed
-    spark = SparkSession.builder.appName(job.app_name).getOrCreate()
     try:
-        return attempt(spark, job, path.parent)
-    finally:
-        spark.stop()
+        with delegation_tokens.obtained(job.logins, job.records) as tokens:
+            spark = SparkSession.builder.appName(job.app_name).getOrCreate()
+            try:
+                return attempt(spark, job, path.parent, tokens)
+            finally:
+                spark.stop()
+    except Exception as error:
+        secrets = with_logins(job.reader, job.logins)
+        return report_failure(error, "starting Spark", secrets, path.parent)
 
 
-def attempt(spark: SparkSession, job: EgressJob, directory: Path) -> int:
+def attempt(
+    spark: SparkSession, job: EgressJob, directory: Path, tokens: Tokens = NO_TOKENS
+) -> int:
     """Send a plan's rows; return 0 and write DONE into `directory`, or return 1.
 
     When the rows are refused, REFUSED says why. A failure is logged as one last line.
     """
     try:
-        session.configure(spark)
-        source_rows.configure(spark)
-        _answer(directory / DONE, send(spark, job, directory))
+        with tokens.used_by(spark):
+            session.configure(spark)
+            source_rows.configure(spark)
+            _answer(directory / DONE, send(spark, job, directory))
     except Refused as refusal:
         message = kafka_source.redact(str(refusal), job.reader)
         answer = {"message": message, "files": refusal.files, "rows": refusal.rows}

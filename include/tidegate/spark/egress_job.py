@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.core.offsets import Window
-from tidegate.spark.job_files import JobFile
+from tidegate.spark.job_files import JobFile, Login
 
 DONE = "done.json"
 """What was sent and verified; without this file the attempt does not count."""
@@ -68,7 +68,8 @@ class TargetTopic:
 class EgressJob(JobFile):
     """The rows to send, how they become records, and the target.
 
-    `reader` and `producer` are options of the Kafka clients.
+    `reader` and `producer` are options of the Kafka clients. `logins` are of the clusters for which
+    the driver obtains delegation tokens; `records` is an estimate.
     """
 
     plan_id: str
@@ -84,6 +85,8 @@ class EgressJob(JobFile):
     reader: Mapping[str, str]
     producer: Mapping[str, str]
     client_id: str
+    logins: tuple[Login, ...] = ()
+    records: int = 0
 
     def __repr__(self) -> str:
         return f"EgressJob({self.plan_id})"  # the options are secret

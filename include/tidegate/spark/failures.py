@@ -53,19 +53,24 @@ def report_failure(
     """
     said = redact(describe(error), options)
     refusal: type[TidegateError] | None = None
-    if isinstance(error, ConfigurationError):
-        refusal = ConfigurationError
+    if isinstance(error, ConfigurationError | NotAuthenticated):
+        refusal = type(error)
     elif _RIGHT.search(said):
         refusal = NotAuthorised
         right = getattr(error, "__notes__", ["READ"])[-1]
         said = f"not permitted: {right}: {said}"
-    elif _LOGIN.search(said) and not _AWAY.search(said):
+    elif is_refused_login(said):
         refusal = NotAuthenticated
     message = f"{doing}: {said}"
     log.error("tidegate: %s", message)
     if refusal:
         write_refusal(directory, refusal(message))
     return 1
+
+
+def is_refused_login(said: str) -> bool:
+    """Return whether an error's description is of a login or TLS handshake that was refused."""
+    return bool(_LOGIN.search(said)) and not _AWAY.search(said)
 
 
 def java_causes(error: BaseException) -> Iterator[Any]:

@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import faults
-from tidegate.spark import kafka_source, session
+from tidegate.spark import delegation_tokens, kafka_source, session
 from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
+from tidegate.spark.job_files import with_logins
 from tidegate.spark.parquet_writer import write_parquet, written_files
 from tidegate.spark.task_size import records_per_task
 
@@ -31,19 +32,23 @@ def main(job_file: str) -> int:
     path = Path(job_file)
     job = IngestJob.read(path)
     path.unlink()  # it may hold secrets, and its writer may be killed
-    spark, doing = None, "starting Spark"
+    doing = "starting Spark"
+    records = sum(len(r) for chunk in job.chunks for r in chunk.window)
     try:
-        spark = session.start(job.app_name)
-        _log_no_group_advice(spark)
-        for i, chunk in enumerate(job.chunks, start=1):
-            doing = f"plan {job.plan_id} chunk {chunk.number} ({_topics(chunk)})"
-            stage(spark, job, chunk)
-            faults.point("stage.half" if i < len(job.chunks) else "stage.done")
+        with delegation_tokens.obtained(job.logins, records) as tokens:
+            spark = session.start(job.app_name)
+            try:
+                with tokens.used_by(spark):
+                    _log_no_group_advice(spark)
+                    for i, chunk in enumerate(job.chunks, start=1):
+                        doing = f"plan {job.plan_id} chunk {chunk.number} ({_topics(chunk)})"
+                        stage(spark, job, chunk)
+                        faults.point("stage.half" if i < len(job.chunks) else "stage.done")
+            finally:
+                spark.stop()
     except Exception as error:
-        return report_failure(error, doing, job.options, path.parent)
-    finally:
-        if spark is not None:
-            spark.stop()
+        secrets = with_logins(job.options, job.logins)
+        return report_failure(error, doing, secrets, path.parent)
     return 0
 
 

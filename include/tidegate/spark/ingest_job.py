@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.core.offsets import Window
-from tidegate.spark.job_files import JobFile
+from tidegate.spark.job_files import JobFile, Login
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class IngestJob(JobFile):
     """The chunks to stage, in order, all read with the same options of the Kafka client.
 
     `max_records_per_task` splits longer ranges into several tasks; None: computed from the cores.
+    `logins` are of the clusters for which the driver obtains delegation tokens.
     """
 
     plan_id: str
@@ -40,6 +41,7 @@ class IngestJob(JobFile):
     chunks: tuple[Chunk, ...]
     parquet: ParquetSettings
     max_records_per_task: int | None = None
+    logins: tuple[Login, ...] = ()
 
     def __repr__(self) -> str:
         return f"IngestJob({self.plan_id}, {len(self.chunks)} chunks)"  # the options are secret

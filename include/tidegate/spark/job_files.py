@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,27 @@ from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised,
 
 _REFUSAL = "refusal"
 _REFUSALS = {each.__name__: each for each in (ConfigurationError, NotAuthenticated, NotAuthorised)}
+
+
+@dataclass(frozen=True)
+class Login:
+    """The settings of a client, login included, that obtains the delegation token of a cluster.
+
+    `name` is the cluster's name in messages.
+    """
+
+    cluster: str
+    name: str
+    settings: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Login({self.cluster})"  # the settings are secret
+
+
+def with_logins(options: Mapping[str, str], logins: Iterable[Login]) -> dict[str, str]:
+    """Return options and the settings of logins, for their secrets."""
+    settings = {f"{each.cluster}.{k}": v for each in logins for k, v in each.settings.items()}
+    return {**options, **settings}
 
 
 class JobFile(Document):

@@ -27,13 +27,16 @@ def ends(spark: SparkSession, job: EgressJob) -> Offsets:
     for name, value in job.reader.items():
         if name.startswith("kafka."):
             properties.put(name.removeprefix("kafka."), value)
-    bytes_ = jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
-    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties, bytes_(), bytes_())
+    for name in ("key.deserializer", "value.deserializer"):
+        properties.put(name, "org.apache.kafka.common.serialization.ByteArrayDeserializer")
+    asked = jvm.java.util.ArrayList()
+    for topic, target in job.target.items():
+        for p in range(target.partitions):
+            asked.add(jvm.org.apache.kafka.common.TopicPartition(topic, p))
+    # Spark's way to a consumer: it logs in with a delegation token, if there is one.
+    none = spark.sparkContext._gateway.new_array(jvm.org.apache.kafka.common.TopicPartition, 0)
+    consumer = jvm.org.apache.spark.sql.kafka010.AssignStrategy(none).createConsumer(properties)
     try:
-        asked = jvm.java.util.ArrayList()
-        for topic, target in job.target.items():
-            for p in range(target.partitions):
-                asked.add(jvm.org.apache.kafka.common.TopicPartition(topic, p))
         first, last = consumer.beginningOffsets(asked), consumer.endOffsets(asked)
         found: dict[str, dict[int, int]] = {}
         for tp in asked:

@@ -1,0 +1,125 @@
+"""Delegation tokens: Spark logs in to a cluster with one instead of the connection's own login."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_SWITCH = "tidegate.delegation_token"
+_CLUSTER = f"{_SWITCH}.cluster"
+_REGEX = f"{_SWITCH}.target_regex"
+NAMES = (_SWITCH, _CLUSTER, _REGEX)
+_ID = re.compile("[A-Za-z0-9_-]{1,64}")  # Spark ends the id at the first dot
+_MECHANISM = "SCRAM-SHA-512"
+
+
+@dataclass(frozen=True)
+class DelegationToken:
+    """What Spark has to know about the token of one cluster; nothing here is secret.
+
+    `regex` selects the bootstrap addresses for which Spark uses the token. `mechanism` is the one
+    with which the token logs in, always a SCRAM. `kerberos` holds keytab and principal, if the
+    connection has both.
+    """
+
+    connection: str
+    cluster: str
+    servers: str
+    regex: str
+    protocol: str
+    mechanism: str
+    service_name: str | None = None
+    ca: str | None = None
+    kerberos: tuple[str, str] | None = None
+
+    @property
+    def addresses(self) -> list[str]:
+        """Return the bootstrap addresses, as Spark separates them."""
+        return _addresses(self.servers)
+
+    def matches(self, address: str) -> bool:
+        """Return whether Spark uses this token for a bootstrap address."""
+        return re.fullmatch(self.regex, address) is not None
+
+    def conf(self) -> dict[str, str]:
+        """Return the Spark settings `spark.kafka.clusters.<id>.*`, without secrets."""
+        settings = {
+            "auth.bootstrap.servers": self.servers,
+            "target.bootstrap.servers.regex": self.regex,
+            "security.protocol": self.protocol,
+            "sasl.token.mechanism": self.mechanism,
+        }
+        if self.service_name:
+            settings["sasl.kerberos.service.name"] = self.service_name
+        if self.ca:
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca}
+        prefix = f"spark.kafka.clusters.{self.cluster}."
+        return {prefix + name: value for name, value in settings.items()}
+
+
+def of(connection: str, extra: Mapping[str, Any]) -> DelegationToken | None:
+    """Return the token that a checked connection asks for, or None."""
+    if not _is_on(extra):
+        return None
+    servers = str(extra["bootstrap.servers"])
+    own = str(extra.get("sasl.mechanism", ""))
+    keytab, principal = (extra.get(f"sasl.kerberos.{name}") for name in ("keytab", "principal"))
+    return DelegationToken(
+        connection=connection,
+        cluster=_cluster(connection, extra),
+        servers=servers,
+        regex=str(extra.get(_REGEX) or "|".join(map(re.escape, _addresses(servers)))),
+        protocol=str(extra["security.protocol"]).upper(),
+        mechanism=own if own.startswith("SCRAM-") else _MECHANISM,
+        service_name=extra.get("sasl.kerberos.service.name"),
+        ca=extra.get("ssl.ca.location"),
+        kerberos=(str(keytab), str(principal)) if keytab and principal else None,
+    )
+
+
+def complaints(connection: str, given: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a connection's settings for its token."""
+    switch = str(given.get(_SWITCH, "false")).lower()
+    if switch not in ("true", "false"):
+        return [f"{_SWITCH}: {given[_SWITCH]!r} is not true or false"]
+    if switch == "false":
+        return [
+            f"{name}: has no effect without {_SWITCH}: true" for name in NAMES[1:] if name in given
+        ]
+    found = []
+    protocol = str(given.get("security.protocol", "PLAINTEXT")).upper()
+    if not protocol.startswith("SASL_"):
+        found.append(
+            f"{_SWITCH}: a token logs in by SCRAM, and {protocol} has no login; use SASL_SSL"
+        )
+    if given.get("sasl.mechanism") == "AWS_MSK_IAM":
+        found.append(f"{_SWITCH}: brokers that log in by AWS_MSK_IAM take no token on that port")
+    cluster = _cluster(connection, given)
+    if not _ID.fullmatch(cluster):
+        found.append(f"{_CLUSTER}: {cluster!r}: not 1 to 64 letters, digits, _ and -")
+    regex, servers = given.get(_REGEX), given.get("bootstrap.servers")
+    if regex is None:
+        return found
+    try:
+        pattern = re.compile(str(regex))
+    except re.error as error:
+        return [*found, f"{_REGEX}: {regex!r} is no regular expression: {error}"]
+    if isinstance(servers, str) and "@" not in servers:
+        outside = [each for each in _addresses(servers) if not pattern.fullmatch(each)]
+        if outside:
+            found.append(f"{_REGEX}: {regex!r} does not match {', '.join(outside)}")
+    return found
+
+
+def _is_on(given: Mapping[str, Any]) -> bool:
+    return str(given.get(_SWITCH, "false")).lower() == "true"
+
+
+def _cluster(connection: str, given: Mapping[str, Any]) -> str:
+    return str(given.get(_CLUSTER) or re.sub("[^A-Za-z0-9_-]", "-", connection))
+
+
+def _addresses(servers: str) -> list[str]:
+    return [part.strip() for part in servers.split(",") if part.strip()]

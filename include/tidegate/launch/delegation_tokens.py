@@ -1,0 +1,138 @@
+"""Delegation tokens before anything is submitted: Spark's settings, and what speaks against them.
+
+Spark picks a token by the bootstrap addresses of a source or sink. A token that matches too much
+replaces another cluster's login; one that matches nothing leaves the client without any.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.delegation_token import DelegationToken
+from tidegate.errors import ConfigurationError
+from tidegate.launch import jars
+from tidegate.spark.job_files import Login
+
+PROXY_USER = "Obtaining delegation token for proxy user is not yet supported."
+"""Spark's own words; Kafka's users cannot obtain tokens for others (KAFKA-6945)."""
+_PROVIDER = "spark-token-provider-kafka-0-10"
+_JAAS = "java.security.auth.login.config"
+_JAVA_OPTIONS = tuple(
+    f"spark.{of}.{kind}JavaOptions"
+    for of in ("driver", "executor")
+    for kind in ("default", "extra")
+)
+# Variables from which the JVMs of Spark take options. KAFKA_OPTS is read by Kafka's scripts alone.
+_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_KERBEROS = ("yarn", "k8s")  # masters with which Spark obtains tokens itself, by Kerberos
+
+
+def split(kafka: KafkaSettings, private: Path) -> tuple[dict[str, str], tuple[Login, ...]]:
+    """Return the options of Spark's source and sink, and the login that obtains the token.
+
+    With a token the options have no login; without one they have the connection's own. Files of
+    either are written into `private`, a directory that nobody else can read.
+    """
+    options = kafka.for_spark(private)
+    if (token := kafka.delegation_token) is None:
+        return options, ()
+    settings = {
+        name.removeprefix("kafka."): value
+        for name, value in options.items()
+        if name != "kafka.bootstrap.servers"
+    }
+    without = {k: v for k, v in options.items() if not k.startswith("kafka.sasl.")}
+    return without, (Login(token.cluster, kafka.cluster, settings),)
+
+
+def tokens_of(clusters: Sequence[KafkaSettings]) -> list[DelegationToken]:
+    """Return the tokens of these connections, each connection once."""
+    once = {kafka.connection: kafka for kafka in clusters}
+    return [token for kafka in once.values() if (token := kafka.delegation_token)]
+
+
+def conf(clusters: Sequence[KafkaSettings], given: Mapping[str, str]) -> dict[str, str]:
+    """Return Spark's settings for the tokens of these connections, without secrets.
+
+    `given` are the pipeline's own settings. Raises ConfigurationError with all complaints.
+    """
+    tokens = tokens_of(clusters)
+    if wrong := complaints(tokens, given):
+        listed = "\n".join(f"  - {each}" for each in wrong)
+        raise ConfigurationError(f"delegation tokens:\n{listed}")
+    return {name: value for token in tokens for name, value in token.conf().items()}
+
+
+def complaints(tokens: Sequence[DelegationToken], given: Mapping[str, str]) -> list[str]:
+    """Return why Spark could not use these tokens together, or with a pipeline's settings."""
+    if not tokens:
+        return []
+    found = _overlaps(tokens)
+    found += [
+        f"spark.conf: {name}: Tidegate sets these from the connection, "
+        "tidegate.delegation_token.*; remove them"
+        for name in sorted(given)
+        if name.startswith("spark.kafka.clusters.")
+    ]
+    places = {f"spark.conf: {name}": given.get(name, "") for name in _JAVA_OPTIONS}
+    places |= {f"the variable {name}": os.environ.get(name, "") for name in _VARIABLES}
+    found += [
+        f"{place}: -D{_JAAS}: with a global JAAS configuration Spark uses no token; remove it"
+        for place, value in places.items()
+        if _JAAS in value
+    ]
+    user = os.environ.get("HADOOP_PROXY_USER")
+    if user or any("-DHADOOP_PROXY_USER" in value for value in places.values()):
+        found.append(
+            f"HADOOP_PROXY_USER is set, and Spark says: {PROXY_USER} (KAFKA-6945); unset it, or "
+            "remove tidegate.delegation_token"
+        )
+    if not any(jar.artifact.startswith(_PROVIDER) for jar in jars.read("spark-kafka")):
+        found.append(
+            f"the jars of Spark's Kafka connector lack {_PROVIDER}, which obtains tokens; "
+            "run `make setup`"
+        )
+    return found
+
+
+def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]:
+    """Return the settings with which Spark itself obtains tokens; none where the driver does.
+
+    Raises ConfigurationError for a connection without the keytab that this needs.
+    """
+    if not tokens or not master.startswith(_KERBEROS):
+        return {}
+    logins = {token.kerberos for token in tokens}
+    if None in logins or len(logins) > 1:
+        names = ", ".join(token.connection for token in tokens)
+        raise ConfigurationError(
+            f"Kafka connections {names}: on {master.partition(':')[0]} Spark obtains delegation "
+            "tokens itself, with one Kerberos login for all clusters: give sasl.mechanism GSSAPI, "
+            "sasl.kerberos.keytab and sasl.kerberos.principal, or remove tidegate.delegation_token"
+        )
+    keytab, principal = next(each for each in logins if each)
+    return {"spark.kerberos.keytab": keytab, "spark.kerberos.principal": principal}
+
+
+def _overlaps(tokens: Sequence[DelegationToken]) -> list[str]:
+    """Return each address that not exactly one token matches, and ids that stand for two."""
+    found = []
+    ids = [token.cluster for token in tokens]
+    for cluster in sorted({each for each in ids if ids.count(each) > 1}):
+        names = " and ".join(token.connection for token in tokens if token.cluster == cluster)
+        found.append(
+            f"{names} have the same id {cluster!r}; give tidegate.delegation_token.cluster"
+        )
+    for token in tokens:
+        for address in token.addresses:
+            matching = [each.connection for each in tokens if each.matches(address)]
+            if matching != [token.connection]:
+                found.append(
+                    f"{address} of {token.connection} matches the target regex of "
+                    f"{' and '.join(matching) or 'no connection'}, and must match its own alone; "
+                    "correct tidegate.delegation_token.target_regex"
+                )
+    return found

@@ -1,0 +1,195 @@
+"""Delegation tokens before a submission: Spark's settings, exactly, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.delegation_token import DelegationToken
+from tidegate.errors import ConfigurationError
+from tidegate.launch import cds_archive, delegation_tokens, jars
+from tidegate.launch.spark_submit import (
+    Submission,
+    _command,
+    for_master,
+    sending_submission,
+    submission,
+)
+
+PASSWORD = "hunter2"
+ON = {"tidegate.delegation_token": True}
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
+    monkeypatch.setattr(cds_archive, "find", lambda: None)
+    for name in (*delegation_tokens._VARIABLES, "HADOOP_PROXY_USER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def kafka(name: str, servers: str, **extra: Any) -> KafkaSettings:
+    given = {
+        "bootstrap.servers": servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "u",
+        "sasl.password": PASSWORD,
+    }
+    return KafkaSettings(name, {**given, **ON, **extra})
+
+
+A = kafka("kafka_a", "a-1:9093,a-2:9093")
+B = kafka("kafka_b", "b.example:9093", **{"sasl.mechanism": "SCRAM-SHA-256"})
+
+
+def submitted(of: KafkaSettings, **conf: str) -> Submission:
+    return submission(Path("/private/job.json"), conf, 400, name="flights r1", kafka=of)
+
+
+def refused(of: KafkaSettings, **conf: str) -> str:
+    given = {name.replace("__", "."): value for name, value in conf.items()}
+    with pytest.raises(ConfigurationError) as error:
+        submitted(of, **given)
+    return str(error.value)
+
+
+def test_two_clusters_are_rendered_exactly() -> None:
+    """Golden: all that Spark is told about tokens, none of it secret."""
+    assert delegation_tokens.conf([A, B, A], {}) == {
+        "spark.kafka.clusters.kafka_a.auth.bootstrap.servers": "a-1:9093,a-2:9093",
+        "spark.kafka.clusters.kafka_a.target.bootstrap.servers.regex": r"a\-1:9093|a\-2:9093",
+        "spark.kafka.clusters.kafka_a.security.protocol": "SASL_PLAINTEXT",
+        "spark.kafka.clusters.kafka_a.sasl.token.mechanism": "SCRAM-SHA-512",
+        "spark.kafka.clusters.kafka_b.auth.bootstrap.servers": "b.example:9093",
+        "spark.kafka.clusters.kafka_b.target.bootstrap.servers.regex": r"b\.example:9093",
+        "spark.kafka.clusters.kafka_b.security.protocol": "SASL_PLAINTEXT",
+        "spark.kafka.clusters.kafka_b.sasl.token.mechanism": "SCRAM-SHA-256",
+    }
+
+
+def test_the_arguments_of_spark_submit_have_the_clusters_settings_and_no_login() -> None:
+    sending = sending_submission(Path("/private/job.json"), {}, name="out r1", rows=10, kafka=B)
+    for given, of in ((submitted(A), A), (sending, B)):
+        arguments = _command(for_master(given, "local[2]"), "local[2]")
+        set_ = [each for each in arguments if each.startswith("spark.kafka.clusters.")]
+        expected = delegation_tokens.conf([of], {})
+        assert set_ == [f"{name}={value}" for name, value in expected.items()]
+        assert PASSWORD not in " ".join(arguments)
+        assert "jaas" not in " ".join(arguments)
+
+
+def test_what_is_not_given_is_not_rendered() -> None:
+    """Spark's own default of sasl.kerberos.service.name is kafka."""
+    token = DelegationToken("k", "k", "b:9093", "b:9093", "SASL_SSL", "SCRAM-SHA-512")
+    assert not [name for name in token.conf() if "kerberos" in name or "truststore" in name]
+    given = DelegationToken(
+        "k", "k", "b:9093", "b:9093", "SASL_SSL", "SCRAM-SHA-512", "bus", "/ca.pem"
+    ).conf()
+    assert given["spark.kafka.clusters.k.sasl.kerberos.service.name"] == "bus"
+    assert given["spark.kafka.clusters.k.ssl.truststore.type"] == "PEM"
+    assert given["spark.kafka.clusters.k.ssl.truststore.location"] == "/ca.pem"
+
+
+def test_options_of_source_and_sink_have_no_login() -> None:
+    """The login is in the job file alone, for the driver."""
+    options, (login,) = delegation_tokens.split(A, Path("/private"))
+    assert options == {
+        "kafka.bootstrap.servers": "a-1:9093,a-2:9093",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+    }
+    assert login.cluster == "kafka_a"
+    assert login.settings["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert PASSWORD in login.settings["sasl.jaas.config"]
+    assert PASSWORD not in repr(login)
+
+
+def test_without_a_token_the_options_have_the_login() -> None:
+    of = KafkaSettings("k", {k: v for k, v in A.extra.items() if not k.startswith("tidegate.")})
+    options, logins = delegation_tokens.split(of, Path("/private"))
+    assert PASSWORD in options["kafka.sasl.jaas.config"]
+    assert logins == ()
+    assert not [name for name in submitted(of).conf if "clusters" in name]
+
+
+def test_each_address_must_match_exactly_one_token() -> None:
+    """Spark refuses to run a query for which two tokens match."""
+    greedy = kafka(
+        "kafka_b", "b:9093", **{"tidegate.delegation_token.target_regex": "[a-z].*:9093"}
+    )
+    with pytest.raises(ConfigurationError) as error:
+        delegation_tokens.conf([A, greedy], {})
+    for address in ("a-1:9093", "a-2:9093"):
+        assert f"{address} of kafka_a matches the target regex of kafka_a and kafka_b" in str(
+            error.value
+        )
+    assert "target_regex" in str(error.value)
+
+
+def test_two_connections_may_not_have_one_id() -> None:
+    other = kafka("kafka-a", "b:9093", **{"tidegate.delegation_token.cluster": "kafka_a"})
+    with pytest.raises(ConfigurationError, match="kafka_a and kafka-a have the same id 'kafka_a'"):
+        delegation_tokens.conf([A, other], {})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.driver.extraJavaOptions",
+        "spark.driver.defaultJavaOptions",
+        "spark.executor.extraJavaOptions",
+    ],
+)
+def test_a_global_jaas_file_suppresses_tokens(name: str) -> None:
+    option = "-Xmx1g -Djava.security.auth.login.config=/etc/jaas.conf"
+    with pytest.raises(ConfigurationError, match="a global JAAS configuration") as error:
+        submission(Path("/private/job.json"), {name: option}, 4, name="x", kafka=A)
+    assert f"spark.conf: {name}: " in str(error.value)
+    without = KafkaSettings("k", {"bootstrap.servers": "b:9092"})
+    submission(Path("/private/job.json"), {name: option}, 4, name="x", kafka=without)
+
+
+@pytest.mark.parametrize("variable", delegation_tokens._VARIABLES)
+def test_a_global_jaas_file_in_the_environment(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "-Djava.security.auth.login.config=/etc/jaas.conf")
+    assert f"the variable {variable}: " in refused(A)
+
+
+def test_a_proxy_user_is_refused_in_sparks_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_PROXY_USER", "bob")
+    said = refused(A)
+    assert "Obtaining delegation token for proxy user is not yet supported" in said
+
+
+def test_a_pipelines_own_cluster_settings_are_refused_beside_tokens() -> None:
+    said = refused(A, spark__kafka__clusters__x__auth__bootstrap__servers="c:9093")
+    assert "spark.conf: spark.kafka.clusters.x.auth.bootstrap.servers: Tidegate sets these" in said
+
+
+def test_the_jars_must_hold_the_token_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = [jar for jar in jars.read("spark-kafka") if "token-provider" not in jar.artifact]
+    assert len(locked) == len(jars.read("spark-kafka")) - 1
+    monkeypatch.setattr(jars, "read", lambda _: locked)
+    assert "lack spark-token-provider-kafka-0-10" in refused(A)
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://host:443"])
+def test_on_yarn_and_kubernetes_spark_obtains_tokens_by_kerberos(master: str) -> None:
+    given = DelegationToken(
+        "k", "k", "b:9093", "b:9093", "SASL_SSL", "SCRAM-SHA-512",
+        kerberos=("/etc/t.keytab", "t@EXAMPLE"),
+    )  # fmt: skip
+    assert delegation_tokens.for_master([given], master) == {
+        "spark.kerberos.keytab": "/etc/t.keytab",
+        "spark.kerberos.principal": "t@EXAMPLE",
+    }
+    with pytest.raises(ConfigurationError, match=r"kafka_a: on (yarn|k8s) Spark obtains"):
+        for_master(submitted(A), master)
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
+def test_elsewhere_the_driver_does(master: str) -> None:
+    assert not [name for name in for_master(submitted(A), master).conf if "kerberos" in name]
