@@ -27,7 +27,7 @@ from tidegate.cli.variables import signature, variables
 from tidegate.core.wording import counted
 from tidegate.errors import NeedsAirflow
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Spec
+from tidegate.pipelines.spec import Egress, Spec
 from tidegate.runs.run import NO_MIRROR, Mirror
 
 if TYPE_CHECKING:
@@ -147,7 +147,13 @@ def _checks_of(name: str) -> list[Check]:
 
     try:
         spec = files.load_named(name)
-        return pipeline_checks.checks(spec, lambda: kafka(spec.kafka), lambda: spark_master(spec))
+        lake = spec.source.lake if isinstance(spec, Egress) else None
+        return pipeline_checks.checks(
+            spec,
+            lambda: kafka(spec.kafka),
+            lambda: spark_master(spec),
+            (lambda: kafka(files.load_ingest(lake).kafka)) if lake else None,
+        )
     except Exception as error:
         wrong = doctor.failure("file", error_form(error)["message"], "correct what is listed")
         return [doctor.Check("file", lambda: iter([wrong]), name)]

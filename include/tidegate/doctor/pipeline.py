@@ -23,6 +23,7 @@ from tidegate.core.wording import counted, duration
 from tidegate.doctor import egress
 from tidegate.doctor.check import Check, Line, failure, ok, warning
 from tidegate.doctor.lake import check_lake
+from tidegate.doctor.tokens import check_tokens
 from tidegate.errors import TidegateError
 from tidegate.ingest.ways_out import way_out
 from tidegate.lake.ledger import Ledger
@@ -49,9 +50,15 @@ class _Topics:
 
 
 def checks(
-    spec: Spec, kafka: Callable[[], KafkaSettings], master: Callable[[], str]
+    spec: Spec,
+    kafka: Callable[[], KafkaSettings],
+    master: Callable[[], str],
+    source: Callable[[], KafkaSettings] | None = None,
 ) -> list[Check]:
-    """Return a pipeline's checks; `kafka` and `master` look up its connections and may raise."""
+    """Return a pipeline's checks; `kafka` and `master` look up its connections and may raise.
+
+    `source` looks up the connection of the ingest pipeline whose lake an egress sends.
+    """
     ask: dict[str, Callable[[], Iterator[Line]]] = {"lake": lambda: check_lake(spec)}
     if isinstance(spec, Ingest):
         ask["kafka"] = lambda: check_topics(spec, kafka())
@@ -61,6 +68,7 @@ def checks(
         ask["kafka"] = lambda: check_broker(kafka())
         ask["target"] = lambda: egress.check_target(spec, kafka())
     ask["spark"] = lambda: check_spark(master())
+    ask["tokens"] = lambda: check_tokens(spec, kafka, master, source)
     return [Check(name, each, spec.name) for name, each in ask.items()]
 
 
