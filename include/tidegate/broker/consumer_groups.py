@@ -40,7 +40,10 @@ def committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
 
 @_with_retries
 def commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
-    """Commit offsets for a group without members; BrokerError names those that were refused."""
+    """Commit offsets for a group without members.
+
+    Raises NotAuthorised, or BrokerError, which names those that were refused.
+    """
     wanted = {
         TopicPartition(topic, p): OffsetAndMetadata(offset, "tidegate", -1)
         for topic, partitions in offsets.items()
@@ -48,9 +51,12 @@ def commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
     }
     with Cluster(settings) as cluster, cluster.request(f"READ on group {group!r}"):
         answer = cluster.admin.alter_group_offsets(group, wanted)
-    if refused := {tp: error.__name__ for tp, error in answer.items() if error.errno}:
-        tp, why = next(iter(refused.items()))
+        for refused in answer.values():
+            if "Authorization" in refused.__name__:
+                raise refused
+    if failed := {tp: error.__name__ for tp, error in answer.items() if error.errno}:
+        tp, why = next(iter(failed.items()))
         raise BrokerError(
-            f"group {group!r}: {why} for {tp.topic}-{tp.partition} and {len(refused) - 1} more; it "
+            f"group {group!r}: {why} for {tp.topic}-{tp.partition} and {len(failed) - 1} more; it "
             "must have no members"
         )

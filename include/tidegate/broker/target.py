@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,8 @@ def survey_target(
     """Return the state of the topics; create the missing ones with `create_with` partitions.
 
     Raises UnknownTopic for a missing topic without `create_with`, and NotAuthorised naming the
-    operations that are not permitted. If not `make`, the state of a missing topic is that which it
-    would be created with.
+    operations that are not permitted. If not `make`, the broker only judges whether it would create
+    a missing topic, whose state is that which it would be created with.
     """
     names = sorted(topics)
     with Cluster(settings) as cluster:
@@ -66,8 +66,9 @@ def survey_target(
                 + cluster.nearest(missing),
                 topics=missing,
             )
+        if missing:
+            _create(cluster, missing, create_with or 1, make=make)
         if missing and make:
-            _create(cluster, missing, create_with or 1)
             described = cluster.describe(names)
             if late := [name for name in missing if name not in described]:
                 raise BrokerError(
@@ -101,13 +102,13 @@ def compacted(settings: KafkaSettings, topics: Iterable[str]) -> set[str]:
     return {topic for topic, config in configs.items() if _is_compacted(config)}
 
 
-def _create(cluster: Cluster, topics: Iterable[str], partitions: int) -> None:
+def _create(cluster: Cluster, topics: Sequence[str], partitions: int, *, make: bool) -> None:
     new = {name: {"num_partitions": partitions} for name in topics}
     with (
-        cluster.request("CREATE on the cluster"),
+        cluster.request(f"CREATE on {', '.join(topics)}"),
         contextlib.suppress(kafka_errors.TopicAlreadyExistsError),  # by another run, meanwhile
     ):
-        cluster.admin.create_topics(new, wait_for_metadata=True)
+        cluster.admin.create_topics(new, validate_only=not make, wait_for_metadata=make)
 
 
 def _refuse_forbidden(settings: KafkaSettings, described: Mapping[str, Mapping[str, Any]]) -> None:
