@@ -59,6 +59,19 @@ class Kdc:
         finally:
             self._process.send_signal(signal.SIGCONT)
 
+    @contextmanager
+    def skewed(self) -> Iterator[None]:
+        """Take every client's clock for wrong: no difference is small enough."""
+        field = self._server.getClass().getDeclaredField("simpleKdc")
+        field.setAccessible(True)
+        config = field.get(self._server).getKdcConfig()
+        skew = self._gateway.jvm.org.apache.kerby.kerberos.kerb.server.KdcConfigKey
+        config.setLong(skew.ALLOWABLE_CLOCKSKEW, -1)
+        try:
+            yield
+        finally:
+            config.setLong(skew.ALLOWABLE_CLOCKSKEW, 300)
+
     def configuration_without_kdc(self) -> Path:
         """Return a krb5.conf whose KDC refuses connections."""
         path = self.home / "away" / "krb5.conf"

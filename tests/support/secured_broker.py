@@ -44,13 +44,14 @@ KEY_PASSWORD = "canary-key-password-5d10"
 SECRETS = (PASSWORD, CLIENT_SECRET, KEY_PASSWORD)
 """What may stand nowhere but in a connection; keys and tokens have more in `files`."""
 
-# Name of each listener → its protocol. The last two have certificates that no client may accept.
+# Name of each listener → its protocol. The last three have certificates that no client may accept.
 _LISTENERS = {
     "TLS": "SSL",
     "CERTIFICATE": "SSL",
     "LOGIN": "SASL_SSL",
     "UNENCRYPTED": "SASL_PLAINTEXT",
     "EXPIRED": "SSL",
+    "EARLY": "SSL",
     "MISNAMED": "SSL",
 }
 WAYS = (
@@ -207,6 +208,7 @@ def _start(
     (files / "ca.pem").write_text(authority.pem)
     stores = dict.fromkeys(("TLS", "CERTIFICATE", "LOGIN"), authority.server())
     stores["EXPIRED"] = authority.server(days=certificates.EXPIRED)
+    stores["EARLY"] = authority.server(days=certificates.NOT_YET)
     stores["MISNAMED"] = authority.server(["elsewhere.example"])
     ports = {name: free_port() for name in _LISTENERS}
     plain, control = free_port(), free_port()

@@ -60,9 +60,9 @@ class TokenIssuer:
     def jwks_url(self) -> str:
         return f"{self._url(0)}/keys"
 
-    def token(self, subject: str, *, lifetime: float | None = None) -> str:
-        """Return a token; its lifetime may be negative."""
-        now = time.time()
+    def token(self, subject: str, *, lifetime: float | None = None, ahead: float = 0) -> str:
+        """Return a token of a clock that is `ahead` by seconds; its lifetime may be negative."""
+        now = time.time() + ahead
         claims = {"iss": self.name, "aud": AUDIENCE, "sub": subject, "scope": SCOPE}
         times = {"iat": int(now), "exp": int(now + (lifetime or self.lifetime))}
         parts = ({"alg": "RS256", "kid": "1"}, claims | times)

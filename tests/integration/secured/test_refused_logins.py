@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support import oracle_client, topic_reader, topic_records
-from support.certificates import EXPIRED, Authority
+from support.certificates import EXPIRED, NOT_YET, Authority
 from support.cli_user import Terminal
 from support.kdc import wrong_keytab
 from support.secured_broker import PASSWORD, SECRETS, USER, SecuredBroker
@@ -48,7 +48,7 @@ class Case:
 
     @property
     def kind(self) -> str:
-        return "terminal" if self.error == "NotAuthenticated" else "transient"
+        return "transient" if self.error == "BrokerUnreachable" else "terminal"
 
 
 def other_ca(secured: SecuredBroker) -> Extra:
@@ -71,6 +71,15 @@ def unknown_client(secured: SecuredBroker) -> Extra:
 def expired_token(secured: SecuredBroker) -> Extra:
     token = secured.issuer.token(USER, lifetime=-3600)
     return {"tidegate.oauthbearer.token.file": secured.write("expired-token", token)}
+
+
+def early_client(secured: SecuredBroker) -> Extra:
+    return client_of(secured, secured.authority, NOT_YET)
+
+
+def early_token(secured: SecuredBroker) -> Extra:
+    token = secured.issuer.token(USER, ahead=3600)
+    return {"tidegate.oauthbearer.token.file": secured.write("early-token", token)}
 
 
 def no_endpoint(_: SecuredBroker) -> Extra:
@@ -119,17 +128,23 @@ CASES = [
     Case("wrong host name", "ssl", "NotAuthenticated", "(?i)host ?name", listener="MISNAMED"),
     Case("expired server", "ssl", "NotAuthenticated", "(?i)expired", listener="EXPIRED"),
     Case("no client certificate", "ssl", "NotAuthenticated", TLS, listener="CERTIFICATE"),
-    Case("expired client", "ssl-certificate", "NotAuthenticated", TLS, expired_client,
-         drop=CERTIFICATE),
+    Case("clock behind the broker's", "ssl", "NotAuthenticated", "not yet valid", listener="EARLY"),
+    Case("expired client", "ssl-certificate", "ConfigurationError", "certificate expired at",
+         expired_client, drop=CERTIFICATE),
+    Case("clock behind the CA's", "ssl-certificate", "ConfigurationError",
+         "certificate is not valid before", early_client, drop=CERTIFICATE),
     Case("unknown client", "ssl-certificate", "NotAuthenticated", TLS, unknown_client,
          drop=CERTIFICATE),
     Case("expired token", "oauth-file", "NotAuthenticated", "(?i)token|expired", expired_token),
+    Case("clock behind the issuer's", "oauth-file", "NotAuthenticated", "token", early_token),
     Case("wrong client secret", "oauth-client", "NotAuthenticated", "(?i)client",
          lambda _: {"sasl.oauthbearer.client.secret": WRONG}),
     Case("no token endpoint", "oauth-loopback", "BrokerUnreachable", "token", no_endpoint),
     Case("overloaded token endpoint", "oauth-loopback", "BrokerUnreachable", "token",
          meanwhile=Overloaded),
     Case("wrong keytab", "kerberos", "NotAuthenticated", "(?i)keytab", keytab_of_others),
+    Case("clock unlike the KDC's", "kerberos", "NotAuthenticated", "(?i)clock",
+         meanwhile=lambda secured: secured.kdc.skewed(), environ=lambda s: s.environ),
     Case("unknown principal", "kerberos", "NotAuthenticated", "(?i)principal", unknown_principal),
     Case("no KDC", "kerberos", "BrokerUnreachable", "KDC", environ=without_kdc),
     Case("silent KDC", "kerberos", "BrokerUnreachable", "KDC",
@@ -163,7 +178,7 @@ def test_a_refused_login(
     if case.listener:
         extra["bootstrap.servers"] = secured.address(case.listener)
     extra |= case.change(secured)
-    topic = f"{kind}-{case.name}".replace(" ", "-")
+    topic = re.sub(r"\W+", "-", f"{kind}-{case.name}")
     topic_records.numbers(secured.admin, topic, RECORDS, partitions=2)
     terminal = Terminal(tmp_path, extra["bootstrap.servers"], extra, environ=case.environ(secured))
     terminal.lake.mkdir()
