@@ -154,6 +154,7 @@ CASES = [
     Case("encryption not offered", "scram-unencrypted", "BrokerUnreachable", "security.protocol",
          lambda s: {"security.protocol": "SASL_SSL", "ssl.ca.location": str(s.files / "ca.pem")}),
 ]  # fmt: skip
+CODES = {"ConfigurationError": 2, "NotAuthenticated": 3, "BrokerUnreachable": 4}
 SAMPLE = ("wrong password", "expired server")
 EGRESS = ("wrong password", "expired client", "wrong client secret", "wrong keytab")
 """What the target's cluster refuses as well; how a connection is opened is the same."""
@@ -198,7 +199,7 @@ def test_a_refused_login(
     assert error, done.stderr
     print(f"{kind}, {case.name}: {seconds:.1f} s, {error['name']}: {error['message']}")
     assert (error["name"], error["kind"]) == (case.error, case.kind), error["message"]
-    assert done.returncode == (3 if case.kind == "terminal" else 4)
+    assert done.returncode == CODES[case.error]
     assert re.search(case.says, error["message"]), error["message"]
     assert seconds < SECONDS
     assert terminal.tree() == before
