@@ -150,14 +150,21 @@ MUTANTS = (
     Mutant(
         "a token endpoint that is busy is transient",
         "broker/oauth.py",
-        "if status == 429 or status >= 500:",
+        "if is_busy or (status == 200 and not document):",
         "if False:",
         "tests/unit/broker/test_oauth.py::test_what_the_token_endpoint_refuses",
     ),
     Mutant(
+        "what may be a key is not quoted",
+        "broker/tls.py",
+        'return f"{name}: not an absolute path{hint}"',
+        'return f"{name}: {value}: not an absolute path"',
+        "tests/unit/broker/test_tls.py",
+    ),
+    Mutant(
         "a KDC that is away is transient",
         "broker/kerberos.py",
-        "if _AWAY.search(said):",
+        'if is_away(" ".join([said, *names])):',
         "if False:",
         "tests/unit/broker/test_kerberos.py::test_a_login_that_the_kdc_refuses",
     ),

@@ -8,9 +8,23 @@ MUTANTS = (
     Mutant(
         "a login that is refused is not retried",
         "spark/failures.py",
-        "return bool(_LOGIN.search(said)) and not _AWAY.search(said)",
+        "return bool(_LOGIN.search(said)) and not is_away(said)",
         "return False",
         "tests/unit/spark/test_failures.py::test_what_is_refused_is_not_retried",
+    ),
+    Mutant(
+        "a KDC that is away refuses no login",
+        "spark/failures.py",
+        "return bool(_LOGIN.search(said)) and not is_away(said)",
+        "return bool(_LOGIN.search(said))",
+        "tests/unit/spark/test_failures.py::test_what_may_pass_is_retried",
+    ),
+    Mutant(
+        "a login that was accepted before is retried",
+        "spark/failures.py",
+        "elif is_refused_login(error) and not began:",
+        "elif is_refused_login(error):",
+        "tests/unit/spark/test_failures.py::test_a_login_that_was_accepted_before_is_retried",
     ),
     Mutant(
         "what was fetched is not kept",

@@ -16,10 +16,11 @@ from support.cli_user import Terminal
 from support.process_list import CommandLines
 from support.scram_broker import PASSWORD, ScramBroker
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.errors import ConfigurationError, NotAuthenticated
+from tidegate.errors import NotAuthenticated
 from tidegate.launch import delegation_tokens as before
 from tidegate.launch.spark_submit import submission, submit
 from tidegate.spark import delegation_tokens
+from tidegate.spark.delegation_tokens import NoToken
 from tidegate.spark.job_files import Login
 
 SHORT = {
@@ -241,7 +242,7 @@ def test_a_token_that_spark_should_have_obtained_is_missed_at_once(spark: SparkS
     """As on YARN and Kubernetes: without it, tasks would fail for want of a login."""
     tokens = delegation_tokens.Tokens(expected=[Login("k", "Kafka at k:9093 (k)", {})])
     with (
-        pytest.raises(ConfigurationError, match=r"k:9093 \(k\): Spark has obtained no delegation"),
+        pytest.raises(NoToken, match=r"k:9093 \(k\): Spark has obtained no delegation"),
         tokens.used_by(spark),
     ):
         pass

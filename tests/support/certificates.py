@@ -27,7 +27,6 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 VALID = (-1, 365)
 """From when to when a certificate is valid, in days from now."""
 EXPIRED = (-30, -1)
-NOT_YET = (1, 30)
 NOT_YET_VALID = (1, 30)
 _SIGNS = x509.KeyUsage(
     key_cert_sign=True,

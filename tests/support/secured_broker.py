@@ -208,7 +208,7 @@ def _start(
     (files / "ca.pem").write_text(authority.pem)
     stores = dict.fromkeys(("TLS", "CERTIFICATE", "LOGIN"), authority.server())
     stores["EXPIRED"] = authority.server(days=certificates.EXPIRED)
-    stores["EARLY"] = authority.server(days=certificates.NOT_YET)
+    stores["EARLY"] = authority.server(days=certificates.NOT_YET_VALID)
     stores["MISNAMED"] = authority.server(["elsewhere.example"])
     ports = {name: free_port() for name in _LISTENERS}
     plain, control = free_port(), free_port()

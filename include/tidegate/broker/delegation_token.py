@@ -102,6 +102,8 @@ def complaints(connection: str, given: Mapping[str, Any]) -> list[str]:
     regex, servers = given.get(_REGEX), given.get("bootstrap.servers")
     if regex is None:
         return found
+    if re.search(r"\(\?P|\\Z", str(regex)):  # Java's regular expressions have none
+        return [*found, f"{_REGEX}: {regex!r}: (?P…) and \\Z mean nothing to Java; leave them out"]
     try:
         pattern = re.compile(str(regex))
     except re.error as error:

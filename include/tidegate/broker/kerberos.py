@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.broker.jaas import jaas
+from tidegate.broker.tls import not_a_path
+from tidegate.core.java_logins import is_away
 from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthenticated
 
 _SERVICE = "sasl.kerberos.service.name"
@@ -34,13 +36,11 @@ _OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
     "-XX:-CreateCoredumpOnCrash",  # it would hold the tickets
+    "-XX:+ExitOnOutOfMemoryError",  # the next login starts another
     "-Djavax.security.auth.useSubjectCredsOnly=false",
     "--add-opens=jdk.security.jgss/com.sun.security.sasl.gsskerb=ALL-UNNAMED",
 )
 _PATIENCE = 10.0  # seconds for an answer of the JVM; Java would ask a silent KDC for 90
-_AWAY = re.compile(
-    r"Connection (refused|reset)|timed out|Cannot contact any KDC|UnknownHost|unreachable|No route"
-)
 _HINTS = {
     "Unable to obtain password": (
         f"{_KEYTAB} holds no key of {_PRINCIPAL}, or the ticket cache no valid ticket"
@@ -65,6 +65,9 @@ def complaints(given: Mapping[str, Any]) -> Iterator[str]:
     if keytab is not None:
         if _PRINCIPAL not in given:
             yield f"{_PRINCIPAL}: missing: {_KEYTAB} needs it"
+        if wrong := not_a_path(given, _KEYTAB):
+            yield wrong
+            return
         try:
             with Path(keytab).open("rb") as file:
                 if file.read(1) != b"\5":
@@ -158,13 +161,13 @@ class Login:
         try:
             yield
         except Py4JJavaError as error:
-            texts, thrown = [], error.java_exception
+            texts, names, thrown = [], [], error.java_exception
             while thrown is not None:
-                said = thrown.getMessage() or thrown.getClass().getSimpleName()
-                texts.append(" ".join(str(said).split()))
+                names.append(str(thrown.getClass().getSimpleName()))
+                texts.append(" ".join(str(thrown.getMessage() or names[-1]).split()))
                 thrown = thrown.getCause()
             said = "; because of ".join(dict.fromkeys(texts))
-            if _AWAY.search(said):
+            if is_away(" ".join([said, *names])):
                 raise BrokerUnreachable(
                     f"{self.cluster}: the Kerberos KDC does not answer: {said}"
                 ) from None

@@ -38,6 +38,7 @@ _HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbac
 _MSK = "software.amazon.msk.auth.iam"
 _MSK_SIGNER = "aws_msk_iam_sasl_signer"
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?:")
+_BUSY = ("temporarily_unavailable", "server_error")  # OAuth's errors that pass
 _PATIENCE = 8.0  # seconds for an answer of the token endpoint
 _USED = 0.8  # of a token's lifetime; then a new one is asked for
 
@@ -74,6 +75,9 @@ def _oidc_complaints(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: missing: {_METHOD}: oidc needs it"
     if url := given.get(_URL):
         yield from _url_complaints(url)
+    if wrong := tls.not_a_path(given, _CA[0]):
+        yield wrong
+        return
     try:
         _trusted(given)
     except tls.Unusable as error:
@@ -82,6 +86,8 @@ def _oidc_complaints(given: Mapping[str, Any]) -> Iterator[str]:
 
 def _url_complaints(url: str) -> Iterator[str]:
     try:
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError
         parts = urlsplit(url)
         host, login = parts.hostname or "", parts.username or parts.password or "@" in parts.netloc
         _ = parts.port
@@ -112,8 +118,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def _file_complaints(path: str) -> Iterator[str]:
-    if not re.fullmatch(r"(/[A-Za-z0-9._~@+-]+)+", path):
-        yield f"{_FILE}: {path!r}: not an absolute path without blanks, which Java's client reads"
+    if not re.fullmatch(r"(/[A-Za-z0-9._~@+-]+)+", path):  # not quoted: it may be a token
+        yield f"{_FILE}: not an absolute path without blanks, which Java's client reads"
         return
     try:
         if not Path(path).read_text().strip():
@@ -206,10 +212,8 @@ class TokenProvider:
             raise ConfigurationError(f"{where}: {error}") from None
         try:
             return call(*args)  # type: ignore[operator]
-        except OSError as error:  # no connection
+        except Exception as error:  # most often no connection; its text may hold a secret
             raise BrokerUnreachable(f"{where} failed: {type(error).__name__}") from None
-        except Exception as error:  # its text may hold a secret
-            raise NotAuthenticated(f"{where} failed: {type(error).__name__}") from None
 
     def _signed(self) -> str:
         region = _region(self._given) or ""
@@ -251,7 +255,7 @@ class TokenProvider:
                 timeout=_PATIENCE,
                 trust_env=url.startswith("https:"),  # in clear no proxy may see the secret
             )
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 reason = re.sub(r".*certificate verify failed: | \(_ssl.*", "", str(error))
                 raise NotAuthenticated(
@@ -260,13 +264,14 @@ class TokenProvider:
                 ) from None
             raise BrokerUnreachable(f"{where} does not answer: {type(error).__name__}") from None
         status = answer.status_code
-        if status == 429 or status >= 500:
-            raise BrokerUnreachable(f"{where} answers {status}; try again later")
         try:
             document = answer.json()
             reason = str(document.get("error", ""))
         except (ValueError, AttributeError):
             document, reason = {}, ""
+        is_busy = status in (408, 429) or status >= 500 or reason in _BUSY
+        if is_busy or (status == 200 and not document):  # another page in its place
+            raise BrokerUnreachable(f"{where} answers {status} without a token; try again later")
         if status != 200:
             named = f" {reason}" if re.fullmatch("[a-z_]{1,40}", reason) else ""
             raise NotAuthenticated(

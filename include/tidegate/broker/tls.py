@@ -28,6 +28,7 @@ _KEYSTORE = ("ssl.keystore.location", "ssl.keystore.password")
 # A file may hold more: certificates, parameters of a curve.
 _KEY = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----.+?-----END \1PRIVATE KEY-----", re.DOTALL)
 _HOST_CHECK = "ssl.endpoint.identification.algorithm"
+_PATHS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", _KEYSTORE[0])
 NAMES = ("ssl.ca.location", "ssl.ca.pem", *_IDENTITY, *_KEYSTORE, _HOST_CHECK)
 
 
@@ -43,6 +44,19 @@ class _Identity:
     chain: tuple[x509.Certificate, ...]
 
 
+def not_a_path(given: Mapping[str, Any], name: str) -> str | None:
+    """Return what is wrong with a setting that is no absolute path, which it may be by mistake.
+
+    It is not quoted: it may be the key itself.
+    """
+    value = given.get(name)
+    if value is None or re.fullmatch("/[^\r\n]*", value):
+        return None
+    text = name.replace(".location", ".pem")
+    hint = f"; a text belongs in {text}" if "-----" in value and text != name else ""
+    return f"{name}: not an absolute path{hint}"
+
+
 def complaints(given: Mapping[str, Any]) -> list[str]:
     """Return all that is wrong with the certificates and keys of a connection."""
     wrong = [
@@ -52,6 +66,7 @@ def complaints(given: Mapping[str, Any]) -> list[str]:
     ]
     if given.get(_HOST_CHECK, "https").lower() not in ("https", "none"):
         wrong.append(f"{_HOST_CHECK}: {given[_HOST_CHECK]!r} is neither https nor none")
+    wrong += filter(None, (not_a_path(given, name) for name in _PATHS))
     if wrong:
         return wrong
     try:

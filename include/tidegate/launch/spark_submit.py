@@ -205,13 +205,12 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
         env={**os.environ, **application.env},
     ) as process:
         assert process.stdout is not None
-        with supervised(application, lambda: _end(process), log) as output:
-            try:
-                for line in output.shown(process.stdout):
-                    log(line)
-            except BaseException:
-                process.terminate()
-                raise
+        with (
+            _terminated_on_error(process),
+            supervised(application, lambda: _end(process), log) as output,
+        ):
+            for line in output.shown(process.stdout):
+                log(line)
             if code := process.wait():
                 raise StageFailed(
                     f"{application.name}: {failure_line(output.causes)} "
@@ -259,6 +258,15 @@ def terminal_if_refused(directory: Path) -> Iterator[None]:
         if (refusal := read_refusal(directory)) is None:
             raise
         raise refusal from error
+
+
+@contextmanager
+def _terminated_on_error(process: subprocess.Popen[str]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        raise
 
 
 def _end(process: subprocess.Popen[str]) -> None:

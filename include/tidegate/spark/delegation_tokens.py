@@ -21,8 +21,9 @@ from pyspark.sql import SparkSession
 
 from tidegate.core.wording import duration
 from tidegate.errors import ConfigurationError, NotAuthenticated
-from tidegate.spark.failures import describe, is_refused_login, java_causes
+from tidegate.spark.failures import describe, is_refused_login, java_causes, thrown
 from tidegate.spark.job_files import Login
+from tidegate.spark.kafka_source import redact
 
 _PATIENCE = 15_000  # ms to obtain a token
 # Records per second: a fifth of the slowest whole run of records of 1 KB in docs/benchmarks.md.
@@ -77,8 +78,8 @@ class _Token:
 
     def cancel(self) -> None:
         """Make the token invalid; it is not an error if it has expired."""
-        options = self._jvm.org.apache.kafka.clients.admin.ExpireDelegationTokenOptions()
         try:
+            options = self._jvm.org.apache.kafka.clients.admin.ExpireDelegationTokenOptions()
             done = self._admin.expireDelegationToken(self._hmac, options.expiryTimePeriodMs(-1))
             done.expiryTimestamp().get()
             self.close()
@@ -93,8 +94,11 @@ class _Token:
         self._admin.close(self._jvm.java.time.Duration.ofSeconds(5))
 
 
-class TokenRefused(Exception):
-    """A cluster does not accept a delegation token any more. A retry obtains a new one."""
+class NoToken(Exception):
+    """A delegation token is missing, or its cluster does not accept it any more.
+
+    A retry obtains a new one.
+    """
 
 
 class Tokens:
@@ -107,7 +111,7 @@ class Tokens:
     def used_by(self, spark: SparkSession) -> Iterator[None]:
         """Let the driver and all executors, also later ones, use the tokens.
 
-        Raises TokenRefused in the place of an error that comes from a token's death.
+        Raises NoToken in the place of an error that comes from a token's death.
         """
         if self._expected:
             self._refuse_missing(spark)
@@ -116,10 +120,9 @@ class Tokens:
         try:
             yield
         except (CapturedException, Py4JJavaError) as error:
-            # An executor's exception may be there only as text.
-            thrown = [f"{t.getClass().getName()} {t.getMessage()}" for t in java_causes(error)]
-            if self._tokens and any("SaslAuthenticationException" in each for each in thrown):
-                raise TokenRefused(f"{self._why()}; a retry obtains a new one") from error
+            has_token = self._tokens or self._expected
+            if has_token and "SaslAuthenticationException" in thrown(error):
+                raise NoToken(f"{self._why()}; a retry obtains a new one") from error
             raise
 
     def _give_to(self, spark: SparkSession) -> None:
@@ -147,7 +150,7 @@ class Tokens:
         held = user.getCredentials()
         missing = [e.name for e in self._expected if held.getToken(service(e.cluster)) is None]
         if missing:
-            raise ConfigurationError(
+            raise NoToken(  # Spark says no more if only a broker or the KDC did not answer
                 f"{', '.join(missing)}: Spark has obtained no delegation token; its log has the "
                 "reason. Hadoop's security must be Kerberos, and "
                 "spark.security.credentials.kafka.enabled on"
@@ -157,7 +160,8 @@ class Tokens:
         """Return why a token is refused, as far as it is known here."""
         dead = [each for each in self._tokens if each.expiry <= time.time()]
         if not dead:
-            names = ", ".join(each.login.name for each in self._tokens)
+            logins = [each.login for each in self._tokens] or self._expected
+            names = ", ".join(login.name for login in logins)
             return f"the delegation token of {names} is not accepted any more: it was cancelled"
         return "; ".join(
             f"the delegation token of {each.login.name} expired at {_at(each.expiry)}"
@@ -246,17 +250,22 @@ def _obtain(jvm: Any, conf: Any, login: Login) -> _Token:
 
 def _terminal(error: Py4JJavaError, login: Login) -> Exception | None:
     """Return the error of a login or request that a retry would not mend; None: it may pass."""
-    thrown = {each.getClass().getSimpleName(): each.getMessage() for each in java_causes(error)}
+    causes = {each.getClass().getSimpleName(): each.getMessage() for each in java_causes(error)}
     of = f"{login.name}: no delegation token:"
-    if is_refused_login(said := describe(error)):
+    if is_refused_login(error):
+        said = describe(error)
         return NotAuthenticated(f"{of} {said}; check sasl.* and ssl.* of the connection")
-    if "DelegationTokenDisabledException" in thrown:
+    if "UnsupportedVersionException" in causes:
+        return ConfigurationError(
+            f"{of} its brokers give none; remove tidegate.delegation_token from the connection"
+        )
+    if "DelegationTokenDisabledException" in causes:
         return ConfigurationError(
             f"{of} its brokers have no delegation.token.secret.key; set it, or remove "
             "tidegate.delegation_token from the connection"
         )
-    if "proxy user" in str(thrown.get("IllegalArgumentException")):
-        return ConfigurationError(f"{of} Spark: {thrown['IllegalArgumentException']}")
+    if "proxy user" in str(causes.get("IllegalArgumentException")):
+        return ConfigurationError(f"{of} Spark: {causes['IllegalArgumentException']}")
     return None
 
 
@@ -285,21 +294,23 @@ def _renew(tokens: Sequence[_Token], ended: threading.Event) -> None:
     due = {token: _middle(token) for token in tokens}
     while not ended.wait(1):
         for token in tokens:
-            if token.expiry > token.last - 1 or time.time() < due[token]:
+            may_live_longer = time.time() < token.expiry <= token.last - 1
+            if not may_live_longer or time.monotonic() < due[token]:
                 continue
             try:
                 token.renew()
             except Py4JJavaError as error:
                 log.warning(
                     "%s: the delegation token, which expires at %s, was not renewed: %s",
-                    token.login.name, _at(token.expiry), describe(error),
+                    token.login.name, _at(token.expiry),
+                    redact(describe(error), token.login.settings),
                 )  # fmt: skip
             due[token] = _middle(token)
 
 
 def _middle(token: _Token) -> float:
-    now = time.time()
-    return now + max(1.0, (token.expiry - now) / 2)
+    """Return when half of what is left of a token's life is over, on the monotonic clock."""
+    return time.monotonic() + max(1.0, (token.expiry - time.time()) / 2)
 
 
 def _in_background(work: Callable[[], None]) -> threading.Thread:

@@ -70,7 +70,8 @@ def attempt(
         log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
     except Exception as error:
-        return report_failure(error, f"plan {job.plan_id}", job.reader, directory)
+        began = (directory / SENDING).exists()
+        return report_failure(error, f"plan {job.plan_id}", job.reader, directory, began=began)
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
+from tidegate.core.java_logins import is_away
 from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
 from tidegate.spark.job_files import write_refusal
 from tidegate.spark.kafka_source import redact
@@ -21,14 +22,13 @@ _WRAPPERS = {
     "java.lang.reflect.InvocationTargetException",
     "java.util.concurrent.ExecutionException",
 }
-# An executor's exception may be there only as text of another one.
-_LOGIN = re.compile(r"\b(SaslAuthentication|SslAuthentication|(Failed)?Login)Exception\b")
-_RIGHT = re.compile(r"\b[A-Z]\w*AuthorizationException\b")
-# Java's client takes it for a refusal, too, if a KDC or a token endpoint does not answer.
-_AWAY = re.compile(
-    r"Connection (refused|reset)|timed out|Cannot contact any KDC|UnknownHost|unreachable|No route"
-    r"|response code (429|5\d\d)"
+# Full names: an executor's exception may be there only as text of another one.
+_KAFKA = r"\borg\.apache\.kafka\.common\.errors\."
+_LOGIN = re.compile(
+    _KAFKA + r"(SaslAuthentication|SslAuthentication|UnsupportedSaslMechanism)Exception\b"
+    r"|\bjavax\.security\.auth\.login\.(Failed)?LoginException\b"
 )
+_RIGHT = re.compile(_KAFKA + r"[A-Z]\w*AuthorizationException\b")
 
 log = logging.getLogger(__name__)
 
@@ -44,22 +44,29 @@ def needs(right: str) -> Iterator[None]:
 
 
 def report_failure(
-    error: Exception, doing: str, options: Mapping[str, str], directory: Path
+    error: Exception,
+    doing: str,
+    options: Mapping[str, str],
+    directory: Path,
+    *,
+    began: bool = False,
 ) -> int:
     """Log an error as one last line, `tidegate: <what>`, without the secrets among `options`.
 
     For an error that a retry would have again, a refusal is written into `directory`: a
-    ConfigurationError, and what the broker refused. Returns the exit code.
+    ConfigurationError, and what the broker refused. `began`: some of the work is done, so the
+    login was accepted before, and a retry may have the present password or token. Returns the exit
+    code.
     """
     said = redact(describe(error), options)
     refusal: type[TidegateError] | None = None
     if isinstance(error, ConfigurationError | NotAuthenticated):
         refusal = type(error)
-    elif _RIGHT.search(said):
+    elif _RIGHT.search(thrown(error)):
         refusal = NotAuthorised
         right = getattr(error, "__notes__", ["READ"])[-1]
         said = f"not permitted: {right}: {said}"
-    elif is_refused_login(said):
+    elif is_refused_login(error) and not began:
         refusal = NotAuthenticated
     message = f"{doing}: {said}"
     log.error("tidegate: %s", message)
@@ -68,9 +75,15 @@ def report_failure(
     return 1
 
 
-def is_refused_login(said: str) -> bool:
-    """Return whether an error's description is of a login or TLS handshake that was refused."""
-    return bool(_LOGIN.search(said)) and not _AWAY.search(said)
+def is_refused_login(error: BaseException) -> bool:
+    """Return whether an error is a login or TLS handshake that was refused."""
+    said = thrown(error)
+    return bool(_LOGIN.search(said)) and not is_away(said)
+
+
+def thrown(error: BaseException) -> str:
+    """Return the full names and messages of the Java exceptions behind an error, uncut."""
+    return "\n".join(f"{t.getClass().getName()}: {t.getMessage()}" for t in java_causes(error))
 
 
 def java_causes(error: BaseException) -> Iterator[Any]:

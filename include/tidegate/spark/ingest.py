@@ -32,7 +32,7 @@ def main(job_file: str) -> int:
     path = Path(job_file)
     job = IngestJob.read(path)
     path.unlink()  # it may hold secrets, and its writer may be killed
-    doing = "starting Spark"
+    doing, staged = "starting Spark", 0
     records = sum(len(r) for chunk in job.chunks for r in chunk.window)
     try:
         with delegation_tokens.obtained(job.logins, records) as tokens:
@@ -43,12 +43,13 @@ def main(job_file: str) -> int:
                     for i, chunk in enumerate(job.chunks, start=1):
                         doing = f"plan {job.plan_id} chunk {chunk.number} ({_topics(chunk)})"
                         stage(spark, job, chunk)
+                        staged = i
                         faults.point("stage.half" if i < len(job.chunks) else "stage.done")
             finally:
                 spark.stop()
     except Exception as error:
         secrets = with_logins(job.options, job.logins)
-        return report_failure(error, doing, secrets, path.parent)
+        return report_failure(error, doing, secrets, path.parent, began=staged > 0)
     return 0
 
 

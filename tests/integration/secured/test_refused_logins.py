@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support import oracle_client, topic_reader, topic_records
-from support.certificates import EXPIRED, NOT_YET, Authority
+from support.certificates import EXPIRED, NOT_YET_VALID, Authority
 from support.cli_user import Terminal
 from support.kdc import wrong_keytab
 from support.secured_broker import PASSWORD, SECRETS, USER, SecuredBroker
@@ -74,7 +74,7 @@ def expired_token(secured: SecuredBroker) -> Extra:
 
 
 def early_client(secured: SecuredBroker) -> Extra:
-    return client_of(secured, secured.authority, NOT_YET)
+    return client_of(secured, secured.authority, NOT_YET_VALID)
 
 
 def early_token(secured: SecuredBroker) -> Extra:
@@ -154,7 +154,10 @@ CASES = [
     Case("encryption not offered", "scram-unencrypted", "BrokerUnreachable", "security.protocol",
          lambda s: {"security.protocol": "SASL_SSL", "ssl.ca.location": str(s.files / "ca.pem")}),
 ]  # fmt: skip
-CODES = {"ConfigurationError": 2, "NotAuthenticated": 3, "BrokerUnreachable": 4}
+CODES = {
+    "ConfigurationError": 2, "NotAuthenticated": 3, "NotAuthorised": 3,
+    "BrokerUnreachable": 4, "StageFailed": 4,
+}  # fmt: skip
 SAMPLE = ("wrong password", "expired server")
 EGRESS = ("wrong password", "expired client", "wrong client secret", "wrong keytab")
 """What the target's cluster refuses as well; how a connection is opened is the same."""
@@ -238,7 +241,7 @@ class Half:
     def refused(
         self, name: str, says: str, at: str = "", happens: Callable[[], None] | None = None
     ) -> None:
-        """Run `p`; assert that it is refused at once, terminally.
+        """Run `p`; assert that it is refused at once; terminally, unless it is StageFailed.
 
         With `at`, something happens while the run waits at that fault point.
         """
@@ -261,8 +264,9 @@ class Half:
         print(
             f"{says} at {at or 'the start'}: {seconds:.1f} s, {error['name']}: {error['message']}"
         )
-        assert (error["name"], error["kind"]) == (name, "terminal"), error["message"]
-        assert process.returncode == 3
+        kind = "transient" if name == "StageFailed" else "terminal"
+        assert (error["name"], error["kind"]) == (name, kind), error["message"]
+        assert process.returncode == CODES[name]
         assert re.search(says, error["message"]), error["message"]
         assert seconds < SECONDS
         assert PASSWORD not in out + err
@@ -287,8 +291,8 @@ def half(secured: SecuredBroker, tmp_path: Path, request: pytest.FixtureRequest)
 def test_an_ingest_that_may_not_go_on(half: Half, what: str) -> None:
     """READ is withdrawn, or the password changed, when one chunk of four is staged.
 
-    Nothing is visible in the lake, but what was complete. Given back, the same run finishes its
-    plan.
+    Nothing is visible in the lake, but what was complete. A login that was accepted before is
+    worth a retry: it may have the new password. Given back, the same run finishes its plan.
     """
     topic = f"{half.user}-source"
     half.terminal.pipeline("p", [topic], max_records=100)
@@ -296,7 +300,8 @@ def test_an_ingest_that_may_not_go_on(half: Half, what: str) -> None:
         half.refused("NotAuthorised", "READ", "stage.half", lambda: half.withdraw(topic, "READ"))
         half.secured.allow(half.user, "topic", topic, "READ")
     else:
-        half.refused("NotAuthenticated", "credentials", "stage.half", lambda: half.password(WRONG))
+        half.refused("StageFailed", "credentials", "stage.half", lambda: half.password(WRONG))
+        half.refused("NotAuthenticated", "credentials")
         half.terminal.extra["sasl.password"] = WRONG  # rotated there, and now here
     (frozen,) = (half.terminal.lake / "p/_tidegate/runs").rglob("1.json")
     report = half.terminal.json("run", "p", "--run-id", "r")
@@ -326,6 +331,29 @@ def test_an_egress_that_may_not_go_on(half: Half, operation: str, at: str, sent:
     assert (report["rows"], report["duplicates"]) == (RECORDS, 0)
     records = topic_reader.read(half.secured.admin, target)
     assert sorted(record.value for record in records) == sorted(b"%d" % n for n in range(RECORDS))
+
+
+@pytest.mark.slow
+def test_a_token_endpoint_that_goes_away_meanwhile(secured: SecuredBroker, tmp_path: Path) -> None:
+    """Before Spark asks for its token. Java calls that a failed login; the retry finishes."""
+    extra = secured.ways["oauth-loopback"]
+    topic_records.numbers(secured.admin, "endpoint-away", RECORDS, partitions=2)
+    terminal = Terminal(tmp_path, extra["bootstrap.servers"], extra)
+    terminal.pipeline("p", ["endpoint-away"])
+    gate = tmp_path / "gate"
+    run = ("run", "p", "--run-id", "r", "--json")
+    with terminal.start(*run, TIDEGATE_FAULT=f"plan.frozen:wait={gate}") as process:
+        while not list(tmp_path.glob("gate.reached.*")):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        with Overloaded(secured):
+            gate.touch()
+            out, err = process.communicate(timeout=120)
+    error = json.loads(out).get("error")
+    assert error, out + err
+    assert (error["kind"], process.returncode) == ("transient", 4), error
+    assert terminal.json("run", "p", "--run-id", "r")["rows"] == RECORDS
+    oracle_client.agree(secured.admin, terminal.lake, "p", ["endpoint-away"])
 
 
 @pytest.mark.slow

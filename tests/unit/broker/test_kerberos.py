@@ -189,6 +189,7 @@ def test_a_login_of_kafka_python(keytab: dict[str, str], monkeypatch: pytest.Mon
         ("Clock skew too great (37)", NotAuthenticated, "the clocks of this machine"),
         ("Integrity check on decrypted field failed (31)", NotAuthenticated, "not the principal's"),
         ("Client not found in Kerberos database (6)", NotAuthenticated, "Kerberos refused the"),
+        ("Cannot get a KDC reply", BrokerUnreachable, "KDC does not answer"),
         (None, NotAuthenticated, "LoginException"),
     ],
 )
@@ -206,6 +207,22 @@ def test_a_login_that_the_kdc_refuses(
 
     jvm(monkeypatch, Client(), login)
     with pytest.raises(error, match=expected):
+        KafkaSettings("k", keytab).for_python()
+
+
+@pytest.mark.parametrize(
+    "cause", [("java.net.PortUnreachableException", None), ("java.net.UnknownHostException", "kdc")]
+)
+def test_a_kdc_that_is_away(
+    keytab: dict[str, str], monkeypatch: pytest.MonkeyPatch, cause: tuple[str, str | None]
+) -> None:
+    """By UDP, Java's default, or by name: only the class of Java's exception says it."""
+
+    def login() -> None:
+        raise java_error((LOGIN_EXCEPTION, "kdc"), cause)
+
+    jvm(monkeypatch, Client(), login)
+    with pytest.raises(BrokerUnreachable, match="the Kerberos KDC does not answer"):
         KafkaSettings("k", keytab).for_python()
 
 

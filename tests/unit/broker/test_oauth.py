@@ -134,7 +134,10 @@ def test_a_token_of_unknown_lifetime_is_not_kept(lifetime: Any) -> None:
         (400, "no json", NotAuthenticated, "refused the client: 400;"),
         (302, "", NotAuthenticated, "refused the client: 302;"),
         (200, {"token": "x"}, NotAuthenticated, "gave no token"),
-        (200, "[]", NotAuthenticated, "gave no token"),
+        (200, "[]", BrokerUnreachable, "answers 200 without a token"),
+        (200, "<html>", BrokerUnreachable, "answers 200 without a token"),
+        (400, {"error": "temporarily_unavailable"}, BrokerUnreachable, "answers 400"),
+        (408, "", BrokerUnreachable, "answers 408"),
         (200, {"access_token": f"a b {SECRET}"}, NotAuthenticated, "gave no token"),
         (200, {"access_token": jwt(-5)}, NotAuthenticated, "its token expired at 20"),
         (500, "", BrokerUnreachable, "answers 500"),
@@ -267,7 +270,7 @@ def test_a_token_of_a_function(tokens: ModuleType, tmp_path: Path) -> None:
     [
         ("old", NotAuthenticated, "its token expired"),
         ("none", NotAuthenticated, "gave no token"),
-        ("broken", NotAuthenticated, "acme_tokens:broken failed: RuntimeError"),
+        ("broken", BrokerUnreachable, "acme_tokens:broken failed: RuntimeError"),
         ("away", BrokerUnreachable, "acme_tokens:away failed: ConnectionRefusedError"),
         ("missing", ConfigurationError, "has no attribute 'missing'"),
     ],
@@ -316,7 +319,7 @@ def test_a_module_that_is_not_installed() -> None:
         ),
         (
             BROKER | {"tidegate.oauthbearer.token.file": "token"},
-            "tidegate.oauthbearer.token.file: 'token': not an absolute path",
+            "tidegate.oauthbearer.token.file: not an absolute path",
         ),
         (
             BROKER | {"tidegate.oauthbearer.token.file": "/dev/null"},

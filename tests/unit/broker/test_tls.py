@@ -202,6 +202,10 @@ def test_a_broker_is_checked(tmp_path: Path) -> None:
             ],
         ),
         (
+            given(ssl_key_pem=None, ssl_key_location=EC.key_pem()),
+            ["ssl.key.location: not an absolute path; a text belongs in ssl.key.pem"],
+        ),
+        (
             given(ssl_keystore_location="/s"),
             ["ssl.certificate.pem: ssl.keystore.location holds key and certificate already"],
         ),

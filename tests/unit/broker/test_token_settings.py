@@ -80,6 +80,7 @@ def test_what_a_connection_may_say_of_its_token() -> None:
         ({"tidegate.delegation_token": "yes"}, "'yes' is not true or false"),
         ({**ON, "tidegate.delegation_token.cluster": "eu.1"}, "'eu.1': not 1 to 64 letters"),
         ({**ON, "tidegate.delegation_token.target_regex": "("}, "'(' is no regular expression"),
+        ({**ON, "tidegate.delegation_token.target_regex": "(?P<h>.*)"}, "mean nothing to Java"),
         (
             {**ON, "tidegate.delegation_token.target_regex": "broker-1:.*"},
             "does not match broker-2:9093",

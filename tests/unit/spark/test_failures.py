@@ -16,6 +16,11 @@ SPARK = ("org.apache.spark.SparkException", "Job aborted due to stage failure")
 OPTIONS = {"kafka.sasl.jaas.config": 'X required username="u" password="hun\\"ter2";'}
 
 
+LOGIN_EXCEPTION = "javax.security.auth.login.LoginException"
+# All that Java says if the token endpoint cannot be reached.
+TOKEN_ENDPOINT = "An internal error occurred while retrieving token from callback handler"
+
+
 def refusal(error: Exception, directory: Path) -> TidegateError | None:
     assert report_failure(error, "plan f00d", OPTIONS, directory) == 1
     return read_refusal(directory)
@@ -61,6 +66,10 @@ def refusal(error: Exception, directory: Path) -> TidegateError | None:
             ),
             NotAuthorised,
         ),
+        (
+            java_error((f"{KAFKA}.errors.UnsupportedSaslMechanismException", "not PLAIN")),
+            NotAuthenticated,
+        ),
         (ConfigurationError("Spark 3.5.1: 4.0 or later is needed"), ConfigurationError),
     ],
 )
@@ -81,13 +90,28 @@ def test_what_is_refused_is_not_retried(
             ("org.ietf.jgss.GSSException", "No valid credentials: GSS: Connection refused"),
         ),
         java_error((f"{KAFKA}.KafkaException", "x"), ("java.net.ConnectException", "refused")),
-        java_error(("javax.security.auth.login.LoginException", "The response code 503 and")),
-        java_error(("javax.security.auth.login.LoginException", "Receive timed out")),
+        java_error((LOGIN_EXCEPTION, "The response code 503 and")),
+        java_error((LOGIN_EXCEPTION, "Receive timed out")),
+        java_error((LOGIN_EXCEPTION, TOKEN_ENDPOINT)),
+        java_error((LOGIN_EXCEPTION, None), ("java.net.PortUnreachableException", None)),
+        java_error((LOGIN_EXCEPTION, "at x.Y\n" * 999), ("java.net.UnknownHostException", "kdc")),
+        java_error((f"{KAFKA}.errors.TimeoutException", "orders.PaymentAuthorizationException-0")),
+        java_error((f"{KAFKA}.errors.TimeoutException", "LoginException-0")),
         RuntimeError("disk full"),
     ],
 )
 def test_what_may_pass_is_retried(error: Exception, tmp_path: Path) -> None:
     assert refusal(error, tmp_path) is None
+
+
+def test_a_login_that_was_accepted_before_is_retried(tmp_path: Path) -> None:
+    """The password was changed meanwhile, or a token has expired; a right was withdrawn."""
+    refused = java_error(SPARK, (f"{KAFKA}.errors.SaslAuthenticationException", "invalid"))
+    assert report_failure(refused, "x", {}, tmp_path, began=True) == 1
+    assert read_refusal(tmp_path) is None
+    denied = java_error((f"{KAFKA}.errors.TopicAuthorizationException", "Not authorized: [t]"))
+    assert report_failure(denied, "x", {}, tmp_path, began=True) == 1
+    assert isinstance(read_refusal(tmp_path), NotAuthorised)
 
 
 def test_the_right_that_is_missing_is_named(tmp_path: Path) -> None:

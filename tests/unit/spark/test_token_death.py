@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 
 from tidegate.errors import ConfigurationError, NotAuthenticated
 from tidegate.spark import delegation_tokens
-from tidegate.spark.delegation_tokens import TokenRefused, Tokens
+from tidegate.spark.delegation_tokens import NoToken, Tokens
 from tidegate.spark.job_files import Login
 
 LOGIN = Login("a", "Kafka at a:9093 (kafka_a)", {"sasl.jaas.config": "hunter2"})
@@ -110,7 +110,7 @@ def test_a_dead_token_is_named(
     refused = "org.apache.kafka.common.errors.SaslAuthenticationException"
     in_executor = error("org.apache.spark.SparkException", message=f"Lost task 0.0: {refused}: …")
     for failure in (error("org.apache.spark.SparkException", refused), in_executor):
-        with pytest.raises(TokenRefused, match=said), tokens.used_by(None):  # type: ignore[arg-type]
+        with pytest.raises(NoToken, match=said), tokens.used_by(None):  # type: ignore[arg-type]
             raise failure
 
 
