@@ -23,9 +23,11 @@ _KERBEROS = re.compile("<Kerberos: ([^<>]*)>")  # tidegate.broker.kerberos
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^\n]*?)\.?(?: \(_ssl| \(backoff|$)")
 _ATTEMPT = re.compile(r"Bootstrap connection to \S+ failed: ([^\n]*?) \(backoff")
 _TLS = re.compile(r"\[SSL: ([A-Z0-9_]+)\]")
+_ANSWERED = "Broker version identified"
 TIMEOUT_MS = 8_000  # to find a broker, and for one request
 # The client's dozens of lines about a connection are in no log: errors have what they say.
 logging.getLogger("kafka").propagate = False
+logging.getLogger("kafka").setLevel(logging.INFO)
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 
 
@@ -87,12 +89,12 @@ def _refusal(settings: KafkaSettings, messages: str) -> str | None:
         return f"the broker does not offer sasl.mechanism {mechanism}"
     # An end without a reason may be that of a proxy whose broker is away.
     reasons = sorted({*_TLS.findall(messages)} - {"UNEXPECTED_EOF_WHILE_READING"})
-    # A broker may close the connection before its refusal of a login has been read. One that
-    # restarts closes it, too, and then refuses most of the others.
+    # A broker may close the connection before its refusal of a login has been read. A proxy whose
+    # broker is away closes it before any answer; one that restarts then refuses most of the others.
     attempts = _ATTEMPT.findall(messages)
     closed = sum("socket disconnected" in each for each in attempts) > len(attempts) / 2
     refused = "SaslAuthenticationFailed" in messages
-    if mechanism and (refused or (closed and not reasons)):
+    if mechanism and (refused or (closed and not reasons and _ANSWERED in messages)):
         check = security.MECHANISMS[mechanism].check
         other = "" if refused else ", and security.protocol"
         return f"the broker refused the credentials; check {check}{other}"

@@ -25,6 +25,8 @@ VERIFY = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed:"
 # Part of any message about a connection with TLS: no sign of an error.
 TRANSPORT = "<KafkaSSLTransport [10.0.0.1:9093<-5432]>: Abort"
 
+ANSWERED = "b-1:9093: Broker version identified as 4.3"
+
 
 def fail(*messages: str) -> None:
     """Log as kafka-python does, and give up."""
@@ -49,7 +51,7 @@ def error_of(extra: dict[str, Any], *messages: str) -> TidegateError:
         (LOGIN, "SaslAuthenticationFailedError: no", "check sasl.mechanism, sasl.username and"),
         (
             LOGIN,
-            f"{TRANSPORT} (socket disconnected)",
+            f"{ANSWERED} failed: {TRANSPORT} (socket disconnected)",
             "the broker refused the credentials; check .*, and security.protocol",
         ),
         (TOKEN, "SaslAuthenticationFailedError: no", "check the token: its issuer, audience"),
@@ -109,6 +111,7 @@ def test_a_refusal_is_named_with_its_cause(
         (TLS, "[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred in violation of protocol (_ssl.c)"),
         (LOGIN, "Connection failed: [Errno 111] Connection refused"),
         (LOGIN, f"{TRANSPORT} (KafkaTimeoutError: request timed out)"),
+        (LOGIN, f"{TRANSPORT} (socket disconnected)"),
     ],
 )
 def test_a_broker_that_is_away_is_transient(extra: dict[str, Any], message: str) -> None:
@@ -121,7 +124,7 @@ def test_a_broker_that_is_away_is_transient(extra: dict[str, Any], message: str)
 
 def test_a_broker_that_restarts_has_not_refused_a_login() -> None:
     """It closes a connection, and then takes none; one that refuses closes them all."""
-    closed, refused = "KafkaConnectionError: socket disconnected", "unable to connect: 111"
+    closed, refused = f"{ANSWERED}; socket disconnected", "unable to connect: 111"
     restarts = error_of(LOGIN, closed, *[refused] * 5)
     assert isinstance(restarts, BrokerUnreachable)
     assert isinstance(error_of(LOGIN, *[closed] * 5, refused), NotAuthenticated)
