@@ -21,6 +21,7 @@ from tidegate import errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.cli.main import app
 from tidegate.pipelines import files
+from tidegate.runs import connections
 from tools import command_reference
 
 
@@ -85,11 +86,17 @@ def test_commands_in_the_text_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCS, ids=named)
 def test_connections_can_be_copied(path: Path) -> None:
-    """Each Kafka connection in an example is valid, but for files that are not here."""
+    """Each connection in an example is valid, but for files that are not here."""
     text = path.read_text()
     examples = [form for form in map(json.loads, fenced(text, "json")) if "conn_type" in form]
     exported = re.findall(r"export AIRFLOW_CONN_\w+='([^']+)'", text)
     for form in [*examples, *map(json.loads, exported)]:
+        if form["conn_type"] == "spark":
+            environ = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(form)}
+            spark = connections.from_environment("spark_default", environ)
+            assert spark is not None
+            assert connections.spark_master("spark_default", spark).startswith("spark://")
+            continue
         try:
             KafkaSettings("kafka_default", form["extra"])
         except errors.ConfigurationError as refused:
