@@ -202,6 +202,20 @@ MUTANTS = (
         "tests/spark/test_egress_rows.py::test_allowed_sql_expressions",
     ),
     Mutant(
+        "SQL names no variable of the process",
+        "spark/source_rows.py",
+        '    spark.conf.set("spark.sql.variable.substitute", "false")\n',
+        "",
+        "tests/spark/test_send_again.py::test_an_invalid_filter_is_refused",
+    ),
+    Mutant(
+        "SQL has no time of the clock",
+        "spark/expressions.py",
+        "    if found := _OF_THE_CLOCK.search(sql):\n",
+        "    if found := None:\n",
+        "tests/spark/test_egress_rows.py::test_allowed_sql_expressions",
+    ),
+    Mutant(
         "SQL reads no other rows",
         "spark/expressions.py",
         "            or name.removeprefix(_PLAIN) in _OTHER_ROWS\n",

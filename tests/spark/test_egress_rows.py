@@ -216,6 +216,7 @@ GOOD_SQL = (
     "case when value like 'x%' then 1 end", "transform(split(value, ','), x -> x || 'a')[0]",
     "to_json(struct(*))", "extract(year from date'2020-01-01')", "sha2(value, 256)",
     "date_add(date'2020-01-01', 1) - interval 1 day", "value in ('a', 'b')", "if(1 = 1, 2, 3)",
+    "timestamp'2020-01-01' < timestamp'epoch'", "'now'",
     "raise_error('x')", "aes_decrypt(unhex(value), '0000111122223333')", "parse_json('{}')",
 )  # fmt: skip
 BAD_SQL = (
@@ -229,12 +230,18 @@ BAD_SQL = (
     "from_xml(value, 'a INT', map('rowValidationXSDPath', '/etc/passwd'))", "xpath(value, 'a')",
     "from_avro(cast(value as binary), '{}')", "to_avro(value)", "input_file_name()", "uuid()",
     "aes_encrypt(value, '0000111122223333')", "spark_catalog.default.f(value)", "nosuch(value)",
+    "../../etc", "/etc/passwd", "{{ conn.x }}", "$(id)", "'; DROP TABLE t", "%2e%2e/", "${x}",
+    "169.254.169.254:80", "value in (select * from text.`/etc/passwd`)", "parquet.`/etc/passwd`.x()",
     "version()", "user()", "current_database()", "monotonically_increasing_id()",
 )  # fmt: skip
 CHANGING_SQL = (
     "rand()", "randn(1)", "random()", "randstr(5, 1)", "uniform(0, 1, 42)", "shuffle(array(1, 2))",
     "now()", "current_date", "current_timestamp()", "unix_timestamp()", "current_user",
     "localtimestamp()", "curdate()",
+)  # fmt: skip
+CLOCK_SQL = (
+    "timestamp'now'", "TIMESTAMP_NTZ ' Tomorrow '", "timestamp_ltz'today UTC'", "date 'yesterday'",
+    'date"today"', "upper(cast(timestamp r'now' as string))",
 )  # fmt: skip
 
 
@@ -253,6 +260,9 @@ def test_allowed_sql_expressions(session: SparkSession) -> None:
         # Spark's parser itself refuses some subqueries.
         with pytest.raises((NotAllowed, ParseException)):
             _use(frame, sql)
+    for sql in CLOCK_SQL:
+        with pytest.raises(NotRepeatable, match=r"columns: .* each time"):
+            refuse_disallowed(session, "columns", sql)
     for sql in CHANGING_SQL:
         refuse_disallowed(session, "columns", sql)
         with pytest.raises(NotRepeatable, match=r"columns: .* each time"):

@@ -186,10 +186,14 @@ NONE = (
     ),
     ("rand() < 0.5", "where: .*would be another one each time"),
     ("timestamp < current_timestamp()", "where: .*would be another one each time"),
+    ("timestamp < timestamp'now'", "where: timestamp'now.*would be another one each time"),
     ("count(*) > 1", "where: function count is not allowed"),
     ("offset in (select 1)", "PARSE_|where: .*is not allowed"),
     ("exists(select 1)", "where: Exists is not allowed"),
     ("java_method('java.lang.System', 'getenv', 'HOME') = ''", "where: function java_method is"),
+    # No variable of a process is in an expression, nor, by a message, in a log.
+    ("`${env:HOME}` = 1", r"where: there is no column `\$\{env:HOME\}`"),
+    ("`${system:user.home}` = 1", r"where: there is no column `\$\{system:user.home\}`"),
     ("cast(cast(value as string) as int) > 5", "an expression of where, `columns` or order_by"),
 )
 

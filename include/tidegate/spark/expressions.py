@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -38,8 +39,11 @@ _OTHER_ROWS = frozenset(
     {"Exists", "InSubquery", "LateralSubquery", "ListQuery", "ScalarSubquery", "WindowExpression",
      "FunctionTableSubqueryArgumentExpression"}
 )  # fmt: skip
-
-
+# Texts of a time that Spark's parser replaces by the clock's.
+_OF_THE_CLOCK = re.compile(
+    r"\b(?:date|timestamp(?:_ltz|_ntz)?)\s*r?['\"]\s*(?:now|today|tomorrow|yesterday)\b",
+    re.IGNORECASE,
+)
 _LISTED = 50  # columns that a message names
 
 ALL = "*"
@@ -83,9 +87,13 @@ def computed(source: DataFrame, sql: str, key: str, hidden: Collection[str] = ()
 def refuse_disallowed(spark: SparkSession, what: str, sql: str) -> None:
     """Raise NotAllowed unless Spark's parser finds only operators and allowed functions in `sql`.
 
+    Raises NotRepeatable for a time like `timestamp'now'`, which the parser takes from the clock.
+
     Subqueries, table and Java calls, aggregates, windows, generators and functions that are not
     built in are refused by name. What does not parse gets Spark's own error later.
     """
+    if found := _OF_THE_CLOCK.search(sql):
+        raise _not_repeatable(what, f"{found[0]}…")
     for node in _nodes(spark, sql):
         name = str(node.getClass().getName())
         if name == f"{_CATALYST}.analysis.UnresolvedFunction":
@@ -140,10 +148,14 @@ def refuse_nondeterministic(source: DataFrame, column: Column, what: str) -> Non
     one = source.select(column)
     plan = one._jdf.queryExecution().analyzed()
     if not plan.deterministic() or plan.containsPattern(clock):
-        raise NotRepeatable(
-            f"{what}: {one.columns[0]} would be another one each time that it is computed (by "
-            "chance, or by the clock): what was sent could not be told from what was not"
-        )
+        raise _not_repeatable(what, one.columns[0])
+
+
+def _not_repeatable(what: str, value: str) -> NotRepeatable:
+    return NotRepeatable(
+        f"{what}: {value} would be another one each time that it is computed (by chance, or by the "
+        "clock): what was sent could not be told from what was not"
+    )
 
 
 def _nodes(spark: SparkSession, sql: str) -> Iterator[Any]:

@@ -20,6 +20,8 @@ def configure(spark: SparkSession) -> None:
     # Which rows are malformed must not depend on the columns that are asked for.
     spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
     spark.conf.unset("spark.sql.files.maxPartitionNum")  # it would merge files into one task
+    # SQL is computed as it is written: `${env:…}` in it would be a variable of this process.
+    spark.conf.set("spark.sql.variable.substitute", "false")
     # Hadoop passes over longer lines without a word; the session's settings override its own.
     spark.conf.set("mapreduce.input.linerecordreader.line.maxlength", str(2**31 - 1))
     # A record must not depend on the machine that makes it: a retry may run on another one.
