@@ -127,6 +127,36 @@ def test_what_is_no_such_request_passes_as_it_is(api: Any) -> None:
     assert api.post(path, json={"logical_date": None, "conf": {"pipeline": "a"}}).status_code == 401
 
 
+def test_a_backfill_cannot_use_a_signature_of_an_earlier_run(api: Any) -> None:
+    """Airflow's backfills have a conf, too, which the plugin does not see; ann, whose right to the
+    pipeline is gone, has copied the signature of a run from before.
+    """
+    from airflow.models import DagRun
+    from airflow.utils.session import create_session
+
+    dag_id = "tidegate_maintenance"
+    earlier = run_of(api, "ann", dag_id, conf_of(dag_id, "a"))
+    assert rights.check({"dag_run": earlier}, "a") == "ann"  # type: ignore[typeddict-item]
+    day = "2026-03-14T00:00:00Z"
+    body = {"dag_id": dag_id, "from_date": day, "to_date": day, "dag_run_conf": earlier.conf}
+    headers = {"Authorization": f"Bearer {token('ann')}"}
+    answer = api.post("/api/v2/backfills", json=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    with create_session() as session:
+        made = session.query(DagRun).filter_by(dag_id=dag_id, run_type="backfill").all()
+        (backfill,) = [
+            SimpleNamespace(
+                dag_id=dag_id, run_id=each.run_id, conf=each.conf, run_type=each.run_type,
+                triggering_user_name=each.triggering_user_name,
+            )
+            for each in made
+        ]  # fmt: skip
+    assert backfill.conf == earlier.conf
+    assert backfill.triggering_user_name == "ann"
+    with pytest.raises(TriggerNotPermitted, match=r"'ann' may trigger DAG .*__a"):
+        rights.check({"dag_run": backfill}, "a")  # type: ignore[typeddict-item]
+
+
 def test_without_a_key_nothing_is_signed(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request passes, and the run's tasks refuse it, naming the setting."""
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "")
@@ -164,6 +194,8 @@ def test_a_task_refuses_what_is_not_signed_for_it() -> None:
         ({"conf": {rights.KEY: 7}}, "a"),
         ({"conf": {rights.KEY: ""}}, "a"),
         ({"conf": {}, "run_type": "scheduled"}, "a"),
+        ({"run_type": "scheduled"}, "a"),
+        ({"run_type": "backfill"}, "a"),
     ):
         with pytest.raises(TriggerNotPermitted, match="nothing was done"):
             rights.check(run(**wrong), pipeline)

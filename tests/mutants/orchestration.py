@@ -34,6 +34,27 @@ MUTANTS = (
         "tests/dags/test_maintenance_dag.py::test_a_cursor_is_moved_by_the_form",
     ),
     Mutant(
+        "a signature of an earlier run in a backfill's conf",
+        "orchestration/rights.py",
+        " if run.run_type == _BY_REQUEST else None",
+        "",
+        "tests/dags/test_rights.py::test_a_task_refuses_what_is_not_signed_for_it",
+    ),
+    Mutant(
+        "an edge of a window is no free text",
+        "orchestration/form_dags.py",
+        '_EDGE = rf"^\\s*([0-9]+|{_OFFSETS}|{_TIME})\\s*$"',
+        '_EDGE = r"^\\s*(\\d+|\\{.*\\}|[0-9]{4}-.*Z)\\s*$"',
+        "tests/dags/test_params.py::test_no_param_takes_a_path_a_setting_or_a_connection",
+    ),
+    Mutant(
+        "the name of a pipeline is no path",
+        "pipelines/files.py",
+        "if Path(name).name != name or not path.is_file():",
+        "if not path.is_file():",
+        "tests/dags/test_params.py::test_a_pipelines_name_is_no_path",
+    ),
+    Mutant(
         "a maintenance run fails with any of its steps",
         "orchestration/maintenance.py",
         "steps >> verdict()",

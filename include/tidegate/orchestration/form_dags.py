@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
     from tidegate.runs.run import EgressRun, Run
 
-# Airflow refuses other edges when the form is submitted; the plan task checks the rest.
-_EDGE = r"^\s*(\d+|\{.*\}|\d{4}-\d\d-\d\d[T ].*(Z|[+-]\d\d:?\d\d))\s*$"
+# Airflow refuses other values when the form is submitted; the plan task checks the rest.
+_NAME = "[A-Za-z0-9._-]"
+_OFFSETS = rf'\{{\s*"{_NAME}{{1,249}}"\s*:\s*\{{[\s0-9":,]*\}}\s*\}}'
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]+(Z|[+-][0-9]{2}:?[0-9]{2})"
+_EDGE = rf"^\s*([0-9]+|{_OFFSETS}|{_TIME})\s*$"
+TOPIC = rf"^(?!\.{{1,2}}$){_NAME}{{0,249}}$"
+"""The schema's pattern of a topic; empty means none."""
 _EDGE_HELP = (
     'An offset for all partitions, offsets like {"flights": {"0": 123}}, or a time with a zone, '
     "like 2026-03-14T00:00:00Z."
@@ -78,6 +83,7 @@ def replay_dag() -> DAG:
                 None,
                 type=["null", "string"],
                 minLength=1,
+                pattern=r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$",
                 description="Egress: send only rows that match this SQL condition, like "
                 "cast(key as string) = 'AA'. Spark checks it when the run starts.",
             ),
@@ -90,11 +96,14 @@ def replay_dag() -> DAG:
 
 def _window_params(names: list[str]) -> dict[str, Param]:
     # Without valid pipelines there is no enum; the DAG of an invalid file shows its errors.
-    one_of: dict[str, Any] = {"enum": names} if names else {}
+    one_of: dict[str, Any] = {"enum": names} if names else {"pattern": "^[a-z][a-z0-9_-]{0,63}$"}
     return {
         "pipeline": Param(type="string", description="The pipeline.", **one_of),
         "topic": Param(
-            None, type=["null", "string"], description="Empty: the pipeline's only topic."
+            None,
+            type=["null", "string"],
+            pattern=TOPIC,
+            description="Empty: the pipeline's only topic.",
         ),
         "partitions": Param(
             None,

@@ -15,6 +15,7 @@ from tidegate.errors import ConfigurationError, Transient
 from tidegate.maintenance.steps import STEPS, Environment
 from tidegate.orchestration import rights
 from tidegate.orchestration.factory import BEFORE_ANY_RUN
+from tidegate.orchestration.form_dags import TOPIC
 from tidegate.orchestration.tasks import airflow_errors, params_of, refuse_unknown
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Spec
@@ -53,13 +54,18 @@ def maintenance_dag() -> DAG:
             name: Param(True, type="boolean", description=step.description)
             for name, step in STEPS.items()
         },
-        "topic": Param(None, type=["null", "string"], description="To move a cursor."),
+        "topic": Param(
+            None, type=["null", "string"], pattern=TOPIC, description="To move a cursor."
+        ),
         "partition": Param(None, type=["null", "integer"], minimum=0),
         "offset": Param(
             None, type=["null", "integer"], minimum=0, description="The next offset to read."
         ),
         "reason": Param(
-            None, type=["null", "string"], minLength=1, description="Kept in the ledger."
+            None,
+            type=["null", "string"],
+            pattern=r"^[^\x00-\x1f\x7f-\x9f]+$",
+            description="Kept in the ledger, one line.",
         ),
     }  # fmt: skip
     with DAG(

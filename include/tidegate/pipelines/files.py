@@ -69,7 +69,7 @@ def load_named(name: str) -> Spec:
     It offers the nearest name.
     """
     path = directory() / f"{name}.yaml"
-    if not path.is_file():
+    if Path(name).name != name or not path.is_file():  # a path is no name
         existing = names()
         near = did_you_mean(Path(name).name.removesuffix(".yaml"), existing)
         listed = ", ".join(existing) or "none"
