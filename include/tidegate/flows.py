@@ -57,8 +57,8 @@ class Flow:
     """(run, submit, replan=, on_planned=, on_published=, on_progress=): all steps; Published."""
     early_end: Callable[[Any], Any]
     """(run): what a run that ended early leaves behind, as EarlyEnd."""
-    explain: Callable[[Any, Callable[[], str]], dict[str, Any]]
-    """(run, master): what the run would do; `master` looks up Spark's master."""
+    explain: Callable[[Any, Callable[[], str], KafkaOf], dict[str, Any]]
+    """(run, master, kafka_of): what the run would do; `master` looks up Spark's master."""
     status: Callable[[Any, KafkaOf], dict[str, Any]]
     """(spec, kafka_of): the document of `tidegate status --json`."""
     verify: Callable[..., dict[str, Any]]
@@ -88,6 +88,14 @@ def _replay_of_lake(
     return {"asked": asked, "source_kafka": kafka_of(source.kafka)}
 
 
+def _kafka_of_lake(spec: Egress, kafka_of: KafkaOf) -> KafkaSettings | None:
+    """Return the Kafka that an egress's lake is read from; None: files, or it is not known here."""
+    try:
+        return kafka_of(files.load_ingest(spec.source.lake).kafka) if spec.source.lake else None
+    except ConfigurationError:  # to send it, the connection is not needed
+        return None
+
+
 INGEST = Flow(
     kind="ingest",
     spark_step="stage",
@@ -101,7 +109,9 @@ INGEST = Flow(
     verdict=_opening("tidegate.ingest.publish.verdict"),
     run_all=lazy("tidegate.ingest.run.ingest"),
     early_end=lazy("tidegate.ingest.run.early_end"),
-    explain=lambda run, master: _opening("tidegate.ingest.explain.explain")(run, master=master()),
+    explain=lambda run, master, _: _opening("tidegate.ingest.explain.explain")(
+        run, master=master()
+    ),
     status=lambda spec, kafka_of: lazy("tidegate.ingest.status.status")(spec, kafka_of(spec.kafka)),
     verify=lazy("tidegate.ingest.verify.verify"),
 )
@@ -121,7 +131,9 @@ EGRESS = Flow(
         run, submit, lambda _: False, **options
     ),
     early_end=lazy("tidegate.egress.run.early_end"),
-    explain=lambda run, _: _opening("tidegate.egress.explain.explain")(run),
+    explain=lambda run, _, kafka_of: _opening("tidegate.egress.explain.explain")(
+        run, source_kafka=_kafka_of_lake(run.spec, kafka_of)
+    ),
     status=lambda spec, _: lazy("tidegate.egress.status.status")(spec),
     verify=lazy("tidegate.egress.verify.verify"),
 )

@@ -10,6 +10,14 @@ import pytest
 from tidegate.cli import render, render_egress
 
 pytestmark = pytest.mark.usefixtures("place")
+KAFKA_B = {
+    "connection": "kafka_b", "bootstrap_servers": "b:9093", "protocol": "SASL_SSL",
+    "login": "SCRAM-SHA-512 as alice",
+}  # fmt: skip
+KAFKA_A = {
+    "connection": "kafka_a", "bootstrap_servers": "a-1:9092,a-2:9092", "protocol": "PLAINTEXT",
+    "login": None,
+}  # fmt: skip
 EGRESS = {
     "format": 1, "pipeline": "out", "kind": "egress", "source": "/in/orders",
     "source_problem": None,
@@ -120,7 +128,7 @@ out: 1 live commit, 3,000 rows sent, 1 duplicated
 def test_explain_an_egress(shown):
     explained = {
         "format": 1, "pipeline": "out", "kind": "egress", "lane": "live", "replay": None,
-        "plan_id": None, "finishes_first": None,
+        "kafka": KAFKA_B, "source_kafka": None, "plan_id": None, "finishes_first": None,
         "files": [{"name": "2026/03/14/a.parquet", "size": 52, "etag": "e", "rows": 2}],
         "offsets": [], "records": 2, "bytes": 52,
         "later": {"files": 0, "offsets": 0, "young": 1, "ahead": 0}, "left_out": [],
@@ -131,6 +139,7 @@ def test_explain_an_egress(shown):
         shown(render.PRINTERS["egress"].explained, explained)
         == """\
 out (live): would send 1 file, 52 bytes, 2 rows known
+  target: Kafka at b:9093 (kafka_b): SASL_SSL, SCRAM-SHA-512 as alice
   to flights-copy: 1 partition, made by the run
   not checked here, but by Spark in the run: columns.key, order_by
   2026/03/14/a.parquet  52 bytes
@@ -142,6 +151,7 @@ out (live): would send 1 file, 52 bytes, 2 rows known
 def test_explain_a_replay_of_a_lake(shown):
     explained = {
         "pipeline": "out", "lane": "replay", "finishes_first": None, "files": [],
+        "kafka": KAFKA_B, "source_kafka": KAFKA_A,
         "replay": {"where": "k = '[b]'", "done": True, "commit": 7}, "offsets": [["t", 0]],
         "records": 1, "unchecked": [], "left_out": [{"file": "t-0", "reason": "unseen"}],
         "later": {"files": 0, "offsets": 2, "young": 0, "ahead": 1},
@@ -151,6 +161,8 @@ def test_explain_a_replay_of_a_lake(shown):
         shown(render.PRINTERS["egress"].explained, explained)
         == """\
 out (replay): would send 1 offset of the lake
+  source: the lake of Kafka at a-1:9092,a-2:9092 (kafka_a): PLAINTEXT, no login
+  target: Kafka at b:9093 (kafka_b): SASL_SSL, SCRAM-SHA-512 as alice
   to copy: 4 partitions
   where k = '[b]'
   already done as #7
@@ -167,6 +179,7 @@ def test_explain_more_files_than_are_listed(shown):
         "pipeline": "out", "lane": "live", "replay": None, "files": files, "offsets": [],
         "finishes_first": {"plan_id": "5b8a2f0e9d1c7364", "sender_dead": False},
         "records": 0, "bytes": 21, "unchecked": [], "left_out": [], "target": {},
+        "kafka": KAFKA_B, "source_kafka": None,
         "later": {"files": 1, "offsets": 0, "young": 0, "ahead": 0},
     }  # fmt: skip
     listed = "".join(f"  {n:02}  1 byte\n" for n in range(20))
@@ -175,6 +188,7 @@ def test_explain_more_files_than_are_listed(shown):
         == f"""\
 first: the open claim of plan 5b8a2f0e9d1c7364, whose sender is not proven dead
 out (live): would send 21 files, 21 bytes
+  target: Kafka at b:9093 (kafka_b): SASL_SSL, SCRAM-SHA-512 as alice
 {listed}  and 1 more file
   1 file left to later runs
 """

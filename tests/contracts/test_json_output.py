@@ -271,6 +271,10 @@ def test_explain_json(spec, monkeypatch):
     assert json.loads(json.dumps(form)) == {
         "format": 1,
         "pipeline": "flights",
+        "kafka": {
+            "connection": "kafka_default", "bootstrap_servers": "localhost:9092",
+            "protocol": "PLAINTEXT", "login": None,
+        },
         "lane": "live",
         "plan_id": planned.id,
         "window_date": "2024-05-01",

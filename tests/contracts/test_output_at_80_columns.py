@@ -185,6 +185,10 @@ flights
 
 EXPLAINED = {
     "format": 1, "pipeline": "flights", "lane": "live", "plan_id": "732d22296d2cd0f8",
+    "kafka": {
+        "connection": "kafka_default", "bootstrap_servers": "localhost:9092",
+        "protocol": "PLAINTEXT", "login": None,
+    },
     "window_date": "2026-03-14", "records": 1_204_551, "bytes": 190_318_000, "splits": 2,
     "files": 1, "chunks": [{"records": 1_204_551, "splits": 2, "files": 1}], "done": None,
     "later": 1,
@@ -219,6 +223,7 @@ def test_explain(shown):
         text
         == """\
 flights (live): 1,204,551 records in 1 chunk, about 190,318,000 bytes, 2 tasks, 1 file
+from Kafka at localhost:9092 (kafka_default): PLAINTEXT, no login
 left to later runs: 1 record
 flights
   partition    records           from             to  first expires

@@ -10,6 +10,7 @@ from tidegate import flows
 from tidegate.errors import ConfigurationError
 from tidegate.maintenance import steps
 from tidegate.pipelines.files import load_named
+from tidegate.pipelines.spec import parse
 
 
 def test_every_named_function_exists():
@@ -42,6 +43,31 @@ def test_an_error_of_any_type_is_its_pipelines_alone(tmp_path, monkeypatch, capl
     assert results["c"] is unforeseen
     assert [record.exc_info[1] for record in caplog.records] == [unforeseen]
     assert dict(flows.for_each(["a"], do, kinds=["egress"])) == {}
+
+
+def test_the_kafka_of_an_egress_lake(tmp_path, monkeypatch):
+    """That of the ingest pipeline which reads it; to send the lake it may be unknown here."""
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
+    text = "name: in\nkind: ingest\ntopics: [t]\nlake: /lake\nkafka: kafka_a\n"
+    (tmp_path / "in.yaml").write_text(text)
+    form = {"kind": "egress", "lake": "/lake", "target": {"topic": "t", "kafka": "kafka_b"}}
+    of_lake = parse({"name": "out", "source": {"lake": "in"}, **form})
+    of_files = parse({"name": "out", "source": {"path": "/in", "format": "text"}, **form})
+    of_none = parse({"name": "out", "source": {"lake": "gone"}, **form})
+    asked = []
+
+    def kafka_of(connection):
+        asked.append(connection)
+        return f"settings of {connection}"
+
+    def undefined(_):
+        raise ConfigurationError("not defined")
+
+    assert flows._kafka_of_lake(of_lake, kafka_of) == "settings of kafka_a"
+    assert asked == ["kafka_a"]
+    assert flows._kafka_of_lake(of_files, undefined) is None
+    assert flows._kafka_of_lake(of_none, kafka_of) is None
+    assert flows._kafka_of_lake(of_lake, undefined) is None
 
 
 def test_options_of_the_other_kind_are_refused(tmp_path, monkeypatch):

@@ -68,6 +68,15 @@ class KafkaSettings:
         """Return the cluster as error messages name it."""
         return f"Kafka at {self.bootstrap_servers} ({self.connection})"
 
+    def to_json(self) -> dict[str, str | None]:
+        """Return which cluster it is, the protocol, and who logs in; nothing of it is secret."""
+        return {
+            "connection": self.connection,
+            "bootstrap_servers": self.bootstrap_servers,
+            "protocol": self.extra.get("security.protocol", "PLAINTEXT"),
+            "login": security.login(self.extra),
+        }
+
     @property
     def mechanism(self) -> str | None:
         """Return the SASL mechanism; None: no login, or by certificate."""
@@ -171,6 +180,14 @@ class KafkaSettings:
         except tls.Unusable as error:
             text = "; ".join(error.args)
             raise ConfigurationError(f"Kafka connection {self.connection!r}: {text}") from None
+
+
+def described(form: Mapping[str, str | None]) -> str:
+    """Return the text of a connection's `to_json`."""
+    return (
+        f"Kafka at {form['bootstrap_servers']} ({form['connection']}): {form['protocol']}, "
+        f"{form['login'] or 'no login'}"
+    )
 
 
 def _server_complaints(servers: Any) -> list[str]:

@@ -61,7 +61,7 @@ class DelegationToken:
 
 def of(connection: str, extra: Mapping[str, Any]) -> DelegationToken | None:
     """Return the token that a checked connection asks for, or None."""
-    if not _is_on(extra):
+    if not is_on(extra):
         return None
     servers = str(extra["bootstrap.servers"])
     own = str(extra.get("sasl.mechanism", ""))
@@ -115,7 +115,8 @@ def complaints(connection: str, given: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _is_on(given: Mapping[str, Any]) -> bool:
+def is_on(given: Mapping[str, Any]) -> bool:
+    """Return whether a connection asks for a token."""
     return str(given.get(_SWITCH, "false")).lower() == "true"
 
 

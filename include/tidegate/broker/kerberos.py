@@ -85,6 +85,12 @@ def complaints(given: Mapping[str, Any]) -> Iterator[str]:
         yield f"KRB5_CONFIG: {configuration}: no such file, or not readable"
 
 
+def login(given: Mapping[str, Any]) -> str:
+    """Return as whom checked settings log in."""
+    principal = given.get(_PRINCIPAL)
+    return f"as {principal}" if principal else "as the owner of the ticket cache"
+
+
 def krb5_conf() -> str | None:
     """Return the file that KRB5_CONFIG names; Java knows only /etc/krb5.conf by itself."""
     return os.environ.get("KRB5_CONFIG", "").partition(":")[0] or None

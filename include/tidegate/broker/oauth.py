@@ -62,6 +62,14 @@ def complaints(given: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_EXTENSIONS}: not name=value, several with commas; names are letters"
 
 
+def login(given: Mapping[str, Any]) -> str:
+    """Return whose token, or from where, checked settings log in with; never the token."""
+    if client := given.get(_CLIENT):
+        return f"as client {client}"
+    path, function = given.get(_FILE), given.get(_CALLABLE)
+    return f"with the token in {path}" if path else f"with the token of {function}"
+
+
 def _oidc_complaints(given: Mapping[str, Any]) -> Iterator[str]:
     method = given.get(_METHOD)
     if method != "oidc":

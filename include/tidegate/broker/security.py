@@ -144,6 +144,27 @@ def _login(given: Mapping[str, Any], protocol: str, by_default: str) -> Iterator
         yield from oauth.msk_complaints(given, protocol)
 
 
+def login(given: Mapping[str, Any]) -> str | None:
+    """Return how and as whom checked settings log in, without secrets; None: they do not."""
+    parts = []
+    match given.get("sasl.mechanism"):
+        case None:
+            pass
+        case "OAUTHBEARER":
+            parts.append(f"OAUTHBEARER {oauth.login(given)}")
+        case "AWS_MSK_IAM":
+            parts.append("AWS_MSK_IAM with the AWS credentials of this machine")
+        case "GSSAPI":
+            parts.append(f"GSSAPI {kerberos.login(given)}")
+        case mechanism:
+            parts.append(f"{mechanism} as {given['sasl.username']}")
+    if subject := tls.subject(given):
+        parts.append(f"certificate {subject}")
+    if delegation_token.is_on(given):
+        parts.append("Spark with a delegation token")
+    return ", ".join(parts) or None
+
+
 def password_jaas(given: Mapping[str, str]) -> str:
     """Return the JAAS entry of a login by user and password."""
     module = MECHANISMS[given["sasl.mechanism"]].login_module

@@ -80,6 +80,15 @@ def complaints(given: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
+def subject(given: Mapping[str, Any]) -> str | None:
+    """Return whom the client's certificate names, like `CN=alice`; None without a usable one."""
+    try:
+        identity = _identity(given)
+    except Unusable:
+        return None
+    return identity and identity.chain[0].subject.rfc4514_string()
+
+
 def context(given: Mapping[str, str]) -> ssl.SSLContext:
     """Return what a client of this connection needs for TLS; nothing is written to a disk.
 

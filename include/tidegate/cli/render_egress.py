@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from tidegate.broker.client_settings import described
 from tidegate.cli.console import Document, bold, note, say
 from tidegate.cli.render_ingest import print_last_entry
 from tidegate.core.wording import counted, duration
@@ -88,6 +89,9 @@ def print_explained(explained: Document) -> None:
         state = "dead" if first["sender_dead"] else "not proven dead"
         say(f"first: the open claim of plan {first['plan_id']}, whose sender is {state}")
     say(bold(explained["pipeline"], f" ({explained['lane']}): would send {_work(explained)}"))
+    if explained["source_kafka"]:
+        say(f"  source: the lake of {described(explained['source_kafka'])}")
+    say(f"  target: {described(explained['kafka'])}")
     for topic, each in explained["target"].items():
         made = "" if each["topic_id"] else ", made by the run"
         say(f"  to {topic}: {counted(each['partitions'], 'partition')}{made}")

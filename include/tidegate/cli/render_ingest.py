@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tidegate.broker.client_settings import described
 from tidegate.cli.console import Document, bold, note, say, say_columns, since, until
 from tidegate.core.offsets import bounds
 from tidegate.core.plan import LeftOut
@@ -98,6 +99,7 @@ def print_explained(explained: Document) -> None:
             parts.append(counted(explained["splits"], "task"))
             parts.append(counted(explained["files"], "file"))
     say(bold(name, f" ({lane}): {', '.join(parts)}"))
+    say(f"from {described(explained['kafka'])}")
     if explained["later"]:
         say(f"left to later runs: {counted(explained['later'], 'record')}")
     for topic, each in explained["topics"].items():

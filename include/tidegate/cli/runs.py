@@ -115,7 +115,7 @@ def _carry_out(run: Run | EgressRun, *, replan: bool, as_json: bool) -> None:
 
 def explain(run: Run | EgressRun, *, as_json: bool) -> None:
     """Print what a run would do, without doing it."""
-    explained = flows.of(run.spec).explain(run, lambda: spark_master(run.spec))
+    explained = flows.of(run.spec).explain(run, lambda: spark_master(run.spec), kafka)
     answer(explained, PRINTERS[run.spec.kind].explained, as_json=as_json)
 
 

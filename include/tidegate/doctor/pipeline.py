@@ -22,6 +22,7 @@ from tidegate.core.plan import LeftOut
 from tidegate.core.wording import counted, duration
 from tidegate.doctor import egress
 from tidegate.doctor.check import Check, Line, failure, ok, warning
+from tidegate.doctor.connections import KafkaLookup, report_connections
 from tidegate.doctor.lake import check_lake
 from tidegate.doctor.tokens import check_tokens
 from tidegate.errors import TidegateError
@@ -51,15 +52,16 @@ class _Topics:
 
 def checks(
     spec: Spec,
-    kafka: Callable[[], KafkaSettings],
+    kafka: KafkaLookup,
     master: Callable[[], str],
-    source: Callable[[], KafkaSettings] | None = None,
+    source: KafkaLookup | None = None,
 ) -> list[Check]:
     """Return a pipeline's checks; `kafka` and `master` look up its connections and may raise.
 
     `source` looks up the connection of the ingest pipeline whose lake an egress sends.
     """
     ask: dict[str, Callable[[], Iterator[Line]]] = {"lake": lambda: check_lake(spec)}
+    ask["connection"] = lambda: report_connections(kafka, source)
     if isinstance(spec, Ingest):
         ask["kafka"] = lambda: check_topics(spec, kafka())
     else:

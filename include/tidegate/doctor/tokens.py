@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tidegate.broker.client_settings import KafkaSettings
 from tidegate.doctor.check import Line, failure, ok
-from tidegate.errors import TidegateError
+from tidegate.doctor.connections import KafkaLookup, found
 from tidegate.launch import delegation_tokens
 from tidegate.pipelines.spec import Spec
 from tidegate.pipelines.value_types import as_text
@@ -14,15 +13,15 @@ from tidegate.pipelines.value_types import as_text
 
 def check_tokens(
     spec: Spec,
-    kafka: Callable[[], KafkaSettings],
+    kafka: KafkaLookup,
     master: Callable[[], str],
-    source: Callable[[], KafkaSettings] | None,
+    source: KafkaLookup | None,
 ) -> Iterator[Line]:
     """Check that Spark can use the tokens of a pipeline's connections; nothing without tokens.
 
     The cluster of an egress's lake counts, too: its token must match no address of the target.
     """
-    own, of_source = _found(kafka), _found(source) if source else None
+    own, of_source = found(kafka), found(source) if source else None
     tokens = delegation_tokens.tokens_of([each for each in (own, of_source) if each])
     conf = {name: as_text(value) for name, value in spec.spark.conf.items()}
     wrong = delegation_tokens.complaints(tokens, conf)
@@ -34,10 +33,3 @@ def check_tokens(
     itself = delegation_tokens.for_master([token], master())
     by = "Spark itself, by Kerberos," if itself else "the driver"
     yield ok("tokens", f"{by} obtains the token {token.cluster!r} of {', '.join(token.addresses)}")
-
-
-def _found(look_up: Callable[[], KafkaSettings]) -> KafkaSettings | None:
-    try:
-        return look_up()
-    except TidegateError:
-        return None  # reported by the check of the broker; a source's is not needed to send

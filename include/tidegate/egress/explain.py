@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import window_to_json
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.plan import preview
@@ -14,9 +15,12 @@ from tidegate.runs.run import EgressRun, OpenRun
 FORMAT = 1
 
 
-def explain(opened: OpenRun[EgressRun]) -> dict[str, Any]:
+def explain(
+    opened: OpenRun[EgressRun], *, source_kafka: KafkaSettings | None = None
+) -> dict[str, Any]:
     """Return what the run would do (contract: `explain --json`, egress).
 
+    `source_kafka` is the Kafka from which the source's lake was read, if there is one.
     LakeReadOnly or LakeUnavailable if the run could not write to its ledger's lake.
     """
     run, fold = opened.run, opened.ledger.fold
@@ -31,6 +35,8 @@ def explain(opened: OpenRun[EgressRun]) -> dict[str, Any]:
         "format": FORMAT,
         "pipeline": run.spec.name,
         "kind": run.spec.kind,
+        "kafka": run.kafka.to_json(),
+        "source_kafka": source_kafka and source_kafka.to_json(),
         "lane": plan.lane,
         "replay": run.asked
         and {

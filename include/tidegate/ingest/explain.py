@@ -53,6 +53,7 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
     return {
         "format": FORMAT,
         "pipeline": plan.pipeline,
+        "kafka": run.kafka.to_json(),
         "lane": plan.lane,
         "plan_id": plan.id,
         "window_date": plan.window_date,

@@ -129,7 +129,9 @@ def plan(run_of: RunOf, context: Context) -> bool:
         flow = flows.of(run.spec)
         if context["params"].get("dry_run"):
             master = run.spec.spark.connection
-            explained = flow.explain(run, lambda: connections.spark_master(master))
+            explained = flow.explain(
+                run, lambda: connections.spark_master(master), connections.kafka
+            )
             logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
             return False
         replan = bool(context["params"].get("replan"))

@@ -107,6 +107,7 @@ p: ledger entry {}: commit
 p: ledger entry {}: commit
 """
 EXPLAINED = """\
+from Kafka at nowhere:1 (kafka_default): PLAINTEXT, no login
 t
   partition  records  from   to  first expires
           0      150     0  150  -

@@ -244,6 +244,11 @@ def test_explain_of_a_replay(world: World) -> None:
     explained = explain(world.open(**asked))
     assert explained == {
         "format": 1, "pipeline": "out", "kind": "egress", "lane": "replay",
+        "kafka": {
+            "connection": "k", "bootstrap_servers": "nowhere:1",
+            "protocol": "PLAINTEXT", "login": None,
+        },
+        "source_kafka": None,
         "replay": {"id": "x", "where": "true", "done": False, "commit": None},
         "plan_id": world.plan(**asked).plan.id, "finishes_first": None, "files": [],
         "offsets": [{"src": {"0": [20, 40]}}], "records": 20, "bytes": FILE_SIZE,

@@ -1,0 +1,31 @@
+"""The doctor's report of a pipeline's Kafka connections; it asks no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tidegate.broker.client_settings import KafkaSettings, described
+from tidegate.doctor.check import Line, ok
+from tidegate.errors import TidegateError
+
+KafkaLookup = Callable[[], KafkaSettings]
+"""Looks up a connection; raises a TidegateError if it is not defined, or wrong."""
+
+
+def report_connections(kafka: KafkaLookup, source: KafkaLookup | None) -> Iterator[Line]:
+    """Report cluster, protocol and login: of the pipeline's Kafka, and of its source's lake."""
+    if settings := found(kafka):
+        yield ok("connection", described(settings.to_json()))
+    if source and (settings := found(source)):
+        yield ok("connection", f"source: the lake of {described(settings.to_json())}")
+
+
+def found(look_up: KafkaLookup) -> KafkaSettings | None:
+    """Return a connection, or None.
+
+    The error is that of the check of the broker; to send a lake, its source's is not needed.
+    """
+    try:
+        return look_up()
+    except TidegateError:
+        return None
