@@ -212,6 +212,31 @@ def test_a_bad_file_takes_no_other_with_it(pipelines: Path) -> None:
     assert [t.task_id for t in bad.tasks] == ["plan"]
 
 
+def test_a_wrong_connection_is_shown_by_its_pipelines_dag(
+    pipelines: Path, no_way_out: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as the environment defines it, without asking anything; the tasks and the schedule
+    stay, so that the next run fails by name. One in Airflow's database is not looked up.
+    """
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    (pipelines / "back.yaml").write_text(BACK.replace("copy}", "copy, kafka: kafka_stored}"))
+    extra = {
+        "bootstrap.servers": "b:9093", "security.protocol": "SASL_SLL", "sasl.mechanism": "PLAIN",
+        "sasl.username": "u", "sasl.password": "canary-password",
+    }  # fmt: skip
+    form = {"conn_type": "kafka", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(form))
+    bag = parse()
+    assert bag.import_errors == {}
+    wrong, right = bag.dags["tidegate__flights"], bag.dags["tidegate__back"]
+    assert wrong.tags == {"tidegate", "ingest", "broken"}
+    assert "security.protocol: 'SASL_SLL' is not one of" in wrong.doc_md
+    assert "canary-password" not in wrong.doc_md
+    assert [t.task_id for t in wrong.tasks] == ["plan", "stage", "publish", "verdict"]
+    assert wrong.schedule is not None
+    assert right.tags == {"tidegate", "egress"}
+
+
 HOSTILE = {
     "date": "start: {timestamp: 2026-02-30}",
     "digits": f"max_records: {'1' * 5000}",

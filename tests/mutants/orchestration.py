@@ -83,6 +83,13 @@ MUTANTS = (
         "tests/dags/test_parsing.py::test_whatever_is_in_a_file_only_its_own_dag_suffers",
     ),
     Mutant(
+        "a wrong connection is shown when DAG files are parsed",
+        "orchestration/factory.py",
+        "        connections.refuse_wrong_kafka(spec)\n",
+        "        pass\n",
+        "tests/dags/test_parsing.py::test_a_wrong_connection_is_shown_by_its_pipelines_dag",
+    ),
+    Mutant(
         "a signature that a request brings along",
         "ui/triggers.py",
         "        conf.pop(rights.KEY, None)\n",

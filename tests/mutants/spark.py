@@ -371,6 +371,29 @@ MUTANTS = (
         "tests/unit/launch/test_token_conf.py::test_options_of_source_and_sink_have_no_login",
     ),
     Mutant(
+        "spark-defaults.conf has no global JAAS",
+        "launch/delegation_tokens.py",
+        "        places |= _spark_defaults()\n",
+        "",
+        "tests/unit/launch/test_token_conf.py::test_a_global_jaas_file_in_sparks_defaults",
+    ),
+    Mutant(
+        "settings that Spark cannot use for its own token",
+        "launch/delegation_tokens.py",
+        "    if unknown := sorted(",
+        "    if unknown := False and sorted(",
+        "tests/unit/launch/test_token_conf.py"
+        "::test_what_spark_cannot_be_given_is_refused_where_it_obtains_tokens",
+    ),
+    Mutant(
+        "a pipeline sets no cluster of tokens",
+        "pipelines/secret_settings.py",
+        'if name.startswith("spark.kafka.clusters.")',
+        "if not name",
+        "tests/unit/pipelines/test_secrets.py"
+        "::test_settings_of_tokens_are_refused_when_the_file_is_read",
+    ),
+    Mutant(
         "an address matches one token",
         "launch/delegation_tokens.py",
         "if matching != [token.connection]:",

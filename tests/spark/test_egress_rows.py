@@ -231,7 +231,7 @@ BAD_SQL = (
     "from_avro(cast(value as binary), '{}')", "to_avro(value)", "input_file_name()", "uuid()",
     "aes_encrypt(value, '0000111122223333')", "spark_catalog.default.f(value)", "nosuch(value)",
     "../../etc", "/etc/passwd", "{{ conn.x }}", "$(id)", "'; DROP TABLE t", "%2e%2e/", "${x}",
-    "169.254.169.254:80", "value in (select * from text.`/etc/passwd`)", "parquet.`/etc/passwd`.x()",
+    "169.254.169.254:80", "value in (select * from text.`/etc/passwd`)",
     "version()", "user()", "current_database()", "monotonically_increasing_id()",
 )  # fmt: skip
 CHANGING_SQL = (

@@ -36,27 +36,10 @@ class KafkaSettings:
     extra: Mapping[str, Any] = field(repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.extra, Mapping):
-            raise ConfigurationError(
-                f"Kafka connection {self.connection!r}: its extra is not a mapping of settings"
-            )
-        # An empty field of a form is a setting that is not given.
-        given = {key: value for key, value in self.extra.items() if value not in (None, "")}
-        complaints = [
-            *security.resolve(given),
-            *_server_complaints(given.get("bootstrap.servers")),
-            *security.complaints(given),
-            *_timeout_complaints(given.get("request.timeout.ms")),
-            *delegation_token.complaints(self.connection, given),
-        ]
+        given = checked(self.connection, self.extra)
         others = given.keys() - set(_NAMES)
         if ignored := sorted(key for key in others if not key.startswith(security.PREFIXES)):
             logger.info("connection %s: settings that are not used: %s", self.connection, ignored)
-        if complaints:
-            listed = "\n".join(f"  - {each}" for each in complaints)
-            raise ConfigurationError(f"Kafka connection {self.connection!r}:\n{listed}")
-        if protocol := given.get("security.protocol"):
-            given["security.protocol"] = protocol.upper()  # kafka-python knows only this form
         object.__setattr__(self, "extra", given)
 
     @property
@@ -180,6 +163,34 @@ class KafkaSettings:
         except tls.Unusable as error:
             text = "; ".join(error.args)
             raise ConfigurationError(f"Kafka connection {self.connection!r}: {text}") from None
+
+
+def checked(connection: str, extra: Any, *, here: bool = True) -> dict[str, Any]:
+    """Return a connection's settings in their usual form, without empty ones.
+
+    Raises ConfigurationError with all complaints. Without `here`, nothing on this machine is looked
+    at: neither files that the settings name, nor variables.
+    """
+    if not isinstance(extra, Mapping):
+        raise ConfigurationError(
+            f"Kafka connection {connection!r}: its extra is not a mapping of settings"
+        )
+    # An empty field of a form is a setting that is not given.
+    given = {key: value for key, value in extra.items() if value not in (None, "")}
+    complaints = [
+        *security.resolve(given),
+        *_server_complaints(given.get("bootstrap.servers")),
+        *security.complaints(given),
+        *(security.unusable(given) if here else ()),
+        *_timeout_complaints(given.get("request.timeout.ms")),
+        *delegation_token.complaints(connection, given),
+    ]
+    if complaints:
+        listed = "\n".join(f"  - {each}" for each in complaints)
+        raise ConfigurationError(f"Kafka connection {connection!r}:\n{listed}")
+    if protocol := given.get("security.protocol"):
+        given["security.protocol"] = protocol.upper()  # kafka-python knows only this form
+    return given
 
 
 def described(form: Mapping[str, str | None]) -> str:

@@ -21,7 +21,8 @@ class DelegationToken:
 
     `regex` selects the bootstrap addresses for which Spark uses the token. `mechanism` is the one
     with which the token logs in, always a SCRAM. `kerberos` holds keytab and principal, if the
-    connection has both.
+    connection has both. `unknown_to_spark` are settings of the login that Spark cannot be given
+    where it obtains the token itself.
     """
 
     connection: str
@@ -33,6 +34,7 @@ class DelegationToken:
     service_name: str | None = None
     ca: str | None = None
     kerberos: tuple[str, str] | None = None
+    unknown_to_spark: tuple[str, ...] = ()
 
     @property
     def addresses(self) -> list[str]:
@@ -76,6 +78,10 @@ def of(connection: str, extra: Mapping[str, Any]) -> DelegationToken | None:
         service_name=extra.get("sasl.kerberos.service.name"),
         ca=extra.get("ssl.ca.location"),
         kerberos=(str(keytab), str(principal)) if keytab and principal else None,
+        # Of TLS, Spark's own login knows the CA's file.
+        unknown_to_spark=tuple(
+            name for name in extra if name.startswith("ssl.") and name != "ssl.ca.location"
+        ),
     )
 
 

@@ -57,16 +57,21 @@ _HINTS = {
 
 
 def complaints(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the settings of GSSAPI."""
+    """Yield what is wrong with the settings of GSSAPI; no file is read."""
     service = given.get(_SERVICE, "kafka")
     if not re.fullmatch("[A-Za-z0-9._-]+", service):
         yield f"{_SERVICE}: {service!r}: no name of a service; the host's name is added to it"
+    if _KEYTAB in given and _PRINCIPAL not in given:
+        yield f"{_PRINCIPAL}: missing: {_KEYTAB} needs it"
+    if wrong := not_a_path(given, _KEYTAB):
+        yield wrong
+
+
+def unusable(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with keytab, ticket cache and krb5.conf of this machine."""
     keytab, configuration = given.get(_KEYTAB), krb5_conf()
     if keytab is not None:
-        if _PRINCIPAL not in given:
-            yield f"{_PRINCIPAL}: missing: {_KEYTAB} needs it"
-        if wrong := not_a_path(given, _KEYTAB):
-            yield wrong
+        if not_a_path(given, _KEYTAB):
             return
         try:
             with Path(keytab).open("rb") as file:

@@ -39,20 +39,22 @@ _MSK = "software.amazon.msk.auth.iam"
 _MSK_SIGNER = "aws_msk_iam_sasl_signer"
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?:")
 _BUSY = ("temporarily_unavailable", "server_error")  # OAuth's errors that pass
+_JAVA_PATH = re.compile(r"(/[A-Za-z0-9._~@+-]+)+")
 _PATIENCE = 8.0  # seconds for an answer of the token endpoint
 _USED = 0.8  # of a token's lifetime; then a new one is asked for
 
 
 def complaints(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the settings of OAUTHBEARER."""
+    """Yield what is wrong with the settings of OAUTHBEARER; no file is read."""
     ways = [name for name in (_FILE, _CALLABLE) if name in given]
     if any(name in given for name in _OIDC) or not ways:
         ways.append(_METHOD)
         yield from _oidc_complaints(given)
     if len(ways) > 1:
         yield f"{', '.join(ways)}: a token comes from one of them alone"
-    if path := given.get(_FILE):
-        yield from _file_complaints(path)
+    path = given.get(_FILE)
+    if path and not _JAVA_PATH.fullmatch(path):  # not quoted: it may be a token
+        yield f"{_FILE}: not an absolute path without blanks, which Java's client reads"
     name = given.get(_CALLABLE, "")
     if name and not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", name):
         yield f"{_CALLABLE}: {name!r}: not package.module:function"
@@ -60,6 +62,22 @@ def complaints(given: Mapping[str, Any]) -> Iterator[str]:
         _extensions(given)
     except ValueError:
         yield f"{_EXTENSIONS}: not name=value, several with commas; names are letters"
+
+
+def unusable(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the files that the settings of OAUTHBEARER name."""
+    path = given.get(_FILE)
+    if path and _JAVA_PATH.fullmatch(path):
+        try:
+            if not Path(path).read_text().strip():
+                yield f"{_FILE}: {path}: empty"
+        except (OSError, ValueError) as error:
+            yield f"{_FILE}: {path}: {getattr(error, 'strerror', None) or 'not a text'}"
+    if given.get(_METHOD) == "oidc" and not tls.not_a_path(given, _CA[0]):
+        try:
+            _trusted(given)
+        except tls.Unusable as error:
+            yield from error.args
 
 
 def login(given: Mapping[str, Any]) -> str:
@@ -85,11 +103,6 @@ def _oidc_complaints(given: Mapping[str, Any]) -> Iterator[str]:
         yield from _url_complaints(url)
     if wrong := tls.not_a_path(given, _CA[0]):
         yield wrong
-        return
-    try:
-        _trusted(given)
-    except tls.Unusable as error:
-        yield from error.args
 
 
 def _url_complaints(url: str) -> Iterator[str]:
@@ -125,21 +138,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _file_complaints(path: str) -> Iterator[str]:
-    if not re.fullmatch(r"(/[A-Za-z0-9._~@+-]+)+", path):  # not quoted: it may be a token
-        yield f"{_FILE}: not an absolute path without blanks, which Java's client reads"
-        return
-    try:
-        if not Path(path).read_text().strip():
-            yield f"{_FILE}: {path}: empty"
-    except (OSError, ValueError) as error:
-        yield f"{_FILE}: {path}: {getattr(error, 'strerror', None) or 'not a text'}"
-
-
-def msk_complaints(given: Mapping[str, Any], protocol: str) -> Iterator[str]:
-    """Yield what is wrong with a connection to AWS MSK."""
-    if protocol != "SASL_SSL":
-        yield "sasl.mechanism: AWS_MSK_IAM needs security.protocol SASL_SSL"
+def msk_complaints(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what AWS MSK needs, and neither settings nor this machine's variables have."""
     if not _region(given):
         yield "sasl.mechanism: AWS_MSK_IAM: set AWS_REGION: no address names the region"
 

@@ -85,7 +85,10 @@ def resolve(given: dict[str, Any]) -> list[str]:
 
 
 def complaints(given: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with protocol, login and certificates, and what would be ignored."""
+    """Return what is wrong with the settings of protocol, login and certificates.
+
+    And those that would be ignored. No file is read.
+    """
     found = [_unknown(key) for key in sorted(given) if key.startswith(PREFIXES)]
     wrong = [complaint for complaint in found if complaint]
     protocol = given.get("security.protocol", "PLAINTEXT")
@@ -102,6 +105,21 @@ def complaints(given: Mapping[str, Any]) -> list[str]:
         for key in tls.NAMES
         if key in given
     ]
+
+
+def unusable(given: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong on this machine: with the files and variables that settings name."""
+    protocol = str(given.get("security.protocol", "")).upper()
+    wrong = tls.unusable(given) if protocol in PROTOCOLS and protocol.endswith("SSL") else []
+    if protocol in PROTOCOLS and protocol.startswith("SASL"):
+        match given.get("sasl.mechanism"):
+            case "OAUTHBEARER":
+                wrong += oauth.unusable(given)
+            case "GSSAPI":
+                wrong += kerberos.unusable(given)
+            case "AWS_MSK_IAM":
+                wrong += oauth.msk_complaints(given)
+    return wrong
 
 
 def _unknown(key: str) -> str | None:
@@ -140,8 +158,8 @@ def _login(given: Mapping[str, Any], protocol: str, by_default: str) -> Iterator
         yield from oauth.complaints(given)
     elif name == "GSSAPI":
         yield from kerberos.complaints(given)
-    elif name == "AWS_MSK_IAM":
-        yield from oauth.msk_complaints(given, protocol)
+    elif name == "AWS_MSK_IAM" and protocol != "SASL_SSL":
+        yield "sasl.mechanism: AWS_MSK_IAM needs security.protocol SASL_SSL"
 
 
 def login(given: Mapping[str, Any]) -> str | None:

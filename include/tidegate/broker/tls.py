@@ -58,7 +58,7 @@ def not_a_path(given: Mapping[str, Any], name: str) -> str | None:
 
 
 def complaints(given: Mapping[str, Any]) -> list[str]:
-    """Return all that is wrong with the certificates and keys of a connection."""
+    """Return which settings of certificates and keys are wrong; no file is read."""
     wrong = [
         f"{name}.location, {name}.pem: both are given"
         for name in ("ssl.ca", "ssl.certificate", "ssl.key")
@@ -67,7 +67,13 @@ def complaints(given: Mapping[str, Any]) -> list[str]:
     if given.get(_HOST_CHECK, "https").lower() not in ("https", "none"):
         wrong.append(f"{_HOST_CHECK}: {given[_HOST_CHECK]!r} is neither https nor none")
     wrong += filter(None, (not_a_path(given, name) for name in _PATHS))
-    if wrong:
+    return wrong
+
+
+def unusable(given: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the certificates and keys themselves."""
+    wrong: list[str] = []
+    if complaints(given):
         return wrong
     try:
         trust(_empty(), given, "ssl.ca")

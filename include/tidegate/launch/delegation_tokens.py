@@ -6,7 +6,9 @@ replaces another cluster's login; one that matches nothing leaves the client wit
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +29,9 @@ _JAVA_OPTIONS = tuple(
 )
 # Variables from which the JVMs of Spark take options. KAFKA_OPTS is read by Kafka's scripts alone.
 _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+_DEFAULT = re.compile(
+    rf"^[ \t]*({'|'.join(map(re.escape, _JAVA_OPTIONS))})[ \t=:]+(.*)$", re.MULTILINE
+)
 _KERBEROS = ("yarn", "k8s")  # masters with which Spark obtains tokens itself, by Kerberos
 
 
@@ -66,31 +71,32 @@ def conf(clusters: Sequence[KafkaSettings], given: Mapping[str, str]) -> dict[st
     return {name: value for token in tokens for name, value in token.conf().items()}
 
 
-def complaints(tokens: Sequence[DelegationToken], given: Mapping[str, str]) -> list[str]:
-    """Return why Spark could not use these tokens together, or with a pipeline's settings."""
+def complaints(
+    tokens: Sequence[DelegationToken], given: Mapping[str, str], *, here: bool = True
+) -> list[str]:
+    """Return why Spark could not use these tokens together, or with a pipeline's settings.
+
+    Without `here`, variables, files and jars of this machine are not looked at.
+    """
     if not tokens:
         return []
     found = _overlaps(tokens)
-    found += [
-        f"spark.conf: {name}: Tidegate sets these from the connection, "
-        "tidegate.delegation_token.*; remove them"
-        for name in sorted(given)
-        if name.startswith("spark.kafka.clusters.")
-    ]
     places = {f"spark.conf: {name}": given.get(name, "") for name in _JAVA_OPTIONS}
-    places |= {f"the variable {name}": os.environ.get(name, "") for name in _VARIABLES}
+    if here:
+        places |= {f"the variable {name}": os.environ.get(name, "") for name in _VARIABLES}
+        places |= _spark_defaults()
     found += [
         f"{place}: -D{_JAAS}: with a global JAAS configuration Spark uses no token; remove it"
         for place, value in places.items()
         if _JAAS in value
     ]
-    user = os.environ.get("HADOOP_PROXY_USER")
+    user = here and os.environ.get("HADOOP_PROXY_USER")
     if user or any("-DHADOOP_PROXY_USER" in value for value in places.values()):
         found.append(
             f"HADOOP_PROXY_USER is set, and Spark says: {PROXY_USER} (KAFKA-6945); unset it, or "
             "remove tidegate.delegation_token"
         )
-    if not any(jar.artifact.startswith(_PROVIDER) for jar in jars.read("spark-kafka")):
+    if here and not any(jar.artifact.startswith(_PROVIDER) for jar in jars.read("spark-kafka")):
         found.append(
             f"the jars of Spark's Kafka connector lack {_PROVIDER}, which obtains tokens; "
             "run `make setup`"
@@ -101,13 +107,20 @@ def complaints(tokens: Sequence[DelegationToken], given: Mapping[str, str]) -> l
 def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]:
     """Return the settings with which Spark itself obtains tokens; none where the driver does.
 
-    Raises ConfigurationError for a connection without the keytab that this needs.
+    Raises ConfigurationError for a connection without the keytab that this needs, or with settings
+    of TLS that Spark does not know.
     """
     if not tokens or not master.startswith(_KERBEROS):
         return {}
     logins = {token.kerberos for token in tokens}
+    names = ", ".join(token.connection for token in tokens)
+    if unknown := sorted({name for token in tokens for name in token.unknown_to_spark}):
+        raise ConfigurationError(
+            f"Kafka connections {names}: on {master.partition(':')[0]} Spark obtains delegation "
+            f"tokens itself, and cannot be given {', '.join(unknown)}: use ssl.ca.location alone, "
+            "or remove tidegate.delegation_token"
+        )
     if None in logins or len(logins) > 1:
-        names = ", ".join(token.connection for token in tokens)
         raise ConfigurationError(
             f"Kafka connections {names}: on {master.partition(':')[0]} Spark obtains delegation "
             "tokens itself, with one Kerberos login for all clusters: give sasl.mechanism GSSAPI, "
@@ -115,6 +128,18 @@ def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]
         )
     keytab, principal = next(each for each in logins if each)
     return {"spark.kerberos.keytab": keytab, "spark.kerberos.principal": principal}
+
+
+def _spark_defaults() -> dict[str, str]:
+    """Return the Java options in the spark-defaults.conf of spark-submit, by their place."""
+    package = importlib.util.find_spec("pyspark")
+    home = Path(package.origin).parent if package and package.origin else Path()
+    path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    try:
+        text = path.read_text(errors="replace")
+    except OSError:
+        return {}
+    return {f"{path}: {name}": value for name, value in _DEFAULT.findall(text)}
 
 
 def _overlaps(tokens: Sequence[DelegationToken]) -> list[str]:

@@ -27,6 +27,7 @@ from tidegate.orchestration.links import ReportLink
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.pipelines.value_types import is_pipeline_name
+from tidegate.runs import connections
 
 _MAX_COMPLAINT = 20_000
 
@@ -57,6 +58,12 @@ def pipeline_dag(spec: Spec) -> DAG:
     """Return the DAG of one pipeline: plan → stage or send → publish → verdict."""
     texts = _ingest_texts(spec) if isinstance(spec, Ingest) else _egress_texts(spec)
     description, doc, params = texts
+    tags = {"tidegate", spec.kind}
+    try:
+        connections.refuse_wrong_kafka(spec)
+    except ConfigurationError as error:  # the tasks find it, too, before they ask a broker
+        tags.add("broken")
+        doc = f"Its Kafka connection is wrong, and `plan` fails:\n\n{_fenced(error)}\n\n{doc}"
     with DAG(
         dag_id=f"tidegate__{spec.name}",
         description=description,
@@ -66,7 +73,7 @@ def pipeline_dag(spec: Spec) -> DAG:
         start_date=BEFORE_ANY_RUN,
         catchup=False,
         max_active_runs=1,
-        tags={"tidegate", spec.kind},
+        tags=tags,
         default_args={"retries": spec.retries, "retry_delay": timedelta(seconds=15)},
         params=params,
     ) as dag:
@@ -165,12 +172,10 @@ def _dag_id(name: str) -> str:
 
 
 def _refusing_dag(name: str, complaint: str) -> DAG:
-    # Airflow's page truncates longer texts; a fence in the text would end the code block.
-    text = complaint[:_MAX_COMPLAINT].replace("```", "'''")
     with DAG(
         dag_id=_dag_id(name),
         description="This pipeline's file is wrong: see its documentation",
-        doc_md=f"The pipeline file is wrong:\n\n```\n{text}\n```",
+        doc_md=f"The pipeline file is wrong:\n\n{_fenced(complaint)}",
         schedule=None,
         start_date=BEFORE_ANY_RUN,
         tags={"tidegate", "broken"},
@@ -178,10 +183,16 @@ def _refusing_dag(name: str, complaint: str) -> DAG:
 
         @task(task_id="plan", retries=0)
         def refuse() -> None:
-            tasks.refuse(text)
+            tasks.refuse(complaint[:_MAX_COMPLAINT])
 
         refuse()
     return dag
+
+
+def _fenced(complaint: object) -> str:
+    # Airflow's page truncates longer texts; a fence in the text would end the code block.
+    text = str(complaint)[:_MAX_COMPLAINT].replace("```", "'''")
+    return f"```\n{text}\n```"
 
 
 def _ingest_texts(spec: Ingest) -> tuple[str, str, dict[str, Any]]:

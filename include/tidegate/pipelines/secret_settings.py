@@ -1,4 +1,6 @@
-"""Secrets among Spark settings, which are visible to all users as command-line arguments."""
+"""Spark settings that are refused: secrets, which all users of the machine would see as arguments
+of a command line, and those of delegation tokens.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +57,17 @@ def secret_settings(conf: Mapping[str, str]) -> list[str]:
     name of a Kubernetes secret, and the ARN, alias or id of a key in AWS KMS.
     """
     return sorted(name for name, value in conf.items() if _is_secret(name, value))
+
+
+def refused(conf: Mapping[str, str]) -> str | None:
+    """Return the complaint about a pipeline's Spark settings, if there is any."""
+    if tokens := sorted(name for name in conf if name.startswith("spark.kafka.clusters.")):
+        return (
+            f"spark.conf: {', '.join(tokens)}: Tidegate sets these from the Kafka connection, "
+            "tidegate.delegation_token.*"
+        )
+    secrets = secret_settings(conf)
+    return complaint(secrets) if secrets else None
 
 
 def complaint(names: list[str]) -> str:

@@ -103,11 +103,8 @@ class Spark(_Strict):
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
         del given
-        if key != "conf":
-            return None
-        conf = as_texts(value)
-        if secrets := secret_settings.secret_settings(conf):
-            return "conf", secret_settings.complaint(secrets).removeprefix("spark.conf: ")
+        if key == "conf" and (wrong := secret_settings.refused(as_texts(value))):
+            return "conf", wrong.removeprefix("spark.conf: ")
         return None
 
 

@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tidegate.broker import client_settings, delegation_token
 from tidegate.errors import ConfigurationError
+from tidegate.launch import delegation_tokens
+from tidegate.pipelines.spec import Spec
+from tidegate.pipelines.value_types import as_texts
 
 _EXAMPLES = {
     "Kafka": '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
@@ -62,6 +66,21 @@ def not_defined(
         f"{kind} connection {connection_id!r} is not defined: set {_variable(connection_id)} to "
         f"'{_EXAMPLES[kind]}'"
     )
+
+
+def refuse_wrong_kafka(spec: Spec) -> None:
+    """Raise ConfigurationError if the settings of a pipeline's Kafka connection cannot work.
+
+    Only of a connection that the environment defines, and without a look at files or other
+    variables: this is for a process that parses DAG files, and runs elsewhere than the tasks.
+    """
+    if found := from_environment(spec.kafka):
+        extra = client_settings.checked(spec.kafka, found.extra, here=False)
+        token = delegation_token.of(spec.kafka, extra)
+        conf = as_texts(spec.spark.conf)
+        if wrong := delegation_tokens.complaints([token] if token else [], conf, here=False):
+            listed = "\n".join(f"  - {each}" for each in wrong)
+            raise ConfigurationError(f"delegation token of {spec.kafka!r}:\n{listed}")
 
 
 def spark_master(connection_id: str, connection: Connection) -> str:

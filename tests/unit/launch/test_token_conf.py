@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tidegate.broker import delegation_token
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.delegation_token import DelegationToken
 from tidegate.errors import ConfigurationError
@@ -25,7 +26,7 @@ ON = {"tidegate.delegation_token": True}
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
     monkeypatch.setattr(cds_archive, "find", lambda: None)
-    for name in (*delegation_tokens._VARIABLES, "HADOOP_PROXY_USER"):
+    for name in (*delegation_tokens._VARIABLES, "HADOOP_PROXY_USER", "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -164,9 +165,37 @@ def test_a_proxy_user_is_refused_in_sparks_words(monkeypatch: pytest.MonkeyPatch
     assert "Obtaining delegation token for proxy user is not yet supported" in said
 
 
-def test_a_pipelines_own_cluster_settings_are_refused_beside_tokens() -> None:
-    said = refused(A, spark__kafka__clusters__x__auth__bootstrap__servers="c:9093")
-    assert "spark.conf: spark.kafka.clusters.x.auth.bootstrap.servers: Tidegate sets these" in said
+@pytest.mark.parametrize("separator", [" ", "=", " : ", "\t"])
+def test_a_global_jaas_file_in_sparks_defaults(
+    separator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the directory that spark-submit reads; other options there are not its business."""
+    defaults, jaas = tmp_path / "spark-defaults.conf", "java.security.auth.login.config"
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    options = f"spark.driver.extraJavaOptions{separator}-Xmx1g -D{jaas}=/j\n"
+    defaults.write_text(f"# {options}spark.driver.extraJavaOptions -Xmx1g\n")
+    submitted(A)
+    defaults.write_text(f"spark.ui.port 4040\n  {options}")
+    assert f"{defaults}: spark.driver.extraJavaOptions: -D{jaas}: with a global JAAS" in refused(A)
+
+
+def test_at_parse_this_machine_is_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one than that of the tasks: its variables, files and jars say nothing."""
+    jaas = "-Djava.security.auth.login.config=/j"
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {jaas}\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("HADOOP_PROXY_USER", "bob")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", jaas)
+    monkeypatch.setattr(jars, "read", lambda _: [])
+    tokens = delegation_tokens.tokens_of([A])
+    assert len(delegation_tokens.complaints(tokens, {})) == 4
+    assert delegation_tokens.complaints(tokens, {}, here=False) == []
+    (said,) = delegation_tokens.complaints(
+        tokens, {"spark.executor.extraJavaOptions": jaas}, here=False
+    )
+    assert "a global JAAS configuration" in said
 
 
 def test_the_jars_must_hold_the_token_provider(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +217,28 @@ def test_on_yarn_and_kubernetes_spark_obtains_tokens_by_kerberos(master: str) ->
     }
     with pytest.raises(ConfigurationError, match=r"kafka_a: on (yarn|k8s) Spark obtains"):
         for_master(submitted(A), master)
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://host:443"])
+@pytest.mark.parametrize(
+    "name", ["ssl.ca.pem", "ssl.keystore.location", "ssl.endpoint.identification.algorithm"]
+)
+def test_what_spark_cannot_be_given_is_refused_where_it_obtains_tokens(
+    name: str, master: str
+) -> None:
+    """Its own login to the cluster would fail, and the run go on without a token."""
+    kerberos = {
+        "bootstrap.servers": "b:9093", "security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.keytab": "/k", "sasl.kerberos.principal": "t@EXAMPLE",
+        "ssl.ca.location": "/ca", **ON,
+    }  # fmt: skip
+    right, wrong = (delegation_token.of("k", {**kerberos, **x}) for x in ({}, {name: "x"}))
+    assert right is not None
+    assert wrong is not None
+    assert delegation_tokens.for_master([right], master)["spark.kerberos.keytab"] == "/k"
+    with pytest.raises(ConfigurationError, match=f"itself, and cannot be given {name}: use ssl.ca"):
+        delegation_tokens.for_master([wrong], master)
+    assert delegation_tokens.for_master([wrong], "local[2]") == {}
 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])

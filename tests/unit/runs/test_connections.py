@@ -9,6 +9,7 @@ from tidegate.cli.connections import kafka, spark_master
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.pipelines.spec import Spec, parse
+from tidegate.runs.connections import refuse_wrong_kafka
 
 PASSWORD = "hunter2"
 
@@ -22,6 +23,93 @@ def _no_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
 def pipeline(connection: str) -> Spec:
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
     return parse({**form, "spark": {"connection": connection}})
+
+
+SCRAM = {
+    "bootstrap.servers": "b:9093", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
+    "sasl.username": "u", "sasl.password": PASSWORD,
+}  # fmt: skip
+TOKEN = {"tidegate.delegation_token": True}
+JAAS = {"spark.driver.extraJavaOptions": "-Djava.security.auth.login.config=/j"}
+
+
+def define(monkeypatch: pytest.MonkeyPatch, extra: Any) -> None:
+    form = {"conn_type": "kafka", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(form))
+
+
+def with_conf(conf: dict[str, str]) -> Spec:
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
+    return parse({**form, "spark": {"conf": conf}})
+
+
+@pytest.mark.parametrize(
+    ("extra", "conf", "says"),
+    [
+        ({**SCRAM, "security.protocol": "SASL_SLL"}, {}, "security.protocol: 'SASL_SLL'"),
+        ({**SCRAM, "sasl.mechanism": "SCRAM"}, {}, "sasl.mechanism: 'SCRAM' is not one of"),
+        ({**SCRAM, "security.protocol": "PLAINTEXT"}, {}, "PLAINTEXT has no login"),
+        (
+            {"bootstrap.servers": "b:9092", "ssl.ca.location": "/ca"},
+            {},
+            "ssl.ca.location: PLAINTEXT, the protocol if none is given, does not encrypt",
+        ),
+        ({**SCRAM, "sasl.jaas.config": "x"}, {}, "sasl.jaas.config: refused"),
+        ({**SCRAM, "bootstrap.servers": "b"}, {}, "bootstrap.servers: ['b']"),
+        (
+            {**SCRAM, **TOKEN, "tidegate.delegation_token.target_regex": "c:.*"},
+            {},
+            "'c:.*' does not match b:9093",
+        ),
+        ({**SCRAM, **TOKEN}, JAAS, "spark.conf: spark.driver.extraJavaOptions: -Djava.sec"),
+        ([], {}, "not a mapping"),
+    ],
+)
+def test_wrong_settings_of_a_connection_are_found_without_a_broker(
+    monkeypatch: pytest.MonkeyPatch, extra: Any, conf: dict[str, str], says: str
+) -> None:
+    """When DAG files are parsed, if the environment defines the connection; no secret is quoted."""
+    define(monkeypatch, extra)
+    with pytest.raises(ConfigurationError) as refused:
+        refuse_wrong_kafka(with_conf(conf))
+    assert says in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("extra", "conf"),
+    [
+        (SCRAM, JAAS),
+        ({**SCRAM, **TOKEN}, {}),
+        # What is on this machine says nothing about that of the tasks.
+        ({**SCRAM, "ssl.ca.location": "/no/such/file"}, {}),
+        ({**SCRAM, "ssl.certificate.pem": "none", "ssl.key.location": "/no/such/file"}, {}),
+        (
+            {
+                "bootstrap.servers": "b:9093", "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER", "tidegate.oauthbearer.token.file": "/no/such/file",
+            },
+            {},
+        ),
+        (
+            {
+                "bootstrap.servers": "b:9093", "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "GSSAPI", "sasl.kerberos.keytab": "/no/such/file",
+                "sasl.kerberos.principal": "t@EXAMPLE",
+            },
+            {},
+        ),
+    ],
+)  # fmt: skip
+def test_nothing_else_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, extra: Any, conf: dict[str, str]
+) -> None:
+    monkeypatch.setenv("KRB5_CONFIG", "/no/such/file")
+    monkeypatch.setenv("HADOOP_PROXY_USER", "bob")
+    define(monkeypatch, extra)
+    refuse_wrong_kafka(with_conf(conf))
+    monkeypatch.delenv("AIRFLOW_CONN_KAFKA_DEFAULT")
+    refuse_wrong_kafka(with_conf(conf))
 
 
 @pytest.mark.parametrize(
