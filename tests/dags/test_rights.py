@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,34 +128,42 @@ def test_what_is_no_such_request_passes_as_it_is(api: Any) -> None:
     assert api.post(path, json={"logical_date": None, "conf": {"pipeline": "a"}}).status_code == 401
 
 
-def test_a_backfill_cannot_use_a_signature_of_an_earlier_run(api: Any) -> None:
-    """Airflow's backfills have a conf, too, which the plugin does not see; ann, whose right to the
-    pipeline is gone, has copied the signature of a run from before.
+def test_no_backfill_is_signed(api: Any) -> None:
+    """Airflow's backfills have a conf, too, which the plugin does not see. Ann, whose right to the
+    pipeline is gone, has copied the signature of an earlier run of hers; bob, who never had one,
+    gives ann's run another conf, and Airflow leaves her name on it.
     """
     from airflow.models import DagRun
+    from airflow.models.backfill import Backfill
     from airflow.utils.session import create_session
 
     dag_id = "tidegate_maintenance"
-    earlier = run_of(api, "ann", dag_id, conf_of(dag_id, "a"))
-    assert rights.check({"dag_run": earlier}, "a") == "ann"  # type: ignore[typeddict-item]
-    day = "2026-03-14T00:00:00Z"
-    body = {"dag_id": dag_id, "from_date": day, "to_date": day, "dag_run_conf": earlier.conf}
-    headers = {"Authorization": f"Bearer {token('ann')}"}
-    answer = api.post("/api/v2/backfills", json=body, headers=headers)
-    assert answer.status_code == 200, answer.text
-    with create_session() as session:
-        made = session.query(DagRun).filter_by(dag_id=dag_id, run_type="backfill").all()
-        (backfill,) = [
-            SimpleNamespace(
-                dag_id=dag_id, run_id=each.run_id, conf=each.conf, run_type=each.run_type,
-                triggering_user_name=each.triggering_user_name,
-            )
-            for each in made
-        ]  # fmt: skip
-    assert backfill.conf == earlier.conf
-    assert backfill.triggering_user_name == "ann"
-    with pytest.raises(TriggerNotPermitted, match=r"'ann' may trigger DAG .*__a"):
-        rights.check({"dag_run": backfill}, "a")  # type: ignore[typeddict-item]
+    path = f"/api/v2/dags/{dag_id}/dagRuns"
+    for user, day in (("ann", "2026-03-14T00:00:00Z"), ("bob", "2026-03-15T00:00:00Z")):
+        body = {"logical_date": "2026-03-15T00:00:00Z", "conf": conf_of(dag_id, "a")}
+        headers = {"Authorization": f"Bearer {token('ann')}"}
+        if user == "ann":
+            conf = api.post(path, json=body, headers=headers).json()["conf"]
+            with create_session() as session:
+                session.query(DagRun).filter_by(dag_id=dag_id).update({"state": "success"})
+        form = {
+            "dag_id": dag_id, "from_date": day, "to_date": day, "reprocess_behavior": "completed",
+            "dag_run_conf": {**conf, "topic": "t", "partition": 0, "offset": 9, "reason": "x"},
+        }  # fmt: skip
+        headers = {"Authorization": f"Bearer {token(user)}"}
+        answer = api.post("/api/v2/backfills", json=form, headers=headers)
+        assert answer.status_code == 200, answer.text
+        with create_session() as session:
+            (made,) = session.query(DagRun).filter_by(backfill_id=answer.json()["id"]).all()
+            backfill = SimpleNamespace(
+                dag_id=dag_id, run_id=made.run_id, conf=made.conf, run_type=made.run_type,
+                triggering_user_name=made.triggering_user_name,
+            )  # fmt: skip
+            session.query(Backfill).update({"completed_at": datetime.now(UTC)})
+        assert (backfill.conf["offset"], backfill.triggering_user_name) == (9, "ann")
+        assert backfill.conf[rights.KEY] == rights.sign(dag_id, "a", "ann")
+        with pytest.raises(TriggerNotPermitted, match=r"'ann' may trigger DAG .*__a"):
+            rights.check({"dag_run": backfill}, "a")  # type: ignore[typeddict-item]
 
 
 def test_without_a_key_nothing_is_signed(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ The clusters have different authorities, protocols and logins.
 """
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,8 @@ def connection(extra: dict[str, str]) -> str:
 @pytest.mark.slow
 def test_from_one_cluster_to_another(secured: SecuredBroker, tmp_path: Path) -> None:
     """Byte for byte; `explain` and the doctor name both clusters with their logins, and nothing
-    that is printed or kept has a secret. The source's cluster is not needed to send its lake.
+    that is printed or kept has a secret. The source's cluster is not needed to send its lake; a
+    replay by times asks both.
     """
     topic_records.numbers(secured.admin, "two-clusters", RECORDS, partitions=2)
     producer = Producer({"bootstrap.servers": secured.admin})
@@ -65,6 +67,9 @@ def test_from_one_cluster_to_another(secured: SecuredBroker, tmp_path: Path) -> 
         )
         assert len(source) == RECORDS + len(ODD)
         assert copy == source
+        window = ("--start", "2000-01-01T00:00:00Z", "--end", datetime.now(UTC).isoformat())
+        again = terminal.json("replay", "out", "--replay-id", "by-time", *window)
+        assert again["rows"] == len(source)
         assert terminal.json("verify", "out", "--against-kafka")["differences"] == 0
         assert terminal.json("verify", "in", "--against-kafka")["differences"] == 0
     texts = [text for each in done for text in (each.stdout, each.stderr)]
