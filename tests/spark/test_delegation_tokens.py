@@ -133,6 +133,7 @@ def goes_through(
     refuse_secrets(terminal.home, seen, *told)
 
 
+@pytest.mark.slow
 def test_a_topic_of_one_cluster_reaches_the_other(
     terminal: Terminal,
     clusters: tuple[ScramBroker, ScramBroker],
@@ -204,6 +205,7 @@ def test_one_application_has_tokens_of_two_clusters(
     assert [tokens_at(spark, each) for each in clusters] == [[], []]
 
 
+@pytest.mark.slow
 def test_a_token_that_was_cancelled_meanwhile_is_named(
     terminal: Terminal, clusters: tuple[ScramBroker, ScramBroker], topic: str, spark: SparkSession
 ) -> None:
