@@ -116,7 +116,9 @@ def replay_window(
     where: Annotated[
         str | None, typer.Option(help="Egress: send only rows that match this SQL condition.")
     ] = None,
-    run_id: RunId = None,
+    run_id: Annotated[
+        str | None, typer.Option(help="Its name in reports; the replay id alone continues it.")
+    ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -142,7 +144,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 
 @app.command("coverage")
 def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
-    """Show the state of every offset: covered by lane, skipped, expired, unseen."""
+    """Show every offset: covered (live, backfill, replay), skipped, expired or unseen."""
     from tidegate.ingest.coverage import coverage
 
     spec = files.load_ingest(pipeline)
