@@ -61,13 +61,14 @@ def secret_settings(conf: Mapping[str, str]) -> list[str]:
 
 def refused(conf: Mapping[str, str]) -> str | None:
     """Return the complaint about a pipeline's Spark settings, if there is any."""
+    if secrets := secret_settings(conf):
+        return complaint(secrets)
     if tokens := sorted(name for name in conf if name.startswith("spark.kafka.clusters.")):
         return (
             f"spark.conf: {', '.join(tokens)}: Tidegate sets these from the Kafka connection, "
             "tidegate.delegation_token.*"
         )
-    secrets = secret_settings(conf)
-    return complaint(secrets) if secrets else None
+    return None
 
 
 def complaint(names: list[str]) -> str:

@@ -239,7 +239,8 @@ def test_a_healthy_egress(egress, monkeypatch):
     assert {each["state"] for each in found["checks"]} == {"ok"}, found["checks"]
     names = [each["check"] for each in found["checks"]]
     assert list(dict.fromkeys(names)) == [
-        "ledger", "lake disk", "lake", "lake clock", "claim", "source", "kafka", "target", "spark",
+        "ledger", "lake disk", "lake", "lake clock", "connection", "claim", "source", "kafka",
+        "target", "spark",
     ]  # fmt: skip
     assert "waiting: 1 file, 0 offsets" in str(found["checks"])
     target_is(monkeypatch, "")
@@ -357,7 +358,7 @@ def test_a_master_that_answers_and_one_that_does_not():
 
 def test_the_lines_are_json(spec, store):
     """As `doctor --json` prints them."""
-    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: "local[2]")[::2])
+    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: "local[2]")[::3])
     assert json.loads(json.dumps(found))["checks"][-1] == {
         "pipeline": "p", "check": "spark", "state": "ok", "says": "master local[2]", "fix": None,
     }  # fmt: skip
