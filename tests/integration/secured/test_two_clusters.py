@@ -42,6 +42,7 @@ def test_from_one_cluster_to_another(secured: SecuredBroker, tmp_path: Path) -> 
         b = dict(other.extra)
         environ = {f"AIRFLOW_CONN_KAFKA_{n}": connection(x) for n, x in (("A", a), ("B", b))}
         terminal = Terminal(tmp_path, "127.0.0.1:1", environ=environ)
+        terminal.lake.mkdir()
         terminal.pipeline("in", ["two-clusters"], kafka="kafka_a")
         target = {"kafka": "kafka_b", "topic": "copy", "partitions": 2}
         terminal.egress("out", source={"lake": "in"}, target=target)
