@@ -213,9 +213,9 @@ MUTANTS = (
     ),
     Mutant(
         "secrets among Spark settings",
-        "pipelines/spec.py",
-        "if secrets := secret_settings.secret_settings(conf):",
-        "if False:",
+        "pipelines/secret_settings.py",
+        "if secrets := secret_settings(conf):",
+        "if secrets := []:",
         "tests/unit/pipelines/test_secrets.py"
         "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
     ),
