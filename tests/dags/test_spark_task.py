@@ -12,6 +12,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import BrokerUnreachable, StageFailed
+from tidegate.launch import spark_submit
 from tidegate.launch.spark_submit import Submission
 from tidegate.orchestration import tasks
 from tidegate.orchestration.tasks import SparkTask
@@ -60,7 +61,8 @@ def run(
     binary.chmod(0o755)
     task = SparkTask(task_id="stage", run_of=mock.Mock())
     task._conn_id = "spark_default"
-    given = Submission(str(binary), "job.py", (), "flights r1", {}, (), {}, kafka)
+    env = spark_submit._environment()
+    given = Submission(str(binary), "job.py", (), "flights r1", {}, (), env, kafka)
 
     def execute(operator: SparkSubmitOperator, _: Any) -> None:
         operator._hook = operator._get_hook()
@@ -92,6 +94,13 @@ def test_the_log_of_a_task_has_what_people_are_to_see(
     (file,) = tmp_path.rglob("flights-r1-*.log")
     assert ours == [f"Spark's output: {file}"]
     assert failure is None
+
+
+def test_spark_inherits_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider adds variables to the task's own, and takes none away."""
+    script = 'echo "connection: [$AIRFLOW_CONN_SPARK_DEFAULT]"'
+    shown, *_ = run(tmp_path, monkeypatch, script)
+    assert shown == ["connection: []"]
 
 
 def test_the_log_of_a_task_that_fails_has_all_of_it(

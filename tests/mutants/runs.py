@@ -84,6 +84,13 @@ MUTANTS = (
         "tests/spark/test_death.py::test_jvm_and_driver_die_with_the_process_that_started_them",
     ),
     Mutant(
+        "Spark does not inherit what Airflow's variables hold",
+        "launch/spark_submit.py",
+        "        **environment.withheld(),  # the job file has what an application needs\n",
+        "",
+        "tests/unit/launch/test_spark_submit.py::test_what_airflows_variables_hold_is_not_inherited",
+    ),
+    Mutant(
         "a Spark connection with host and port is one of a standalone master",
         "runs/connections.py",
         'conn_type == "spark" and ("://" in host or not port)',

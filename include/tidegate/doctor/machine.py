@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from tidegate.doctor.check import Check, Line, failure, ok, warning
-from tidegate.launch import jars
+from tidegate.launch import environment, jars
 
 JAVAS = (17, 21)
 _LOW, _TOO_LOW = 5 << 30, 500 << 20  # bytes free: for Spark's shuffle and logs; for a log alone
@@ -50,7 +51,12 @@ def java() -> Iterator[Line]:
     """Check that Java is 17 or 21, which Spark 4 runs on."""
     path = jars.java()
     done = subprocess.run(
-        [path, "-version"], capture_output=True, text=True, timeout=20, check=False
+        [path, "-version"],
+        env={**os.environ, **environment.withheld()},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
     )
     match = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', done.stderr + done.stdout)
     fix = "install Java 17 or 21, or set JAVA_HOME to one"

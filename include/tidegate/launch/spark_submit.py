@@ -23,7 +23,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.outage import BrokerWatch
 from tidegate.errors import BrokerUnreachable, ConfigurationError, StageFailed, TidegateError
 from tidegate.lake import s3_settings
-from tidegate.launch import cds_archive, delegation_tokens, jars
+from tidegate.launch import cds_archive, delegation_tokens, environment, jars
 from tidegate.launch.spark_output import SparkOutput, failure_line
 from tidegate.pipelines import secret_settings
 from tidegate.spark import kafka_source
@@ -327,6 +327,7 @@ def _environment() -> dict[str, str]:
     if spec is None or spec.origin is None:
         raise ConfigurationError("PySpark is not installed beside Tidegate: run `make setup`")
     return {
+        **environment.withheld(),  # the job file has what an application needs
         "SPARK_HOME": str(Path(spec.origin).parent),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": str(_DRIVER_PYTHON),

@@ -80,6 +80,18 @@ def test_java(tmp_path, monkeypatch, version, state):
     assert states_and_text(machine.java())[0] == [("java", state)]
 
 
+def test_java_inherits_no_connection(tmp_path, monkeypatch):
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text('#!/bin/sh\necho "openjdk version \\"17$AIRFLOW_CONN_KAFKA\\""\n')
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA", ".hunter2")
+    states, text = states_and_text(machine.java())
+    assert states == [("java", "ok")]
+    assert "hunter2" not in text
+
+
 def test_no_java(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     (line,) = examine([Check("java", machine.java)])["checks"]

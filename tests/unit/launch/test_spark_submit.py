@@ -6,6 +6,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,21 @@ def test_java_is_told_where_krb5_conf_is(tmp_path: Path, monkeypatch: pytest.Mon
         for each in given:
             assert [each.conf.get(name, "").count(option) for name in names] == [expected] * 2
             assert "-XX:+UseSerialGC" in each.conf[names[0]]
+
+
+def test_what_airflows_variables_hold_is_not_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job file has what the application needs; Airflow's provider can only add variables."""
+    for name in ("AIRFLOW_CONN_KAFKA_DEFAULT", "AIRFLOW_VAR_X", "AIRFLOW__CORE__FERNET_KEY"):
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("TIDEGATE_STACK", "kept")
+    lines: list[str] = []
+    given = replace(fake(tmp_path, "tr '\\0' '\\n' < /proc/$$/environ"), env=described().env)
+    submit(given, master="local", log=lines.append)
+    assert "TIDEGATE_STACK=kept" in lines
+    assert "hunter2" not in str(lines)
+    assert "hunter2" not in str(given)
 
 
 def test_only_big_work_is_compiled_by_c2() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from tidegate.errors import TidegateError
+from tidegate.launch import environment
 from tidegate.launch.file_lock import locked
 
 _IVY_SETTINGS = """\
@@ -174,6 +175,7 @@ def _run_ivy(jars: Sequence[Jar], into: Path) -> None:
             java(), "-jar", _ivy_jar(), "-settings", settings, "-ivy", module, "-confs", "jars",
             "-cache", into / "cache", "-retrieve", into / "[artifact]-[revision].[ext]",
         ],
+        env={**os.environ, **environment.withheld()},
         capture_output=True, text=True, check=False,
     )
     # fmt: on
