@@ -91,6 +91,13 @@ MUTANTS = (
         "tests/unit/launch/test_spark_submit.py::test_what_airflows_variables_hold_is_not_inherited",
     ),
     Mutant(
+        "Spark dumps no core",
+        "launch/spark-submit.sh",
+        "ulimit -c 0\n",
+        "",
+        "tests/unit/launch/test_spark_submit.py::test_no_core_dumps",
+    ),
+    Mutant(
         "a Spark connection with host and port is one of a standalone master",
         "runs/connections.py",
         'conn_type == "spark" and ("://" in host or not port)',

@@ -65,6 +65,7 @@ _RETAINED = {
     "spark.ui.retainedTasks": "2000",
     "spark.sql.ui.retainedExecutions": "20",
 }
+_NO_CORE_DUMP = "-XX:-CreateCoredumpOnCrash"  # it would hold passwords and keys
 _END = 10.0  # seconds that an application may take to end when it is asked to
 
 
@@ -288,6 +289,7 @@ def _application(
         "spark.log.level": "WARN",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.driver.defaultJavaOptions": _java_options(records, conf),
+        "spark.executor.defaultJavaOptions": _NO_CORE_DUMP,
         **kafka_source.CONSUMER_CACHES,
         **_RETAINED,
         **conf,
@@ -339,7 +341,7 @@ def _environment() -> dict[str, str]:
 
 def _java_options(records: int, conf: Mapping[str, str]) -> str:
     # Metaspace's initial limit of 21 MB would cost several full collections while Spark starts.
-    options = ["-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
+    options = [_NO_CORE_DUMP, "-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
     options += ["-XX:TieredStopAtLevel=1"] if records < _SMALL else _OPTIMISE_HOT_CODE
     if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # given two, no JVM starts
         options.append("-XX:+UseSerialGC" if records < _SMALL else "-XX:+UseParallelGC")

@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -160,6 +161,23 @@ def test_what_airflows_variables_hold_is_not_inherited(
     assert "TIDEGATE_STACK=kept" in lines
     assert "hunter2" not in str(lines)
     assert "hunter2" not in str(given)
+
+
+def test_no_core_dumps(tmp_path: Path) -> None:
+    """By the limit of all processes on this machine, and by an option of the JVMs elsewhere."""
+    (tmp_path / "bin").mkdir()
+    spark = tmp_path / "bin/spark-submit"
+    spark.write_text("#!/bin/sh\nulimit -c; ulimit -Hc\n")
+    spark.chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -S -c "$(ulimit -Hc)" && "$1"; exit', "sh", described().binary],
+        env={**os.environ, "SPARK_HOME": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["0", "0"]
+    for of in ("driver", "executor"):
+        options = described().conf[f"spark.{of}.defaultJavaOptions"]
+        assert "-XX:-CreateCoredumpOnCrash" in options.split()
 
 
 def test_only_big_work_is_compiled_by_c2() -> None:
