@@ -72,6 +72,7 @@ def environment(
             "dags_folder": str(dags),
             "plugins_folder": str(plugins),
             "fernet_key": keys["fernet"],
+            "sensitive_var_conn_names": "ssl_key_pem",
             "hostname_callable": "socket.gethostname",  # the default asks the DNS
             "simple_auth_manager_users": f"{USER}:admin",
             "simple_auth_manager_passwords_file": str(_password_file(home)),

@@ -79,6 +79,7 @@ def test_the_environment_belongs_to_this_stack(
     assert not {value for value in env.values() if "elsewhere" in value}
     assert env["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
     assert env["AIRFLOW_CONN_MINE"] == "mine"
+    assert env["AIRFLOW__CORE__SENSITIVE_VAR_CONN_NAMES"] == "ssl_key_pem"
     assert json.loads(env["AIRFLOW_CONN_KAFKA_DEFAULT"])["extra"] == {
         "bootstrap.servers": "127.0.0.1:9"
     }
