@@ -8,6 +8,7 @@ a client certificate, which are anonymous, too).
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,9 +39,11 @@ from tidegate_local.kafka import Broker
 from tidegate_local.ports import free_port
 
 USER = "alice"
-PASSWORD = "canary-password-71c2"
-CLIENT_SECRET = "canary-client-secret-09be"
-KEY_PASSWORD = "canary-key-password-5d10"
+# Of this process alone: others on this machine, which run the same tests, have their own.
+_MINE = secrets.token_hex(4)
+PASSWORD = f"canary-password-{_MINE}"
+CLIENT_SECRET = f"canary-client-secret-{_MINE}"
+KEY_PASSWORD = f"canary-key-password-{_MINE}"
 SECRETS = (PASSWORD, CLIENT_SECRET, KEY_PASSWORD)
 """What may stand nowhere but in a connection; keys and tokens have more in `files`."""
 

@@ -30,12 +30,13 @@ class TokenIssuer:
     """Listens with http, and with https if there is a certificate (a PEM with key and chain).
 
     `lifetime` is that of new tokens, in seconds; with a `status` other than 200, the token
-    endpoint answers that alone. `requests` counts the tokens asked for.
+    endpoint answers that alone. `requests` counts the tokens asked for; `issued` are all tokens.
     """
 
     def __init__(self, clients: Mapping[str, str], certificate: Path | None = None) -> None:
         self.clients = clients
         self.lifetime, self.status, self.requests = 300.0, 200, 0
+        self.issued: list[str] = []
         self._key = rsa.generate_private_key(65537, 2048)
         self._servers = [self._listen(None)]
         if certificate:
@@ -68,7 +69,8 @@ class TokenIssuer:
         parts = ({"alg": "RS256", "kid": "1"}, claims | times)
         signed = ".".join(_base64(json.dumps(part).encode()) for part in parts)
         signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return f"{signed}.{_base64(signature)}"
+        self.issued.append(f"{signed}.{_base64(signature)}")
+        return self.issued[-1]
 
     def stop(self) -> None:
         for server in self._servers:
