@@ -161,7 +161,7 @@ def paths(api: AirflowApi) -> Iterator[str]:
 
 def answer(api: AirflowApi, path: str) -> bytes:
     answered = api._http.get(path)
-    assert answered.status_code in (200, 403, 404), (path, answered.status_code, answered.text)
+    assert answered.status_code < 500, (path, answered.status_code, answered.text)
     return bytes(answered.content)
 
 
