@@ -49,7 +49,10 @@ _HINTS = {
     "Server not found": f"the KDC knows no such service: check {_SERVICE} and the broker's name",
     "Clock skew": "the clocks of this machine and of the KDC differ too much",
     "Checksum failed": f"the key in {_KEYTAB} is not the principal's any more",
-    "Pre-authentication": f"the key in {_KEYTAB} is not the principal's any more",
+    "Pre-authentication": (
+        f"the key in {_KEYTAB} is not the principal's any more, or the clocks of this machine and"
+        " of the KDC differ"
+    ),
     "Integrity check": f"the key in {_KEYTAB} is not the principal's any more",
     "Unable to obtain Principal": "the ticket cache holds no valid ticket: run kinit",
     "Ticket expired": "run kinit, or give a keytab",

@@ -92,7 +92,7 @@ def subject(given: Mapping[str, Any]) -> str | None:
         identity = _identity(given)
     except Unusable:
         return None
-    return identity and identity.chain[0].subject.rfc4514_string()
+    return identity.chain[0].subject.rfc4514_string() if identity else None
 
 
 def context(given: Mapping[str, str]) -> ssl.SSLContext:
