@@ -65,7 +65,7 @@ class TokenIssuer:
         """Return a token of a clock that is `ahead` by seconds; its lifetime may be negative."""
         now = time.time() + ahead
         claims = {"iss": self.name, "aud": AUDIENCE, "sub": subject, "scope": SCOPE}
-        times = {"iat": int(now), "exp": int(now + (lifetime or self.lifetime))}
+        times = {"iat": int(now), "nbf": int(now), "exp": int(now + (lifetime or self.lifetime))}
         parts = ({"alg": "RS256", "kid": "1"}, claims | times)
         signed = ".".join(_base64(json.dumps(part).encode()) for part in parts)
         signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
