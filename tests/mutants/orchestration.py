@@ -38,7 +38,7 @@ MUTANTS = (
         "orchestration/rights.py",
         " if run.run_type == _BY_REQUEST else None",
         "",
-        "tests/dags/test_rights.py::test_a_task_refuses_what_is_not_signed_for_it",
+        "tests/dags/test_rights.py::test_no_backfill_is_signed",
     ),
     Mutant(
         "an edge of a window is no free text",
