@@ -209,7 +209,7 @@ def test_no_secret_of_a_connection_is_in_airflow(world: World) -> None:
     assert api.wait(DAGS[1], "good", timeout=400)["state"] == "success"
     topic_records.numbers(secured.admin, NAME, RECORDS, first=RECORDS)
     assert half_way(world, "half", change=True) == "failed"
-    assert "NotAuthenticated" in errors(api, "half", "stage")
+    assert "SaslAuthenticationException" in errors(api, "half", "stage")
     api.trigger(DAGS[0], "refused")
     assert api.wait(DAGS[0], "refused", timeout=300)["state"] == "failed"
     assert "NotAuthenticated" in errors(api, "refused", "plan")

@@ -286,7 +286,8 @@ def test_a_login_that_is_refused_half_way(secured: SecuredBroker, tmp_path: Path
     def change() -> None:
         secured.set_password(user, "canary-changed")
 
-    assert it.failure("run", it.name, at="stage.half", meanwhile=change) == "NotAuthenticated"
+    assert it.failure("run", it.name, at="stage.half", meanwhile=change) == "StageFailed"
+    assert it.failure("run", it.name) == "NotAuthenticated"
     it.judge()
 
 
