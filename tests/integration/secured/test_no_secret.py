@@ -54,7 +54,7 @@ RUNNING = "temporary files while it runs"
 SEEN = (
     "command lines", "environment", HOLDERS, "stdout", "stderr", "message of a failure",
     "Spark's UI", "Spark's REST API", "Spark's output", "event log", RUNNING, "Kafka's log",
-    "lake, log", "lake, plans", "lake, runs",
+    "lake, log", "lake, plans",
 )  # fmt: skip
 """Places that name pipeline or topic: if these are not found there, nothing was looked at."""
 DONE = ("lake, staging", "lake, reports")
@@ -88,6 +88,7 @@ class Watched:
         events = self.terminal.home / "events"
         for directory in (self.temporary, events, self.terminal.lake):
             directory.mkdir()
+        (self.temporary / "control").write_text(self.name)
         conf = {
             "spark.ui.enabled": "true",
             "spark.ui.port": str(self.port),
