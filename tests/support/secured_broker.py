@@ -229,6 +229,7 @@ def _start(
         "ssl.truststore.location": str(files / "ca.pem"),
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
         "listener.name.certificate.ssl.client.auth": "required",
+        "listener.name.certificate.ssl.enabled.protocols": "TLSv1.3",
         "sasl.kerberos.service.name": "kafka",
         "sasl.oauthbearer.jwks.endpoint.url": issuer.jwks_url,
         "sasl.oauthbearer.expected.audience": AUDIENCE,
