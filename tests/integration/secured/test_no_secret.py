@@ -275,6 +275,7 @@ def delegation_secrets(extra: Mapping[str, str]) -> dict[str, bytes]:
         client.close()
 
 
+@pytest.mark.slow
 def test_a_login_that_is_refused_half_way(secured: SecuredBroker, tmp_path: Path) -> None:
     """The password is changed when one chunk of two is staged."""
     password, user = f'canary "of\\this" & <test> {secrets.token_hex(4)}', "refused-half-way"
