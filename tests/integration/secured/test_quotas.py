@@ -14,7 +14,7 @@ from support.cli_user import Terminal
 from support.secured_broker import PASSWORD, SecuredBroker
 
 USER = "throttled"
-RECORDS, SIZE = 300, 20_000  # 6 MB
+RECORDS, SIZE = 800, 20_000  # 16 MB
 RATE = 400_000.0  # bytes per second
 SLOWER = 4.0  # seconds
 
