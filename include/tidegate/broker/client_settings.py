@@ -98,7 +98,7 @@ class KafkaSettings:
         """Return the arguments of a kafka-python client.
 
         A login by token or ticket is tried: NotAuthenticated if it is refused, BrokerUnreachable if
-        whoever gives them does not answer.
+        the token endpoint or the KDC does not answer.
         """
         arguments: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers}
         for key in ("client.id", "security.protocol"):

@@ -1,4 +1,4 @@
-"""What Java says of a login that failed: refused, or that whoever decides did not answer."""
+"""Failed logins in Java's words: refused, or without an answer of KDC or token endpoint."""
 
 import re
 
