@@ -131,7 +131,7 @@ class Watched:
         # As on a machine where core dumps are on.
         command = ["sh", "-c", 'ulimit -S -c "$(ulimit -Hc)"; exec "$0" "$@"', str(TIDEGATE), *args]
         with (
-            self.scan.processes(lambda argv: b"/bin/tidegate\0" in argv, self._look_at_private),
+            self.scan.processes(_was_given, self._look_at_private),
             out.open("wb") as stdout,
             err.open("wb") as stderr,
             subprocess.Popen(command, env=env, stdout=stdout, stderr=stderr) as process,
@@ -229,6 +229,13 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
     finally:
         process.terminate()
+
+
+def _was_given(argv: bytes) -> bool:
+    """Return whether a process has the user's environment: a command, or the `file -b` with which
+    croniter asks, when a command imports it, whether Python has 32 bits.
+    """
+    return b"/bin/tidegate\0" in argv or argv.startswith(b"file\0-b\0")
 
 
 def _proc(pid: int, name: str) -> str:
