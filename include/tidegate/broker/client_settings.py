@@ -123,10 +123,13 @@ class KafkaSettings:
             case "GSSAPI":
                 login = kerberos.for_python(self.extra, self.cluster)
                 return {"sasl_mechanism": "GSSAPI", "sasl_kerberos_name": login}
+                user = self.extra["sasl.username"]
+                if mechanism.startswith("SCRAM-"):  # RFC 5802, which Java's client does itself
+                    user = user.replace("=", "=3D").replace(",", "=2C")
             case mechanism:
                 return {
                     "sasl_mechanism": mechanism,
-                    "sasl_plain_username": self.extra["sasl.username"],
+                    "sasl_plain_username": user,
                     "sasl_plain_password": self.extra["sasl.password"],
                 }
 

@@ -226,6 +226,21 @@ def test_a_password_is_quoted_for_java(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
+@pytest.mark.parametrize(
+    ("mechanism", "user"),
+    [("SCRAM-SHA-256", "a=2Cb=3Dc"), ("SCRAM-SHA-512", "a=2Cb=3Dc"), ("PLAIN", "a,b=c")],
+)
+def test_a_user_name_of_scram_may_hold_commas_and_equals_signs(
+    mechanism: str, user: str, tmp_path: Path
+) -> None:
+    """RFC 5802 has them escaped, which Java's client does and kafka-python does not."""
+    login = {**LOGIN, "sasl.username": "a,b=c", "sasl.mechanism": mechanism}
+    kafka = KafkaSettings("k", {**SERVER, **login, "security.protocol": "SASL_PLAINTEXT"})
+    assert kafka.for_python()["sasl_plain_username"] == user
+    assert 'username="a,b=c"' in kafka.for_spark(tmp_path)["kafka.sasl.jaas.config"]
+    assert kafka.to_json()["login"] == f"{mechanism} as a,b=c"
+
+
     [
         ("sasl.jaas.config", "it may name any class to run"),
         ("sasl.login.callback.handler.class", "it names code to run"),
