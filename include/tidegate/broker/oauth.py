@@ -9,6 +9,7 @@ import json
 import os
 import re
 import ssl
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -65,7 +66,7 @@ def complaints(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def unusable(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the files that the settings of OAUTHBEARER name."""
+    """Yield what is wrong with the files of OAUTHBEARER: those named, and where one is made."""
     path = given.get(_FILE)
     if path and _JAVA_PATH.fullmatch(path):
         try:
@@ -73,6 +74,11 @@ def unusable(given: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{_FILE}: {path}: empty"
         except (OSError, ValueError) as error:
             yield f"{_FILE}: {path}: {getattr(error, 'strerror', None) or 'not a text'}"
+    if _CALLABLE in given and not _JAVA_PATH.fullmatch(directory := tempfile.gettempdir()):
+        yield (
+            f"{_CALLABLE}: its token is a file for Java's client, which cannot read"
+            f" {directory}: set TMPDIR to a path of letters, digits and /._~@+-"
+        )
     if given.get(_METHOD) == "oidc" and not tls.not_a_path(given, _CA[0]):
         try:
             _trusted(given)

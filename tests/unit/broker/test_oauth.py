@@ -4,6 +4,7 @@ import base64
 import json
 import ssl
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import pytest
 from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 from support.certificates import Authority
-from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.client_settings import KafkaSettings, checked
 from tidegate.errors import (
     BrokerUnreachable,
     ConfigurationError,
@@ -263,6 +264,19 @@ def test_a_token_of_a_function(tokens: ModuleType, tmp_path: Path) -> None:
     assert options["kafka.sasl.oauthbearer.token.endpoint.url"] == f"file://{file}"
     assert file.read_text().startswith("e30.")
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["t m p", "t%41", "t#p", "t?p", "té"])
+def test_a_directory_for_temporary_files_that_java_cannot_read(
+    tokens: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Java's client reads a function's token by a URL: Spark alone would fail, at each retry."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+    (told,) = complaints(called("good"))
+    assert told.startswith("tidegate.oauthbearer.token.callable: ")
+    assert f"{tmp_path / name}: set TMPDIR to " in told
+    checked("k", called("good"), here=False)
+    KafkaSettings("k", oidc())
 
 
 @pytest.mark.parametrize(
