@@ -230,7 +230,7 @@ def test_a_wrong_connection_is_shown_by_its_pipelines_dag(
     assert bag.import_errors == {}
     wrong, right = bag.dags["tidegate__flights"], bag.dags["tidegate__back"]
     assert wrong.tags == {"tidegate", "ingest", "broken"}
-    assert "security.protocol: 'SASL_SLL' is not one of" in wrong.doc_md
+    assert "security.protocol: not one of" in wrong.doc_md
     assert "canary-password" not in wrong.doc_md
     assert {t.task_id for t in wrong.tasks} == {"plan", "stage", "publish", "verdict"}
     assert wrong.schedule is not None

@@ -56,9 +56,9 @@ def complaints(given: Mapping[str, Any]) -> Iterator[str]:
     path = given.get(_FILE)
     if path and not _JAVA_PATH.fullmatch(path):  # not quoted: it may be a token
         yield f"{_FILE}: not an absolute path without blanks, which Java's client reads"
-    name = given.get(_CALLABLE, "")
+    name = given.get(_CALLABLE, "")  # this may be a token, too
     if name and not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", name):
-        yield f"{_CALLABLE}: {name!r}: not package.module:function"
+        yield f"{_CALLABLE}: not package.module:function"
     try:
         _extensions(given)
     except ValueError:
@@ -98,8 +98,8 @@ def _oidc_complaints(given: Mapping[str, Any]) -> Iterator[str]:
     method = given.get(_METHOD)
     if method != "oidc":
         yield (
-            f"{_METHOD}: {'missing' if method is None else repr(method)}: only 'oidc' (client"
-            f" credentials), or a token by {_FILE} or {_CALLABLE}"
+            f"{_METHOD}: {'missing: ' if method is None else ''}only 'oidc' (client credentials),"
+            f" or a token by {_FILE} or {_CALLABLE}"
         )
         return
     for name in (_CLIENT, _SECRET, _URL):
@@ -124,7 +124,7 @@ def _url_complaints(url: str) -> Iterator[str]:
     if login:  # it is not quoted
         yield f"{_URL}: holds a '@': a login belongs in {_CLIENT} and {_SECRET}"
     elif parts.scheme not in ("https", "http") or not host:
-        yield f"{_URL}: {_without_query(url)!r}: not https://host/path"
+        yield f"{_URL}: not https://host/path"
     elif parts.scheme == "http" and not _is_loopback(host):
         yield (
             f"{_URL}: {_without_query(url)!r}: the client's secret would be sent in clear; use"

@@ -93,7 +93,8 @@ def complaints(given: Mapping[str, Any]) -> list[str]:
     wrong = [complaint for complaint in found if complaint]
     protocol = given.get("security.protocol", "PLAINTEXT")
     if not isinstance(protocol, str) or protocol.upper() not in PROTOCOLS:
-        return [*wrong, f"security.protocol: {protocol!r} is not one of {', '.join(PROTOCOLS)}"]
+        near = did_you_mean(str(protocol).upper(), PROTOCOLS)  # no value is quoted
+        return [*wrong, f"security.protocol: not one of {', '.join(PROTOCOLS)}{near}"]
     protocol = protocol.upper()
     by_default = "" if "security.protocol" in given else ", the protocol if none is given,"
     wrong += _login(given, protocol, by_default)
@@ -145,7 +146,7 @@ def _login(given: Mapping[str, Any], protocol: str, by_default: str) -> Iterator
         yield f"sasl.mechanism: missing: {protocol} needs it"
         needed: tuple[str, ...] = () if set(named) - set(_PASSWORD) else _PASSWORD
     elif (mechanism := MECHANISMS.get(name)) is None:
-        yield f"sasl.mechanism: {name!r} is not one of {list(MECHANISMS)}"
+        yield f"sasl.mechanism: not one of {', '.join(MECHANISMS)}{did_you_mean(name, MECHANISMS)}"
         return
     else:
         needed = mechanism.needed

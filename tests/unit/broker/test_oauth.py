@@ -309,7 +309,7 @@ def test_a_module_that_is_not_installed() -> None:
     ("extra", "expected"),
     [
         (BROKER, "sasl.oauthbearer.method: missing: only 'oidc'"),
-        (oidc(method="default"), "sasl.oauthbearer.method: 'default': only 'oidc'"),
+        (oidc(method="default"), "sasl.oauthbearer.method: only 'oidc'"),
         (oidc(client_id=None), "sasl.oauthbearer.client.id: missing"),
         (oidc(client_secret=""), "sasl.oauthbearer.client.secret: missing"),
         (oidc(""), "sasl.oauthbearer.token.endpoint.url: missing"),
@@ -341,8 +341,15 @@ def test_a_module_that_is_not_installed() -> None:
         ),
         (
             BROKER | {"tidegate.oauthbearer.token.callable": "os.system"},
-            "tidegate.oauthbearer.token.callable: 'os.system': not package.module:function",
+            "tidegate.oauthbearer.token.callable: not package.module:function",
         ),
+        # In place of the name, URL or method: the token or secret itself.
+        (
+            BROKER | {"tidegate.oauthbearer.token.callable": f"eyJhbGciOiJI.{SECRET}"},
+            "tidegate.oauthbearer.token.callable: not package.module:function",
+        ),
+        (oidc(method=SECRET), "sasl.oauthbearer.method: only 'oidc'"),
+        (oidc(SECRET), "sasl.oauthbearer.token.endpoint.url: not https://host/path"),
     ],
 )
 def test_settings_that_cannot_work(extra: dict[str, Any], expected: str) -> None:

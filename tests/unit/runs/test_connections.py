@@ -46,8 +46,8 @@ def with_conf(conf: dict[str, str]) -> Spec:
 @pytest.mark.parametrize(
     ("extra", "conf", "says"),
     [
-        ({**SCRAM, "security.protocol": "SASL_SLL"}, {}, "security.protocol: 'SASL_SLL'"),
-        ({**SCRAM, "sasl.mechanism": "SCRAM"}, {}, "sasl.mechanism: 'SCRAM' is not one of"),
+        ({**SCRAM, "security.protocol": "SASL_SLL"}, {}, "security.protocol: not one of"),
+        ({**SCRAM, "sasl.mechanism": "SCRAM"}, {}, "sasl.mechanism: not one of"),
         ({**SCRAM, "security.protocol": "PLAINTEXT"}, {}, "PLAINTEXT has no login"),
         (
             {"bootstrap.servers": "b:9092", "ssl.ca.location": "/ca"},
