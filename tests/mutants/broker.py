@@ -107,10 +107,41 @@ MUTANTS = (
     Mutant(
         "settings that run code are refused",
         "broker/security.py",
-        "found = [_unknown(key) for key in sorted(given) if key.startswith(PREFIXES)]",
+        "found = [_unknown(key) for key in sorted(given)]",
         "found = [None]",
         "tests/unit/broker/test_client_settings.py"
         "::test_what_is_not_supported_is_refused_by_name_and_reason",
+    ),
+    Mutant(
+        "a user name of SCRAM is escaped, and no other",
+        "broker/client_settings.py",
+        'if mechanism.startswith("SCRAM-"):',
+        "if True:",
+        "tests/unit/broker/test_client_settings.py"
+        "::test_a_user_name_of_scram_may_hold_commas_and_equals_signs",
+    ),
+    Mutant(
+        "Java reads the file of a function's token",
+        "broker/oauth.py",
+        "if _CALLABLE in given and not _JAVA_PATH.fullmatch(directory := tempfile.gettempdir()):",
+        "if False:",
+        "tests/unit/broker/test_oauth.py"
+        "::test_a_directory_for_temporary_files_that_java_cannot_read",
+    ),
+    Mutant(
+        "what may be a token is not quoted",
+        "broker/oauth.py",
+        'yield f"{_CALLABLE}: not package.module:function"',
+        'yield f"{_CALLABLE}: not package.module:function: {name}"',
+        "tests/unit/broker/test_oauth.py::test_settings_that_cannot_work",
+    ),
+    Mutant(
+        "a security setting that is written differently is not ignored",
+        "broker/security.py",
+        "if key in NAMES or not usual.startswith(_PREFIXES):",
+        "if key in NAMES or not key.startswith(_PREFIXES):",
+        "tests/unit/broker/test_client_settings.py"
+        "::test_a_security_setting_that_is_written_differently_is_refused",
     ),
     Mutant(
         "a key that is not its certificate's",

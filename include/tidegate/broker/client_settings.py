@@ -37,8 +37,7 @@ class KafkaSettings:
 
     def __post_init__(self) -> None:
         given = checked(self.connection, self.extra)
-        others = given.keys() - set(_NAMES)
-        if ignored := sorted(key for key in others if not key.startswith(security.PREFIXES)):
+        if ignored := sorted(given.keys() - {*_NAMES, *security.NAMES}):
             logger.info("connection %s: settings that are not used: %s", self.connection, ignored)
         object.__setattr__(self, "extra", given)
 
@@ -123,10 +122,10 @@ class KafkaSettings:
             case "GSSAPI":
                 login = kerberos.for_python(self.extra, self.cluster)
                 return {"sasl_mechanism": "GSSAPI", "sasl_kerberos_name": login}
+            case mechanism:
                 user = self.extra["sasl.username"]
                 if mechanism.startswith("SCRAM-"):  # RFC 5802, which Java's client does itself
                     user = user.replace("=", "=3D").replace(",", "=2C")
-            case mechanism:
                 return {
                     "sasl_mechanism": mechanism,
                     "sasl_plain_username": user,

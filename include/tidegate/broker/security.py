@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,7 @@ MECHANISMS = {
 _LOGIN = {"sasl.mechanism", *(n for m in MECHANISMS.values() for n in (*m.needed, *m.allowed))}
 CERTIFICATES = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 NAMES = ("security.protocol", *sorted(_LOGIN), *tls.NAMES, *delegation_token.NAMES)
-PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "tidegate.")
+_PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "tidegate.")
 # Settings of other clients, by the beginning of their names → why they are refused.
 _REFUSED = {
     "sasl.jaas.config": "it may name any class to run; give sasl.mechanism and its settings",
@@ -89,7 +90,7 @@ def complaints(given: Mapping[str, Any]) -> list[str]:
 
     And those that would be ignored. No file is read.
     """
-    found = [_unknown(key) for key in sorted(given) if key.startswith(PREFIXES)]
+    found = [_unknown(key) for key in sorted(given)]
     wrong = [complaint for complaint in found if complaint]
     protocol = given.get("security.protocol", "PLAINTEXT")
     if not isinstance(protocol, str) or protocol.upper() not in PROTOCOLS:
@@ -124,14 +125,21 @@ def unusable(given: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown(key: str) -> str | None:
-    if key in NAMES:
+    """Return why a security setting is refused; None if it is known, or not about security.
+
+    In capitals, with blanks around it, with `_` or as `kafka.…` it is one, too: were it ignored,
+    the connection would be less protected than its settings say.
+    """
+    usual = re.sub("[_-]", ".", key.strip().lower()).removeprefix("kafka.")
+    if key in NAMES or not usual.startswith(_PREFIXES):
         return None
+    shown = key if key == usual else repr(key)
     for prefix, reason in _REFUSED.items():
-        if key.startswith(prefix):
-            return f"{key}: refused: {reason}"
+        if usual.startswith(prefix):
+            return f"{shown}: refused: {reason}"
     return (
-        f"{key}: not among the security settings that Tidegate can give to both its clients"
-        f"{did_you_mean(key, NAMES)}"
+        f"{shown}: not among the security settings that Tidegate can give to both its clients"
+        f"{did_you_mean(usual, NAMES)}"
     )
 
 

@@ -226,14 +226,6 @@ def test_a_whole_connection(ca: Path, tmp_path: Path) -> None:
     assert PASSWORD not in repr(kafka)
 
 
-def test_a_password_is_quoted_for_java(tmp_path: Path) -> None:
-    login = {**LOGIN, "sasl.password": 'a"b\\c\nd', "security.protocol": "SASL_PLAINTEXT"}
-    options = KafkaSettings("k", {**SERVER, **login}).for_spark(tmp_path)
-    assert 'password="a\\"b\\\\c\\nd";' in options["kafka.sasl.jaas.config"]
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
 @pytest.mark.parametrize(
     ("mechanism", "user"),
     [("SCRAM-SHA-256", "a=2Cb=3Dc"), ("SCRAM-SHA-512", "a=2Cb=3Dc"), ("PLAIN", "a,b=c")],
@@ -249,6 +241,14 @@ def test_a_user_name_of_scram_may_hold_commas_and_equals_signs(
     assert kafka.to_json()["login"] == f"{mechanism} as a,b=c"
 
 
+def test_a_password_is_quoted_for_java(tmp_path: Path) -> None:
+    login = {**LOGIN, "sasl.password": 'a"b\\c\nd', "security.protocol": "SASL_PLAINTEXT"}
+    options = KafkaSettings("k", {**SERVER, **login}).for_spark(tmp_path)
+    assert 'password="a\\"b\\\\c\\nd";' in options["kafka.sasl.jaas.config"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
     [
         ("sasl.jaas.config", "it may name any class to run"),
         ("sasl.login.callback.handler.class", "it names code to run"),
@@ -271,6 +271,41 @@ def test_what_is_not_supported_is_refused_by_name_and_reason(name: str, reason: 
     assert f"{name}: " in str(refused.value)
     assert reason in str(refused.value)
     assert PASSWORD not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("SECURITY.PROTOCOL", "; did you mean 'security.protocol'?"),
+        (" security.protocol", "; did you mean 'security.protocol'?"),
+        ("kafka.security.protocol", "; did you mean 'security.protocol'?"),
+        ("security_protocol", "; did you mean 'security.protocol'?"),
+        ("Ssl.CA.location", "; did you mean 'ssl.ca.location'?"),
+        ("ssl.ca.location ", "; did you mean 'ssl.ca.location'?"),
+        ("sasl_plain_password", "; did you mean 'sasl.password'?"),
+        ("KAFKA_SASL_PASSWORD", "; did you mean 'sasl.password'?"),
+        ("SASL.MECHANISMS", "; did you mean 'sasl.mechanism'?"),
+        ("tidegate_delegation_token", "; did you mean 'tidegate.delegation_token'?"),
+        ("Enable_SSL_certificate_verification", "not among the security settings"),
+        ("kafka.sasl.jaas.config", "it may name any class to run"),
+        ("ssl_truststore_location", "give the CA in PEM form by ssl.ca.location"),
+    ],
+)
+def test_a_security_setting_that_is_written_differently_is_refused(name: str, reason: str) -> None:
+    """Ignored, it would leave a connection in clear, without a login or with any CA: no error."""
+    with pytest.raises(ConfigurationError) as refused:
+        KafkaSettings("k", {**SERVER, name: PASSWORD})
+    assert f"  - {name!r}: " in str(refused.value)
+    assert reason in str(refused.value)
+    assert PASSWORD not in str(refused.value)
+
+
+def test_settings_of_other_clients_that_protect_nothing_are_ignored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("INFO"):
+        KafkaSettings("k", {**SERVER, "group.id": "g", "kafka.linger.ms": 5, "sslish": "x"})
+    assert "settings that are not used: ['group.id', 'kafka.linger.ms', 'sslish']" in caplog.text
 
 
 def test_all_complaints_come_at_once() -> None:
