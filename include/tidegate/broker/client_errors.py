@@ -62,6 +62,8 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
         messages = log.about(settings.bootstrap_servers) + str(error)
         if refusal := _refusal(settings, messages):
             raise NotAuthenticated(f"{settings.cluster}: {refusal}") from None
+        if settings.token_error:
+            raise settings.token_error from None
         if unresolved := re.findall(r"DNS lookup failed for (\S+?):\d", messages):
             hosts = ", ".join(dict.fromkeys(unresolved))
             raise BrokerUnreachable(

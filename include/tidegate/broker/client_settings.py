@@ -14,7 +14,7 @@ from typing import Any
 
 from tidegate.broker import delegation_token, kerberos, oauth, security, tls
 from tidegate.broker.delegation_token import DelegationToken
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, TidegateError
 
 # The settings besides those of security, with the names of Airflow's Kafka provider. Nothing else
 # is passed on: a client option can run code (login modules, interceptors).
@@ -88,6 +88,11 @@ class KafkaSettings:
             context = tls.context(self.extra)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
+
+    @property
+    def token_error(self) -> TidegateError | None:
+        """Return why the last token of OAuth could not be had; None if it was, or without OAuth."""
+        return self._tokens.error if self.mechanism in ("OAUTHBEARER", "AWS_MSK_IAM") else None
 
     @cached_property
     def _tokens(self) -> oauth.TokenProvider:

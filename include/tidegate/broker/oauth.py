@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from tidegate.broker import tls
 from tidegate.broker.jaas import jaas
-from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthenticated
+from tidegate.errors import BrokerUnreachable, ConfigurationError, NotAuthenticated, TidegateError
 
 _METHOD = "sasl.oauthbearer.method"
 _CLIENT = "sasl.oauthbearer.client.id"
@@ -178,6 +178,8 @@ def _ca_name(given: Mapping[str, Any]) -> str:
 class TokenProvider:
     """Gives kafka-python a token for each login; `cluster` is what errors name."""
 
+    error: TidegateError | None = None  # of the last call; kafka-python drops it
+
     def __init__(self, given: Mapping[str, str], cluster: str) -> None:
         self._given, self._cluster = given, cluster
         self._lock = threading.Lock()
@@ -191,7 +193,12 @@ class TokenProvider:
         """
         with self._lock:
             if time.monotonic() >= self._until:
-                self._token, lifetime = self._obtain()
+                try:
+                    self._token, lifetime = self._obtain()
+                except TidegateError as error:
+                    self.error = error
+                    raise
+                self.error = None
                 self._until = time.monotonic() + _USED * lifetime
             return self._token
 

@@ -1,6 +1,9 @@
 """Why a client could not be opened: found in what kafka-python logs, for its error does not say."""
 
 import logging
+import sys
+from contextlib import suppress
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -145,3 +148,37 @@ def test_a_login_that_another_client_failed_is_not_ours() -> None:
     """Two clients connect at once, in threads of their own; each has its own log."""
     with pytest.raises(BrokerUnreachable), connection_errors(KafkaSettings("k", LOGIN)):
         fail("c-9:9093: SaslAuthenticationFailedError")
+
+
+def test_a_token_that_could_not_be_had_while_connecting_is_the_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """kafka-python asks for it in a thread of its own, and says that no broker answered."""
+    answers: list[str | OSError] = ["first", OSError("hunter2"), OSError("hunter2"), "later"]
+
+    def token() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    module = ModuleType("acme")
+    vars(module)["token"] = token
+    monkeypatch.setitem(sys.modules, "acme", module)
+    kafka = KafkaSettings("k", TOKEN)
+    provider = kafka.for_python()["sasl_oauth_token_provider"]
+
+    def connect(logged: str) -> None:
+        with suppress(BrokerUnreachable):
+            provider.token()
+        fail(logged)
+
+    causes = []
+    for logged in ("no token", "b-1:9093: SaslAuthenticationFailedError", "no answer"):
+        with pytest.raises(TidegateError) as failed, connection_errors(kafka):
+            connect(logged)
+        assert "hunter2" not in str(failed.value)
+        causes.append(str(failed.value))
+    assert "acme:token failed: OSError" in causes[0]
+    assert "the broker refused the credentials" in causes[1]
+    assert "no broker answered" in causes[2]
