@@ -55,6 +55,10 @@ class NeedsAirflow(TidegateError):
     exit_code = 2
 
 
+class AirflowUnavailable(Transient):
+    """In a task, Airflow or its secrets backend cannot be asked for a connection now."""
+
+
 # Broker
 
 
@@ -67,7 +71,7 @@ class NotAuthenticated(TidegateError):
 
 
 class NotAuthorised(TidegateError):
-    """The broker denies an operation, which the message names, to the authenticated user."""
+    """The broker, or Airflow for a connection, denies what the message names."""
 
 
 class UnknownTopic(TidegateError):

@@ -1,15 +1,24 @@
 """One Spark connection has one master: in a terminal, in Airflow, and in the Spark provider."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from airflow.exceptions import AirflowFailException
 from airflow.providers.apache.spark.hooks import spark_submit
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time import supervisor, task_runner
+from airflow.sdk.execution_time.comms import ConnectionResult, ErrorResponse
+from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
+from airflow.secrets import BaseSecretsBackend
+from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
 from tidegate.cli import connections as terminal
-from tidegate.errors import ConfigurationError
+from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
 from tidegate.orchestration import connections as airflow
 from tidegate.orchestration.metadata_database import NAMED_BY
+from tidegate.orchestration.tasks import airflow_errors
 from tidegate.pipelines.spec import parse
 
 EXTRA = {"deploy-mode": "cluster", "queue": "root.default", "namespace": "n"}
@@ -84,3 +93,98 @@ def test_the_settings_of_a_kafka_connection(monkeypatch: pytest.MonkeyPatch, val
     found = airflow.look_up("spark_x")
     assert found is not None
     assert terminal._find("Kafka", "spark_x").extra == found.extra
+
+
+SECRET = "hunter2"
+
+
+class Vault(BaseSecretsBackend):
+    """A secrets backend whose answers are given; an exception is raised."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def get_connection(self, **_: Any) -> Any:
+        return _next(self.answers)
+
+
+class Supervisor:
+    """The process that asks Airflow's API server for a task."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    def send(self, _: Any) -> Any:
+        return _next(self.answers)
+
+
+def _next(answers: list[Any]) -> Any:
+    answer = answers.pop(0) if len(answers) > 1 else answers[0]
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def response(error: ErrorType) -> ErrorResponse:
+    return ErrorResponse(error=error, detail={"message": SECRET})
+
+
+MISSING = response(ErrorType.CONNECTION_NOT_FOUND)
+AWAY = response(ErrorType.API_SERVER_ERROR)
+FOUND = ConnectionResult(
+    conn_id="spark_x", conn_type="spark", host="local",
+    schema=None, login=None, password=None, port=None, extra=None,
+)  # fmt: skip
+
+Backends = Callable[..., None]
+
+
+@pytest.fixture
+def backends(monkeypatch: pytest.MonkeyPatch) -> Backends:
+    """Sets what a task asks for a connection: a vault, the environment, and the API server."""
+
+    def given(vault: tuple[Any, ...], api: tuple[Any, ...]) -> None:
+        asked = [Vault(*vault), EnvironmentVariablesBackend(), ExecutionAPISecretsBackend()]
+        monkeypatch.setattr(supervisor, "ensure_secrets_backend_loaded", lambda: asked)
+        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Supervisor(*api), raising=False)
+
+    return given
+
+
+@pytest.mark.parametrize(
+    ("vault", "api", "says"),
+    [
+        ((ConnectionError(SECRET),), (MISSING,), r"Vault \(ConnectionError\)"),
+        ((None,), (AWAY,), r"ExecutionAPISecretsBackend \(API_SERVER_ERROR\)"),
+        ((None,), (AirflowRuntimeError(AWAY),), r"ExecutionAPI.*\(API_SERVER_ERROR\)"),
+        ((None,), (OSError(SECRET),), r"ExecutionAPISecretsBackend \(OSError\)"),
+        ((ConnectionError(SECRET), FOUND), (MISSING,), "only the second request"),
+        ((None,), (AWAY, FOUND), "only the second request"),
+    ],
+)
+def test_in_a_task_an_outage_is_no_missing_connection(
+    backends: Backends, vault: tuple[Any, ...], api: tuple[Any, ...], says: str
+) -> None:
+    """Airflow says "not found" for both; an outage is transient, so that Airflow retries."""
+    for look_up in (airflow.kafka, airflow.spark_master):
+        backends(vault, api)
+        with pytest.raises(AirflowUnavailable, match=says) as refused, airflow_errors():
+            look_up("spark_x")
+        assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("vault", [None, NotImplementedError()])
+@pytest.mark.parametrize("api", [MISSING, AirflowRuntimeError(MISSING)])
+def test_in_a_task_a_missing_connection_is_terminal(
+    backends: Backends, vault: Any, api: Any
+) -> None:
+    """Also if a secrets backend has Variables only."""
+    backends((vault,), (api,))
+    with pytest.raises(AirflowFailException, match="has no connection 'x'"), airflow_errors():
+        airflow.kafka("x")
+
+
+def test_in_a_task_a_denied_connection_is_terminal(backends: Backends) -> None:
+    backends((None,), (response(ErrorType.PERMISSION_DENIED),))
+    with pytest.raises(NotAuthorised, match="Airflow denies this task the connection 'x'"):
+        airflow.kafka("x")

@@ -90,6 +90,20 @@ MUTANTS = (
         "tests/dags/test_parsing.py::test_a_wrong_connection_is_shown_by_its_pipelines_dag",
     ),
     Mutant(
+        "a secrets backend that is away is no missing connection",
+        "orchestration/connections.py",
+        "if failure := _failure(backend, connection_id):",
+        "if False and (failure := _failure(backend, connection_id)):",
+        "tests/dags/test_airflow_connections.py::test_in_a_task_an_outage_is_no_missing_connection",
+    ),
+    Mutant(
+        "an error of the API server is no missing connection",
+        "orchestration/connections.py",
+        "(_ask_api if is_api else backend.get_connection)",
+        "(backend.get_connection)",
+        "tests/dags/test_airflow_connections.py::test_in_a_task_an_outage_is_no_missing_connection",
+    ),
+    Mutant(
         "a signature that a request brings along",
         "ui/triggers.py",
         "        conf.pop(rights.KEY, None)\n",

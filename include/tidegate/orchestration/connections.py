@@ -7,8 +7,14 @@ from typing import Any
 
 from airflow.exceptions import AirflowNotFoundException
 from airflow.sdk import BaseHook, Variable
+from airflow.sdk.exceptions import (
+    AirflowRuntimeError,
+    AirflowSecretsBackendAccessDenied,
+    ErrorType,
+)
 
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.errors import AirflowUnavailable, NotAuthorised
 from tidegate.orchestration.metadata_database import DESCRIPTION
 from tidegate.runs import connections
 from tidegate.runs.connections import Connection
@@ -17,7 +23,7 @@ from tidegate.runs.connections import Connection
 def kafka(connection_id: str) -> KafkaSettings:
     """Return the settings of a Kafka connection, of the same type as Airflow's Kafka provider.
 
-    Raises ConfigurationError if it does not exist.
+    Raises ConfigurationError if it does not exist, else as `of_task`.
     """
     if (found := look_up(connection_id)) is None:
         raise connections.not_defined("Kafka", connection_id, in_airflow=True)
@@ -34,9 +40,64 @@ def spark_master(connection_id: str) -> str:
     return connections.spark_master(connection_id, found)
 
 
-def look_up(
-    connection_id: str, get: Callable[[str], Any] = BaseHook.get_connection
-) -> Connection | None:
+def of_task(connection_id: str) -> Any:
+    """Return a connection of Airflow, as tasks get it.
+
+    Raises AirflowNotFoundException only if every secrets backend answered that it has none,
+    AirflowUnavailable if one did not answer, and NotAuthorised if access was denied.
+    """
+    try:
+        return BaseHook.get_connection(connection_id)
+    except AirflowSecretsBackendAccessDenied:
+        raise NotAuthorised(
+            f"Airflow denies this task the connection {connection_id!r}: its API server or secrets "
+            "backend refused; grant access to it"
+        ) from None
+    except AirflowNotFoundException:  # also if a backend failed
+        from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+
+        for backend in ensure_secrets_backend_loaded():
+            if failure := _failure(backend, connection_id):
+                raise AirflowUnavailable(
+                    f"connection {connection_id!r} cannot be read now: "
+                    f"{type(backend).__name__} ({failure}); check Airflow's API server and "
+                    "database, and its secrets backend"
+                ) from None
+        raise
+
+
+def _failure(backend: Any, connection_id: str) -> str | None:
+    """Return what is wrong with a secrets backend, without its text; None if it has no such id."""
+    from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecretsBackend
+    from airflow.secrets.environment_variables import EnvironmentVariablesBackend
+
+    if isinstance(backend, EnvironmentVariablesBackend):
+        return None
+    is_api = isinstance(backend, ExecutionAPISecretsBackend)  # returns None for every error
+    try:
+        found = (_ask_api if is_api else backend.get_connection)(conn_id=connection_id)
+    except NotImplementedError:  # a backend of Variables only
+        return None
+    except AirflowRuntimeError as error:
+        answer = error.error.error
+        return None if answer is ErrorType.CONNECTION_NOT_FOUND else str(answer.value)
+    except Exception as error:
+        return type(error).__name__
+    return "only the second request was answered" if found else None
+
+
+def _ask_api(conn_id: str) -> Any:
+    """Return the API server's answer to a task; AirflowRuntimeError if it is an error."""
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+
+    answer = task_runner.SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
+    if isinstance(answer, ErrorResponse):
+        raise AirflowRuntimeError(answer)
+    return answer
+
+
+def look_up(connection_id: str, get: Callable[[str], Any] = of_task) -> Connection | None:
     """Return a connection of Airflow, or None; `get` differs between a task and a terminal."""
     try:
         found = get(connection_id)
