@@ -251,6 +251,21 @@ MUTANTS = (
         "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
     ),
     Mutant(
+        "a log level that shows the login",
+        "pipelines/secret_settings.py",
+        'in ("ALL", "TRACE", "DEBUG")',
+        'in ("ALL", "TRACE")',
+        "tests/unit/pipelines/test_secrets.py::test_a_log_level_that_shows_the_login_is_refused",
+    ),
+    Mutant(
+        "a redaction pattern that hides no login",
+        "launch/spark_submit.py",
+        '"|".join([_SECRET_OPTIONS, *filter(None, [conf.get(_REDACTED)])])',
+        "conf.get(_REDACTED, _SECRET_OPTIONS)",
+        "tests/unit/launch/test_spark_submit.py"
+        "::test_a_redaction_pattern_adds_to_what_hides_the_login",
+    ),
+    Mutant(
         "secrets within the values of Spark settings",
         "pipelines/secret_settings.py",
         "return has_login(value) or any(",

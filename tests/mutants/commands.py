@@ -41,9 +41,23 @@ MUTANTS = (
     Mutant(
         "SIGTERM ends a run with what was kept",
         "cli/runs.py",
-        "        raise _Terminated\n",
+        "        raise _Terminated(number)\n",
         "        pass\n",
         "tests/unit/cli/test_run_output.py::test_a_run_that_is_ended",
+    ),
+    Mutant(
+        "a closed terminal ends a run with what was kept",
+        "cli/runs.py",
+        "(signal.SIGTERM, signal.SIGHUP)",
+        "(signal.SIGTERM,)",
+        "tests/unit/cli/test_run_output.py::test_a_run_that_is_ended",
+    ),
+    Mutant(
+        "nohup is heeded",
+        "cli/runs.py",
+        "if how is not signal.SIG_IGN",
+        "",
+        "tests/unit/cli/test_run_output.py::test_nohup_is_heeded",
     ),
     Mutant(
         "a run that is all done is continued by a new one",

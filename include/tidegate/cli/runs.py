@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from tidegate.launch.spark_submit import Submission
     from tidegate.runs.run import EgressRun, Run
 
-INTERRUPTED, TERMINATED = 130, 143  # exit codes
+INTERRUPTED = 130  # the exit code; of another signal, as a shell has it, 128 and its number
 
 
 class _Terminated(BaseException):
-    """The process has got SIGTERM."""
+    """The process has got this signal: SIGTERM, or SIGHUP when its terminal is closed."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
 
 
 def new_run(
@@ -63,12 +66,13 @@ def carry_out(
         return
     note(f"run id: {run.run_id}")
     try:
-        with _sigterm_raises():
+        with _signals_raise():
             _carry_out(run, replan=replan, as_json=as_json)
     except KeyboardInterrupt:
         raise _with_kept(run, Stopped("interrupted", INTERRUPTED)) from None
-    except _Terminated:
-        raise _with_kept(run, Stopped("ended by SIGTERM", TERMINATED)) from None
+    except _Terminated as end:
+        stopped = Stopped(f"ended by {end.signal.name}", 128 + end.signal)
+        raise _with_kept(run, stopped) from None
     except Exception as error:
         _with_kept(run, error)
         raise
@@ -129,17 +133,24 @@ def _waiting(spec: Egress) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """Raise _Terminated on SIGTERM, so that Spark is ended and its files are removed."""
+def _signals_raise() -> Iterator[None]:
+    """Raise _Terminated on SIGTERM and SIGHUP, so that Spark is ended and its files are removed.
 
-    def terminate(_: int, __: FrameType | None) -> None:
-        raise _Terminated
+    A signal that is ignored, as SIGHUP is after `nohup`, stays ignored.
+    """
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    def terminate(number: int, _: FrameType | None) -> None:
+        raise _Terminated(number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    caught = {number: how for number, how in before.items() if how is not signal.SIG_IGN}
+    for number in caught:
+        signal.signal(number, terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, how in caught.items():
+            signal.signal(number, how)
 
 
 def _with_kept(run: Run | EgressRun, error: Exception) -> Exception:

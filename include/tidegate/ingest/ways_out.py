@@ -11,8 +11,9 @@ _WAYS_OUT = {
     "truncated": "the broker lost records that the lake has; see `truncated` in docs/runbook.md",
     "unreadable": "a producer writes timestamps that are no milliseconds; set `on_unreadable: gap` "
     "to give up these offsets and go on behind them",
-    "no such topic": "create it again (`kafka-topics.sh --create --topic {topic} …`), or, if it is "
-    "gone for good, take it out of `topics` or add it to `exclude`; its rows stay in the lake",
+    "no such topic": "if it exists, grant this user READ on it (it may not DESCRIBE it any more); "
+    "else create it again (`kafka-topics.sh --create --topic {topic} …`), or, if it is gone for "
+    "good, take it out of `topics` or add it to `exclude`; its rows stay in the lake",
     "no leader": "see the brokers' log; it is read again once it has one, or `on_expired` decides",
     "the partition vanished": "look at the broker: partitions are never removed by design",
     "the topic was recreated": "`tidegate offsets adopt {pipeline} {topic} --reason …`, or give "

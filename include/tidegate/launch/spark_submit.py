@@ -23,7 +23,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.outage import BrokerWatch
 from tidegate.errors import BrokerUnreachable, ConfigurationError, StageFailed, TidegateError
 from tidegate.lake import s3_settings
-from tidegate.launch import cds_archive, delegation_tokens, environment, jars
+from tidegate.launch import cds_archive, delegation_tokens, environment, jars, java_options
 from tidegate.launch.spark_output import SparkOutput, failure_line
 from tidegate.pipelines import secret_settings
 from tidegate.spark import kafka_source
@@ -37,16 +37,7 @@ _CLASS_PATH = "spark.driver.extraClassPath"
 _TASK_TRIES = "spark.task.maxFailures"
 _CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
 # Records; below, generating code or optimising it fully costs more than it saves (ADR 5).
-_TINY, _SMALL = 200_000, 750_000
-# An archive that does not fit is ignored, as is a class that cannot be archived: not worth a line.
-_CLASS_ARCHIVE = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
-# C2 only for code that every record passes through: the rest of an application runs once.
-_OPTIMISE_HOT_CODE = (
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=20000",
-    "-XX:Tier4CompileThreshold=100000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-)
+_TINY = 200_000
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -65,7 +56,10 @@ _RETAINED = {
     "spark.ui.retainedTasks": "2000",
     "spark.sql.ui.retainedExecutions": "20",
 }
-_NO_CORE_DUMP = "-XX:-CreateCoredumpOnCrash"  # it would hold passwords and keys
+# The event log and the pages show the options of source and sink. A spark.redaction.regex of the
+# pipeline replaces the pattern that hides secrets among them; this one stays beside it.
+_REDACTED = "spark.sql.redaction.options.regex"
+_SECRET_OPTIONS = "(?i:url|jaas|secret|passw|token)"
 _END = 10.0  # seconds that an application may take to end when it is asked to
 
 
@@ -134,8 +128,8 @@ def ensure_archive(log: Callable[[str], None]) -> Path | None:
         with cds_archive.create() as archive:
             if archive is not None:
                 options = [
-                    _java_options(0, {}),
-                    *_CLASS_ARCHIVE,
+                    java_options.driver(0, {}),
+                    *java_options.CLASS_ARCHIVE,
                     f"-XX:ArchiveClassesAtExit={archive}",
                 ]
                 conf = {"spark.driver.defaultJavaOptions": " ".join(options)}
@@ -288,12 +282,13 @@ def _application(
         "spark.ui.enabled": "false",
         "spark.log.level": "WARN",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.defaultJavaOptions": _java_options(records, conf),
-        "spark.executor.defaultJavaOptions": _NO_CORE_DUMP,
+        "spark.driver.defaultJavaOptions": java_options.driver(records, conf),
+        "spark.executor.defaultJavaOptions": java_options.NO_CORE_DUMP,
         **kafka_source.CONSUMER_CACHES,
         **_RETAINED,
         **conf,
         "spark.submit.deployMode": "client",  # elsewhere there is no job file
+        _REDACTED: "|".join([_SECRET_OPTIONS, *filter(None, [conf.get(_REDACTED)])]),
     }
     # In the class path, because the archive of classes holds only classes from there.
     settings[_CLASS_PATH] = ":".join([*connector, *filter(None, [settings.get(_CLASS_PATH)])])
@@ -337,14 +332,3 @@ def _environment() -> dict[str, str]:
         # For the small JVM that builds the command line.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
     }
-
-
-def _java_options(records: int, conf: Mapping[str, str]) -> str:
-    # Metaspace's initial limit of 21 MB would cost several full collections while Spark starts.
-    options = [_NO_CORE_DUMP, "-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
-    options += ["-XX:TieredStopAtLevel=1"] if records < _SMALL else _OPTIMISE_HOT_CODE
-    if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # given two, no JVM starts
-        options.append("-XX:+UseSerialGC" if records < _SMALL else "-XX:+UseParallelGC")
-    if archive := cds_archive.find():
-        options += [*_CLASS_ARCHIVE, f"-XX:SharedArchiveFile={archive}"]
-    return " ".join(options)

@@ -1,5 +1,5 @@
 """Spark settings that are refused: secrets, which all users of the machine would see as arguments
-of a command line, and those of delegation tokens.
+of a command line, those of delegation tokens, and a log level that would show secrets.
 """
 
 from __future__ import annotations
@@ -67,6 +67,11 @@ def refused(conf: Mapping[str, str]) -> str | None:
         return (
             f"spark.conf: {', '.join(tokens)}: Tidegate sets these from the Kafka connection, "
             "tidegate.delegation_token.*"
+        )
+    if (level := conf.get("spark.log.level", "")).upper() in ("ALL", "TRACE", "DEBUG"):
+        return (
+            f"spark.log.level: {level!r}: Spark's connector would log the login of the Kafka"
+            " connection; INFO shows the most"
         )
     return None
 

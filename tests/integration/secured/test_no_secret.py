@@ -93,6 +93,7 @@ class Watched:
             "spark.ui.enabled": "true",
             "spark.ui.port": str(self.port),
             "spark.log.level": "INFO",
+            "spark.redaction.regex": "(?i)ssn",  # in the place of Spark's pattern for secrets
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",  # to be searched
             "spark.eventLog.dir": events.as_uri(),

@@ -191,6 +191,7 @@ def interrupt():
 
 ENDINGS = {
     "SIGTERM": (lambda: os.kill(os.getpid(), signal.SIGTERM), 143, "ended by SIGTERM"),
+    "SIGHUP": (lambda: os.kill(os.getpid(), signal.SIGHUP), 129, "ended by SIGHUP"),
     "Ctrl-C": (interrupt, 130, "interrupted"),
 }
 
@@ -212,6 +213,18 @@ def test_a_run_that_is_ended(command, how):
     code, _, err = command.run("run", "p", "--run-id", "r1")
     assert (code, "plan PLAN: left to stage: 1 of 2 chunks\n" in err) == (0, True)
     assert command.world.rows == {0: list(range(150))}
+
+
+def test_nohup_is_heeded(command):
+    """The run goes on when its terminal is closed, and SIGHUP stays ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        end, _, _ = ENDINGS["SIGHUP"]
+        command.application = command.world.submit(then=end)
+        assert command.run("run", "p", "--run-id=r1")[0] == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_run_that_fails(command):

@@ -106,7 +106,7 @@ class Cluster:
         ({"cluster_id": "other"}, "0 * * * *", ["failure"], "'kafka_default' back"),
         (
             {"topic_id": None}, "0 * * * *", ["ok", "failure"],
-            "t: the broker no longer has it, or does not show it → create it again (`kafka-topics",
+            "t: the broker no longer has it, or does not show it → if it exists, grant",
         ),
         ({"topic_id": "new"}, "0 * * * *", ["ok", "failure"], "tidegate offsets adopt p t"),
         ({"allowed": {"DESCRIBE"}}, "0 * * * *", ["ok", "failure"], "grant READ"),

@@ -63,6 +63,15 @@ def test_a_pipelines_conf_wins_except_over_correctness() -> None:
     assert conf["spark.submit.deployMode"] == "client"
 
 
+def test_a_redaction_pattern_adds_to_what_hides_the_login() -> None:
+    """Spark hides options that match either of its patterns; a pipeline may set both."""
+    name = "spark.sql.redaction.options.regex"
+    ours = "(?i:url|jaas|secret|passw|token)"
+    assert described().conf[name] == ours
+    assert described({"spark.redaction.regex": "(?i)ssn"}).conf[name] == ours
+    assert described({name: "(?i)ssn"}).conf[name] == f"{ours}|(?i)ssn"
+
+
 def test_the_job_file_is_the_only_argument() -> None:
     assert described().args == ("/private/job.json",)
 

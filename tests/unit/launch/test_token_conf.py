@@ -78,7 +78,7 @@ def test_the_arguments_of_spark_submit_have_the_clusters_settings_and_no_login()
         expected = delegation_tokens.conf([of], {})
         assert set_ == [f"{name}={value}" for name, value in expected.items()]
         assert PASSWORD not in " ".join(arguments)
-        assert "jaas" not in " ".join(arguments)
+        assert "jaas.config" not in " ".join(arguments)
 
 
 def test_what_is_not_given_is_not_rendered() -> None:

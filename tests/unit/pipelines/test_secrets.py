@@ -180,3 +180,11 @@ def test_broken_yaml_is_located_and_not_quoted(tmp_path: Path, line: str) -> Non
         files.load(path, {})
     assert SECRET not in str(refused.value)
     assert "line " in str(refused.value) or "password: " in str(refused.value)
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "trace", "All"])
+def test_a_log_level_that_shows_the_login_is_refused(level: str) -> None:
+    """Of OAuth, Spark's connector logs the client secret."""
+    with pytest.raises(ValueError, match=r"spark.log.level: .* would log the login"):
+        parse({**LEAST, "spark": {"conf": {"spark.log.level": level}}})
+    parse({**LEAST, "spark": {"conf": {"spark.log.level": "INFO"}}})

@@ -1,0 +1,31 @@
+"""Options of Java for Spark's processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegate.launch import cds_archive
+
+NO_CORE_DUMP = "-XX:-CreateCoredumpOnCrash"  # it would hold passwords and keys
+_SMALL = 750_000  # records; below, optimising code fully costs more than it saves (ADR 5)
+# An archive that does not fit is ignored, as is a class that cannot be archived: not worth a line.
+CLASS_ARCHIVE = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+# C2 only for code that every record passes through: the rest of an application runs once.
+_OPTIMISE_HOT_CODE = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=20000",
+    "-XX:Tier4CompileThreshold=100000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+
+
+def driver(records: int, conf: Mapping[str, str]) -> str:
+    """Return the options of a driver that reads or writes about so many records."""
+    # Metaspace's initial limit of 21 MB would cost several full collections while Spark starts.
+    options = [NO_CORE_DUMP, "-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
+    options += ["-XX:TieredStopAtLevel=1"] if records < _SMALL else _OPTIMISE_HOT_CODE
+    if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # given two, no JVM starts
+        options.append("-XX:+UseSerialGC" if records < _SMALL else "-XX:+UseParallelGC")
+    if archive := cds_archive.find():
+        options += [*CLASS_ARCHIVE, f"-XX:SharedArchiveFile={archive}"]
+    return " ".join(options)
