@@ -188,3 +188,33 @@ def test_in_a_task_a_denied_connection_is_terminal(backends: Backends) -> None:
     backends((None,), (response(ErrorType.PERMISSION_DENIED),))
     with pytest.raises(NotAuthorised, match="Airflow denies this task the connection 'x'"):
         airflow.kafka("x")
+
+
+@pytest.mark.parametrize("extra", [f'{{"sasl.password": "{SECRET}" x', SECRET])
+def test_an_extra_that_is_no_json(backends: Backends, extra: str) -> None:
+    found = FOUND.model_copy(update={"extra": extra})
+    backends((None,), (found,))
+    with pytest.raises(ConfigurationError, match="'x': its extra is not valid JSON") as refused:
+        airflow.kafka("x")
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f'{{"password": "{SECRET}"', f'{{"conn_type": "kafka", "port": "{SECRET}"}}',
+        f'{{"conn_type": "kafka", "nonsense": "{SECRET}"}}', f"a://b://c://{SECRET}",
+    ],
+)  # fmt: skip
+def test_in_a_task_a_variable_that_is_no_connection_is_named(
+    backends: Backends, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    """An outage of what is asked after it is an outage all the same."""
+    monkeypatch.setenv("AIRFLOW_CONN_X", value)
+    backends((None,), (MISSING,))
+    with pytest.raises(ConfigurationError, match="AIRFLOW_CONN_X is not a connection") as refused:
+        airflow.kafka("x")
+    assert SECRET not in str(refused.value)
+    backends((None,), (AWAY,))
+    with pytest.raises(AirflowUnavailable):
+        airflow.kafka("x")

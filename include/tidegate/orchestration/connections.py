@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +16,7 @@ from airflow.sdk.exceptions import (
 )
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.errors import AirflowUnavailable, NotAuthorised
+from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
 from tidegate.orchestration.metadata_database import DESCRIPTION
 from tidegate.runs import connections
 from tidegate.runs.connections import Connection
@@ -44,7 +46,8 @@ def of_task(connection_id: str) -> Any:
     """Return a connection of Airflow, as tasks get it.
 
     Raises AirflowNotFoundException only if every secrets backend answered that it has none,
-    AirflowUnavailable if one did not answer, and NotAuthorised if access was denied.
+    AirflowUnavailable if one did not answer, NotAuthorised if access was denied, and
+    ConfigurationError if the environment variable of the connection cannot be read.
     """
     try:
         return BaseHook.get_connection(connection_id)
@@ -63,6 +66,11 @@ def of_task(connection_id: str) -> Any:
                     f"{type(backend).__name__} ({failure}); check Airflow's API server and "
                     "database, and its secrets backend"
                 ) from None
+        if os.environ.get(name := connections.variable(connection_id)):
+            raise ConfigurationError(
+                f"{name} is not a connection in JSON or URI form that Airflow can read: check its "
+                "syntax, the names of its fields, and the port"
+            ) from None
         raise
 
 
@@ -98,11 +106,21 @@ def _ask_api(conn_id: str) -> Any:
 
 
 def look_up(connection_id: str, get: Callable[[str], Any] = of_task) -> Connection | None:
-    """Return a connection of Airflow, or None; `get` differs between a task and a terminal."""
+    """Return a connection of Airflow, or None; `get` differs between a task and a terminal.
+
+    Raises ConfigurationError if its extra is not JSON, which Airflow takes for an empty one.
+    """
     try:
         found = get(connection_id)
     except AirflowNotFoundException:
         return None
+    try:
+        json.loads(found.extra or "{}")
+    except (ValueError, RecursionError):
+        raise ConfigurationError(
+            f"connection {connection_id!r}: its extra is not valid JSON; correct it in Airflow, or "
+            "where its secrets backend stores it"
+        ) from None
     return Connection(found.conn_type or "", found.host or "", found.port, found.extra_dejson)
 
 

@@ -35,6 +35,11 @@ class Connection:
     extra: Any = field(default_factory=dict, repr=False)
 
 
+def variable(connection_id: str) -> str:
+    """Return the name of the environment variable that can define a connection."""
+    return f"AIRFLOW_CONN_{connection_id.upper()}"
+
+
 def from_environment(
     connection_id: str, environ: Mapping[str, str] = os.environ
 ) -> Connection | None:
@@ -43,13 +48,13 @@ def from_environment(
     Raises ConfigurationError if the value is neither JSON nor a URI; the value is not quoted, since
     it may contain a password.
     """
-    text = environ.get(_variable(connection_id), "").strip()
+    text = environ.get(variable(connection_id), "").strip()
     try:
         if text.startswith("{"):
             return _from_json(text)
         return _from_uri(text) if text else None
-    except (ValueError, TypeError):
-        name = _variable(connection_id)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        name = variable(connection_id)
         raise ConfigurationError(f"{name} is not a connection in JSON or URI form") from None
 
 
@@ -63,7 +68,7 @@ def not_defined(
             f"{_HINTS[kind]}"
         )
     return ConfigurationError(
-        f"{kind} connection {connection_id!r} is not defined: set {_variable(connection_id)} to "
+        f"{kind} connection {connection_id!r} is not defined: set {variable(connection_id)} to "
         f"'{_EXAMPLES[kind]}'"
     )
 
@@ -99,16 +104,15 @@ def spark_master(connection_id: str, connection: Connection) -> str:
     return f"{master}:{port}" if port else master
 
 
-def _variable(connection_id: str) -> str:
-    return f"AIRFLOW_CONN_{connection_id.upper()}"
-
-
 def _from_json(text: str) -> Connection:
     fields = json.loads(text)
     port, extra = fields.get("port"), fields.get("extra")
+    conn_type, host = fields.get("conn_type") or "", fields.get("host") or ""
+    if not (isinstance(conn_type, str) and isinstance(host, str)):
+        raise TypeError
     return Connection(
-        _normalised(fields.get("conn_type") or ""),
-        fields.get("host") or "",
+        _normalised(conn_type),
+        host,
         int(port) if port else None,
         _parsed(extra),
     )

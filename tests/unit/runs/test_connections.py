@@ -160,7 +160,9 @@ def test_a_kafka_connection(monkeypatch: pytest.MonkeyPatch, value: str) -> None
         f'{{"password": "{PASSWORD}"', f'{{"port": "{PASSWORD}"}}', PASSWORD,
         f'{{"extra": "{PASSWORD}"}}', f"kafka://u:{PASSWORD}@h:port", f"a://b://c://{PASSWORD}",
         f"kafka://u:{PASSWORD}@b://h", f"kafka://h?__extra__={PASSWORD}",
+        '{"conn_type": 5}', '{"host": 5}', '{"port": Infinity}', '{"extra": ' + "[" * 100_000,
     ],
+    ids=range(12),
 )  # fmt: skip
 def test_a_value_that_is_no_connection_is_not_quoted(
     monkeypatch: pytest.MonkeyPatch, value: str
