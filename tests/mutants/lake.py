@@ -4,6 +4,13 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a hidden topic has not expired",
+        "ingest/verify.py",
+        "if r.topic not in seen.topic_ids and r.topic in expected:",
+        "if False:",
+        "tests/unit/lake/test_audit.py::test_a_topic_that_is_hidden_has_not_expired",
+    ),
+    Mutant(
         "only a commit of this seal has its files",
         "lake/manifests.py",
         "    if canonical.digest(manifest_of(plan, seal)) != commit.manifest.sha256:\n"

@@ -122,7 +122,7 @@ def for_spark(given: Mapping[str, str], private: Path) -> dict[str, str]:
             "kafka.ssl.truststore.location": certificates,
         }
     store, password = given.get(_KEYSTORE[0]), given.get(_KEYSTORE[1])
-    if not (store and password) and (identity := _identity(given)):
+    if not (store and _suits_java(password)) and (identity := _identity(given)):
         password = secrets.token_urlsafe(24)
         store = write_private(private, ".p12", _pkcs12(identity, password))
     if store and password:
@@ -132,6 +132,12 @@ def for_spark(given: Mapping[str, str], private: Path) -> dict[str, str]:
     if given.get(_HOST_CHECK, "").lower() == "none":
         options[f"kafka.{_HOST_CHECK}"] = ""
     return options
+
+
+def _suits_java(password: str | None) -> bool:
+    """Return whether Java opens a store with it: ASCII, whose outer blanks Kafka takes off."""
+    text = password or ""
+    return bool(text) and text.isascii() and text.isprintable() and text == text.strip()
 
 
 def ca_file(given: Mapping[str, str], private: Path, name: str) -> str | None:

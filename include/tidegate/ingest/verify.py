@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -65,7 +65,8 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
             accounts = _whole_accounts(fold, n, commit)
             _check_files(store, n, commit, accounts, files, findings, placed=n not in waiting)
             if read and seen:
-                _compare_commit(store, read, seen, n, fold, files, findings)
+                expected = spec.select(commit.topic_ids)
+                _compare_commit(store, read, seen, n, fold, files, findings, expected)
     for path in listed:
         if path not in committed:
             findings.add("a file that no live commit lists", uri=store.uri(path))
@@ -172,13 +173,22 @@ def _compare_commit(
     fold: Fold,
     files: list[LakeFile],
     findings: Findings,
+    expected: Collection[str],
 ) -> None:
+    """Compare a commit's rows with their records; `expected` are topics that should exist."""
     try:
         isolation = plans.load(store, fold.live[n].plan_id).isolation
     except LakeDamaged as error:
         findings.add(str(error), commit=n)
         return
     for topic_id, r in fold.live_ranges(n):
+        if r.topic not in seen.topic_ids and r.topic in expected:
+            findings.add(
+                f"{len(r)} offsets were not compared: no such topic, or this user may not DESCRIBE"
+                " it",
+                commit=n, topic=r.topic, partition=r.partition,
+            )  # fmt: skip
+            continue
         if seen.topic_ids.get(r.topic) != topic_id:
             findings.expired += len(r)  # deleted or recreated: nothing to compare with
             continue

@@ -136,6 +136,20 @@ def test_a_key_store_is_passed_on_to_java(tmp_path: Path) -> None:
     assert options["kafka.ssl.keystore.password"]
 
 
+@pytest.mark.parametrize("password", ["Schlüssel", " blank", "blank ", "two\nlines"])
+def test_a_key_store_that_java_cannot_open_is_written_anew(tmp_path: Path, password: str) -> None:
+    """Java takes ASCII alone, and Kafka's client takes off the blanks at both ends."""
+    store = tmp_path / "client.p12"
+    store.write_bytes(RSA.pkcs12(password))
+    keystore = {"ssl.keystore.location": str(store), "ssl.keystore.password": password}
+    options = KafkaSettings("k", TLS | keystore | {"ssl.ca.pem": AUTHORITY.pem}).for_spark(tmp_path)
+    written = Path(options["kafka.ssl.keystore.location"])
+    new = options["kafka.ssl.keystore.password"]
+    assert new.isascii()
+    assert pkcs12.load_pkcs12(written.read_bytes(), new.encode()).cert is not None
+    assert written != store
+
+
 def test_files_are_read(tmp_path: Path) -> None:
     chain, key = EC.write(tmp_path, "client")
     (tmp_path / "ca.pem").write_text(AUTHORITY.pem)

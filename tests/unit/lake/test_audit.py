@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import ingest_world, staged_attempts
+from tidegate.broker.cluster import Survey
 from tidegate.core import canonical, layout, replacement
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
@@ -253,3 +254,21 @@ def test_what_differs_is_reported_though_a_partition_has_no_leader(world):
 def test_a_partition_that_vanished_has_nothing_to_compare_with(world):
     world.marks = {}
     assert against_kafka(world, [])["against_kafka"] == {"rows": 0, "expired": 15}
+
+
+def test_a_topic_that_is_hidden_has_not_expired(world, monkeypatch):
+    """It may be deleted, or hidden from this user: what was not compared is not called clean."""
+    monkeypatch.setattr(module, "survey", lambda *_: Survey("cluster", {}, {}))
+    found = against_kafka(world, [])
+    assert found["against_kafka"] == {"rows": 0, "expired": 0}
+    assert [(each["partition"], each["what"]) for each in found["first"]] == [
+        (0, "10 offsets were not compared: no such topic, or this user may not DESCRIBE it"),
+        (1, "5 offsets were not compared: no such topic, or this user may not DESCRIBE it"),
+    ]
+
+
+def test_a_topic_that_was_taken_out_has_nothing_to_compare_with(world, monkeypatch):
+    monkeypatch.setattr(module, "survey", lambda *_: Survey("cluster", {}, {}))
+    run = world.run("any")
+    spec = run.spec.model_copy(update={"topics": ("another",)})
+    assert verify(spec, run.kafka, print)["against_kafka"] == {"rows": 0, "expired": 15}
