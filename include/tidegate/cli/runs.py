@@ -21,7 +21,7 @@ from tidegate.cli.console import Stopped, answer, note
 from tidegate.cli.render import PRINTERS
 from tidegate.core.requests import Replay
 from tidegate.core.wording import duration
-from tidegate.errors import PartitionsLeftOut, TidegateError
+from tidegate.errors import LakeUnavailable, PartitionsLeftOut, TidegateError
 from tidegate.pipelines.spec import Egress, Spec
 
 if TYPE_CHECKING:
@@ -156,8 +156,10 @@ def _signals_raise() -> Iterator[None]:
 def _with_kept(run: Run | EgressRun, error: Exception) -> Exception:
     """Add to an error what the run has kept, and the command that goes on."""
     try:
-        kept = flows.of(run.spec).early_end(run)
+        kept = None if _store_is_away(error) else flows.of(run.spec).early_end(run)
     except Exception:  # whatever it is, it must not hide the cause
+        kept = None
+    if kept is None:
         error.add_note("kept: what was committed or staged; the lake cannot be read now")
         error.add_note(f"continue with: {_command(run, again=False)}")
         return error
@@ -171,6 +173,14 @@ def _with_kept(run: Run | EgressRun, error: Exception) -> Exception:
         when = "when that is mended" if isinstance(error, PartitionsLeftOut) else "continue with"
         error.add_note(f"{when}: {_command(run, again=kept.finished)}")
     return error
+
+
+def _store_is_away(error: Exception) -> bool:
+    """Return whether an object store has not answered ten tries: it is not asked again."""
+    cause = error.__cause__
+    return (
+        isinstance(error, LakeUnavailable) and cause is not None and not isinstance(cause, OSError)
+    )
 
 
 def _is_replay(run: Run | EgressRun) -> bool:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
+from obstore.exceptions import BaseError
 
 from support import ingest_world, printed
 from tidegate.cli import main, runs
@@ -196,7 +197,16 @@ ENDINGS = {
 }
 
 
+@pytest.fixture
+def without_nohup():
+    """SIGHUP as a terminal has it: these tests may themselves run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("how", ENDINGS)
+@pytest.mark.usefixtures("without_nohup")
 def test_a_run_that_is_ended(command, how):
     """It says what it keeps, and the printed command does the rest alone."""
     end, expected, says = ENDINGS[how]
@@ -329,6 +339,27 @@ def test_an_unforeseen_error_is_not_hidden(command, monkeypatch):
         "kept: what was committed or staged; the lake cannot be read now",
         "continue with: tidegate run p --run-id 'r 1'",
     ]
+
+
+def test_a_store_that_is_away_is_not_asked_again(command, monkeypatch):
+    """It took obstore ten tries, some ten seconds, to give up."""
+    asked = []
+
+    def unreachable(_):
+        try:
+            raise BaseError("error sending request")
+        except BaseError as error:
+            raise LakeUnavailable("lake s3://b/p: error sending request") from error
+
+    command.application = unreachable
+    monkeypatch.setattr("tidegate.ingest.run.early_end", asked.append)
+    code, _, err = command.run("run", "p", "--run-id", "r1")
+    assert (code, asked) == (4, [])
+    assert err.endswith(
+        "LakeUnavailable: lake s3://b/p: error sending request\n"
+        "kept: what was committed or staged; the lake cannot be read now\n"
+        "continue with: tidegate run p --run-id r1\n"
+    )
 
 
 def test_the_progress_of_a_run(command, monkeypatch):
