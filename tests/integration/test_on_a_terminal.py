@@ -16,7 +16,7 @@ import pytest
 from support import oracle_client, topic_records
 from support.cli_user import TIDEGATE, Terminal
 from support.printed import WIDTH
-from support.process_list import command_line, descendants, is_running
+from support.process_list import command_line, descendants, have_ended
 from tidegate_local.kafka import Broker
 
 ROWS, CHUNKS = 12_000, 6
@@ -130,7 +130,7 @@ def test_a_run_is_ended_twice_and_goes_on(
         assert n < int(staged[1]) < CHUNKS
         assert lines[-1] == "continue with: tidegate run orders --run-id r1"
         assert len(ended.spark) == 2, "the JVM and its driver"
-        assert not any(is_running(pid) for pid in ended.spark)
+        assert have_ended(ended.spark)
         _check_progress(ended, size="(, .+ kB)?")
         command = lines[-1].split()[3:]
     whole = OnTerminal(terminal, *command)

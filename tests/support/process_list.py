@@ -2,6 +2,8 @@
 
 import contextlib
 import threading
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -63,6 +65,16 @@ def is_running(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def have_ended(pids: Iterable[int]) -> bool:
+    """Say whether no process runs any more, within a second: exit closes a file before it ends."""
+    deadline = time.monotonic() + 1
+    while running := [pid for pid in pids if is_running(pid)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return not running
 
 
 def of_stack(home: Path) -> list[psutil.Process]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import select
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -261,7 +263,17 @@ def _terminated_on_error(process: subprocess.Popen[str]) -> Iterator[None]:
         yield
     except BaseException:
         process.terminate()
+        _await_driver(process)
         raise
+
+
+def _await_driver(process: subprocess.Popen[str]) -> None:
+    """Wait until nobody holds Spark's output, at most 10 seconds: Python ends after its Java."""
+    assert process.stdout is not None
+    output, deadline = process.stdout.fileno(), time.monotonic() + _END
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([output], [], [], left)[0] and not os.read(output, 1 << 16):
+            return
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.process_list import have_ended
 from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
@@ -325,6 +326,19 @@ def test_a_log_that_fails_ends_the_application(tmp_path: Path) -> None:
         )  # fmt: skip
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
+
+
+def test_the_driver_has_ended_too(tmp_path: Path) -> None:
+    """Spark's Python is a child of its Java, and ends a little later."""
+    pid = tmp_path / "pid"
+    driver = f"(trap '' TERM; sleep 3) & echo $! > {pid}; echo line; exec sleep 60"
+
+    def interrupted(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        submit(fake(tmp_path, driver), master="local", log=interrupted)
+    assert have_ended([int(pid.read_text())])
 
 
 STACK = """\
