@@ -157,6 +157,41 @@ def test_with_exactly_these_rights(world: World, work: str) -> None:
 
 
 @pytest.mark.slow
+def test_write_denied_on_one_of_several_topics(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is sent to the other topic either; topic and right are named (K20)."""
+    topics = [f"{world.user}-target", f"{world.user}-other"]
+    for name in topics:
+        topic_records.create(world.secured.admin, name, partitions=2)
+        world.secured.allow(world.user, "topic", name, "READ", "DESCRIBE", "DESCRIBE_CONFIGS")
+    world.secured.allow(world.user, "topic", topics[0], "WRITE")
+    (world.terminal.home / "in").mkdir()
+    (world.terminal.home / "in/a").write_text("\n".join(map(str, range(RECORDS))))
+    chosen = f"if(cast(value AS INT) % 2 = 0, '{topics[0]}', '{topics[1]}')"
+    world.terminal.egress(
+        "p", source={"path": str(world.terminal.home / "in"), "format": "text"},
+        target={"topics": topics}, columns={"topic": chosen, "value": "value"},
+    )  # fmt: skip
+    before = world.terminal.tree()
+    with monkeypatch.context() as patched:
+        patched.setattr(in_process, "_submit", no_spark)
+        printed, _ = do(world, "egress")
+    error = printed["error"]
+    assert isinstance(error, dict)
+    assert (error["name"], error["kind"]) == ("NotAuthorised", "terminal")
+    assert f"WRITE on {topics[1]}" in error["message"]
+    assert topics[0] not in error["message"]
+    assert world.terminal.tree() == before
+    ends = [topic_reader.ends(world.secured.admin, name).values() for name in topics]
+    assert [sum(each) for each in ends] == [0, 0]
+    world.secured.allow(world.user, "topic", topics[1], "WRITE")
+    assert world.terminal.json("run", "p", "--run-id", "r")["rows"] == RECORDS
+    ends = [topic_reader.ends(world.secured.admin, name).values() for name in topics]
+    assert [sum(each) for each in ends] == [RECORDS // 2, RECORDS // 2]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("right", TABLE, ids=lambda r: f"{r.work}, {r.operation} on {r.resource}")
 def test_with_one_right_fewer(world: World, right: Right, monkeypatch: pytest.MonkeyPatch) -> None:
     """The work is refused before Spark starts, or goes on with a warning; both name the right."""

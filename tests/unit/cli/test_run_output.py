@@ -199,8 +199,15 @@ ENDINGS = {
 
 @pytest.fixture
 def without_nohup():
-    """SIGHUP as a terminal has it: these tests may themselves run under nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    """SIGHUP as a terminal has it: these tests may themselves run under nohup.
+
+    A command that does not handle the signal fails the test, instead of ending it.
+    """
+
+    def unhandled(number, frame):
+        raise AssertionError("SIGHUP is not handled")
+
+    before = signal.signal(signal.SIGHUP, unhandled)
     yield
     signal.signal(signal.SIGHUP, before)
 
