@@ -230,14 +230,14 @@ MUTANTS = (
     ),
     Mutant(
         "a strict order needs a key or a partition",
-        "pipelines/spec.py",
+        "pipelines/egress_spec.py",
         "                if columns and _spreads(source, columns):\n",
         "                if False:\n",
         "tests/unit/pipelines/test_egress_spec.py::test_what_contradicts_itself_is_named",
     ),
     Mutant(
         "a source's pattern is one",
-        "pipelines/spec.py",
+        "pipelines/egress_spec.py",
         '            case "path" if value is not None and (wrong := Root.of(value).complaint()):\n',
         '            case "path" if False:\n',
         "tests/unit/pipelines/test_egress_spec.py::test_a_pattern_of_names_that_is_none",

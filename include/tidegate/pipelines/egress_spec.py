@@ -1,0 +1,169 @@
+"""The spec of an egress pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tidegate.core.source_root import Root
+from tidegate.pipelines.strict import Contradiction, Spark, Strict
+from tidegate.pipelines.value_types import (
+    Count,
+    Path,
+    PipelineName,
+    Scalar,
+    Schedule,
+    Sql,
+    SqlOfPartition,
+    TopicName,
+    TopicNames,
+    Whole,
+    as_texts,
+)
+from tidegate.spark import file_reader_options, producer_settings
+from tidegate.spark.egress_job import LINE
+
+_LONGEST_WAIT = 10**9  # seconds
+
+
+class Source(Strict):
+    """What is sent: files below a root, or the lake of an ingest pipeline.
+
+    `columns` is a schema in Spark's DDL; without it the schema of Parquet files is read, and that
+    of others inferred.
+    """
+
+    path: Path | None = None
+    format: Literal["parquet", "json", "csv", "text"] | None = None
+    options: dict[str, Scalar] = Field(default_factory=dict)
+    columns: str | None = None
+    lake: PipelineName | None = None
+    topics: tuple[TopicName, ...] = ()
+
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        wrong: str | list[str] | None
+        match key:
+            case "path" if value is not None and (wrong := Root.of(value).complaint()):
+                return "path", f"not a pattern of names: {wrong}"
+            case "format" if value is None and given.get("path", "wrong") is not None:
+                return "format", "missing; one of parquet, json, csv, text"
+            case "options" if format_ := given.get("format"):
+                if wrong := file_reader_options.complaints(format_, as_texts(value)):
+                    return "options", "; ".join(wrong)
+            case "lake" if "path" in given and (given["path"] is None) == (value is None):
+                return "", "give either a path or the lake of an ingest pipeline, by its name"
+            case "lake" if value and any(given.get(k) for k in ("format", "options", "columns")):
+                return "", "a lake has its own format, options and columns"
+            case "topics" if value and given.get("path") is not None:
+                return "topics", "only a lake has topics"
+        return None
+
+
+class Target(Strict):
+    """Where rows are sent: one topic, or the one of `topics` that the row names.
+
+    A missing topic is created only if `partitions` is given.
+    """
+
+    kafka: str = "kafka_default"
+    topic: TopicName | None = None
+    topics: Annotated[TopicNames, Field(min_length=1)] | None = None
+    partitions: Count | None = None
+    producer: dict[str, Scalar] = Field(default_factory=dict)
+
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        match key:
+            case "topics" if "topic" in given and (given["topic"] is None) == (value is None):
+                return "", "give either topic, or topics that columns.topic chooses from"
+            case "producer" if wrong := producer_settings.complaints(as_texts(value)):
+                return "producer", "; ".join(wrong)
+        return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics that may be written to."""
+        return self.topics or ((self.topic,) if self.topic else ())
+
+    @property
+    def producer_settings(self) -> dict[str, str]:
+        return as_texts(self.producer)
+
+
+class Columns(Strict):
+    """The fields of a row's record: names of columns, or SQL expressions over them."""
+
+    key: Sql | None = None
+    value: Sql | None = None
+    headers: Sql | None = None
+    partition: SqlOfPartition | None = None
+    topic: Sql | None = None
+
+
+class Egress(Strict):
+    """An egress pipeline: files or a lake into topics. `lake` is where its ledger is."""
+
+    name: PipelineName
+    kind: Literal["egress"]
+    source: Source
+    target: Target
+    lake: Path
+    columns: Columns = Columns()
+    order_by: tuple[str, ...] = ()
+    order: Literal["report", "strict"] = "report"
+    tombstones: bool | None = None
+    on_bad_row: Literal["fail", "quarantine"] = "fail"
+    settle: Annotated[Whole, Field(ge=0, le=_LONGEST_WAIT)] = 60
+    max_files: Count = 10_000
+    max_records: Count = 50_000_000
+    schedule: Schedule | None = None
+    spark: Spark = Spark()
+    retries: Annotated[Whole, Field(ge=0, le=100)] = 3
+
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        source, target, columns = (given.get(each) for each in ("source", "target", "columns"))
+        match key:
+            case "source" if value.lake and value.lake == given.get("name"):
+                return "source.lake", f"{value.lake!r} is this pipeline itself"
+            case "columns" if target and target.topics and not value.topic:
+                return "columns.topic", "missing: target.topics needs it to choose by"
+            case "columns" if source and source.format != "json" and LINE in dict(value).values():
+                return "columns", f"'{LINE}' is the line of a JSON file"
+            case "order_by" if source and target and columns and (value or source.lake):
+                by_key = _is_null("partition", source, columns)
+                settings = target.producer_settings
+                if wrong := producer_settings.disorders(settings, by_key=by_key):
+                    return "target.producer", "; ".join(wrong)
+            case "order" if value == "strict" and source:
+                if given.get("order_by") == () and not source.lake:
+                    return "order", "strict: rows of files have no order without order_by"
+                if columns and _spreads(source, columns):
+                    return "order", (
+                        "strict: without columns.key and columns.partition Kafka spreads the rows "
+                        "over partitions in any order: give one of them"
+                    )
+        return None
+
+    @property
+    def kafka(self) -> str:
+        """The connection of the target."""
+        return self.target.kafka
+
+    @property
+    def sends_tombstones(self) -> bool:
+        """Whether rows without a value are sent, as tombstones: by default those of a lake."""
+        return self.source.lake is not None if self.tombstones is None else self.tombstones
+
+
+def _spreads(source: Source, columns: Columns) -> bool:
+    """Return whether neither a row's partition nor its key determines its target partition."""
+    return _is_null("partition", source, columns) and _is_null("key", source, columns)
+
+
+def _is_null(name: Literal["key", "partition"], source: Source, columns: Columns) -> bool:
+    chosen: str = getattr(columns, name) or (name if source.lake else "null")
+    return chosen.strip().lower() == "null"

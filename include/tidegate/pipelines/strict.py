@@ -1,0 +1,49 @@
+"""What the models of pipeline files have in common: frozen, and complete in their complaints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from tidegate.pipelines import secret_settings
+from tidegate.pipelines.value_types import Scalar, as_texts
+
+Contradiction = tuple[str, str]
+"""The key that a complaint is about (empty: the mapping itself), and the complaint."""
+
+
+class Strict(BaseModel):
+    """A mapping with known keys, whose contradictions are found key by key."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        """Return how a valid value contradicts itself, or the valid values of earlier keys."""
+        del key, value, given  # of a mapping without contradictions
+        return None
+
+    @field_validator("*")
+    @classmethod
+    def _agrees(cls, value: Any, info: ValidationInfo) -> Any:
+        if found := cls.contradiction(str(info.field_name), value, info.data):
+            about, text = found
+            raise PydanticCustomError("unquoted", "{text}", {"key": about, "text": text})
+        return value
+
+
+class Spark(Strict):
+    """The Spark connection, and Spark settings in addition to Tidegate's own."""
+
+    connection: str = "spark_default"
+    conf: dict[str, Scalar] = Field(default_factory=dict)
+
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        del given
+        if key == "conf" and (wrong := secret_settings.refused(as_texts(value))):
+            return "conf", wrong.removeprefix("spark.conf: ")
+        return None

@@ -1,0 +1,156 @@
+"""The settings that Kafka's Java clients know, with the values that they take.
+
+Source: `ConsumerConfig`, `ProducerConfig` and `AdminClientConfig` of kafka-clients 3.9.1, the
+version beside Spark; a test compares the names. Where a client starts with a value and then cannot
+send, the bounds here are narrower than its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegate.settings.setting import INT, LONG, Check, boolean, text, whole, word
+
+_MILLISECONDS = whole(0, LONG)
+
+SECURITY: Mapping[str, Check] = dict.fromkeys(
+    (
+        "bootstrap.servers",
+        "client.dns.lookup",
+        "sasl.client.callback.handler.class",
+        "sasl.jaas.config",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "sasl.mechanism",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.oauthbearer.token.endpoint.url",
+        "security.protocol",
+        "security.providers",
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.key.password",
+        "ssl.keymanager.algorithm",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    ),
+    text,
+)
+"""Which cluster is used and how it is logged in to: all clients."""
+
+COMMON: Mapping[str, Check] = {
+    "auto.include.jmx.reporter": boolean,
+    "client.id": text,
+    "connections.max.idle.ms": whole(-(2**63), LONG),
+    "enable.metrics.push": boolean,
+    "interceptor.classes": text,
+    "metadata.max.age.ms": _MILLISECONDS,
+    "metadata.recovery.strategy": word("none", "rebootstrap", ignore_case=True),
+    "metric.reporters": text,
+    "metrics.num.samples": whole(1),
+    "metrics.recording.level": word("INFO", "DEBUG", "TRACE"),
+    "metrics.sample.window.ms": _MILLISECONDS,
+    "receive.buffer.bytes": whole(-1),
+    "reconnect.backoff.max.ms": _MILLISECONDS,
+    "reconnect.backoff.ms": _MILLISECONDS,
+    "request.timeout.ms": whole(1),
+    "retry.backoff.max.ms": _MILLISECONDS,
+    "retry.backoff.ms": _MILLISECONDS,
+    "send.buffer.bytes": whole(-1),
+    "socket.connection.setup.timeout.max.ms": whole(-(2**63), LONG),
+    "socket.connection.setup.timeout.ms": whole(-(2**63), LONG),
+}
+
+CONSUMER: Mapping[str, Check] = {
+    "allow.auto.create.topics": boolean,
+    "auto.commit.interval.ms": whole(0),
+    "auto.offset.reset": word("latest", "earliest", "none"),
+    "check.crcs": boolean,
+    "client.rack": text,
+    "default.api.timeout.ms": whole(1),
+    "enable.auto.commit": boolean,
+    "exclude.internal.topics": boolean,
+    "fetch.max.bytes": whole(0),
+    "fetch.max.wait.ms": whole(0),
+    "fetch.min.bytes": whole(0),
+    "group.id": text,
+    "group.instance.id": text,
+    "group.protocol": word("classic", "consumer", ignore_case=True),
+    "group.remote.assignor": text,
+    "heartbeat.interval.ms": whole(),
+    "isolation.level": word("read_committed", "read_uncommitted"),
+    "key.deserializer": text,
+    "max.partition.fetch.bytes": whole(0),
+    "max.poll.interval.ms": whole(1),
+    "max.poll.records": whole(1),
+    "partition.assignment.strategy": text,
+    "session.timeout.ms": whole(),
+    "value.deserializer": text,
+}
+
+PRODUCER: Mapping[str, Check] = {
+    "acks": word("all", "-1", "0", "1"),
+    "batch.size": whole(0),
+    "buffer.memory": whole(1, LONG),
+    "compression.gzip.level": whole(-1, 9),
+    "compression.lz4.level": whole(1, 17),
+    "compression.type": word("none", "gzip", "snappy", "lz4", "zstd"),
+    "compression.zstd.level": whole(-131072, 22),
+    "delivery.timeout.ms": whole(1),
+    "enable.idempotence": word("true", "false"),
+    "key.serializer": text,
+    "linger.ms": whole(0, LONG),
+    "max.block.ms": whole(1, LONG),
+    "max.in.flight.requests.per.connection": whole(1),
+    "max.request.size": whole(1),
+    "metadata.max.idle.ms": whole(5000, LONG),
+    "partitioner.adaptive.partitioning.enable": boolean,
+    "partitioner.availability.timeout.ms": _MILLISECONDS,
+    "partitioner.class": text,
+    "partitioner.ignore.keys": boolean,
+    "retries": whole(0, INT),
+    "transaction.timeout.ms": whole(),
+    "transactional.id": text,
+    "value.serializer": text,
+}
+
+ADMIN: Mapping[str, Check] = {
+    "bootstrap.controllers": text,
+    "default.api.timeout.ms": whole(1),
+    "retries": whole(0),
+}
+"""What an admin client knows beside `COMMON`, which has no `interceptor.classes` there."""

@@ -1,0 +1,74 @@
+"""Names of older clients, of other clients, and of jobs that streams once had.
+
+Source: the configurations of Kafka 0.8's consumer and producer, of Spark's direct streams, and of
+librdkafka.
+"""
+
+from __future__ import annotations
+
+from tidegate.settings.setting import Answer, Place, Setting
+
+_TO_SOURCE = {
+    "fetch.message.max.bytes": "kafka.max.partition.fetch.bytes",
+    "fetch.wait.max.ms": "kafka.fetch.max.wait.ms",
+    "socket.receive.buffer.bytes": "kafka.receive.buffer.bytes",
+    "socket.timeout.ms": "kafka.request.timeout.ms",
+    "refresh.leader.backoff.ms": "kafka.retry.backoff.ms",
+    "queued.max.messages.kbytes": "",
+}
+_TO_SINK = {
+    "request.required.acks": "kafka.acks",
+    "request.timeout.ms": "kafka.request.timeout.ms",
+    "compression.codec": "kafka.compression.type",
+    "message.send.max.retries": "kafka.retries",
+    "queue.buffering.max.ms": "kafka.linger.ms",
+    "send.buffer.bytes": "kafka.send.buffer.bytes",
+}
+_CLUSTER = ("metadata.broker.list", "broker.list", "bootstrap.servers")
+_ZOOKEEPER = (
+    "zookeeper.connect",
+    "zookeeper.session.timeout.ms",
+    "zookeeper.connection.timeout.ms",
+)
+_COMMITS = (
+    "auto.commit.enable", "auto.commit.interval.ms", "enable.auto.commit", "offsets.storage",
+    "dual.commit.enabled", "offsets.channel.backoff.ms", "offsets.commit.max.retries",
+)  # fmt: skip
+
+
+def _both(name: str, why: str, use: str) -> list[Setting]:
+    return [
+        Setting(name=prefix + name, place=place, answer=Answer.REFUSED, why=why, use=use)
+        for place in (Place.SOURCE, Place.SINK)
+        for prefix in ("", "kafka.")
+        if (prefix, name) != ("kafka.", "bootstrap.servers")
+    ]
+
+
+def _translated(place: Place, names: dict[str, str]) -> list[Setting]:
+    return [
+        Setting(
+            name=prefix + old, place=place, answer=Answer.TRANSLATED, becomes=new,
+            why=f"the old name of {new.removeprefix('kafka.')}",
+        )
+        for old, new in names.items()
+        for prefix in ("", "kafka.")
+        if new and prefix + old != new
+    ]  # fmt: skip
+
+
+OLD: tuple[Setting, ...] = (
+    *(each for name in _CLUSTER for each in _both(
+        name, "it says which cluster is used", "the Kafka connection, bootstrap.servers"
+    )),
+    *(each for name in _ZOOKEEPER for each in _both(
+        name, "clients have not asked ZooKeeper since Kafka 0.9", "the Kafka connection"
+    )),
+    *(each for name in _COMMITS if f"kafka.{name}" not in (
+        "kafka.enable.auto.commit", "kafka.auto.commit.interval.ms"
+    ) for each in _both(
+        name, "the ledger keeps the progress, and is written with the data", "`progress_group`"
+    )),
+    *_translated(Place.SOURCE, _TO_SOURCE),
+    *_translated(Place.SINK, _TO_SINK),
+)  # fmt: skip

@@ -1,0 +1,161 @@
+"""The options of Spark's Kafka source, as an ingest pipeline's `options` take them.
+
+Source: Spark's integration guide for Kafka, and `KafkaSourceProvider` of the connector 4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.settings.client_answers import of_clients
+from tidegate.settings.kafka_clients import CONSUMER
+from tidegate.settings.setting import INT, LONG, Answer, Place, Setting, boolean, text, whole
+
+DEFAULTS = {
+    "max.poll.records": "10000",  # 500: Spark polls twenty times as often
+    # At the log's end a waiting fetch holds up Spark's look-ups behind it: 500 ms a partition.
+    "fetch.max.wait.ms": "10",
+    "max.partition.fetch.bytes": str(2 * 1024 * 1024),  # more falls out of the cores' caches
+    "receive.buffer.bytes": "-1",  # else Spark sets 64 KiB, which throttles long round trips
+}
+"""Tidegate's own values for the consumer; a given option wins."""
+_OUTSIDE = {
+    "auto.offset.reset": "none",
+    "fetch.max.bytes": "52428800",
+    "fetch.max.wait.ms": "500",
+    "fetch.min.bytes": "1",
+    "isolation.level": "read_uncommitted",
+    "max.partition.fetch.bytes": "1048576",
+    "max.poll.records": "500",
+    "receive.buffer.bytes": "65536",
+    "request.timeout.ms": "30000",
+    "retry.backoff.ms": "100",
+}
+_NO_GROUP = "it has no effect: the partitions are assigned, and no consumer joins the group"
+
+
+def _refused(why: str, use: str, *names: str) -> Iterable[Setting]:
+    for name in names:
+        yield Setting(name=name, place=Place.SOURCE, answer=Answer.REFUSED, why=why, use=use)
+
+
+def _warned(why: str, use: str, *names: str) -> Iterable[Setting]:
+    for name in names:
+        yield Setting(name=name, place=Place.SOURCE, answer=Answer.WARNED, why=why, use=use)
+
+
+_OWN = {
+    each.name.removeprefix("kafka."): each
+    for each in (
+        *_refused(
+            "the plan's offsets are the only start, and nothing falls back to another",
+            "`start` for the first run, `on_expired` for records that are gone",
+            "kafka.auto.offset.reset",
+        ),
+        *_refused(
+            "the ledger keeps the progress, and is written with the data",
+            "`progress_group`, which shows it to tools that watch consumer groups",
+            "kafka.enable.auto.commit", "kafka.auto.commit.interval.ms",
+        ),
+        *_refused(
+            "keys are read as bytes", "a view, or `columns` of an egress", "kafka.key.deserializer"
+        ),
+        *_refused(
+            "values are read as bytes", "a view, or `columns` of an egress",
+            "kafka.value.deserializer",
+        ),
+        *_refused("Tidegate names the run in it", "", "kafka.client.id"),
+        *_refused(
+            "no consumer joins a group, so it has no members to name", "", "kafka.group.instance.id"
+        ),
+        *_refused(
+            "it names code to run, and the partitions are assigned", "",
+            "kafka.partition.assignment.strategy", "kafka.group.remote.assignor",
+        ),
+        *_warned(
+            _NO_GROUP, "", "kafka.group.protocol", "kafka.heartbeat.interval.ms",
+            "kafka.max.poll.interval.ms", "kafka.session.timeout.ms",
+        ),
+        *_warned(
+            "the partitions are assigned by the topics of the plan", "`topics`, `pattern`",
+            "kafka.exclude.internal.topics",
+        ),
+        Setting(
+            name="kafka.group.id", place=Place.SOURCE, answer=Answer.WARNED, check=text,
+            why="Spark warns about it: queries that share a group id may disturb each other. "
+            "Nothing is committed to the group",
+            use="`groupIdPrefix`",
+        ),
+        Setting(
+            name="kafka.check.crcs", place=Place.SOURCE, answer=Answer.WARNED, check=boolean,
+            outside="true", why="with false, records damaged on the way are taken as sent",
+        ),
+        Setting(
+            name="kafka.isolation.level", place=Place.SOURCE, answer=Answer.TRANSLATED,
+            check=CONSUMER["isolation.level"], becomes="isolation",
+            why="planning and reading need the same level", outside="read_uncommitted",
+        ),
+    )
+}  # fmt: skip
+
+SOURCE: tuple[Setting, ...] = (
+    *of_clients(Place.SOURCE, CONSUMER, DEFAULTS, _OUTSIDE, _OWN),
+    Setting(
+        name="kafkaConsumer.pollTimeoutMs", place=Place.SOURCE, check=whole(1, LONG),
+        default="30000", outside="120000 (spark.network.timeout)",
+        why="the time until a record that does not come is a failure; more for a throttled cluster",
+    ),
+    Setting(
+        name="fetchOffset.numRetries", place=Place.SOURCE, check=whole(0, 1000),
+        default="3", outside="3", why="for the look-ups of Spark and of the planner",
+    ),
+    Setting(
+        name="fetchOffset.retryIntervalMs", place=Place.SOURCE, check=whole(0, LONG),
+        default="1000", outside="1000", why="for the look-ups of Spark and of the planner",
+    ),
+    Setting(
+        name="minPartitions", place=Place.SOURCE, check=whole(1, INT),
+        why="at least so many tasks for each chunk; without it by cores and size",
+    ),
+    Setting(
+        name="maxRecordsPerPartition", place=Place.SOURCE, check=whole(1, LONG),
+        why="at most so many offsets for each task; without it by cores and size",
+    ),
+    Setting(
+        name="groupIdPrefix", place=Place.SOURCE, check=text, default="tidegate",
+        outside="spark-kafka-relation",
+        why="the group id is this and the plan's id; a broker's ACLs may ask for a prefix",
+    ),
+    Setting(
+        name="includeHeaders", place=Place.SOURCE, answer=Answer.WARNED, check=boolean,
+        why="it has no effect: headers are always kept", outside="false",
+    ),
+    *_refused(
+        "the topics of a pipeline are keys of its file", "`topics`, `pattern` or `assign`",
+        "assign", "subscribe", "subscribePattern",
+    ),
+    *_refused(
+        "the plan decides where a run begins", "`start` for the first run, `tidegate backfill` for "
+        "a window",
+        "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp",
+    ),
+    *_refused(
+        "the plan decides where a run begins", "`start.otherwise`",
+        "startingOffsetsByTimestampStrategy",
+    ),
+    *_refused(
+        "a run reads to the end that its plan has found", "`tidegate backfill` for a window",
+        "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
+    ),
+    *_refused(
+        "records that are gone are a failure, or a gap in the ledger", "`on_expired`",
+        "failOnDataLoss",
+    ),
+    *_warned(
+        "Spark ignores it outside of streams", "`max_records`", "maxOffsetsPerTrigger",
+    ),
+    *_warned(
+        "Spark ignores it outside of streams", "`schedule`",
+        "minOffsetsPerTrigger", "maxTriggerDelay",
+    ),
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""The table of all settings, and the judge of those that a user gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.core.nearest import did_you_mean
+from tidegate.settings.old_names import OLD
+from tidegate.settings.setting import Answer, Place, Setting
+from tidegate.settings.sink import SINK
+from tidegate.settings.source import SOURCE
+from tidegate.settings.spark_conf import SENDING, SPARK
+
+TABLE: tuple[Setting, ...] = (*SOURCE, *SINK, *SPARK, *SENDING, *OLD)
+
+_BY_NAME: Mapping[tuple[Place, str], Setting] = {
+    (each.place, each.name.lower()): each for each in TABLE
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of given settings.
+
+    `settings` are to be passed on, by the names that Kafka and Spark have. `notices` are what a
+    user should know of accepted ones, `complaints` why others are refused.
+    """
+
+    settings: Mapping[str, str]
+    notices: tuple[str, ...]
+    complaints: tuple[str, ...]
+
+
+def find(place: Place, name: str) -> Setting | None:
+    """Return the setting of this name at a place; options have names in any letter case."""
+    found = _BY_NAME.get((place, name.lower()))
+    if found and place is Place.SPARK and found.name != name:
+        return None
+    return found
+
+
+def judge(place: Place, given: Mapping[str, str]) -> Verdict:
+    """Return the answers to the settings that a user gives at a place, all at once.
+
+    Values are never quoted: they may be secret.
+    """
+    settings: dict[str, str] = {}
+    notices: list[str] = []
+    complaints: list[str] = []
+    for name, value in given.items():
+        setting = find(place, name)
+        if setting is None:
+            if complaint := _unknown(place, name):
+                complaints.append(f"{name}: {complaint}")
+            elif name in settings:
+                complaints.append(f"{name}: given twice")
+            else:
+                settings[name] = value
+            continue
+        new = setting.becomes or setting.name
+        target = find(place, new) or setting
+        value = target.values.get(value, value)
+        if setting.answer is Answer.REFUSED:
+            complaints.append(f"{name}: {_refusal(setting)}")
+        elif new in settings:
+            complaints.append(f"{name}: given twice" + (f", as {new}" if new != name else ""))
+        elif wrong := (target.check or setting.check or _anything)(value):
+            complaints.append(f"{name}: {wrong}")
+        else:
+            settings[new] = value
+            if setting.answer is Answer.TRANSLATED:
+                notices.append(f"{name}: read as {new}: {setting.why}")
+            elif setting.answer is Answer.WARNED:
+                notices.append(f"{name}: {_advice(setting)}")
+    return Verdict(settings, tuple(notices), tuple(complaints))
+
+
+def _refusal(setting: Setting) -> str:
+    return f"refused: {_advice(setting)}"
+
+
+def _advice(setting: Setting) -> str:
+    return setting.why + (f"; use {setting.use}" if setting.use else "")
+
+
+def _anything(_: str) -> None:
+    return None
+
+
+def _unknown(place: Place, name: str) -> str | None:
+    """Return the complaint about a name that is not in the table; None if it may pass."""
+    known = [each.name for each in TABLE if each.place is place]
+    if place is Place.SPARK:
+        near = [each for each in known if each.lower() == name.lower()]
+        if near:
+            return f"Spark's settings have their letter case: {near[0]}"
+        return None if name.startswith("spark.") else "Spark's settings begin with spark."
+    client = "consumer" if place is Place.SOURCE else "producer"
+    if (prefixed := find(place, f"kafka.{name}")) and prefixed.answer is Answer.REFUSED:
+        return _refusal(prefixed)
+    if prefixed:
+        return f"did you mean {prefixed.name!r}?"
+    near_text = did_you_mean(name, known)
+    return f"no option of Spark's, and no setting of Kafka's {client}{near_text}"

@@ -1,0 +1,146 @@
+"""The table of settings, and its judge."""
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.settings import setting, sink, source, spark_conf
+from tidegate.settings.setting import Answer, Place
+from tidegate.settings.table import TABLE, find, judge
+
+OPTIONS = (Place.SOURCE, Place.SINK)
+VALID = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO", "classic")
+
+
+def value_of(each: setting.Setting) -> str:
+    """Return a value that the table takes."""
+    target = find(each.place, each.becomes or each.name) or each
+    check = target.check or (lambda _: None)
+    fits = [v for v in (target.default, *VALID, "10000", "org.apache.kafka.clients.producer."
+            "RoundRobinPartitioner") if v and not check(v)]  # fmt: skip
+    return fits[0]
+
+
+def test_each_name_is_there_once() -> None:
+    """Options have names in any letter case, so they may not differ by it alone."""
+    counted = Counter((each.place, each.name.lower()) for each in TABLE)
+    assert [name for name, times in counted.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("each", TABLE, ids=lambda each: f"{each.place}-{each.name}")
+def test_the_answer_is_what_the_table_says(each: setting.Setting) -> None:
+    """A refused one has its reason, a translated one another name, each other one passes."""
+    verdict = judge(each.place, {each.name: value_of(each)})
+    if each.answer is Answer.REFUSED:
+        assert each.why
+        assert verdict.settings == {}
+        assert verdict.complaints == (
+            f"{each.name}: refused: {each.why}" + (f"; use {each.use}" if each.use else ""),
+        )
+    else:
+        assert verdict.complaints == ()
+        assert list(verdict.settings) == [each.becomes or each.name]
+        assert bool(verdict.notices) == (each.answer in (Answer.TRANSLATED, Answer.WARNED))
+        assert each.answer is not Answer.WARNED or each.why
+    if each.default is not None and each.answer is Answer.ACCEPTED:
+        assert judge(each.place, {each.name: each.default}).complaints == ()
+
+
+@pytest.mark.parametrize("place", OPTIONS)
+@given(data=st.data())
+def test_names_in_any_letter_case(place: Place, data: st.DataObject) -> None:
+    """Each reaches Spark once, by the name that Spark has."""
+    passing = [e for e in TABLE if e.place is place and e.answer is Answer.ACCEPTED]
+    each = data.draw(st.sampled_from(passing))
+    spelt = "".join(data.draw(st.sampled_from([c.lower(), c.upper()])) for c in each.name)
+    value = value_of(each)
+    assert judge(place, {spelt: value}).settings == {each.name: each.values.get(value, value)}
+    if spelt != each.name:
+        twice = judge(place, {each.name: value, spelt: value})
+        assert twice.complaints == (f"{spelt}: given twice, as {each.name}",)
+
+
+def test_spark_has_the_letter_case_of_its_settings() -> None:
+    assert judge(Place.SPARK, {"spark.Kafka.consumer.cache.capacity": "1"}).complaints == (
+        "spark.Kafka.consumer.cache.capacity: Spark's settings have their letter case: "
+        "spark.kafka.consumer.cache.capacity",
+    )
+    assert judge(Place.SPARK, {"spark.x.y": "z"}).settings == {"spark.x.y": "z"}
+    assert judge(Place.SPARK, {"x": "z"}).complaints == ("x: Spark's settings begin with spark.",)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "says"),
+    [
+        (Place.SOURCE, "kafka.max.pol.records", "did you mean 'kafka.max.poll.records'"),
+        (Place.SOURCE, "max.poll.records", "did you mean 'kafka.max.poll.records'"),
+        (Place.SOURCE, "auto.offset.reset", "refused: the plan's offsets are the only start"),
+        (Place.SOURCE, "kafka.linger.ms", "no setting of Kafka's consumer"),
+        (Place.SINK, "kafka.max.poll.records", "no setting of Kafka's producer"),
+        (Place.SINK, "linger.ms", "did you mean 'kafka.linger.ms'"),
+        (Place.SOURCE, "sasl.jaas.config", "refused: it says which cluster is used"),
+    ],
+)
+def test_a_name_that_is_not_known(place: Place, name: str, says: str) -> None:
+    (complaint,) = judge(place, {name: "hunter2"}).complaints
+    assert says in complaint
+    assert "hunter2" not in complaint
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "says"),
+    [
+        (Place.SOURCE, "kafkaConsumer.pollTimeoutMs", "0", "from 1"),
+        (Place.SOURCE, "minPartitions", "many", "not a whole number"),
+        (Place.SOURCE, "kafka.isolation.level", "committed", "one of read_committed"),
+        (Place.SINK, "kafka.acks", "0", "would lose records"),
+        (Place.SINK, "kafka.acks", "3", "of Kafka 0.8"),
+        (Place.SINK, "kafka.partitioner.ignore.keys", "true", "many partitions"),
+        (Place.SINK, "kafka.partitioner.class", "com.example.Mine", "RoundRobinPartitioner"),
+        (Place.SINK, "request.required.acks", "0", "would lose records"),
+        (Place.SPARK, "spark.kafka.consumer.cache.timeout", "5x", "not a duration"),
+        (Place.SPARK, "spark.kafka.consumer.cache.jmx.enable", "yes", "true or false"),
+    ],
+)
+def test_a_value_that_a_client_would_refuse(place: Place, name: str, value: str, says: str) -> None:
+    (complaint,) = judge(place, {name: value}).complaints
+    assert complaint.startswith(f"{name}: ")
+    assert says in complaint
+
+
+def test_all_at_once() -> None:
+    """Accepted, translated, warned and refused ones, in the order in which they were given."""
+    verdict = judge(
+        Place.SINK,
+        {"kafka.linger.ms": "5", "request.required.acks": "-1", "kafka.transactional.id": "t",
+         "includeHeaders": "true", "kafka.lingr.ms": "1"},
+    )  # fmt: skip
+    assert verdict.settings == {
+        "kafka.linger.ms": "5", "kafka.acks": "all", "includeHeaders": "true",
+    }  # fmt: skip
+    assert [each.partition(":")[0] for each in verdict.notices] == [
+        "request.required.acks", "includeHeaders",
+    ]  # fmt: skip
+    assert [each.partition(":")[0] for each in verdict.complaints] == [
+        "kafka.transactional.id", "kafka.lingr.ms",
+    ]  # fmt: skip
+
+
+def test_tidegates_defaults_are_in_the_table() -> None:
+    for place, defaults in ((Place.SOURCE, source.DEFAULTS), (Place.SINK, sink.DEFAULTS)):
+        for name, value in defaults.items():
+            found = find(place, f"kafka.{name}")
+            assert found is not None
+            assert found.default == value
+    for name, value in spark_conf.CONSUMER_CACHES.items():
+        found = find(Place.SPARK, name)
+        assert found is not None
+        assert found.default == value
+
+
+def test_reasons_are_sentences_that_end_without_a_dot() -> None:
+    for each in TABLE:
+        assert not re.search(r"[.\s]$", each.why), each.name
