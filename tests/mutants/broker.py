@@ -85,9 +85,9 @@ MUTANTS = (
     Mutant(
         "before 1970 is before all records",
         "broker/cluster.py",
-        "since = OffsetSpec.EARLIEST if timestamp_ms < 0 else timestamp_ms",
-        "since = timestamp_ms",
-        "tests/integration/test_boundaries_live.py::test_before_any_record",
+        "tp: OffsetSpec.EARLIEST if (ms := timestamps_ms[tp.topic][tp.partition]) < 0 else ms",
+        "tp: timestamps_ms[tp.topic][tp.partition]",
+        "tests/unit/broker/test_cluster.py::test_each_partition_has_a_timestamp_of_its_own",
     ),
     Mutant(
         "an unknown protocol is not plaintext",

@@ -65,6 +65,27 @@ class Survey:
         topics = self.identities.items()
         return {name: sorted(topic.leaderless) for name, topic in topics if topic.leaderless}
 
+    def only(self, partitions: Mapping[str, Collection[int]] | None) -> Survey:
+        """Return the survey of these partitions alone, by topic; for None, of all."""
+        if partitions is None:
+            return self
+        chosen = {topic: frozenset(partitions.get(topic, ())) for topic in self.identities}
+        return replace(
+            self,
+            identities={
+                topic: replace(each, leaderless=each.leaderless & chosen[topic])
+                for topic, each in self.identities.items()
+            },
+            watermarks={
+                topic: {p: m for p, m in marks.items() if p in chosen[topic]}
+                for topic, marks in self.watermarks.items()
+            },
+            too_late={
+                topic: {p: offset for p, offset in offsets.items() if p in chosen[topic]}
+                for topic, offsets in self.too_late.items()
+            },
+        )
+
 
 @tenacity.retry(
     retry=tenacity.retry_if_exception_type(BrokerError),  # connecting has a patience of its own
@@ -210,15 +231,26 @@ class Cluster:
     def offsets_at(
         self, partitions: Mapping[str, Collection[int]], timestamp_ms: int
     ) -> dict[str, dict[int, int | None]]:
-        """Return the first offset at or after a timestamp; None if no record is that late.
+        """Return the first offset at or after a timestamp; None if no record is that late."""
+        return self.offsets_since(
+            {t: dict.fromkeys(ps, timestamp_ms) for t, ps in partitions.items()}
+        )
+
+    def offsets_since(
+        self, timestamps_ms: Mapping[str, Mapping[int, int]]
+    ) -> dict[str, dict[int, int | None]]:
+        """Return the first offset at or after each partition's timestamp; None if there is none.
 
         Before 1970, and so in Kafka before any record, that is the log start: negative timestamps
         have other meanings in its protocol (-1 is the end).
         """
-        since = OffsetSpec.EARLIEST if timestamp_ms < 0 else timestamp_ms
+        asked = {
+            tp: OffsetSpec.EARLIEST if (ms := timestamps_ms[tp.topic][tp.partition]) < 0 else ms
+            for tp in _asked(timestamps_ms)
+        }
         with self.request(_DESCRIBE):
-            answer = self.admin.list_partition_offsets(dict.fromkeys(_asked(partitions), since))
-        offsets: dict[str, dict[int, int | None]] = {topic: {} for topic in partitions}
+            answer = self.admin.list_partition_offsets(asked)
+        offsets: dict[str, dict[int, int | None]] = {topic: {} for topic in timestamps_ms}
         for tp, each in answer.items():
             offsets[tp.topic][tp.partition] = None if each.offset < 0 else each.offset
         return offsets
