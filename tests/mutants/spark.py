@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was fetched is not kept",
-        "spark/kafka_source.py",
+        "settings/spark_conf.py",
         '    "spark.kafka.consumer.fetchedData.cache.timeout": "0",\n',
         "",
         "tests/spark/test_memory.py",
@@ -245,10 +245,40 @@ MUTANTS = (
     ),
     Mutant(
         "a producer setting that cannot start",
-        "spark/producer_settings.py",
+        "settings/setting.py",
         "not least <= int(value) <= most",
         "False",
         "tests/unit/spark/test_producer_settings.py::test_a_refused_setting_has_its_reason",
+    ),
+    Mutant(
+        "a time-out of the connection comes before Tidegate's own",
+        "spark/producer_settings.py",
+        "found = {**DEFAULTS, **shared, **given}",
+        "found = {**shared, **DEFAULTS, **given}",
+        "tests/unit/spark/test_producer_settings.py"
+        "::test_a_timeout_of_the_connection_comes_before_our_own",
+    ),
+    Mutant(
+        "a connection and a pipeline that contradict each other send nothing",
+        "egress/plan.py",
+        "if wrong := producer_settings.contradictions(given, connection):",
+        "if wrong := producer_settings.contradictions(given):",
+        "tests/unit/egress/test_egress_plan.py"
+        "::test_a_timeout_of_the_connection_that_contradicts_the_pipeline",
+    ),
+    Mutant(
+        "a setting of the producer is given once",
+        "pipelines/egress_spec.py",
+        "if twice := sorted(",
+        "if twice := False and sorted(",
+        "tests/unit/pipelines/test_egress_spec.py::test_what_contradicts_itself_is_named",
+    ),
+    Mutant(
+        "what an egress decides is not given to Spark otherwise",
+        "pipelines/strict.py",
+        "place: ClassVar[Place] = Place.SENDING",
+        "place: ClassVar[Place] = Place.SPARK",
+        "tests/unit/pipelines/test_egress_spec.py::test_what_contradicts_itself_is_named",
     ),
     Mutant(
         "late ranges are reported as a broken order",

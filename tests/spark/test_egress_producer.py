@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from support import topic_records
 from support.egress_pipeline import EgressPipeline
 from tidegate.errors import RowsRefused, SendFailed
-from tidegate.spark import producer_settings
+from tidegate.settings import kafka_clients
 
 
 def lines(*ids: int) -> str:
@@ -193,9 +194,14 @@ def test_allowed_producer_settings_are_valid_for_the_client(spark: SparkSession)
             return True
         return False
 
-    for name, (least, most) in producer_settings._NUMBERS.items():
+    checks = {**kafka_clients.COMMON, **kafka_clients.PRODUCER}
+    bounds = {name: re.match(r"from (-?\d+) to (\d+),", checks[name]("9" * 19) or "")
+              for name in checks}  # fmt: skip
+    numbers = {name: (int(found[1]), int(found[2])) for name, found in bounds.items() if found}
+    assert len(numbers) > 20
+    for name, (least, most) in numbers.items():
         assert starts(name, least), name
         assert starts(name, most), name
-        assert producer_settings.complaints({name: str(least - 1)}), name
+        assert checks[name](str(least - 1)), name
         assert starts(name, least - 1) is (name in idle), name
         assert not starts(name, most + 1), name

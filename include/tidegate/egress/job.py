@@ -83,4 +83,5 @@ def job_of(
         client_id=client_id,
         logins=logins,
         records=estimate(plan),
+        reading=run.spec.target.reading_options,
     )

@@ -28,6 +28,7 @@ from tidegate.runs import variables
 from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Planned
+from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import LINE, WHOLE
 
 ISOLATION = "read_uncommitted"  # of the scans for records that were sent
@@ -78,6 +79,8 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
         logger.info("%s: plan %s has an open claim: %s", run.spec.name, planned.id, _RESUMED)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     note = {"format": 1, "run": run.run_id, "dag": run.dag_id, "at": now, **note}
+    for notice in run.spec.notices:
+        logger.warning("%s: %s", run.spec.name, notice)
     frozen = opened.freeze(planned, note)
     faults.point("plan.frozen")
     return Planned(frozen, known=False)
@@ -117,6 +120,18 @@ def survey(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     return survey_target(run.kafka, target.names, create_with=target.partitions, make=make)
 
 
+def refuse_contradictions(run: EgressRun) -> None:
+    """Raise ConfigurationError for producer settings that contradict those of the connection."""
+    timeout = run.kafka.extra.get("request.timeout.ms")
+    connection = {"kafka.request.timeout.ms": str(timeout)} if timeout else {}
+    given = run.spec.target.producer_settings
+    if wrong := producer_settings.contradictions(given, connection):
+        raise ConfigurationError(
+            f"pipeline {run.spec.name!r}: target.producer, with what its connection "
+            f"{run.kafka.connection!r} has: " + "; ".join(wrong)
+        )
+
+
 def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     """Return a plan of what one run may send of the backlog, or of a replay's whole window; and the
     backlog.
@@ -126,6 +141,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     """
     run, fold = opened.run, opened.ledger.fold
     spec = run.spec
+    refuse_contradictions(run)
     # The window is checked before the target is touched.
     backlog = replay.requested_backlog(run, run.asked, record=record) if run.asked else None
     target = survey(run, make=record)

@@ -25,7 +25,7 @@ from tidegate.egress.lake_source import (
     open_lake_of,
     window_of,
 )
-from tidegate.egress.plan import living_plan, plan, root_of, survey
+from tidegate.egress.plan import living_plan, plan, refuse_contradictions, root_of, survey
 from tidegate.egress.sender import TaskEnded, is_dead, sender_identity
 from tidegate.errors import (
     ConfigurationError,
@@ -45,7 +45,6 @@ from tidegate.launch.spark_submit import for_places, sending_submission, termina
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
-from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, RowSource
 
 logger = logging.getLogger(__name__)
@@ -70,10 +69,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     if planned.id in ledger.fold.claims:  # files of unclaimed plans were checked above
         _refuse_changed_files(planned)
     target = _check_target(run, planned)
-    for warning in producer_settings.warnings(run.spec.target.producer_settings):
-        logger.warning("%s: target.producer: %s", run.spec.name, warning)
-    if run.spec.target.topic and run.spec.columns.topic:
-        logger.warning("%s: target.topic is used, columns.topic is not", run.spec.name)
+    refuse_contradictions(run)
     _refuse_unordered(planned, target)
     rows = rows_of(planned, lake)
     if rows.format == "json":

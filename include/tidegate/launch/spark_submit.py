@@ -28,7 +28,7 @@ from tidegate.lake import s3_settings
 from tidegate.launch import cds_archive, delegation_tokens, environment, jars, java_options
 from tidegate.launch.spark_output import SparkOutput, failure_line
 from tidegate.pipelines import secret_settings
-from tidegate.spark import kafka_source
+from tidegate.settings import spark_conf
 from tidegate.spark.job_files import read_refusal
 
 _SPARK_SUBMIT = Path(__file__).with_name("spark-submit.sh")
@@ -43,13 +43,6 @@ _TINY = 200_000
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-# Spark retries nothing, for what a task has sent cannot be taken back: the next attempt does.
-_RUN_ONCE = {
-    _TASK_TRIES: "1",
-    "spark.stage.maxConsecutiveAttempts": "1",
-    "spark.speculation": "false",
-    "spark.dynamicAllocation.enabled": "false",
 }
 # Without these Spark keeps a thousand queries and jobs for its page, even if the page is off.
 _RETAINED = {
@@ -109,7 +102,8 @@ def sending_submission(
     kafka: KafkaSettings | None = None,
 ) -> Submission:
     """Return the application that sends a plan's rows, about `rows` of them."""
-    given = _application("egress.py", (str(job_file),), {**conf, **_RUN_ONCE}, rows, name=name)
+    once = {**conf, **spark_conf.RUN_ONCE}
+    given = _application("egress.py", (str(job_file),), once, rows, name=name)
     return _with_kerberos(_with_kafka(given, kafka))
 
 
@@ -296,7 +290,7 @@ def _application(
         "spark.sql.catalogImplementation": "in-memory",
         "spark.driver.defaultJavaOptions": java_options.driver(records, conf),
         "spark.executor.defaultJavaOptions": java_options.NO_CORE_DUMP,
-        **kafka_source.CONSUMER_CACHES,
+        **spark_conf.CONSUMER_CACHES,
         **_RETAINED,
         **conf,
         "spark.submit.deployMode": "client",  # elsewhere there is no job file

@@ -44,6 +44,10 @@ _OTHERS = {
     "model": "must be a mapping, for example {example}",
 }
 _ELSEWHERE = {
+    "columns.timestamp": "Spark's sink has no timestamp column (up to 4.0): Kafka stamps a record "
+    "when it is sent; the header tidegate-timestamp has that of a lake's record",
+    "mode": "records are appended, as Kafka has nothing else",
+    "target.mode": "records are appended, as Kafka has nothing else",
     "where": "a pipeline reads or sends all rows; a filter is for a replay of a lake: `tidegate "
     "replay … --where …`",
 }
@@ -84,8 +88,8 @@ def quoted(value: Any) -> str:
 def _known_instead(path: list[str], known_keys: Mapping[str, list[str]]) -> str:
     """Return what may have been meant by an unknown key: the nearest, or all that are known."""
     *parents, name = path
-    if name in _ELSEWHERE:
-        return f": {_ELSEWHERE[name]}"
+    if reason := _ELSEWHERE.get(".".join(path)) or (name == "where" and _ELSEWHERE[name]):
+        return f": {reason}"
     known = known_keys.get(".".join(parents), [])
     elsewhere = [f"{other}.{name}" for other, keys in known_keys.items() if other and name in keys]
     near = did_you_mean(name, known) or did_you_mean(elsewhere, elsewhere)

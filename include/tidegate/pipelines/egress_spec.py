@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tidegate.core.source_root import Root
-from tidegate.pipelines.strict import Contradiction, Spark, Strict
+from tidegate.pipelines.strict import Contradiction, SendingSpark, Strict
 from tidegate.pipelines.value_types import (
     Count,
     Path,
@@ -22,6 +22,9 @@ from tidegate.pipelines.value_types import (
     Whole,
     as_texts,
 )
+from tidegate.settings.setting import Place
+from tidegate.settings.sink import READING
+from tidegate.settings.table import judge
 from tidegate.spark import file_reader_options, producer_settings
 from tidegate.spark.egress_job import LINE
 
@@ -65,7 +68,8 @@ class Source(Strict):
 class Target(Strict):
     """Where rows are sent: one topic, or the one of `topics` that the row names.
 
-    A missing topic is created only if `partitions` is given.
+    A missing topic is created only if `partitions` is given. `options` are those of Spark's sink,
+    `producer` is their short form, without `kafka.`.
     """
 
     kafka: str = "kafka_default"
@@ -73,14 +77,19 @@ class Target(Strict):
     topics: Annotated[TopicNames, Field(min_length=1)] | None = None
     partitions: Count | None = None
     producer: dict[str, Scalar] = Field(default_factory=dict)
+    options: dict[str, Scalar] = Field(default_factory=dict)
 
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
         match key:
             case "topics" if "topic" in given and (given["topic"] is None) == (value is None):
                 return "", "give either topic, or topics that columns.topic chooses from"
-            case "producer" if wrong := producer_settings.complaints(as_texts(value)):
+            case "producer" if wrong := producer_settings.judged(as_texts(value)).complaints:
                 return "producer", "; ".join(wrong)
+            case "options" if wrong := judge(Place.SINK, as_texts(value)).complaints:
+                return "options", "; ".join(wrong)
+            case "options" if "producer" in given:
+                return _together(as_texts(given["producer"]), as_texts(value))
         return None
 
     @property
@@ -89,8 +98,56 @@ class Target(Strict):
         return self.topics or ((self.topic,) if self.topic else ())
 
     @property
+    def settings(self) -> dict[str, str]:
+        """The options of both forms, by the names that Spark has."""
+        return _settings(as_texts(self.producer), as_texts(self.options))
+
+    @property
     def producer_settings(self) -> dict[str, str]:
-        return as_texts(self.producer)
+        """The producer's settings, without `kafka.`."""
+        return _of_producer(self.settings)
+
+    @property
+    def reading_options(self) -> dict[str, str]:
+        """The options of Spark's source by which the target is read back."""
+        return {name: value for name, value in self.settings.items() if name in READING}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a user should know of accepted settings."""
+        short = producer_settings.judged(as_texts(self.producer)).notices
+        weak = producer_settings.warnings(self.producer_settings)
+        key = "options" if self.options and not self.producer else "producer"
+        return (
+            *(f"target.producer: {each}" for each in short),
+            *(f"target.options: {n}" for n in judge(Place.SINK, as_texts(self.options)).notices),
+            *(f"target.{key}: {each}" for each in weak),
+        )
+
+
+def _settings(short: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **producer_settings.judged(short).settings,
+        **judge(Place.SINK, options).settings,
+    }
+
+
+def _of_producer(settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix("kafka."): value
+        for name, value in settings.items()
+        if name.startswith("kafka.") and name not in READING
+    }
+
+
+def _together(short: Mapping[str, str], options: Mapping[str, str]) -> Contradiction | None:
+    """Return what contradicts itself in valid settings of both forms."""
+    of_options = judge(Place.SINK, options).settings
+    if twice := sorted(producer_settings.judged(short).settings.keys() & of_options.keys()):
+        return "options", "; ".join(f"{name}: given twice, in producer too" for name in twice)
+    if wrong := producer_settings.contradictions(_of_producer(_settings(short, options))):
+        return "options" if options and not short else "producer", "; ".join(wrong)
+    return None
 
 
 class Columns(Strict):
@@ -120,7 +177,7 @@ class Egress(Strict):
     max_files: Count = 10_000
     max_records: Count = 50_000_000
     schedule: Schedule | None = None
-    spark: Spark = Spark()
+    spark: SendingSpark = SendingSpark()
     retries: Annotated[Whole, Field(ge=0, le=100)] = 3
 
     @classmethod
@@ -137,7 +194,8 @@ class Egress(Strict):
                 by_key = _is_null("partition", source, columns)
                 settings = target.producer_settings
                 if wrong := producer_settings.disorders(settings, by_key=by_key):
-                    return "target.producer", "; ".join(wrong)
+                    key = "options" if target.options and not target.producer else "producer"
+                    return f"target.{key}", "; ".join(wrong)
             case "order" if value == "strict" and source:
                 if given.get("order_by") == () and not source.lake:
                     return "order", "strict: rows of files have no order without order_by"
@@ -152,6 +210,16 @@ class Egress(Strict):
     def kafka(self) -> str:
         """The connection of the target."""
         return self.target.kafka
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a user should know of what is accepted."""
+        unused = "target.topic is used, columns.topic is not"
+        return (
+            *self.target.notices,
+            *((unused,) if self.target.topic and self.columns.topic else ()),
+            *self.spark.notices,
+        )
 
     @property
     def sends_tombstones(self) -> bool:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from tidegate.pipelines.complaints import complaint
 from tidegate.pipelines.egress_spec import Columns, Egress, Source, Target
 from tidegate.pipelines.ingest_spec import Ingest, StartAt, one_of
-from tidegate.pipelines.strict import Spark
+from tidegate.pipelines.strict import SendingSpark, Spark
 
 __all__ = [
     "Columns",
@@ -34,7 +34,13 @@ Spec = Ingest | Egress
 _KINDS: Mapping[str, type[Ingest] | type[Egress]] = {"ingest": Ingest, "egress": Egress}
 _PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
     "ingest": {"": Ingest, "spark": Spark, "start": StartAt},
-    "egress": {"": Egress, "spark": Spark, "source": Source, "target": Target, "columns": Columns},
+    "egress": {
+        "": Egress,
+        "spark": SendingSpark,
+        "source": Source,
+        "target": Target,
+        "columns": Columns,
+    },
 }
 _KNOWN_KEYS = {
     kind: {path: sorted(model.model_fields) for path, model in parts.items()}

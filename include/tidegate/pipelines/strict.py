@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from tidegate.pipelines import secret_settings
 from tidegate.pipelines.value_types import Scalar, as_texts
+from tidegate.settings.setting import Place
+from tidegate.settings.table import judge
 
 Contradiction = tuple[str, str]
 """The key that a complaint is about (empty: the mapping itself), and the complaint."""
@@ -38,12 +40,33 @@ class Strict(BaseModel):
 class Spark(Strict):
     """The Spark connection, and Spark settings in addition to Tidegate's own."""
 
+    place: ClassVar[Place] = Place.SPARK
     connection: str = "spark_default"
     conf: dict[str, Scalar] = Field(default_factory=dict)
 
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
         del given
-        if key == "conf" and (wrong := secret_settings.refused(as_texts(value))):
+        if key != "conf":
+            return None
+        if wrong := secret_settings.refused(as_texts(value)):
             return "conf", wrong.removeprefix("spark.conf: ")
+        if complaints := judge(cls.place, as_texts(value)).complaints:
+            return "conf", "; ".join(complaints)
         return None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings as Spark is to be given them."""
+        return dict(judge(self.place, as_texts(self.conf)).settings)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a user should know of accepted settings."""
+        return tuple(f"spark.conf: {n}" for n in judge(self.place, as_texts(self.conf)).notices)
+
+
+class SendingSpark(Spark):
+    """The same of an egress, which decides more."""
+
+    place: ClassVar[Place] = Place.SENDING

@@ -18,7 +18,6 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress, Ingest, Spec
-from tidegate.pipelines.value_types import as_text
 from tidegate.runs.step_progress import OnProgress
 
 
@@ -71,7 +70,7 @@ class AnyRun:
 
     @property
     def spark_conf(self) -> dict[str, str]:
-        return {key: as_text(value) for key, value in self.spec.spark.conf.items()}
+        return self.spec.spark.settings
 
     def store(self) -> Store:
         return open_store(self.spec.lake, self.spec.name)

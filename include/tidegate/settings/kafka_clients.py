@@ -13,6 +13,13 @@ from tidegate.settings.setting import INT, LONG, Check, boolean, text, whole, wo
 
 _MILLISECONDS = whole(0, LONG)
 
+_LEVEL = whole(-1, 9)
+
+
+def _gzip(value: str) -> str | None:
+    return "-1, or from 1 to 9" if value == "0" else _LEVEL(value)
+
+
 SECURITY: Mapping[str, Check] = dict.fromkeys(
     (
         "bootstrap.servers",
@@ -126,7 +133,7 @@ PRODUCER: Mapping[str, Check] = {
     "acks": word("all", "-1", "0", "1"),
     "batch.size": whole(0),
     "buffer.memory": whole(1, LONG),
-    "compression.gzip.level": whole(-1, 9),
+    "compression.gzip.level": _gzip,
     "compression.lz4.level": whole(1, 17),
     "compression.type": word("none", "gzip", "snappy", "lz4", "zstd"),
     "compression.zstd.level": whole(-131072, 22),

@@ -30,6 +30,8 @@ class Place(StrEnum):
     SINK = "target.options"
     """`target.options` of an egress: Spark's Kafka sink; `kafka.…` goes to its producer."""
     SPARK = "spark.conf"
+    SENDING = "spark.conf of an egress"
+    """What an egress decides besides; all else is as in `spark.conf`."""
     CONNECTION = "connection"
     """The extra of a Kafka connection in Airflow."""
 
@@ -40,13 +42,15 @@ class Setting:
 
     `becomes` is the name that a translated setting gets, `values` the new values by the old ones:
     others stay. `default` is Tidegate's value if none is given, `outside` that of Kafka or Spark.
-    `use` is what to give in place of a refused setting. `check` judges the value.
+    `use` is what to give in place of a refused setting. `check` judges the value; `caution` returns
+    what a user should know of a value that is accepted.
     """
 
     name: str
     place: Place
     answer: Answer = Answer.ACCEPTED
     check: Check | None = None
+    caution: Check | None = None
     default: str | None = None
     outside: str | None = None
     why: str = ""
@@ -95,6 +99,6 @@ def text(value: str) -> str | None:
 
 def duration(value: str) -> str | None:
     """Check a duration of Spark: a whole number, and a unit unless it is milliseconds."""
-    if re.fullmatch(r"-?[0-9]{1,15}\s*(us|ms|s|m|min|h|d)?", value.strip().lower()):
+    if re.fullmatch(r"-?[0-9]{1,15}(us|ms|s|m|min|h|d)?", value.strip().lower()):
         return None
     return "not a duration, for example 500ms, 5m or 1h"

@@ -1,14 +1,17 @@
 """The options of Spark's Kafka sink, as `target.options` of an egress pipeline takes them.
 
-Source: Spark's integration guide for Kafka, and `KafkaWriter` of the connector 4.0. Settings of the
-source are valid here too: what is sent is read back.
+Source: Spark's integration guide for Kafka, and `KafkaWriter` of the connector 4.0. Some options of
+the source are valid here too: what is sent is read back.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidegate.settings.client_answers import of_clients
 from tidegate.settings.kafka_clients import PRODUCER
-from tidegate.settings.setting import LONG, Answer, Place, Setting, boolean, whole, word
+from tidegate.settings.setting import Answer, Place, Setting, boolean, word
+from tidegate.settings.source import SOURCE
 
 DEFAULTS = {
     "acks": "all",
@@ -21,6 +24,21 @@ DEFAULTS = {
     "request.timeout.ms": "30000",
 }
 """Tidegate's own values for the producer; a given option wins."""
+READING = frozenset(
+    {
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "kafka.client.rack",
+        "kafka.default.api.timeout.ms",
+        "kafka.fetch.max.bytes",
+        "kafka.fetch.max.wait.ms",
+        "kafka.fetch.min.bytes",
+        "kafka.max.partition.fetch.bytes",
+        "kafka.max.poll.records",
+        "kafkaConsumer.pollTimeoutMs",
+    }
+)
+"""The options of the source, by which a target is read back."""
 _OUTSIDE = {
     "acks": "all",
     "batch.size": "16384",
@@ -86,11 +104,10 @@ _OWN = {
 
 SINK: tuple[Setting, ...] = (
     *of_clients(Place.SINK, PRODUCER, DEFAULTS, _OUTSIDE, _OWN),
-    Setting(
-        name="kafkaConsumer.pollTimeoutMs", place=Place.SINK, check=whole(1, LONG),
-        default="30000", outside="120000 (spark.network.timeout)",
-        why="for reading back what was sent: the time until a record that does not come is a "
-        "failure; more for a throttled cluster",
+    *(
+        replace(each, place=Place.SINK, why="for reading back what was sent")
+        for each in SOURCE
+        if each.name in READING
     ),
     Setting(
         name="topic", place=Place.SINK, answer=Answer.REFUSED,

@@ -18,6 +18,8 @@ _BY_NAME: Mapping[tuple[Place, str], Setting] = {
     (each.place, each.name.lower()): each for each in TABLE
 }
 
+_OF_SPARK = (Place.SPARK, Place.SENDING)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -35,9 +37,9 @@ class Verdict:
 def find(place: Place, name: str) -> Setting | None:
     """Return the setting of this name at a place; options have names in any letter case."""
     found = _BY_NAME.get((place, name.lower()))
-    if found and place is Place.SPARK and found.name != name:
-        return None
-    return found
+    if place is Place.SENDING and not found:
+        found = _BY_NAME.get((Place.SPARK, name.lower()))
+    return None if found and place in _OF_SPARK and found.name != name else found
 
 
 def judge(place: Place, given: Mapping[str, str]) -> Verdict:
@@ -73,6 +75,10 @@ def judge(place: Place, given: Mapping[str, str]) -> Verdict:
                 notices.append(f"{name}: read as {new}: {setting.why}")
             elif setting.answer is Answer.WARNED:
                 notices.append(f"{name}: {_advice(setting)}")
+            elif value != given[name]:
+                notices.append(f"{name}: its value is read as {value}")
+            elif caution := (target.caution or _anything)(value):
+                notices.append(f"{name}: {caution}")
     return Verdict(settings, tuple(notices), tuple(complaints))
 
 
@@ -90,12 +96,9 @@ def _anything(_: str) -> None:
 
 def _unknown(place: Place, name: str) -> str | None:
     """Return the complaint about a name that is not in the table; None if it may pass."""
+    if place in _OF_SPARK:
+        return _unknown_to_spark(name)
     known = [each.name for each in TABLE if each.place is place]
-    if place is Place.SPARK:
-        near = [each for each in known if each.lower() == name.lower()]
-        if near:
-            return f"Spark's settings have their letter case: {near[0]}"
-        return None if name.startswith("spark.") else "Spark's settings begin with spark."
     client = "consumer" if place is Place.SOURCE else "producer"
     if (prefixed := find(place, f"kafka.{name}")) and prefixed.answer is Answer.REFUSED:
         return _refusal(prefixed)
@@ -103,3 +106,13 @@ def _unknown(place: Place, name: str) -> str | None:
         return f"did you mean {prefixed.name!r}?"
     near_text = did_you_mean(name, known)
     return f"no option of Spark's, and no setting of Kafka's {client}{near_text}"
+
+
+def _unknown_to_spark(name: str) -> str | None:
+    if name != name.strip():
+        return "blanks around the name: Spark would not know it"
+    for place in _OF_SPARK:
+        meant = _BY_NAME.get((place, name.lower()))
+        if meant and meant.name != name:
+            return f"Spark's settings have their letter case: {meant.name}"
+    return None if name.startswith("spark.") else "Spark's settings begin with `spark.`"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.core.offsets import Window
@@ -68,7 +68,8 @@ class TargetTopic:
 class EgressJob(JobFile):
     """The rows to send, how they become records, and the target.
 
-    `reader` and `producer` are options of the Kafka clients. `logins` are of the clusters for which
+    `reader` and `producer` are options of the Kafka clients; `reading` are further ones of Spark's
+    source, by which the target is read back. `logins` are of the clusters for which
     the driver obtains delegation tokens; `records` is an estimate.
     """
 
@@ -87,6 +88,7 @@ class EgressJob(JobFile):
     client_id: str
     logins: tuple[Login, ...] = ()
     records: int = 0
+    reading: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"EgressJob({self.plan_id})"  # the options are secret

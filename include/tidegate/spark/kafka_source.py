@@ -19,15 +19,6 @@ _DEFAULTS = {
     "kafka.receive.buffer.bytes": "-1",  # else Spark sets 64 KiB, which throttles long round trips
     "kafkaconsumer.polltimeoutms": "30000",  # else 120 s until a missing record is a failure
 }
-# Settings of the application. By default Spark keeps the consumers of a task, and the records that
-# they fetched last (up to 10,000 a partition), for five minutes: many chunks, topics or partitions
-# would fill a driver of 1 GB. Here it drops what the next task does not use at once.
-CONSUMER_CACHES = {
-    "spark.kafka.consumer.cache.timeout": "500ms",
-    "spark.kafka.consumer.cache.evictorThreadRunInterval": "100ms",
-    "spark.kafka.consumer.fetchedData.cache.timeout": "0",
-    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "100ms",
-}
 _PLANNED = [
     "assign",
     "subscribe",

@@ -24,7 +24,7 @@ def ends(spark: SparkSession, job: EgressJob) -> Offsets:
     """
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.HashMap()
-    for name, value in job.reader.items():
+    for name, value in {**job.reader, **job.reading}.items():
         if name.startswith("kafka."):
             properties.put(name.removeprefix("kafka."), value)
     for name in ("key.deserializer", "value.deserializer"):
@@ -68,7 +68,7 @@ def all_records(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFram
     if not window:
         return None
     # Open transactions of other producers must not hide this plan's records.
-    given = {**job.reader, "kafka.isolation.level": "read_uncommitted"}
+    given = {**job.reader, **job.reading, "kafka.isolation.level": "read_uncommitted"}
     limit = records_per_task(window, spark.sparkContext.defaultParallelism)
     options = kafka_source.render(window, given, max_records_per_task=limit)
     return spark.read.format("kafka").options(**options).load()

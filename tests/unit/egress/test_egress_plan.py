@@ -21,6 +21,7 @@ from support.egress_world import (
     sends_window,
     target_of,
 )
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core.fold import REPLAY
 from tidegate.core.offsets import OffsetRange
@@ -43,7 +44,7 @@ from tidegate.lake import sources
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 from tidegate.maintenance.checkpoint import checkpoint
-from tidegate.spark.egress_job import LINE, WHOLE
+from tidegate.spark.egress_job import LINE, WHOLE, EgressJob
 
 
 def test_files_are_taken_up_to_the_limits() -> None:
@@ -279,6 +280,49 @@ def test_a_dry_run_makes_no_topic(world: World, monkeypatch: pytest.MonkeyPatch)
     assert not (world.home / "lake").exists()
     world.plan()
     assert asked == [None, 3]
+
+
+def test_a_plan_logs_each_notice_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A retry, which finds the plan, and the sending repeat none."""
+    world.settings["target"] = {"topic": "t", "options": {"kafka.acks": 1}}
+    world.put(a="x\n")
+    world.plan()
+    told = [each for each in caplog.messages if "target.options: acks: 1: a leader" in each]
+    assert len(told) == 1
+    world.plan()
+    world.send()
+    assert [each for each in caplog.messages if "acks: 1: a leader" in each] == told
+
+
+def test_a_timeout_of_the_connection_that_contradicts_the_pipeline(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named by plan, explain and send, before a broker is asked: the producer would not start."""
+    world.settings["target"] = {"topic": "t", "producer": {"delivery.timeout.ms": 60_000}}
+    world.put(a="x\n")
+    world.plan()
+    extra = {"bootstrap.servers": "nowhere:1", "request.timeout.ms": 60_000}
+    monkeypatch.setattr(
+        "support.egress_world.KafkaSettings", lambda name, _: KafkaSettings(name, extra)
+    )
+    for step in (world.send, lambda: world.plan("other"), lambda: explain(world.open("third"))):
+        with pytest.raises(
+            ConfigurationError, match=r"connection 'k' has: delivery\.timeout\.ms: "
+        ):
+            step()
+
+
+def test_options_of_the_source_are_for_the_read_back(world: World) -> None:
+    world.settings["target"] = {
+        "topic": "t",
+        "options": {"kafkaconsumer.polltimeoutms": 90_000, "kafka.linger.ms": 1},
+    }
+    world.put(a="x\n")
+    world.send()
+    (job,) = world.ran
+    assert job.producer == {"linger.ms": "1"}
+    assert job.reading == {"kafkaConsumer.pollTimeoutMs": "90000"}
+    assert EgressJob.from_json(job.to_json()) == job
 
 
 def test_explain_of_a_topic_that_a_run_would_make(world: World) -> None:

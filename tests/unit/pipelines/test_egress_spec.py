@@ -56,6 +56,50 @@ def test_settings_are_as_kafka_reads_them():
     }  # fmt: skip
 
 
+def test_options_have_the_names_of_spark():
+    """In any letter case; those of the source are for reading back."""
+    options = {
+        "KAFKA.Linger.ms": 5, "kafkaconsumer.POLLTIMEOUTMS": 90_000, "request.required.acks": -1,
+        "kafka.max.poll.records": 7, "includeHeaders": True,
+    }  # fmt: skip
+    producer = {"Batch.Size": 1, "retries": 9}
+    target = egress({**LEAST, "target": {"topic": "t", "options": options, "producer": producer}})
+    assert target.target.producer_settings == {
+        "linger.ms": "5", "acks": "all", "batch.size": "1", "retries": "9",
+    }  # fmt: skip
+    assert target.target.reading_options == {
+        "kafkaConsumer.pollTimeoutMs": "90000", "kafka.max.poll.records": "7",
+    }  # fmt: skip
+    assert [n.partition(": ")[2].partition(":")[0] for n in target.notices] == [
+        "request.required.acks", "includeHeaders",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "notices"),
+    [
+        ({}, []),
+        ({"target": {"topic": "t", "producer": {"acks": 1}}},
+         ["target.producer: acks: 1: a leader that dies", "target.producer: without idempotence"]),
+        ({"target": {"topic": "t", "options": {"kafka.acks": 1}}},
+         ["target.options: acks: 1: a leader that dies", "target.options: without idempotence"]),
+        ({"target": {"topic": "t", "producer": {"acks": -1}}},
+         ["target.producer: acks: its value is read as all"]),
+        ({"columns": {"topic": "a"}}, ["target.topic is used, columns.topic is not"]),
+        ({"spark": {"conf": {"spark.sql.streaming.disabledV2Writers": "kafka"}}},
+         ["spark.conf: spark.sql.streaming.disabledV2Writers: it has no effect: it concerns"]),
+        ({"spark": {"conf": {"spark.sql.sources.useV1SourceList": "kafka"}}},
+         ["spark.conf: spark.sql.sources.useV1SourceList: it has no effect: of Kafka Tidegate"]),
+        ({"spark": {"conf": {"spark.kafka.producer.cache.evictorThreadRunInterval": -1}}},
+         ["spark.conf: spark.kafka.producer.cache.evictorThreadRunInterval: idle producers"]),
+    ],
+)  # fmt: skip
+def test_what_is_accepted_with_a_notice(form, notices):
+    """One for each, with the key."""
+    told = egress({**LEAST, **form}).notices
+    assert [t.startswith(n) for t, n in zip(told, notices, strict=True)] == [True for _ in told]
+
+
 def test_all_complaints_come_at_once():
     """Of every part of the file, with the nearest known key."""
     told = complaints(
@@ -126,6 +170,36 @@ def test_all_complaints_come_at_once():
         ({"target": {"topics": ["a"]}}, "columns.topic: missing: target.topics needs it"),
         ({"target": {"topic": "t", "producer": {"acks": 0, "transactional.id": "x"}}},
          "producer: acks: 0 would lose records without a word; use all; transactional.id: refused"),
+        ({"target": {"topic": "t", "options": {"kafka.acks": 0, "mode": "x"}}},
+         "options: kafka.acks: 0 would lose records without a word; use all; mode: no option of"),
+        ({"target": {"topic": "t", "options": {"kafka.acks": 3}}},
+         "target.options: kafka.acks: a number of replicas is of Kafka 0.8; use all"),
+        ({"target": {"topic": "t", "options": {"kafka.linger.ms": 3, "Kafka.Linger.ms": 3}}},
+         "target.options: Kafka.Linger.ms: given twice, as kafka.linger.ms"),
+        ({"target": {"topic": "t", "options": {"Kafka.Linger.ms": 3},
+                     "producer": {"LINGER.ms": 3}}},
+         "target.options: kafka.linger.ms: given twice, in producer too"),
+        ({"target": {"topic": "t", "options": {"kafka.buffer.memory": 9},
+                     "producer": {"batch.size": 10}}},
+         "target.producer: buffer.memory: 9 is less than batch.size, 10"),
+        ({"target": {"topic": "t", "options": {"kafka.retries": 0}}},
+         "target.options: retries: 0 excludes enable.idempotence"),
+        ({"target": {"topic": "t", "options": {"topic": "u"}}},
+         "target.options: topic: refused: the target's topic is a key of the pipeline's file; use"),
+        ({"target": {"topic": "t", "options": {"kafka.ssl.key.password": "x"}}},
+         "options: kafka.ssl.key.password: refused: it says which cluster is used, and how it is"),
+        ({"target": {"topic": "t", "options": {"kafka.lingr.ms": "x"}}},
+         "Kafka's producer; did you mean 'kafka.linger.ms'?"),
+        ({"target": {"topic": "t", "mode": "append"}},
+         "target.mode: unknown key: records are appended, as Kafka has nothing else"),
+        ({"columns": {"timestamp": "ts"}},
+         "columns.timestamp: unknown key: Spark's sink has no timestamp column (up to 4.0): Kafka"),
+        ({"spark": {"conf": {"spark.task.maxFailures": 1}}},
+         "spark.conf: spark.task.maxFailures: refused: Tidegate sets it: Spark retries nothing"),
+        ({"spark": {"conf": {"spark.sql.session.timeZone": "CET"}}},
+         "spark.conf: spark.sql.session.timeZone: refused: Tidegate sets it: a retry must make"),
+        ({"spark": {"conf": {"spark.sql.Parquet.writeLegacyFormat": 1}}},
+         "Spark's settings have their letter case: spark.sql.parquet.writeLegacyFormat"),
         ({"target": {"topics": ["a", "a"]}}, "topics: one is named twice in ['a', 'a']"),
         ({"order": "strict"}, "order: strict: rows of files have no order without order_by"),
         ({"order": "strict", "order_by": ["a"]},
@@ -194,6 +268,7 @@ REORDERS = "producer: without idempotence (acks: 1 switches it off) a producer's
         ({"source": {"lake": "flights"}}, {"acks": 1}, REORDERS),
         ({"order_by": ["id"]}, {"acks": 1, "max.in.flight.requests.per.connection": 1}, None),
         ({"order_by": ["id"]}, {"max.in.flight.requests.per.connection": 3}, None),
+        ({"order_by": ["id"]}, {"partitioner.ignore.keys": False}, None),
     ],
 )
 def test_a_producer_that_would_break_the_order_is_refused(change, producer, complaint):

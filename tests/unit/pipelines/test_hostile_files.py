@@ -101,12 +101,12 @@ def test_what_yaml_reads_in_an_unexpected_way_stays_the_text_that_was_written(
 ) -> None:
     """A topic `010` is not the topic `8`; a Spark setting is passed on as it stands."""
     path = tmp_path / "flights.yaml"
-    text = "topics: [010, 0x1F, 2026-02-30]\nspark: {conf: {a: 0755, b: 5_000}}"
+    text = "topics: [010, 0x1F, 2026-02-30]\nspark: {conf: {spark.a: 0755, spark.b: 5_000}}"
     path.write_text(LEAST.replace("topics: [flights]", text) + 'schedule: "@quarterly"\n')
     spec = files.load(path, {})
     assert isinstance(spec, Ingest)
     assert spec.topics == ("010", "0x1F", "2026-02-30")
-    assert spec.spark.conf == {"a": "0755", "b": 5000}
+    assert spec.spark.conf == {"spark.a": "0755", "spark.b": 5000}
 
 
 def test_a_reader_may_separate_by_a_control_character(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.settings import setting, sink, source, spark_conf
 from tidegate.settings.setting import Answer, Place
-from tidegate.settings.table import TABLE, find, judge
+from tidegate.settings.table import TABLE, Verdict, find, judge
 
 OPTIONS = (Place.SOURCE, Place.SINK)
 VALID = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO", "classic")
@@ -63,13 +63,57 @@ def test_names_in_any_letter_case(place: Place, data: st.DataObject) -> None:
         assert twice.complaints == (f"{spelt}: given twice, as {each.name}",)
 
 
+@pytest.mark.parametrize(
+    ("place", "name", "value", "says"),
+    [
+        (Place.SINK, "kafka.acks", "-1", "its value is read as all"),
+        (Place.SPARK, "spark.kafka.producer.cache.evictorThreadRunInterval", "0", "never closed"),
+        (Place.SPARK, "spark.kafka.producer.cache.evictorThreadRunInterval", "-1ms", "never clo"),
+        (Place.SPARK, "spark.kafka.producer.cache.evictorThreadRunInterval", "10ms", None),
+        (Place.SPARK, "spark.kafka.producer.cache.timeout", "0", None),
+        (Place.SPARK, "spark.kafka.consumer.cache.timeout", "00s", "idle consumers are never"),
+        (Place.SPARK, "spark.kafka.consumer.fetchedData.cache.timeout", "0", None),
+        (Place.SENDING, "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval", "-5",
+         "fetched records are never dropped"),
+        (Place.SPARK, "spark.sql.kafkaConsumerCache.capacity", "9", "read as spark.kafka.consumer"),
+    ],
+)  # fmt: skip
+def test_an_accepted_value_with_a_consequence(
+    place: Place, name: str, value: str, says: str | None
+) -> None:
+    verdict = judge(place, {name: value})
+    assert verdict.complaints == ()
+    assert len(verdict.settings) == 1
+    assert [says in each for each in verdict.notices if says] == [True] * bool(says)
+    assert len(verdict.notices) == bool(says)
+
+
+def test_an_egress_decides_more_of_spark() -> None:
+    """What Spark could repeat, and on what the bytes of a record depend."""
+    for name in ("spark.task.maxFailures", "spark.sql.session.timeZone"):
+        assert judge(Place.SPARK, {name: "x"}) == Verdict({name: "x"}, (), ())
+        (complaint,) = judge(Place.SENDING, {name: "x"}).complaints
+        assert complaint.startswith(f"{name}: refused: ")
+    for place in (Place.SPARK, Place.SENDING):
+        for name in ("spark.submit.deployMode", "spark.sql.parquet.writeLegacyFormat"):
+            (complaint,) = judge(place, {name: "x"}).complaints
+            assert complaint.startswith(f"{name}: refused: Tidegate sets it: ")
+
+
 def test_spark_has_the_letter_case_of_its_settings() -> None:
     assert judge(Place.SPARK, {"spark.Kafka.consumer.cache.capacity": "1"}).complaints == (
         "spark.Kafka.consumer.cache.capacity: Spark's settings have their letter case: "
         "spark.kafka.consumer.cache.capacity",
     )
     assert judge(Place.SPARK, {"spark.x.y": "z"}).settings == {"spark.x.y": "z"}
-    assert judge(Place.SPARK, {"x": "z"}).complaints == ("x: Spark's settings begin with spark.",)
+    assert judge(Place.SPARK, {"x": "z"}).complaints == ("x: Spark's settings begin with `spark.`",)
+    assert judge(Place.SPARK, {"spark.Task.maxFailures": "1"}).complaints == (
+        "spark.Task.maxFailures: Spark's settings have their letter case: spark.task.maxFailures",
+    )
+    for name in (" spark.x.y", "spark.kafka.consumer.cache.capacity "):
+        assert judge(Place.SPARK, {name: "1"}).complaints == (
+            f"{name}: blanks around the name: Spark would not know it",
+        )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +123,7 @@ def test_spark_has_the_letter_case_of_its_settings() -> None:
         (Place.SOURCE, "max.poll.records", "did you mean 'kafka.max.poll.records'"),
         (Place.SOURCE, "auto.offset.reset", "refused: the plan's offsets are the only start"),
         (Place.SOURCE, "kafka.linger.ms", "no setting of Kafka's consumer"),
-        (Place.SINK, "kafka.max.poll.records", "no setting of Kafka's producer"),
+        (Place.SINK, "kafka.group.id", "no setting of Kafka's producer"),
         (Place.SINK, "linger.ms", "did you mean 'kafka.linger.ms'"),
         (Place.SOURCE, "sasl.jaas.config", "refused: it says which cluster is used"),
     ],
@@ -101,7 +145,10 @@ def test_a_name_that_is_not_known(place: Place, name: str, says: str) -> None:
         (Place.SINK, "kafka.partitioner.ignore.keys", "true", "many partitions"),
         (Place.SINK, "kafka.partitioner.class", "com.example.Mine", "RoundRobinPartitioner"),
         (Place.SINK, "request.required.acks", "0", "would lose records"),
+        (Place.SINK, "kafka.compression.gzip.level", "0", "-1, or from 1 to 9"),
         (Place.SPARK, "spark.kafka.consumer.cache.timeout", "5x", "not a duration"),
+        (Place.SPARK, "spark.kafka.producer.cache.timeout", "5 m", "not a duration"),
+        (Place.SPARK, "spark.kafka.consumer.cache.capacity", "0", "from 1 to"),
         (Place.SPARK, "spark.kafka.consumer.cache.jmx.enable", "yes", "true or false"),
     ],
 )

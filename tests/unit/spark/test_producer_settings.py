@@ -7,31 +7,43 @@ from tidegate.spark import producer_settings
 REQUEST = 1024 * 1024
 
 
+def complaints(given: dict[str, str]) -> list[str]:
+    verdict = producer_settings.judged(given)
+    return [*verdict.complaints] or producer_settings.contradictions(given)
+
+
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
         ({"acks": "0"}, "acks: 0 would lose records without a word; use all"),
-        ({"acks": "3"}, "acks: '3'; known: all, -1, 1"),
+        ({"acks": "3"}, "acks: a number of replicas is of Kafka 0.8; use all"),
         ({"transactional.id": "x"},
          "transactional.id: refused: Spark's sink has no transactions: it would never commit one"),
         ({"key.serializer": "x"}, "key.serializer: refused: keys are written as bytes"),
         ({"value.serializer": "x"}, "value.serializer: refused: values are written as bytes"),
         ({"interceptor.classes": "x"}, "interceptor.classes: refused: an interceptor may change"),
         ({"client.id": "x"}, "client.id: refused: Tidegate names the run in it"),
-        ({"bootstrap.servers": "x:1"}, "bootstrap.servers: not a producer setting that may be"),
-        ({"sasl.jaas.config": "x"}, "sasl.jaas.config: not a producer setting that may be given"),
-        ({"metric.reporters": "x"}, "metric.reporters: not a producer setting that may be given"),
-        ({"Acks": "all"}, "Acks: not a producer setting that may be given"),
-        ({"partitioner.class": "x"}, "partitioner.class: 'x'; known: org.apache.kafka"),
-        ({"compression.type": "rar"}, "compression.type: 'rar'; known: none, gzip"),
-        ({"batch.size": "1 MB"}, "batch.size: '1 MB' is not a whole number"),
-        ({"linger.ms": "x"}, "linger.ms: 'x' is not a whole number"),
-        ({"linger.ms": "-1"}, "linger.ms: -1: from 0 to 9223372036854775807, or the producer"),
-        ({"max.block.ms": "0"}, "max.block.ms: 0: from 1 to 9223372036854775807, or the"),
-        ({"request.timeout.ms": "0"}, "request.timeout.ms: 0: from 1 to 2147483647, or the"),
-        ({"batch.size": "2147483648"}, "batch.size: 2147483648: from 0 to 2147483647, or the"),
-        ({"send.buffer.bytes": "-2"}, "send.buffer.bytes: -2: from -1 to 2147483647, or the"),
-        ({"retries": "9" * 5000}, "retries: '99999"),
+        ({"bootstrap.servers": "x:1"}, "bootstrap.servers: refused: it says which cluster is used"),
+        ({"sasl.jaas.config": "x"}, "sasl.jaas.config: refused: it says which cluster is used"),
+        ({"metric.reporters": "x"}, "metric.reporters: refused: it names code to run"),
+        ({"Acks": "0"}, "Acks: 0 would lose records without a word; use all"),
+        ({"max.poll.records": "5"}, "max.poll.records: of the consumer that reads back what was"),
+        ({"group.id": "g"}, "group.id: no option of Spark's, and no setting of Kafka's producer"),
+        ({"linger": "5"}, "linger: no option of Spark's, and no setting of Kafka's producer; did "
+         "you mean 'linger.ms'?"),
+        ({"kafka.linger.ms": "5"}, "kafka.linger.ms: no option of Spark's"),
+        ({"partitioner.ignore.keys": "true"}, "partitioner.ignore.keys: true would send the rows"),
+        ({"compression.gzip.level": "0"}, "compression.gzip.level: -1, or from 1 to 9"),
+        ({"partitioner.class": "x"}, "partitioner.class: one of org.apache.kafka"),
+        ({"compression.type": "rar"}, "compression.type: one of none, gzip"),
+        ({"batch.size": "1 MB"}, "batch.size: not a whole number"),
+        ({"linger.ms": "x"}, "linger.ms: not a whole number"),
+        ({"linger.ms": "-1"}, "linger.ms: from 0 to 9223372036854775807, or the client"),
+        ({"max.block.ms": "0"}, "max.block.ms: from 1 to 9223372036854775807, or the"),
+        ({"request.timeout.ms": "0"}, "request.timeout.ms: from 1 to 2147483647, or the"),
+        ({"batch.size": "2147483648"}, "batch.size: from 0 to 2147483647, or the"),
+        ({"send.buffer.bytes": "-2"}, "send.buffer.bytes: from -1 to 2147483647, or the"),
+        ({"retries": "9" * 5000}, "retries: not a whole number"),
         ({"buffer.memory": "524287"}, "buffer.memory: 524287 is less than batch.size, 524288: no"),
         ({"buffer.memory": "9", "batch.size": "10"}, "buffer.memory: 9 is less than batch.size"),
         ({"delivery.timeout.ms": "30019"}, "delivery.timeout.ms: less than linger.ms + request."),
@@ -43,13 +55,13 @@ REQUEST = 1024 * 1024
 )  # fmt: skip
 def test_a_refused_setting_has_its_reason(given: dict[str, str], complaint: str) -> None:
     """Settings that lose records, run code, use another cluster, or do not start."""
-    (found,) = producer_settings.complaints(given)
+    (found,) = complaints(given)
     assert found.startswith(complaint)
 
 
 def test_all_complaints_come_at_once() -> None:
     given = {"acks": "0", "transactional.id": "x", "linger.ms": "soon", "retries": "5"}
-    assert [told.partition(":")[0] for told in producer_settings.complaints(given)] == [
+    assert [told.partition(":")[0] for told in complaints(given)] == [
         "acks", "linger.ms", "transactional.id",
     ]  # fmt: skip
 
@@ -73,7 +85,7 @@ def test_a_setting_that_weakens_the_guarantees_is_allowed_with_a_warning(
     given: dict[str, str], warned: list[str]
 ) -> None:
     """The defaults have no warning."""
-    assert producer_settings.complaints(given) == []
+    assert complaints(given) == []
     told = producer_settings.warnings(given)
     assert [line.startswith(start) for line, start in zip(told, warned, strict=True)] == [
         True for _ in warned
@@ -100,6 +112,45 @@ def test_the_options_of_the_sink() -> None:
         "kafka.buffer.memory": str(32 * REQUEST),
         "kafka.client.id": "me",
     }
+
+
+@pytest.mark.parametrize(
+    ("connection", "given", "request_timeout", "delivery"),
+    [
+        ("60000", {}, "60000", "120000"),
+        ("400000", {}, "400000", "400020"),
+        ("60000", {"request.timeout.ms": "7000"}, "7000", "120000"),
+        ("60000", {"delivery.timeout.ms": "90000"}, "60000", "90000"),
+    ],
+)
+def test_a_timeout_of_the_connection_comes_before_our_own(
+    connection: str, given: dict[str, str], request_timeout: str, delivery: str
+) -> None:
+    """And behind the pipeline's; the producer starts with what comes of it."""
+    of_connection = {"kafka.request.timeout.ms": connection, "kafka.client.id": "theirs"}
+    options = producer_settings.render(
+        of_connection, given, client_id="me", largest_row=0, largest_batch=REQUEST
+    )
+    assert options["kafka.request.timeout.ms"] == request_timeout
+    assert options["kafka.delivery.timeout.ms"] == delivery
+    assert options["kafka.client.id"] == "me"
+    assert producer_settings.contradictions(given, of_connection) == []
+
+
+def test_a_connection_decides_nothing_of_a_producer_alone() -> None:
+    """It is shared, and `acks: 0` would lose records."""
+    options = producer_settings.render(
+        {"kafka.acks": "0", "kafka.enable.idempotence": "false"}, {},
+        client_id="", largest_row=0, largest_batch=REQUEST,
+    )  # fmt: skip
+    assert (options["kafka.acks"], options["kafka.enable.idempotence"]) == ("all", "true")
+
+
+def test_a_timeout_of_the_connection_that_contradicts_the_pipeline() -> None:
+    (told,) = producer_settings.contradictions(
+        {"delivery.timeout.ms": "60000"}, {"kafka.request.timeout.ms": "60000"}
+    )
+    assert told.startswith("delivery.timeout.ms: less than linger.ms + request.timeout.ms, 60020")
 
 
 def test_acks_of_one_leader_switch_idempotence_off() -> None:
