@@ -46,6 +46,7 @@ format: setup ## let ruff rewrite the sources
 
 docs: setup ## the site of docs/ in build/site, without network; a broken link fails
 	@$(BIN)/python tests/tools/command_reference.py > docs/commands.new && mv docs/commands.new docs/commands.md
+	@$(BIN)/python tests/tools/settings_reference.py > docs/settings.new && mv docs/settings.new docs/settings.md
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/site
 	@echo "build/site/index.html"
 

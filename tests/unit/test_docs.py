@@ -21,7 +21,7 @@ from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import Columns, Egress, Ingest, Source, Spark, StartAt, Target
-from tools import command_reference
+from tools import command_reference, settings_reference
 
 README, CONFIGURATION, STORAGE, JSON, ERRORS = map(
     page,
@@ -100,6 +100,11 @@ def test_the_tables_of_keys(heading: str, keys: Any, model: Any) -> None:
 def test_the_reference_of_commands_is_up_to_date() -> None:
     """It is generated: `.venv/bin/python tests/tools/command_reference.py > docs/commands.md`."""
     assert page("docs/commands.md") == command_reference.text()
+
+
+def test_the_reference_of_settings_is_up_to_date() -> None:
+    """It is generated: `.venv/bin/python tests/tools/settings_reference.py > docs/settings.md`."""
+    assert page("docs/settings.md") == settings_reference.text()
 
 
 @pytest.mark.parametrize("path", DOCS, ids=named)

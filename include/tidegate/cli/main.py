@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tidegate import __version__, flows
-from tidegate.cli import local, maintenance, render, render_egress, windows
+from tidegate.cli import configuring, local, maintenance, render, render_egress, windows
 from tidegate.cli.connections import kafka
 from tidegate.cli.console import (
     Json,
@@ -47,6 +47,7 @@ app = typer.Typer(
 app.add_typer(local.app, name="local")
 app.add_typer(windows.app)
 app.add_typer(maintenance.app)
+app.add_typer(configuring.app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -63,28 +63,42 @@ class Setting:
 INT, LONG = 2**31 - 1, 2**63 - 1
 
 
-def whole(least: int = -(2**31), most: int = INT) -> Check:
-    """Return the check of a whole number between two bounds."""
+@dataclass(frozen=True)
+class Whole:
+    """The check of a whole number between two bounds."""
 
-    def check(value: str) -> str | None:
+    least: int
+    most: int
+
+    def __call__(self, value: str) -> str | None:
         if not re.fullmatch("-?[0-9]{1,19}", value):
             return "not a whole number"
-        if not least <= int(value) <= most:
-            return f"from {least} to {most}, or the client fails"
+        if not self.least <= int(value) <= self.most:
+            return f"from {self.least} to {self.most}, or the client fails"
         return None
 
-    return check
+
+@dataclass(frozen=True)
+class Word:
+    """The check of a value that is one of some words."""
+
+    known: tuple[str, ...]
+    ignore_case: bool
+
+    def __call__(self, value: str) -> str | None:
+        found = value.lower() if self.ignore_case else value
+        allowed = [each.lower() for each in self.known] if self.ignore_case else self.known
+        return None if found in allowed else f"one of {', '.join(self.known)}"
 
 
-def word(*known: str, ignore_case: bool = False) -> Check:
+def whole(least: int = -(2**31), most: int = INT) -> Whole:
+    """Return the check of a whole number between two bounds."""
+    return Whole(least, most)
+
+
+def word(*known: str, ignore_case: bool = False) -> Word:
     """Return the check of a value that is one of some words."""
-
-    def check(value: str) -> str | None:
-        found = value.lower() if ignore_case else value
-        allowed = [each.lower() for each in known] if ignore_case else known
-        return None if found in allowed else f"one of {', '.join(known)}"
-
-    return check
+    return Word(known, ignore_case)
 
 
 def boolean(value: str) -> str | None:
@@ -102,3 +116,15 @@ def duration(value: str) -> str | None:
     if re.fullmatch(r"-?[0-9]{1,15}(us|ms|s|m|min|h|d)?", value.strip().lower()):
         return None
     return "not a duration, for example 500ms, 5m or 1h"
+
+
+def values(check: Check | None) -> str:
+    """Return which values a check takes; empty for one of a setting's own."""
+    match check:
+        case Whole(least, most) if most in (INT, LONG):
+            return f"a whole number, at least {least}" if least > -INT else "a whole number"
+        case Whole(least, most):
+            return f"a whole number from {least} to {most}"
+        case Word(known):
+            return ", ".join(known)
+    return {boolean: "true, false", duration: "a duration: 500ms, 5m, 1h"}.get(check, "")

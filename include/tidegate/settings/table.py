@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.core.nearest import did_you_mean
+from tidegate.errors import ConfigurationError
 from tidegate.settings.old_names import OLD
 from tidegate.settings.setting import Answer, Place, Setting
 from tidegate.settings.sink import SINK
@@ -40,6 +41,26 @@ def find(place: Place, name: str) -> Setting | None:
     if place is Place.SENDING and not found:
         found = _BY_NAME.get((Place.SPARK, name.lower()))
     return None if found and place in _OF_SPARK and found.name != name else found
+
+
+def named(name: str) -> tuple[Setting, ...]:
+    """Return the settings of this name at all places, in any letter case, with or without `kafka.`.
+
+    ConfigurationError with the nearest name if there is none.
+    """
+    found = tuple(each for each in TABLE if _short(each.name) == _short(name))
+    if found:
+        return found
+    known = [name for each in TABLE for name in (each.name, each.name.removeprefix("kafka."))]
+    of_spark = "; other settings that begin with spark. pass to Spark as they are"
+    raise ConfigurationError(
+        f"there is no setting {name!r} in the table{did_you_mean(name, known)}"
+        + (of_spark if name.lower().startswith("spark.") else "")
+    )
+
+
+def _short(name: str) -> str:
+    return name.lower().removeprefix("kafka.")
 
 
 def judge(place: Place, given: Mapping[str, str]) -> Verdict:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.settings import setting, sink, source, spark_conf
@@ -50,6 +50,7 @@ def test_the_answer_is_what_the_table_says(each: setting.Setting) -> None:
 
 
 @pytest.mark.parametrize("place", OPTIONS)
+@settings(deadline=None)
 @given(data=st.data())
 def test_names_in_any_letter_case(place: Place, data: st.DataObject) -> None:
     """Each reaches Spark once, by the name that Spark has."""
