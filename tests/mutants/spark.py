@@ -246,7 +246,7 @@ MUTANTS = (
     Mutant(
         "a producer setting that cannot start",
         "settings/setting.py",
-        "not least <= int(value) <= most",
+        "not self.least <= int(value) <= self.most",
         "False",
         "tests/unit/spark/test_producer_settings.py::test_a_refused_setting_has_its_reason",
     ),

@@ -36,6 +36,7 @@ HEADINGS = {
         "Keys of `spark.conf`, in their own letter case. Other names that begin with `spark.` pass "
         "to Spark as they are.",
     ),
+    Place.SENDING: ("Spark settings of an egress", "Keys of `spark.conf`, beside those above."),
     Place.CONNECTION: (
         "Kafka connection",
         "Fields of the connection's `extra`, beside those of "

@@ -1,4 +1,4 @@
-"""What `tidegate settings` prints."""
+"""What `tidegate settings` and `validate` print."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from tidegate.cli.console import Document, bold, say
+from tidegate.core.wording import counted
 from tidegate.settings.setting import Answer, Place, Setting, values
 
 
@@ -73,6 +74,18 @@ def print_named(found: Document) -> None:
         ):
             if value is not None:
                 say(f"  {label}: {value}")
+
+
+def print_validated(found: Document) -> None:
+    """Print each file, its complaints and its notices."""
+    for each in found["files"]:
+        complaints = each["complaints"]
+        state = counted(len(complaints), "complaint") if complaints else "valid"
+        say(bold(each["file"], f": {state}"))
+        for complaint in complaints:
+            say(f"  - {complaint}")
+        for notice in each["notices"]:
+            say(f"  notice: {notice}")
 
 
 def _beside(setting: Document) -> str:

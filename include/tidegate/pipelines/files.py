@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,18 @@ def directory() -> Path:
     return Path(named) if named else Path(__file__).parents[2] / "pipelines"
 
 
+@dataclass(frozen=True)
+class Examined:
+    """What is in a pipeline file: all complaints, and keys whose variable is not set.
+
+    `spec` is None if there are complaints. Of unset variables it has no values, or made-up ones.
+    """
+
+    spec: Spec | None
+    complaints: tuple[str, ...]
+    unset: tuple[str, ...]
+
+
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
     """Return the spec of one file; ConfigurationError names the file and everything wrong in it.
 
@@ -34,33 +47,71 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
     """
     where = printable(str(path))
     try:
-        form, complaints = _form(path)
-        form, more = _expand(form, environ)
-        complaints += more
-        if "name" in form and form["name"] != path.stem:
-            name = " ".join(filter(None, ["name:", quoted(form["name"])]))
-            complaints.append(f"{name} must be the file's own name, {quoted(path.stem)}")
-        try:
-            spec = parse(form)
-        except ValueError as error:
-            named = {each.partition(": ")[0] for each in more}  # what follows for them is no news
-            lines = str(error).splitlines()
-            complaints += [line for line in lines if line.partition(": ")[0] not in named]
-    except FileNotFoundError:
-        raise ConfigurationError(f"{where}: there is no such pipeline file") from None
-    except OSError as error:
-        raise ConfigurationError(f"{where}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{where}: cannot be read: not UTF-8") from None
+        found = examine(path, environ)
     except BadFile as error:
-        raise ConfigurationError(f"{where}: cannot be read: {error}") from None
-    except Exception as error:  # not foreseen by a check; its text may quote the file
-        raise ConfigurationError(f"{where}: cannot be read: {type(error).__name__}") from None
-    if complaints:
-        complaints = [printable(each) for each in dict.fromkeys(complaints)]
+        raise ConfigurationError(f"{where}: {error}") from None
+    complaints = [*found.unset, *found.complaints]
+    if complaints or not found.spec:
         listed = "\n".join(f"  - {each}" for each in complaints)
         raise ConfigurationError(f"{where}:\n{listed}", file=where, complaints=complaints)
-    return spec
+    return found.spec
+
+
+def examine(path: Path, environ: Mapping[str, str] = os.environ) -> Examined:
+    """Return what is in a file; BadFile, and no other exception, if it cannot be read."""
+    try:
+        return examined(_text(path), path.stem, environ)
+    except FileNotFoundError:
+        raise BadFile("there is no such pipeline file") from None
+    except OSError as error:
+        raise BadFile(f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise BadFile("cannot be read: not UTF-8") from None
+    except BadFile as error:
+        raise BadFile(f"cannot be read: {error}") from None
+    except Exception as error:  # not foreseen by a check; its text may quote the file
+        raise BadFile(f"cannot be read: {type(error).__name__}") from None
+
+
+def examined(text: str, name: str, environ: Mapping[str, str]) -> Examined:
+    """Return what is in the text of a file with this name; BadFile if it is no mapping in YAML."""
+    form, of_yaml = yaml_reader.read(text)
+    if not isinstance(form, dict):
+        raise BadFile("a pipeline file is a mapping of keys to values")
+    form, unset, unprintable = _expand(form, environ)
+    found = []
+    if "name" in form and form["name"] != name:
+        stated = " ".join(filter(None, ["name:", quoted(form["name"])]))
+        found.append(f"{stated} must be the file's own name, {quoted(name)}")
+    spec = None
+    try:
+        spec = parse(form)
+    except ValueError as error:
+        found += str(error).splitlines()
+    keys = [each.partition(": ")[0] for each in (*unset, *unprintable)]
+    news = (each for each in found if not any(_is_about(each, key) for key in keys))
+    complaints = [printable(each) for each in dict.fromkeys([*of_yaml, *unprintable, *news])]
+    if spec is None and not complaints:
+        with contextlib.suppress(ValueError):
+            spec = parse(_without(form, keys, name))
+    unset = [printable(each) for each in dict.fromkeys(unset)]
+    return Examined(None if complaints else spec, tuple(complaints), tuple(unset))
+
+
+def _is_about(complaint: str, key: str) -> bool:
+    about = complaint.partition(": ")[0]
+    return about == key or about.startswith(f"{key}.")
+
+
+def _without(form: dict[str, Any], keys: Iterable[str], name: str) -> dict[str, Any]:
+    """Return a form without the keys whose variables are not set, but with what each file needs."""
+    unset = {key.partition(".")[0] for key in keys}
+    made_up = {"name": name, "lake": "/"}
+    return {
+        key: made_up.get(key, value) if key in unset else value
+        for key, value in form.items()
+        if key not in unset or key in made_up
+    }
 
 
 def load_named(name: str) -> Spec:
@@ -109,22 +160,23 @@ def valid_specs() -> Iterator[tuple[str, Spec]]:
             yield name, load_named(name)
 
 
-def _form(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return a file's keys and values, and complaints about its keys."""
+def _text(path: Path) -> str:
     if path.exists() and not path.is_file():
         raise BadFile("not a file")
     with path.open("rb") as file:
         data = file.read(yaml_reader.MOST_BYTES + 1)
     if len(data) > yaml_reader.MOST_BYTES:
         raise BadFile(f"larger than {yaml_reader.MOST_BYTES // 1024} KiB")
-    form, complaints = yaml_reader.read(data.decode())
-    if not isinstance(form, dict):
-        raise BadFile("a pipeline file is a mapping of keys to values")
-    return form, complaints
+    return data.decode()
 
 
-def _expand(form: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the form with its variables expanded, and complaints about its texts."""
+def _expand(
+    form: dict[str, Any], environ: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return the form with its variables expanded, those that are not set, and unprintable texts.
+
+    A variable that is not set stays as it is written.
+    """
     missing: list[str] = []
     unprintable: list[str] = []
 
@@ -146,12 +198,16 @@ def _expand(form: dict[str, Any], environ: Mapping[str, str]) -> tuple[dict[str,
                     for m in _VARIABLE.finditer(value)
                     if m["default"] is None and m["name"] not in environ
                 )
-                text = _VARIABLE.sub(lambda m: environ.get(m["name"]) or m["default"] or "", value)
+                text = _VARIABLE.sub(lambda m: _value(m, environ), value)
                 # A reader's separators and quotes may be control characters.
                 options = at[:2] == ("source", "options")
                 check(text, _NOT_UNICODE if options else CONTROL, *at)
                 return text
         return value
 
-    form = expanded(form)
-    return form, [*missing, *unprintable]
+    return expanded(form), missing, unprintable
+
+
+def _value(variable: re.Match[str], environ: Mapping[str, str]) -> str:
+    name, default = variable["name"], variable["default"]
+    return environ.get(name, variable[0]) if default is None else environ.get(name) or default

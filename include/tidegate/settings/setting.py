@@ -60,6 +60,8 @@ class Setting:
     since: str = "0.1.0"
 
 
+UNSET = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+"""What stays of a variable that the environment does not set: such a value is not checked."""
 INT, LONG = 2**31 - 1, 2**63 - 1
 
 
@@ -127,4 +129,6 @@ def values(check: Check | None) -> str:
             return f"a whole number from {least} to {most}"
         case Word(known):
             return ", ".join(known)
-    return {boolean: "true, false", duration: "a duration: 500ms, 5m, 1h"}.get(check, "")
+    if check is boolean:
+        return "true, false"
+    return "a duration: 500ms, 5m, 1h" if check is duration else ""

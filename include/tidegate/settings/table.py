@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidegate.core.nearest import did_you_mean
 from tidegate.errors import ConfigurationError
 from tidegate.settings.old_names import OLD
-from tidegate.settings.setting import Answer, Place, Setting
+from tidegate.settings.setting import UNSET, Answer, Place, Setting
 from tidegate.settings.sink import SINK
 from tidegate.settings.source import SOURCE
 from tidegate.settings.spark_conf import SENDING, SPARK
@@ -84,11 +84,12 @@ def judge(place: Place, given: Mapping[str, str]) -> Verdict:
         new = setting.becomes or setting.name
         target = find(place, new) or setting
         value = target.values.get(value, value)
+        check = target.check or setting.check
         if setting.answer is Answer.REFUSED:
             complaints.append(f"{name}: {_refusal(setting)}")
         elif new in settings:
             complaints.append(f"{name}: given twice" + (f", as {new}" if new != name else ""))
-        elif wrong := (target.check or setting.check or _anything)(value):
+        elif check and not UNSET.search(value) and (wrong := check(value)):
             complaints.append(f"{name}: {wrong}")
         else:
             settings[new] = value
@@ -98,7 +99,7 @@ def judge(place: Place, given: Mapping[str, str]) -> Verdict:
                 notices.append(f"{name}: {_advice(setting)}")
             elif value != given[name]:
                 notices.append(f"{name}: its value is read as {value}")
-            elif caution := (target.caution or _anything)(value):
+            elif target.caution and (caution := target.caution(value)):
                 notices.append(f"{name}: {caution}")
     return Verdict(settings, tuple(notices), tuple(complaints))
 
@@ -109,10 +110,6 @@ def _refusal(setting: Setting) -> str:
 
 def _advice(setting: Setting) -> str:
     return setting.why + (f"; use {setting.use}" if setting.use else "")
-
-
-def _anything(_: str) -> None:
-    return None
 
 
 def _unknown(place: Place, name: str) -> str | None:

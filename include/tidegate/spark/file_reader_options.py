@@ -12,7 +12,7 @@ _ENCODINGS = re.compile(r"(?i)utf-?8|us-ascii|iso-8859-[0-9]+|windows-[0-9]+")
 
 
 def _encoding(value: str) -> str | None:
-    if _ENCODINGS.fullmatch(value):
+    if _ENCODINGS.fullmatch(value) or "${" in value:  # of a variable that is not known here
         return None
     return f"{value}: lines are cut at a byte; convert the files to UTF-8"
 

@@ -159,6 +159,16 @@ def test_a_value_that_a_client_would_refuse(place: Place, name: str, value: str,
     assert says in complaint
 
 
+def test_an_unset_variable_is_not_checked() -> None:
+    """Its name is, and what is refused with any value."""
+    given = {"minPartitions": "${TASKS}", "failOnDataLoss": "${X}", "kafka.fetch.min.byte": "${X}"}
+    verdict = judge(Place.SOURCE, given)
+    assert [each.partition(":")[0] for each in verdict.complaints] == [
+        "failOnDataLoss", "kafka.fetch.min.byte",
+    ]  # fmt: skip
+    assert judge(Place.SOURCE, {"minPartitions": "${TASKS:-x}"}).complaints != ()
+
+
 def test_all_at_once() -> None:
     """Accepted, translated, warned and refused ones, in the order in which they were given."""
     verdict = judge(

@@ -1,0 +1,134 @@
+"""What `tidegate validate` prints, exactly: for people at 80 columns and in a pipe, and as JSON."""
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli import main
+
+Validate = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def validate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Validate:
+    """Write files and run `tidegate validate` on some; return its exit code, stdout and stderr.
+
+    There is no lake, no connection and no network.
+    """
+
+    def no_network(*_: object) -> None:
+        raise AssertionError("a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEGATE_PIPELINES", ".")
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
+    for name in ("TIDEGATE_LAKE", "AIRFLOW_CONN_KAFKA_DEFAULT"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(texts: dict[str, str], *args: str) -> tuple[int, str, str]:
+        for name, text in texts.items():
+            Path(f"{name}.yaml").write_text(text)
+        monkeypatch.setattr("sys.argv", ["tidegate", "validate", *args])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return run
+
+
+GOOD = "{name: good, kind: ingest, topics: [t], lake: '${TIDEGATE_LAKE}'}"
+BAD = "{name: other, kind: ingest, topics: [t], lake: here, max_recods: 5, retries: '${R}'}"
+
+
+@pytest.mark.usefixtures("place")
+def test_all_pipelines(validate: Validate) -> None:
+    """By default; all complaints and notices of all files at once."""
+    files = {"good": GOOD, "bad": BAD, "unread": "["}
+    assert validate(files) == (
+        2,
+        """\
+bad.yaml: 3 complaints
+  - name: 'other' must be the file's own name, 'bad'
+  - lake: 'here': neither an absolute path nor a URL
+  - max_recods: unknown key; did you mean 'max_records'?
+  notice: retries: ${R} is not set in the environment: not checked
+good.yaml: valid
+  notice: lake: ${TIDEGATE_LAKE} is not set in the environment: not checked
+unread.yaml: 1 complaint
+  - cannot be read: line 1, column 2: not YAML: expected the node content, but found \
+'<stream end>'
+""",
+        "",
+    )
+
+
+def test_a_variable_that_is_set_is_checked(
+    validate: Validate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_LAKE", "/lake")
+    assert validate({"good": GOOD}, "good.yaml") == (0, "good.yaml: valid\n", "")
+    monkeypatch.setenv("TIDEGATE_LAKE", "here")
+    code, out, _ = validate({}, "good.yaml")
+    assert (code, out.splitlines()[1:]) == (
+        2,
+        ["  - lake: 'here': neither an absolute path nor a URL"],
+    )
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "name: '${X}', lake: /lake, topics: [t]",
+        "name: good, lake: '${X}/lake', topics: ['${X}', t]",
+        "name: good, lake: /lake, topics: [t], max_records: '${X}', start: '${X}'",
+        "name: good, lake: /lake, topics: [t], start: {timestamp: '${X}'}",
+        "name: good, lake: /lake, topics: [t], spark: {conf: {spark.task.cpus: '${X}'}}",
+    ],
+)
+def test_what_depends_on_an_unset_variable_is_no_complaint(validate: Validate, keys: str) -> None:
+    """Wherever it stands; what follows for other keys is not known."""
+    code, out, _ = validate({"good": f"{{kind: ingest, {keys}}}"})
+    first, *notices = out.splitlines()
+    assert (code, first) == (0, "good.yaml: valid")
+    assert all(each.endswith("${X} is not set in the environment: not checked") for each in notices)
+    assert len(notices) == keys.count("${X}")
+
+
+def test_the_encoding_of_files_may_be_a_variable(validate: Validate) -> None:
+    text = (
+        "{name: out, kind: egress, lake: /lake, target: {topic: t}, columns: {value: v}, "
+        "source: {path: /in, format: csv, options: {encoding: '${X}', sep: '${X}'}}}"
+    )
+    code, out, _ = validate({"out": text})
+    assert (code, out.splitlines()[0]) == (0, "out.yaml: valid")
+
+
+def test_as_json(validate: Validate) -> None:
+    code, out, err = validate({"good": GOOD}, "good.yaml", "away.yaml", "--json")
+    notice = "lake: ${TIDEGATE_LAKE} is not set in the environment: not checked"
+    assert (code, json.loads(out), err) == (
+        2,
+        {
+            "format": 1,
+            "files": [
+                {"file": "good.yaml", "complaints": [], "notices": [notice]},
+                {
+                    "file": "away.yaml",
+                    "complaints": ["there is no such pipeline file"],
+                    "notices": [],
+                },
+            ],
+        },
+        "",
+    )
+
+
+def test_no_files(validate: Validate) -> None:
+    """A check of nothing is no success."""
+    assert validate({}) == (2, "", "ConfigurationError: there are no pipeline files in .\n")
