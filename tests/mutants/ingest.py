@@ -4,6 +4,41 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "only new partitions begin by `start`",
+        "ingest/start.py",
+        "for p, m in seen.watermarks.get(topic, {}).items() if p not in recorded}",
+        "for p, m in seen.watermarks.get(topic, {}).items()}",
+        "tests/unit/ingest/test_start.py",
+    ),
+    Mutant(
+        "`start.otherwise: fail`",
+        "ingest/start.py",
+        'if otherwise == "fail":',
+        "if False:",
+        "tests/unit/ingest/test_start.py",
+    ),
+    Mutant(
+        "a start offset is in the log",
+        "ingest/start.py",
+        "if not m.start <= offsets[topic][p] <= m.end",
+        "if False",
+        "tests/unit/ingest/test_start.py",
+    ),
+    Mutant(
+        "`start` names every partition",
+        "ingest/start.py",
+        "marks.keys() - named if spec.assign else marks.keys() ^ named",
+        "()",
+        "tests/unit/ingest/test_start.py",
+    ),
+    Mutant(
+        "dates are read of assigned partitions",
+        "ingest/backfill.py",
+        "sorted(seen.only(run.spec.assign).watermarks[topic])",
+        "sorted(marks)",
+        "tests/unit/ingest/test_assigned_partitions.py::test_dates",
+    ),
+    Mutant(
         "a topic that may not be read is refused before Spark starts",
         "ingest/drafting.py",
         "if not each.readable]",

@@ -60,6 +60,18 @@ def rows(directory: Path) -> list[dict[str, Any]]:
     return found
 
 
+def test_the_second_version_of_the_source_reads(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Spark's KafkaRelationSuiteV2: "V2 Source is used when set through SQLConf"."""
+    numbers(broker.bootstrap, topic, 8, partitions=1)
+    chunk = Chunk(0, (OffsetRange(topic, 0, 0, 8),), str(tmp_path))
+    rows = ingest.read(spark, job(broker, chunk), chunk)
+    plan = rows._jdf.queryExecution().executedPlan().toString()
+    assert "BatchScan" in plan
+    assert "KafkaRelation(" not in plan
+
+
 def test_many_topics_and_exact_ranges_in_one_application(
     spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
 ) -> None:

@@ -65,6 +65,11 @@ class Survey:
         topics = self.identities.items()
         return {name: sorted(topic.leaderless) for name, topic in topics if topic.leaderless}
 
+    def absent(self, topic: str, partitions: Iterable[int] | None) -> list[int]:
+        """Return which of these partitions of an existing topic do not exist; for None, none."""
+        there = {*self.watermarks[topic], *self.identities[topic].leaderless}
+        return sorted({*(partitions or ())} - there)
+
     def only(self, partitions: Mapping[str, Collection[int]] | None) -> Survey:
         """Return the survey of these partitions alone, by topic; for None, of all."""
         if partitions is None:

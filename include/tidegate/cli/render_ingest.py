@@ -167,7 +167,8 @@ def _problems(state: Document) -> Iterator[str]:
         if each["reason"] == "expired":
             yield f"{_range(each)}: {counted(each['offsets'], 'offset')} expired unread"
         else:
-            yield f"{each['topic']}: {each['reason']}"
+            at = "" if each["partition"] is None else f"-{each['partition']}"
+            yield f"{each['topic']}{at}: {each['reason']}"
         if fix:
             yield f"  → {fix}"
 

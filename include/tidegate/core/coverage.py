@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Literal
@@ -94,12 +94,18 @@ def _attention_rank(i: CoverageInterval) -> int:
 
 
 def is_complete(
-    fold: Fold, plan: Plan, topic: str, surveyed_id: str | None, ends: Mapping[int, int]
+    fold: Fold,
+    plan: Plan,
+    topic: str,
+    surveyed_id: str | None,
+    ends: Mapping[int, int],
+    assigned: Collection[int] | None = None,
 ) -> bool:
     """Return whether every offset from origin to end of all partitions of a topic has an outcome.
 
     An outcome is a commit of any run, or a gap. `surveyed_id` and `ends` are the topic id and the
     ends that the survey for the plan found: under read_committed the last stable offsets.
+    `assigned` are the partitions that count; None: all.
 
     False where it cannot be known: the plan is not of the live lane, which alone examines all
     partitions; it excludes a partition, whose cursor then says nothing of what the broker has; the
@@ -110,4 +116,7 @@ def is_complete(
     if any(isinstance(e, LeftOut) and e.topic == topic for e in plan.left_out):
         return False
     cursors = fold.cursors(topic)
+    if assigned is not None:
+        cursors = {p: cursor for p, cursor in cursors.items() if p in assigned}
+        ends = {p: end for p, end in ends.items() if p in assigned}
     return cursors.keys() == ends.keys() and all(cursors[p] >= end for p, end in ends.items())

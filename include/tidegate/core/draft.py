@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,17 +62,25 @@ def draft_live(
     on_expired: str,
     by: str,
     leaderless: Mapping[str, Sequence[int]] = NONE,
+    assigned: Mapping[str, Collection[int]] | None = None,
     cuts: Mapping[tuple[str, int], int] = NO_CUTS,
 ) -> Draft:
     """Decide for every partition of `topics`; one that cannot be read never stops the others.
 
     `topic_ids` and `watermarks` hold the topics that exist now, `first_sight` the origins of topics
-    that are new to the ledger. `by` is recorded in the gaps. `leaderless` partitions have no
-    watermarks now; a new topic that has one is excluded as a whole, because only the broker knows
-    where it begins. `cuts` are the offsets at which logs were truncated below their cursors.
+    that are new to the ledger, and of partitions that are newly assigned. `by` is recorded in the
+    gaps. `assigned` has the only partitions to read, by topic; None: all. `leaderless` partitions
+    have no watermarks now; a new topic that has one is excluded as a whole, because only the broker
+    knows where it begins: once the topic is recorded, partitions that are not assigned begin at 0.
+    `cuts` are the offsets at which logs were truncated below their cursors.
     """
     draft = Draft()
     for topic in topics:
+        marks, headless = watermarks.get(topic, {}), leaderless.get(topic, ())
+        chosen = None if assigned is None else frozenset(assigned.get(topic, ()))
+        if chosen is not None:
+            marks = {p: m for p, m in marks.items() if p in chosen}
+            headless = [p for p in headless if p in chosen]
         known_id = fold.topic_ids.get(topic)
         topic_id = topic_ids.get(topic)
         numbers: dict[str, Any]
@@ -82,19 +90,22 @@ def draft_live(
         elif known_id is not None and known_id != topic_id:
             numbers = {"was": known_id, "is": topic_id}
             draft.left_out.append(LeftOut(topic, None, "the topic was recreated", numbers))
-        elif known_id is None and leaderless.get(topic):
-            numbers = {"partitions": list(leaderless[topic])}
+        elif known_id is None and headless and chosen is None:
+            numbers = {"partitions": list(headless)}
             draft.left_out.append(LeftOut(topic, None, NO_LEADER, numbers))
         else:
-            marks, headless = watermarks[topic], leaderless.get(topic, ())
             recorded = fold.origins.get(topic_id)
             origins = new_origins(marks, recorded, first_sight.get(topic, {}))
             if origins:
                 draft.origins.append(Origin(topic, topic_id, origins))
             draft.left_out += [LeftOut(topic, p, NO_LEADER) for p in headless]
-            for p in sorted((recorded or {}).keys() - marks.keys() - set(headless)):
-                numbers = {"cursor": fold.progress(topic_id, p).cursor}
-                draft.left_out.append(LeftOut(topic, p, "the partition vanished", numbers))
+            known = frozenset(recorded or ())
+            for p in sorted((known if chosen is None else chosen) - marks.keys() - set(headless)):
+                if p in known:
+                    numbers = {"cursor": fold.progress(topic_id, p).cursor}
+                    draft.left_out.append(LeftOut(topic, p, "the partition vanished", numbers))
+                else:
+                    draft.left_out.append(LeftOut(topic, p, "no such partition"))
             for p in sorted(marks):
                 draft_partition(
                     draft,
@@ -156,12 +167,13 @@ def new_origins(
     """Return the origins to record for partitions that have none.
 
     A topic that is new to the ledger (`recorded` is None) begins at `first_sight`, by the spec's
-    `start`. A partition that is added later begins at 0, wherever its log starts: offsets that
-    expired before they were read then go by the policy `on_expired`.
+    `start`, and so does a partition that is newly assigned. One that Kafka added later begins at 0,
+    wherever its log starts: offsets that expired before they were read then go by the policy
+    `on_expired`.
     """
     if recorded is None:
         return {p: first_sight[p] for p in partitions}
-    return {p: 0 for p in partitions if p not in recorded}
+    return {p: first_sight.get(p, 0) for p in partitions if p not in recorded}
 
 
 def out_of_reach(

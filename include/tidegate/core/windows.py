@@ -6,7 +6,7 @@ windows neither overlap nor leave a gap, whatever timestamps the records have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -90,18 +90,28 @@ def _parse(name: str, text: str | None, topic: str, complaints: list[str]) -> Ed
 
 
 def choose_partitions(
-    partitions: Iterable[int] | None, edges: Edges, existing: Iterable[int], complaints: list[str]
+    partitions: Iterable[int] | None,
+    edges: Edges,
+    existing: Iterable[int],
+    complaints: list[str],
+    assigned: Collection[int] | None = None,
 ) -> list[int]:
-    """Return the requested partitions; for None those that an edge names, or all existing ones."""
+    """Return the requested partitions; for None those that an edge names, or all existing ones.
+
+    `assigned` are the only ones that may be requested; None: all.
+    """
     known = set(existing)
-    asked = set(partitions) if partitions is not None else edges.partitions or known
+    allowed = known if assigned is None else known & set(assigned)
+    asked = set(partitions) if partitions is not None else edges.partitions or allowed
     if partitions is not None and not asked:
         complaints.append("partitions: none is named; name some, or leave it out for all")
     if unknown := sorted(asked - known):
         complaints.append(f"no partitions {unknown}: {_there_are(sorted(known))}")
+    if others := sorted((asked & known) - allowed):
+        complaints.append(f"partitions {others} are not assigned: `assign` names {sorted(allowed)}")
     if partitions is not None and (unasked := sorted(edges.partitions - asked)):
         complaints.append(f"offsets for partitions {unasked}, which are not asked for")
-    return sorted(asked & known)
+    return sorted(asked & allowed)
 
 
 def resolve_ranges(

@@ -101,13 +101,18 @@ def check_topics(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
         yield ok("kafka", says)
         spec = resolved(spec, kafka, fold)
         permitted = cluster.operations(spec.topics)
-        topics = _Topics(spec, fold, cluster, survey(kafka, spec.topics, spec.isolation))
+        seen = survey(kafka, spec.topics, spec.isolation).only(spec.assign)
+        topics = _Topics(spec, fold, cluster, seen)
         readable = []
         for topic in spec.topics:
             line = _topic(topics, topic, permitted.get(topic, {"READ"}))
             yield line
             if line.state == "ok":
                 readable.append(topic)
+            assigned = spec.partitions_of(topic)
+            if line.state == "ok" and (absent := seen.absent(topic, assigned)):
+                fix = way_out(spec.name, LeftOut(topic, absent[0], "no such partition")) or ""
+                yield failure("topic", f"{topic}: there are no partitions {absent}", fix)
             if line.state == "ok" and (leaderless := topics.survey.leaderless.get(topic)):
                 says = f"{topic}: partitions {leaderless} have no leader"
                 yield failure("topic", says, "see the brokers' log: runs exclude them by name")

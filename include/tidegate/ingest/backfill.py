@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from tidegate.broker.cluster import Cluster, Survey
@@ -42,7 +42,8 @@ def draft(
     topic = asked.topic
     edges, complaints = _edges(run, asked)
     topic_id, marks = checked_topic(run, asked, fold, seen, complaints)
-    partitions = windows.choose_partitions(asked.partitions, edges, marks, complaints)
+    assigned = run.spec.partitions_of(topic)
+    partitions = windows.choose_partitions(asked.partitions, edges, marks, complaints, assigned)
     if asked.fill_gaps:
         window, boundaries = retained_gaps(fold, topic, topic_id, partitions, marks), {}
     else:
@@ -88,7 +89,8 @@ def draft_dates(
         boundaries = boundaries_at(run, store, seen, topic, [start, end], complaints)
         if complaints:
             raise refusal(run, topic, complaints)
-        window = windows.resolve_ranges(topic, sorted(marks), Edges(start, end), boundaries, [])
+        partitions = sorted(seen.only(run.spec.assign).watermarks[topic])
+        window = windows.resolve_ranges(topic, partitions, Edges(start, end), boundaries, [])
         below: list[OffsetRange] = []
         for r in window:
             progress = live.progress(fold, topic_id, r.partition)
@@ -145,7 +147,10 @@ def checked_topic(
     if was != topic_id:
         recreated = f"the topic was recreated: offsets of {was} are not those of {topic_id}"
         raise refusal(run, topic, [*complaints, recreated])
-    refuse_leaderless(seen, topic, asked.partitions)
+    partitions: Collection[int] | None = asked.partitions
+    if partitions is None and isinstance(asked, Backfill):
+        partitions = run.spec.partitions_of(topic)
+    refuse_leaderless(seen, topic, partitions)
     return topic_id, marks
 
 

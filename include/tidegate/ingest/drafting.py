@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from tidegate.broker import consumer_groups
 from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.broker.retention import expiries
 from tidegate.broker.unreadable import find
 from tidegate.core import unreadable_records
-from tidegate.core.boundaries import milliseconds
 from tidegate.core.chunking import chunked
 from tidegate.core.draft import Draft, draft_live
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Backfill, Dates, Replay
-from tidegate.errors import ConfigurationError, NotAuthorised, UnknownTopic
+from tidegate.errors import NotAuthorised, UnknownTopic
 from tidegate.ingest import backfill, file_size, replay, truncation
+from tidegate.ingest.start import start_offsets
 from tidegate.lake.store import Store
-from tidegate.pipelines.spec import Ingest, StartAt
 from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.run import Run
 
@@ -80,16 +77,18 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
             f"or correct `topics`{near}",
             topics=unknown,
         )
+    read = seen.only(spec.assign)  # boundaries are of all partitions
     live = draft_live(
         fold,
         run.topics,
         seen.topic_ids,
         seen.watermarks,
-        _start_offsets(run, fold, seen),
+        start_offsets(run, fold, read),
         on_expired=spec.on_expired,
         by=run.run_id,
         leaderless=seen.leaderless,
-        cuts=truncation.below_cursors(run.kafka, store, fold, seen, run.topics),
+        assigned=spec.assign,
+        cuts=truncation.below_cursors(run.kafka, store, fold, read, run.topics),
     )
     if isinstance(run.asked, Dates):
         return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
@@ -102,56 +101,6 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
     if isinstance(run.asked, Backfill) and run.asked.order == "soonest-expiring":
         drafted.expires = expiries(run.kafka, drafted.ranges, spec.isolation)
     return drafted
-
-
-def _start_offsets(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
-    """Return where to start reading the topics that are new to the ledger, by `start`."""
-    new = {
-        t: seen.watermarks[t]
-        for t in run.topics
-        if t not in fold.topic_ids and t not in seen.leaderless
-    }
-    start = run.spec.start
-    if start == "earliest":
-        return {t: {p: m.start for p, m in marks.items()} for t, marks in new.items()}
-    if start == "latest" or not new:
-        return {t: {p: m.end for p, m in marks.items()} for t, marks in new.items()}
-    assert isinstance(start, StartAt)
-    if start.group is not None:
-        committed = consumer_groups.committed(run.kafka, start.group)
-        return {
-            t: {p: committed.get(t, {}).get(p, m.start) for p, m in marks.items()}
-            for t, marks in new.items()
-        }
-    if start.offsets is not None:
-        return _given_offsets(run.spec, start.offsets, new)
-    assert start.timestamp is not None
-    with Cluster(run.kafka) as cluster:
-        at = cluster.offsets_at(new, milliseconds(start.timestamp))
-    return {
-        t: {p: m.end if (offset := at[t][p]) is None else offset for p, m in marks.items()}
-        for t, marks in new.items()
-    }
-
-
-def _given_offsets(
-    spec: Ingest, given: Mapping[str, Mapping[int, int]], new: Mapping[str, Mapping[int, Any]]
-) -> dict[str, dict[int, int]]:
-    complaints = []
-    for topic, marks in new.items():
-        offsets = given.get(topic, {})
-        for partition in sorted(marks.keys() ^ offsets.keys()):
-            state = "has no start" if partition in marks else "does not exist"
-            complaints.append(f"{topic}-{partition} {state}")
-        for partition in sorted(marks.keys() & offsets.keys()):
-            m = marks[partition]
-            if not m.start <= offsets[partition] <= m.end:
-                complaints.append(
-                    f"{topic}-{partition}: {offsets[partition]} is not in [{m.start}, {m.end}]"
-                )
-    if complaints:
-        raise ConfigurationError(f"pipeline {spec.name!r}: start.offsets: {'; '.join(complaints)}")
-    return {topic: dict(given[topic]) for topic in new}
 
 
 def plan_of(

@@ -96,7 +96,7 @@ def _topics(
         planned.setdefault((r.topic, r.partition), []).append((r.start, r.end))
     expire = draft.expires or expiries(run.kafka, draft.ranges, plan.isolation)
     topics: dict[str, dict[str, Any]] = {}
-    for topic, marks in seen.watermarks.items():
+    for topic, marks in seen.only(run.spec.assign).watermarks.items():
         topic_id = seen.topic_ids[topic]
         partitions = {}
         for p, m in sorted(marks.items()):

@@ -20,6 +20,7 @@ from tidegate.ingest.plan import chunks_to_commit
 from tidegate.ingest.ways_out import ways_out
 from tidegate.lake import committing, plans
 from tidegate.lake.attempts import Attempt
+from tidegate.pipelines.spec import Ingest
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import MOST_LISTED
@@ -121,7 +122,7 @@ def publish(opened: OpenRun[Run]) -> Published:
             lambda: reports.details(opened, report, entries, plan, note),
             is_new=bool(new),
         )  # fmt: skip
-    through = _complete_through(plan, note, ledger.fold)
+    through = _complete_through(run.spec, plan, note, ledger.fold)
     gaps = tuple(gap for gap in ledger.fold.gaps if gap.by == run.run_id)
     earlier = sum(
         each["rows"]
@@ -135,7 +136,9 @@ def _attempt(commit: Commit) -> Attempt:
     return Attempt(commit.plan_id, commit.chunk, commit.attempt)
 
 
-def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
+def _complete_through(
+    spec: Ingest, plan: Plan, note: Mapping[str, Any], fold: Fold
+) -> dict[str, str]:
     """Return the time of the survey for each complete topic; notes of earlier releases lack it."""
     if "surveyed_at" not in note:
         return {}
@@ -145,6 +148,7 @@ def _complete_through(plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[s
         if is_complete(
             fold, plan, topic, note["topic_ids"].get(topic),
             {int(p): each["end"] for p, each in marks.items()},
+            spec.partitions_of(topic),
         )
     }  # fmt: skip
 

@@ -135,7 +135,8 @@ def _positions(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
     """Return the position of each partition of the run's topics, and the broker's error if any."""
     topics = [t for t in run.topics if t in fold.topic_ids]
     try:
-        marks = survey(run.kafka, topics, run.spec.isolation).watermarks if topics else {}
+        seen = survey(run.kafka, topics, run.spec.isolation) if topics else None
+        marks = seen.only(run.spec.assign).watermarks if seen else {}
         waiting = [
             OffsetRange(topic, p, cursor, marks[topic][p].end)
             for topic in topics
@@ -159,7 +160,9 @@ def _positions(run: Run, fold: Fold) -> tuple[dict[str, Any], str | None]:
                     "open_since": iso(since.get((topic, p))),
                     "expires_at": iso(expire.get((topic, p))),
                 }
-                for p, at in positions(fold, fold.topic_ids[topic], marks.get(topic, {})).items()
+                for p, at in positions(
+                    fold, fold.topic_ids[topic], marks.get(topic, {}), run.spec.partitions_of(topic)
+                ).items()
                 if at.cursor is not None
             },
         }

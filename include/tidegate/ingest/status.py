@@ -36,7 +36,7 @@ def files(spec: Ingest) -> list[Mapping[str, Any]]:
 
 @dataclass(frozen=True)
 class PipelineState:
-    """The ledger of a pipeline, and the broker's watermarks of its topics.
+    """The ledger of a pipeline, and the broker's watermarks of the partitions that it reads.
 
     `topics` are those of the pipeline now; `problem` says why watermarks are missing, or that a
     topic was recreated. `excluded` are the topics that are missing or recreated, and the partitions
@@ -70,7 +70,7 @@ def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -
         return without_broker(down)
     try:
         topics = resolved(spec, kafka, fold).topics
-        seen = survey(kafka, topics, spec.isolation)
+        seen = survey(kafka, topics, spec.isolation).only(spec.assign)
     except TidegateError as error:
         unreachable = isinstance(error, BrokerUnreachable | NotAuthenticated)
         return without_broker(str(error), unreachable=unreachable)
@@ -87,8 +87,11 @@ def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -
                 LeftOut(topic, None, "the topic was recreated", {"was": was, "is": now})
             )
             del watermarks[topic]
-        elif was:
-            excluded += _expired(fold, topic, watermarks.get(topic, {}))
+        else:
+            absent = seen.absent(topic, spec.partitions_of(topic))
+            excluded += [LeftOut(topic, p, "no such partition") for p in absent]
+            if was:
+                excluded += _expired(fold, topic, watermarks.get(topic, {}))
     topic_ids = {**seen.topic_ids, **fold.topic_ids}
     return PipelineState(
         store, fold, topics, topic_ids, watermarks, problem, excluded=tuple(excluded)
@@ -108,6 +111,7 @@ def _expired(fold: Fold, topic: str, watermarks: Mapping[int, Watermarks]) -> It
 class Position(NamedTuple):
     """The offsets of a partition; None where the ledger, or the broker, has none.
 
+    A partition that is no longer assigned has none of the broker's.
     `lag` counts up to the high watermark, including records of open transactions.
     """
 
@@ -120,12 +124,19 @@ class Position(NamedTuple):
 
 
 def positions(
-    fold: Fold, topic_id: str | None, watermarks: Mapping[int, Watermarks]
+    fold: Fold,
+    topic_id: str | None,
+    watermarks: Mapping[int, Watermarks],
+    assigned: frozenset[int] | None = None,
 ) -> dict[int, Position]:
-    """Return the position of each partition of a topic that the ledger or the broker knows."""
+    """Return the position of each partition of a topic that the ledger or the broker knows.
+
+    `assigned` are the only ones to return; None: all.
+    """
     origins = fold.origins.get(topic_id or "", {})
     by_partition = {}
-    for p in sorted(origins.keys() | watermarks.keys()):
+    known = origins.keys() | watermarks.keys()
+    for p in sorted(known if assigned is None else known & assigned):
         cursor = fold.progress(topic_id or "", p).cursor if p in origins else None
         by_partition[p] = Position(origins.get(p), cursor)
         if m := watermarks.get(p):
@@ -137,7 +148,7 @@ def positions(
 def status(
     spec: Ingest, kafka: KafkaSettings, state: PipelineState | None = None
 ) -> dict[str, Any]:
-    """Return the position of each partition (contract: `status --json`).
+    """Return the position of each partition that the pipeline reads (contract: `status --json`).
 
     `log_start`, `end`, `high` and `lag` are null, and `broker` says why, when the broker does not
     answer.
@@ -150,7 +161,9 @@ def status(
         topic_id = state.topic_ids.get(topic)
         partitions = {
             str(p): {**position._asdict(), "open_since": iso(since.get((topic, p)))}
-            for p, position in positions(fold, topic_id, state.watermarks.get(topic, {})).items()
+            for p, position in positions(
+                fold, topic_id, state.watermarks.get(topic, {}), spec.partitions_of(topic)
+            ).items()
         }
         topics[topic] = {"topic_id": topic_id, "partitions": partitions}
     return {

@@ -15,6 +15,7 @@ _WAYS_OUT = {
     "else create it again (`kafka-topics.sh --create --topic {topic} …`), or, if it is gone for "
     "good, take it out of `topics` or add it to `exclude`; its rows stay in the lake",
     "no leader": "see the brokers' log; it is read again once it has one, or `on_expired` decides",
+    "no such partition": "add partitions to the topic, or take it out of `assign`",
     "the partition vanished": "look at the broker: partitions are never removed by design",
     "the topic was recreated": "`tidegate offsets adopt {pipeline} {topic} --reason …`, or give "
     "the topic a new pipeline",

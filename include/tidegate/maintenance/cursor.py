@@ -73,6 +73,11 @@ def move(
                 f"pipeline {spec.name!r}: {topic!r} has no partition {partition}; it has 0 to "
                 f"{max(existing)}"
             )
+        if partition not in (spec.partitions_of(topic) or existing):
+            raise ConfigurationError(
+                f"pipeline {spec.name!r}: partition {partition} of {topic!r} is not assigned: "
+                "no run reads it"
+            )
         raise ConfigurationError(
             f"pipeline {spec.name!r}: partition {partition} of {topic!r} has no origin yet; there "
             f"are {sorted(ledger.fold.origins[topic_id])}. The next run gives a new one its origin"
@@ -131,7 +136,7 @@ def adopt(
     """
     ledger = _ledger(spec)
     was = _topic_id(spec, ledger.fold, topic)
-    seen = _survey(spec, kafka, ledger.fold, topic)
+    seen = _survey(spec, kafka, ledger.fold, topic).only(spec.assign)
     refuse_leaderless(seen, topic)
     topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
     entry = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.core.nearest import did_you_mean
+from tidegate.pipelines.value_types import OLD_WORDS
 
 # Keys whose values may be or contain secrets.
 _UNQUOTED = {"conf", "producer", "options"}
@@ -21,7 +22,9 @@ _MAPPINGS = {
     "conf": "{spark.executor.memory: 4g}",
     "producer": "{acks: all}",
     "options": "{header: true}",
+    "assign": "{orders: [0, 2]}",
     "offsets": "{orders: {0: 120}}",
+    "timestamps": "{orders: {0: 2026-03-14T00:00:00Z}}",
 }
 _WORDS = {
     "string_too_short": "must not be empty",
@@ -102,8 +105,9 @@ def _in_our_words(error: Any, key: str) -> str:
     if kind == "value_error":
         return str(error["msg"]).removeprefix("Value error, ")
     if kind == "literal_error":
-        words = re.findall("'([^']*)'", error["ctx"]["expected"])
-        mapping = ", or a mapping with timestamp, offsets or group" if last == "start" else ""
+        words = [w for w in re.findall("'([^']*)'", error["ctx"]["expected"]) if w not in OLD_WORDS]
+        forms = "timestamp, timestamps, offsets or group"
+        mapping = f", or a mapping with {forms}" if last == "start" else ""
         near = did_you_mean(value, words) if isinstance(value, str) else ""
         return f"must be {', '.join(words[:-1])} or {words[-1]}{mapping}{near}"
     if kind == "tuple_type":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -11,9 +11,12 @@ from pydantic import Discriminator, Field, Tag
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines.strict import Contradiction, Spark, Strict
 from tidegate.pipelines.value_types import (
+    OLD_WORDS,
     Count,
+    LakeTopic,
     LakeTopics,
-    Offset,
+    Partition,
+    Partitions,
     Path,
     PipelineName,
     Regex,
@@ -24,26 +27,37 @@ from tidegate.pipelines.value_types import (
     Whole,
 )
 
+_Word = Literal["earliest", "latest", "smallest", "largest", "beginning", "end"]
+StartOffset = Annotated[Whole, Field(ge=-2)]
+"""An offset; -2 is the log start, -1 the end."""
+
 
 class StartAt(Strict):
-    """Begin at the first record since a timestamp, at offsets, or at a consumer group's offsets."""
+    """Begin at the first record since a timestamp, at offsets, or at a consumer group's offsets.
+
+    `otherwise` is for partitions of which these say nothing.
+    """
 
     timestamp: Time | None = None
-    offsets: dict[TopicName, dict[Offset, Offset]] | None = None
+    timestamps: dict[TopicName, dict[Partition, Time]] | None = None
+    offsets: dict[TopicName, dict[Partition, StartOffset]] | None = None
     group: Text | None = None
+    otherwise: Literal[_Word, "fail"] | None = None
 
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
-        if key == "group" and {"timestamp", "offsets"} <= given.keys():
-            starts = [given["timestamp"], given["offsets"], value]
-            if sum(each is not None for each in starts) != 1:
-                return "", "give a timestamp, offsets, or a consumer group: one of the three"
+        forms = ("timestamp", "timestamps", "offsets")
+        if key == "group" and {*forms} <= given.keys():
+            if sum(each is not None for each in (*(given[form] for form in forms), value)) != 1:
+                return "", f"give {', '.join(forms)} or group: one of the four"
+        elif key == "otherwise" and value and given.get("offsets") is not None:
+            return "otherwise", "offsets name every partition: nothing is left to it"
         return None
 
 
 # Distinguished by shape, so that complaints are about the form that was given.
 Start = Annotated[
-    Annotated[Literal["earliest", "latest"], Tag("Word")] | Annotated[StartAt, Tag("At")],
+    Annotated[_Word, Tag("Word")] | Annotated[StartAt, Tag("At")],
     Discriminator(lambda value: "At" if isinstance(value, dict | StartAt) else "Word"),
 ]
 
@@ -56,6 +70,7 @@ class Ingest(Strict):
     kafka: str = "kafka_default"
     topics: LakeTopics = ()
     pattern: Regex | None = None
+    assign: dict[LakeTopic, Partitions] | None = None
     exclude: Regex | None = None
     lake: Path
     schedule: Schedule | None = None
@@ -71,14 +86,16 @@ class Ingest(Strict):
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
         match key:
-            case "pattern" if "topics" in given and bool(given["topics"]) == bool(value):
-                return "topics", "give either their names, or a pattern for them"
+            case "assign" if value is not None and not value:
+                return "assign", "names no partition; give some, for example {orders: [0, 2]}"
+            case "assign" if {"topics", "pattern"} <= given.keys():
+                if sum(map(bool, (given["topics"], given["pattern"], value))) != 1:
+                    return "topics", "give either their names, a pattern for them, or `assign`"
             case "exclude" if value and given.get("pattern", "wrong") is None:
                 return "exclude", "only a pattern has exceptions"
-            case "start" if isinstance(value, StartAt) and value.offsets:
-                known = {"topics", "pattern", "exclude"} <= given.keys()
-                if known and (unknown := value.offsets.keys() - _selected(value.offsets, given)):
-                    return "start.offsets", f"not among the topics: {sorted(unknown)}"
+            case "start" if isinstance(value, StartAt):
+                if {"topics", "pattern", "assign", "exclude"} <= given.keys():
+                    return _start_complaint(value, given)
         return None
 
     def topic_named(self, topic: str | None) -> str:
@@ -89,9 +106,20 @@ class Ingest(Strict):
         """Return the named topics, or those of `existing` that match; none of Kafka's own."""
         return _selected(existing, vars(self))
 
+    def partitions_of(self, topic: str) -> frozenset[int] | None:
+        """Return the partitions of a topic that the pipeline reads; None: all."""
+        return None if self.assign is None else frozenset(self.assign.get(topic, ()))
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What a user should know of values that are accepted."""
+        return (*_notices_of_start(self.start), *self.spark.notices)
+
     @property
     def subscription(self) -> str:
         """The topics that the pipeline reads, as text."""
+        if self.assign is not None:
+            return ", ".join(f"{topic} {sorted(ps)}" for topic, ps in self.assign.items())
         if self.pattern is None:
             return ", ".join(self.topics)
         return f"/{self.pattern}/" + (f" without /{self.exclude}/" if self.exclude else "")
@@ -106,11 +134,36 @@ def one_of(pipeline: str, topics: Sequence[str], topic: str | None) -> str:
     )
 
 
+def _notices_of_start(start: str | StartAt) -> Iterator[str]:
+    word = start.otherwise if isinstance(start, StartAt) else start
+    if word is not None and word in OLD_WORDS:
+        key = "start.otherwise" if isinstance(start, StartAt) else "start"
+        yield f"{key}: read as {OLD_WORDS[word]}: {word} is an older word for it"
+
+
+def _start_complaint(start: StartAt, given: Mapping[str, Any]) -> Contradiction | None:
+    """Return which topics or partitions a start names that are not read, or fails to name."""
+    key = "offsets" if start.offsets is not None else "timestamps"
+    named: Mapping[str, Mapping[int, Any]] | None = getattr(start, key)
+    if named is None:
+        return None
+    complaints = []
+    if unknown := named.keys() - _selected(named, given):
+        complaints.append(f"not among the topics: {sorted(unknown)}")
+    for topic, partitions in (given["assign"] or {}).items():
+        found = named.get(topic, {})
+        if missing := sorted(set(partitions) - found.keys()):
+            complaints.append(f"{topic}: no start for partitions {missing}")
+        if others := sorted(found.keys() - set(partitions)):
+            complaints.append(f"{topic}: partitions {others} are not assigned")
+    return (f"start.{key}", "; ".join(complaints)) if complaints else None
+
+
 def _selected(existing: Iterable[str], ingest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the topics that `topics`, or `pattern` and `exclude`, select."""
+    """Return the topics that `topics`, `assign`, or `pattern` and `exclude`, select."""
     pattern, exclude = ingest["pattern"], ingest["exclude"]
     if pattern is None:
-        return tuple(ingest["topics"])
+        return tuple(ingest["topics"] or ingest["assign"] or ())
     return tuple(
         topic
         for topic in sorted(set(existing))

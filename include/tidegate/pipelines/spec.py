@@ -54,7 +54,10 @@ def parse(form: dict[str, Any]) -> Spec:
     if kind not in tuple(_KINDS):
         kind = "egress" if {"source", "target"} & form.keys() else "ingest"
     try:
-        return _KINDS[kind].model_validate(form)
+        spec = _KINDS[kind].model_validate(form)
     except ValidationError as error:
         complaints = (complaint(each, _KNOWN_KEYS[kind]) for each in error.errors())
         raise ValueError("\n".join(dict.fromkeys(complaints))) from None
+    if isinstance(spec, Ingest) and spec.assign:
+        return spec.model_copy(update={"topics": tuple(spec.assign)})
+    return spec

@@ -99,10 +99,16 @@ def _is_a_value(topic: str) -> str:
     return topic
 
 
-def _are_distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(names)) < len(names):
-        raise ValueError(f"one is named twice in {list(names)}")
-    return names
+def _are_distinct(named: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(named)) < len(named):
+        raise ValueError(f"one is named twice in {list(named)}")
+    return named
+
+
+def _are_listed(partitions: Any) -> Any:
+    if not isinstance(partitions, list | tuple) or not partitions:
+        raise ValueError("must be a list of partitions, for example [0, 2]")
+    return partitions
 
 
 def _is_absolute(path: str) -> str:
@@ -119,6 +125,10 @@ def _is_absolute(path: str) -> str:
 Whole = Annotated[int, BeforeValidator(_whole), Field(ge=-(2**63), lt=2**63)]
 Count = Annotated[Whole, Field(ge=1)]
 Offset = Annotated[Whole, Field(ge=0)]
+Partition = Annotated[Whole, Field(ge=0, lt=2**31)]
+Partitions = Annotated[
+    tuple[Partition, ...], BeforeValidator(_are_listed), AfterValidator(_are_distinct)
+]
 Time = Annotated[AwareDatetime, BeforeValidator(_is_date)]
 Text = Annotated[str, Field(min_length=1)]
 Scalar = Annotated[str | int | float | bool, BeforeValidator(_is_scalar)]
@@ -130,6 +140,14 @@ LakeTopic = Annotated[TopicName, AfterValidator(_is_a_value)]
 TopicNames = Annotated[tuple[TopicName, ...], AfterValidator(_are_distinct)]
 LakeTopics = Annotated[tuple[LakeTopic, ...], AfterValidator(_are_distinct)]
 PipelineName = Annotated[str, AfterValidator(_is_pipeline_name)]
+
+OLD_WORDS: Mapping[str, str] = {
+    "smallest": "earliest",
+    "beginning": "earliest",
+    "largest": "latest",
+    "end": "latest",
+}
+"""The words of Kafka 0.8 and of librdkafka for the ends of a log, and those of today."""
 
 
 def as_text(value: Scalar) -> str:

@@ -87,7 +87,11 @@ def test_a_partitions_share_of_a_run(covered, marks, on_expired, expected):
 
 
 def test_origins_of_new_partitions():
-    """First sight of a topic: where `start` says, also when that is empty; later ones: 0."""
+    """First sight of a topic: where `start` says, also when that is empty; later ones: 0.
+
+    Newly assigned ones have a first sight, too.
+    """
+    assert new_origins([0, 1, 2], {0: 7}, {1: 5}) == {1: 5, 2: 0}
     assert new_origins([0, 1], None, {0: 7, 1: 0}) == {0: 7, 1: 0}
     assert new_origins([0, 1, 2], {0: 7, 1: 0}, {}) == {2: 0}
     assert new_origins([0, 1], {0: 7, 1: 0}, {}) == {}

@@ -21,9 +21,11 @@ def marks(start, end, high=None):
     return Watermarks(start, end, end if high is None else high)
 
 
-def draft(fold, watermarks, *, topics=("a",), ids=TOPICS, first_sight=None, on_expired="fail"):
+def draft(
+    fold, watermarks, *, topics=("a",), ids=TOPICS, first_sight=None, on_expired="fail", **given
+):
     return draft_live(
-        fold, topics, ids, watermarks, first_sight or {}, on_expired=on_expired, by="run"
+        fold, topics, ids, watermarks, first_sight or {}, on_expired=on_expired, by="run", **given
     )
 
 
@@ -107,6 +109,38 @@ def test_one_bad_topic_never_stops_the_others():
     assert (made.origins, made.gaps) == ([], [])
 
 
+def test_only_assigned_partitions_are_read():
+    """The others are nowhere: not planned, not vanished, without origin; they need no leader."""
+    known = fold_of(Origin("a", "id-a", {0: 0, 1: 0, 2: 0, 3: 0}))
+    there = {0: marks(0, 9), 1: marks(0, 9), 5: marks(0, 9), 6: marks(4, 9)}
+    made = draft(
+        known,
+        {"a": there},
+        first_sight={"a": {6: 7}},
+        leaderless={"a": (3, 4)},
+        assigned={"a": (0, 2, 4, 6, 7)},
+    )
+    assert made.ranges == [OffsetRange("a", 0, 0, 9), OffsetRange("a", 6, 7, 9)]
+    assert made.origins == [Origin("a", "id-a", {6: 7})]
+    assert made.left_out == [
+        LeftOut("a", 4, "no leader"),
+        LeftOut("a", 2, "the partition vanished", {"cursor": 0}),
+        LeftOut("a", 7, "no such partition"),
+    ]
+    assert made.gaps == []
+
+
+def test_assigned_partitions_of_a_new_topic_do_not_wait_for_each_other():
+    """Each begins by `start`, whenever it has a leader."""
+    there, sight = {0: marks(0, 9), 1: marks(0, 9)}, {"a": {0: 3}}
+    made = draft(
+        Fold(), {"a": there}, first_sight=sight, leaderless={"a": [2]}, assigned={"a": (0, 2)}
+    )
+    assert made.origins == [Origin("a", "id-a", {0: 3})]
+    assert made.ranges == [OffsetRange("a", 0, 3, 9)]
+    assert made.left_out == [LeftOut("a", 2, "no leader")]
+
+
 # Draft after draft, against a model that knows of each offset whether it was written and kept.
 
 
@@ -185,6 +219,53 @@ def test_consecutive_drafts_tile(steps, on_expired, first_seen):
         outcome = logs[p].outcome
         assert all(offset in outcome for offset in range(origins[p], cursor))
         assert cursor not in outcome
+
+
+assignments = st.lists(
+    st.tuples(
+        st.lists(st.tuples(*[st.integers(0, 9)] * 3), min_size=3, max_size=3),  # moves of the logs
+        st.frozensets(st.integers(0, 4), min_size=1),  # 3 and 4 do not exist
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(assignments)
+def test_under_any_assignments_each_assigned_offset_is_planned_once(steps):
+    """And no other: nothing of partitions that are not, or no longer, assigned.
+
+    A partition begins at the end of its log when it is first assigned (`start: latest`), and goes
+    on at its cursor when it is assigned again.
+    """
+    fold, logs, origins = Fold(), {p: Log() for p in range(3)}, {}
+    for number, (moves, assigned) in enumerate(steps):
+        for log, move in zip(logs.values(), moves, strict=True):
+            log.move(*move)
+        before = {p: dict(log.outcome) for p, log in logs.items()}
+        read = assigned & logs.keys()
+        new = {p: logs[p].stable for p in read - origins.keys()}
+        made = draft(
+            fold,
+            {"a": {p: log.marks for p, log in logs.items()}},
+            first_sight={"a": new},
+            on_expired="skip",
+            assigned={"a": assigned},
+        )
+        assert [origin.partitions for origin in made.origins] == ([new] if new else [])
+        assert made.left_out == [
+            LeftOut("a", p, "no such partition") for p in sorted(assigned - logs.keys())
+        ]
+        origins |= new
+        for entry in (*made.origins, *made.gaps):
+            record(fold, logs, entry)
+        if made.ranges:
+            record(fold, logs, commit(f"plan {number}", *made.ranges))
+        for p, log in logs.items():
+            if p in read:
+                assert log.outcome.keys() == {*range(origins[p], log.stable)} | before[p].keys()
+            else:
+                assert log.outcome == before[p]
 
 
 def record(fold, logs, entry):

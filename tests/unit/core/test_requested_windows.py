@@ -58,10 +58,10 @@ def test_edges_that_are_not_valid(start, end, said):
         assert words in complaint
 
 
-def window(start, end, *, partitions=None, there=(0, 1, 2)):
+def window(start, end, *, partitions=None, there=(0, 1, 2), assigned=None):
     found = parse_edges("t", start, end, NOW)
     complaints = list(found.complaints)
-    chosen = windows.choose_partitions(partitions, found, there, complaints)
+    chosen = windows.choose_partitions(partitions, found, there, complaints, assigned)
     return windows.resolve_ranges("t", chosen, found, {}, complaints), complaints
 
 
@@ -71,6 +71,20 @@ def test_which_partitions_are_chosen():
     assert window("2", "5") == (whole, [])
     assert window("2", "5", partitions=(1,)) == (whole[1:2], [])
     assert window('{"t": {"1": 2, "2": 2}}', "5") == (whole[1:], [])
+
+
+def test_only_assigned_partitions_are_chosen():
+    """All of them if none is named; others are refused, whether or not they exist."""
+    whole = [OffsetRange("t", p, 2, 5) for p in range(3)]
+    assert window("2", "5", assigned={0, 2, 7}) == ([whole[0], whole[2]], [])
+    assert window("2", "5", assigned={0, 2}, partitions=(2,)) == ([whole[2]], [])
+    for edge, partitions in (('{"t": {"1": 2, "2": 2, "9": 2}}', None), ("2", (1, 2, 9))):
+        found, complaints = window(edge, "5", assigned={0, 2}, partitions=partitions)
+        assert found == [whole[2]]
+        assert complaints == [
+            "no partitions [9]: there are 0 to 2",
+            "partitions [1] are not assigned: `assign` names [0, 2]",
+        ]
 
 
 def test_no_partitions_are_none():

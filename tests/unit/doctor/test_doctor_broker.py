@@ -156,6 +156,20 @@ def test_the_broker_and_its_topics(spec, store, monkeypatch, planted, schedule, 
     assert says in text
 
 
+def test_assigned_partitions(spec, store, monkeypatch):
+    """One that does not exist is named; of the others only those that are read are looked at."""
+    cluster = Cluster(old=None, unreadable=10)
+    monkeypatch.setattr(pipeline, "Cluster", lambda _: cluster)
+    monkeypatch.setattr(pipeline, "survey", cluster.survey)
+    monkeypatch.setattr(pipeline, "retentions", lambda *_: {"t": DAY})
+    for assigned, says in (([1], None), ([1, 7], "there are no partitions [7] → add partitions")):
+        some = spec.model_copy(update={"schedule": "0 * * * *", "assign": {"t": assigned}})
+        found, text = states_and_text(pipeline.check_topics(some, KAFKA))
+        assert ("topic", "failure") in found if says else {s for _, s in found} == {"ok"}, text
+        assert "t: 1 partition, may be read" in text
+        assert says is None or says in text
+
+
 def test_the_longest_time_between_runs():
     """Weekdays only: over the week-end."""
     hours = {"*/10 * * * *": 1 / 6, "@hourly": 1, "0 6 * * mon-fri": 72, "@quarterly": 92 * 24}

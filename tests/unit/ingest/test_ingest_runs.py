@@ -88,6 +88,16 @@ def test_publish_refuses_when_nothing_of_a_plan_is_sealed(world):
         publish(run)
 
 
+def test_what_is_accepted_with_a_notice_is_logged_once(world, caplog):
+    """When a plan is frozen: not by the steps that find it."""
+    world.settings["start"] = "smallest"
+    for _ in range(2):
+        ingest(world.run("one"), world.submit())
+    assert [each.getMessage() for each in caplog.records if "older" in each.getMessage()] == [
+        "p: start: read as earliest: smallest is an older word for it"
+    ]
+
+
 def test_plan_publishes_what_other_runs_have_sealed(world):
     """Nobody came back to a run whose `publish` never ran, and retention has passed its offsets:
     the next run commits them, and with `on_expired: skip` the gap is only what is not sealed.

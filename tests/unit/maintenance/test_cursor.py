@@ -182,6 +182,15 @@ def test_a_recreated_topic_is_adopted(spec, store, seen):
     assert staged_attempts.ledger_of(store).fold.n == 4
 
 
+def test_only_assigned_partitions_of_a_recreated_topic_begin(spec, store, seen):
+    """The others get no origin: they begin by `start` once they are assigned."""
+    seen(topic_id="new", start=3)
+    some = spec.model_copy(update={"assign": {"t": (1,)}})
+    assert adopt(some)["origins"] == {"1": 3}
+    with pytest.raises(ConfigurationError, match="partition 0 of 't' is not assigned"):
+        move(some, partition=0, offset=5)
+
+
 @pytest.mark.parametrize(
     ("has", "error"), [({"cluster": "other"}, IdentityChanged), ({"topics": ()}, UnknownTopic)]
 )

@@ -9,6 +9,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import StartAt, parse
 
+AT = "2026-03-14T00:00:00Z"
 LEAST = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": "/lake"}
 
 
@@ -113,12 +114,12 @@ def test_all_complaints_come_at_once(load):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"topics": []}, "topics: give either their names, or a pattern"),
+        ({"topics": []}, "topics: give either their names, a pattern"),
         (
             {"topics": ["__HIVE_DEFAULT_PARTITION__"]},
             "topics.0: '__HIVE_DEFAULT_PARTITION__': readers",
         ),
-        ({"pattern": "f.*"}, "topics: give either their names, or a pattern"),
+        ({"pattern": "f.*"}, "topics: give either their names, a pattern"),
         ({"exclude": "f.*"}, "exclude: only a pattern has exceptions"),
         ({"topics": [], "pattern": "f("}, "pattern: 'f(': not a regular expression"),
         ({"topics": [], "pattern": "f", "exclude": "["}, "exclude: '[': not a regular expression"),
@@ -141,12 +142,48 @@ def test_all_complaints_come_at_once(load):
         ({"max_records": "many"}, "max_records: 'many': not a whole number"),
         (
             {"start": "sometime"},
-            "start: 'sometime': must be earliest or latest, or a mapping with timestamp, offsets",
+            "start: 'sometime': must be earliest or latest, or a mapping with timestamp, timest",
         ),
-        ({"start": {}}, "start: give a timestamp, offsets, or a consumer"),
+        ({"start": {}}, "start: give timestamp, timestamps, offsets or group: one of the four"),
         ({"start": {"timestamp": "2024-05-01T00:00:00"}}, "start.timestamp: "),
         ({"start": {"offsets": {"b": {0: 1}}}}, "start.offsets: not among the topics: ['b']"),
-        ({"start": {"offsets": {"flights": {0: -1}}}}, "start.offsets.flights.0: -1"),
+        ({"start": {"offsets": {"flights": {0: -3}}}}, "start.offsets.flights.0: -3"),
+        (
+            {"start": {"timestamps": {"b": {0: AT}}}},
+            "start.timestamps: not among the topics: ['b']",
+        ),
+        (
+            {"start": {"timestamps": {"flights": {0: 5}}}},
+            "start.timestamps.flights.0: 5: not a time",
+        ),
+        ({"start": {"timestamps": {}, "group": "g"}}, "start: give timestamp, timestamps, offsets"),
+        ({"start": {"group": "g", "otherwise": "none"}}, "start.otherwise: 'none': must be earli"),
+        (
+            {"start": {"offsets": {"flights": {0: 1}}, "otherwise": "fail"}},
+            "start.otherwise: offsets name every partition",
+        ),
+        ({"assign": {"flights": [0]}}, "topics: give either their names, a pattern for them, or"),
+        ({"topics": [], "assign": {}}, "assign: names no partition; give some, for example {ord"),
+        ({"topics": [], "assign": ["a"]}, "assign: must be a mapping, for example {orders: [0, 2"),
+        ({"topics": [], "assign": {"a": []}}, "assign.a: []: must be a list of partitions, for"),
+        ({"topics": [], "assign": {"a": 0}}, "assign.a: 0: must be a list of partitions, for ex"),
+        ({"topics": [], "assign": {"a": [1, 1]}}, "assign.a: one is named twice in [1, 1]"),
+        ({"topics": [], "assign": {"a": [-1]}}, "assign.a.0: -1: must be at least 0"),
+        ({"topics": [], "assign": {"a": [1 << 31]}}, "assign.a.0: 2147483648: must be less than"),
+        ({"topics": [], "assign": {"a/b": [1]}}, "assign.a/b: 'a/b': a topic's name has letters"),
+        ({"topics": [], "assign": {"a": [0]}, "exclude": "b"}, "exclude: only a pattern has exce"),
+        (
+            {"topics": [], "assign": {"a": [0]}, "start": {"offsets": {"a": {0: 1, 1: 1}}}},
+            "start.offsets: a: partitions [1] are not assigned",
+        ),
+        (
+            {
+                "topics": [],
+                "assign": {"a": [0, 2], "b": [0]},
+                "start": {"timestamps": {"a": {0: AT}}},
+            },
+            "start.timestamps: a: no start for partitions [2]; b: no start for partitions [0]",
+        ),
         ({"kind": "both"}, "kind: 'both': must be ingest (topics into the lake) or egress ("),
         ({"name": "Flights"}, "name: 'Flights': a name begins with a small letter and has small"),
         ({"spark": "big"}, "spark: must be a mapping, for example {connection: spark_default}"),
@@ -181,7 +218,7 @@ def test_missing_keys_are_named():
     assert str(refused.value).splitlines() == [
         "name: missing",
         "kind: missing: ingest (topics into the lake) or egress (files or a lake into topics)",
-        "topics: give either their names, or a pattern for them",
+        "topics: give either their names, a pattern for them, or `assign`",
         "lake: missing",
     ]
     with pytest.raises(ValueError) as refused:
@@ -196,6 +233,29 @@ def test_which_topics_a_pattern_means():
     assert spec.select(known) == ("a.one", "a.two")
     assert spec.subscription == r"/(__)?a\..*/ without /.*\.(test|more)/"
     assert parse(LEAST).select(known) == ("flights",)
+
+
+def test_assigned_partitions():
+    """Their topics are the topics; the order of the file is of no importance."""
+    spec = parse({**LEAST, "topics": [], "assign": {"orders": [2, 0], "payments": [1]}})
+    assert spec.topics == spec.select(["other"]) == ("orders", "payments")
+    assert spec.subscription == "orders [0, 2], payments [1]"
+    assert [spec.partitions_of(t) for t in ("orders", "payments", "other")] == [{0, 2}, {1}, set()]
+    assert parse(LEAST).partitions_of("flights") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "word"),
+    [("smallest", "earliest"), ("beginning", "earliest"), ("largest", "latest"), ("end", "latest")],
+)
+def test_old_words_for_the_ends_of_a_log(old, word):
+    """Accepted, with a notice that names today's word."""
+    said = f"read as {word}: {old} is an older word for it"
+    assert parse({**LEAST, "start": old}).notices == (f"start: {said}",)
+    otherwise = {"group": "g", "otherwise": old}
+    assert parse({**LEAST, "start": otherwise}).notices == (f"start.otherwise: {said}",)
+    assert parse({**LEAST, "start": word}).notices == ()
+    assert parse({**LEAST, "start": {"group": "g"}}).notices == ()
 
 
 def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):

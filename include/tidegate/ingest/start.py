@@ -1,0 +1,135 @@
+"""Start offsets: where a pipeline begins to read the partitions that are new to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from tidegate.broker import consumer_groups
+from tidegate.broker.cluster import Cluster, Survey
+from tidegate.core.boundaries import milliseconds
+from tidegate.core.cursor import Watermarks
+from tidegate.core.fold import Fold
+from tidegate.errors import ConfigurationError
+from tidegate.pipelines.spec import Ingest, StartAt
+from tidegate.pipelines.value_types import OLD_WORDS
+from tidegate.runs.run import Run
+
+Marks = Mapping[str, Mapping[int, Watermarks]]
+"""The watermarks of the partitions that begin now, by topic."""
+
+
+def start_offsets(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
+    """Return where `start` begins the partitions that are new to the ledger, by topic.
+
+    Of a topic that the ledger knows, these are only partitions that `assign` names. `seen` has the
+    partitions that the pipeline reads. Raises ConfigurationError, with all partitions of which
+    `start` says nothing.
+    """
+    new = {topic: marks for topic in run.topics if (marks := _new(run.spec, fold, seen, topic))}
+    start = run.spec.start
+    if not isinstance(start, StartAt):
+        return {t: {p: _edge(start, m) for p, m in marks.items()} for t, marks in new.items()}
+    if not new:
+        return {}
+    if start.offsets is not None:
+        return _given_offsets(run.spec, start.offsets, new)
+    if start.group is not None:
+        committed = consumer_groups.committed(run.kafka, start.group)
+        found = {t: {p: committed.get(t, {}).get(p) for p in marks} for t, marks in new.items()}
+        return _or_otherwise(run.spec, start, new, found)
+    if start.timestamps is not None:
+        _refuse_unnamed(run.spec, "start.timestamps", start.timestamps, new)
+    with Cluster(run.kafka) as cluster:
+        times = {t: {p: milliseconds(_time(start, t, p)) for p in new[t]} for t in new}
+        return _or_otherwise(run.spec, start, new, cluster.offsets_since(times))
+
+
+def _new(spec: Ingest, fold: Fold, seen: Survey, topic: str) -> Mapping[int, Watermarks]:
+    """Return the partitions of a topic that have no origin, and get one by `start`."""
+    known = fold.topic_ids.get(topic)
+    if spec.assign is None:
+        return {} if known or topic in seen.leaderless else seen.watermarks[topic]
+    if known not in (None, seen.topic_ids.get(topic)):
+        return {}
+    recorded = fold.origins.get(known or "", {})
+    return {p: m for p, m in seen.watermarks.get(topic, {}).items() if p not in recorded}
+
+
+def _edge(word: str, marks: Watermarks) -> int:
+    return marks.start if OLD_WORDS.get(word, word) == "earliest" else marks.end
+
+
+def _time(start: StartAt, topic: str, partition: int) -> datetime:
+    time = start.timestamps[topic][partition] if start.timestamps else start.timestamp
+    assert time is not None
+    return time
+
+
+def _or_otherwise(
+    spec: Ingest, start: StartAt, new: Marks, found: Mapping[str, Mapping[int, int | None]]
+) -> dict[str, dict[int, int]]:
+    """Return the offsets found, and those of `otherwise` for partitions without one."""
+    otherwise = start.otherwise or ("latest" if start.group is None else "earliest")
+    if otherwise == "fail":
+        silent = [(t, p) for t, of in found.items() for p, o in sorted(of.items()) if o is None]
+        if start.group is not None:
+            said = [f"{t}-{p}: group {start.group!r} has committed no offset" for t, p in silent]
+        else:
+            said = [
+                f"{t}-{p}: no record since {_time(start, t, p).isoformat()}, and the log ends at "
+                f"offset {new[t][p].end}"
+                for t, p in silent
+            ]
+        _refuse(spec, "start", said)
+    return {
+        topic: {
+            p: _edge(otherwise, m) if (offset := found[topic][p]) is None else offset
+            for p, m in marks.items()
+        }
+        for topic, marks in new.items()
+    }
+
+
+def _given_offsets(
+    spec: Ingest, given: Mapping[str, Mapping[int, int]], new: Marks
+) -> dict[str, dict[int, int]]:
+    _refuse_unnamed(spec, "start.offsets", given, new)
+    offsets = {
+        topic: {
+            p: {-2: m.start, -1: m.end}.get(at := given[topic][p], at) for p, m in marks.items()
+        }
+        for topic, marks in new.items()
+    }
+    _refuse(
+        spec,
+        "start.offsets",
+        [
+            f"{topic}-{p}: {offsets[topic][p]} is not in [{m.start}, {m.end}]"
+            for topic, marks in new.items()
+            for p, m in sorted(marks.items())
+            if not m.start <= offsets[topic][p] <= m.end
+        ],
+    )
+    return offsets
+
+
+def _refuse_unnamed(
+    spec: Ingest, key: str, given: Mapping[str, Mapping[int, object]], new: Marks
+) -> None:
+    """Raise ConfigurationError for new partitions that are not named, and named ones that are not.
+
+    The partitions that `assign` names were compared when the file was read: those that do not exist
+    are excluded, and others may have an origin.
+    """
+    complaints = []
+    for topic, marks in new.items():
+        named = given.get(topic, {}).keys()
+        for p in sorted(marks.keys() - named if spec.assign else marks.keys() ^ named):
+            complaints.append(f"{topic}-{p} {'has no start' if p in marks else 'does not exist'}")
+    _refuse(spec, key, complaints)
+
+
+def _refuse(spec: Ingest, key: str, complaints: Iterable[str]) -> None:
+    if listed := "; ".join(complaints):
+        raise ConfigurationError(f"pipeline {spec.name!r}: {key}: {listed}")

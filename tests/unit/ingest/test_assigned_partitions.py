@@ -1,0 +1,165 @@
+"""Pipelines that read only some partitions (`assign`), by made-up answers of a broker.
+
+`tests/integration/conformance/test_batch_source.py` shows the same on a real broker.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from support import ingest_world
+from support.ingest_steps import explain, plan
+from support.ingest_world import ranges
+from tidegate.core.boundaries import Boundary, milliseconds
+from tidegate.core.cursor import Watermarks
+from tidegate.core.requests import Backfill, Dates
+from tidegate.errors import PartitionsLeftOut, WindowRefused
+from tidegate.ingest import backfill, report, status
+from tidegate.ingest.coverage import intervals
+from tidegate.ingest.run import ingest
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    marks = {p: Watermarks(0, 100, 100) for p in range(4)}
+    world = ingest_world.make(tmp_path, monkeypatch, marks, max_records=1000)
+    world.settings |= {"topics": [], "assign": {"t": [0, 2]}, "start": "latest"}
+    monkeypatch.setattr(status, "survey", world.survey)
+    for module in (status, report):
+        monkeypatch.setattr(module, "open_since", lambda *_: {})
+    return world
+
+
+def grow(world, end):
+    world.marks = {p: Watermarks(m.start, end, end) for p, m in world.marks.items()}
+
+
+def run(world, run_id, **given):
+    return ingest(world.run(run_id, **given), world.submit())
+
+
+def test_only_assigned_partitions_are_read(world):
+    """Whatever becomes of the others: here one expires, and one has no leader."""
+    run(world, "one")
+    grow(world, 150)
+    world.marks[1] = Watermarks(120, 150, 150)
+    world.leaderless = {3}
+    done = run(world, "two")
+    assert world.rows == {0: ranges((100, 150)), 2: ranges((100, 150))}
+    assert world.ledger.fold.origins == {"id-t": {0: 100, 2: 100}}
+    assert done.complete_through["t"]
+    assert done.plan.left_out == ()
+
+
+def test_a_partition_that_is_assigned_later_begins_where_start_says(world):
+    """At its end, by `latest`: not at 0, as a partition that Kafka added."""
+    run(world, "one")
+    grow(world, 150)
+    world.settings["assign"] = {"t": [0, 1, 2]}
+    run(world, "two")
+    assert world.ledger.fold.origins == {"id-t": {0: 100, 1: 150, 2: 100}}
+    grow(world, 160)
+    run(world, "three")
+    assert world.rows == {p: ranges((100, 160)) if p != 1 else ranges((150, 160)) for p in range(3)}
+
+
+def test_a_partition_that_is_no_longer_assigned(world):
+    """It neither stops a run nor holds back its time; assigned again, it goes on at its cursor."""
+    run(world, "one")
+    grow(world, 150)
+    world.settings["assign"] = {"t": [0]}
+    assert run(world, "two").complete_through["t"]
+    del world.marks[2]
+    grow(world, 170)
+    done = run(world, "three")
+    assert done.complete_through["t"]
+    assert done.plan.left_out == ()
+    world.marks[2] = Watermarks(0, 180, 180)
+    world.settings["assign"] = {"t": [2]}
+    run(world, "four")
+    assert world.rows == {0: ranges((100, 170)), 2: ranges((100, 180))}
+
+
+def test_a_partition_that_does_not_exist(world):
+    """It is excluded by name, and the others go on; it begins by `start` once it is there."""
+    world.settings["assign"] = {"t": [0, 7]}
+    with pytest.raises(PartitionsLeftOut, match=r"add partitions to the topic") as failed:
+        run(world, "one")
+    excluded = [{"topic": "t", "partition": 7, "reason": "no such partition"}]
+    assert failed.value.numbers["left_out"] == excluded
+    assert world.ledger.fold.origins == {"id-t": {0: 100}}
+    world.marks[7] = Watermarks(0, 5, 5)
+    run(world, "two")
+    assert world.ledger.fold.origins == {"id-t": {0: 100, 7: 5}}
+
+
+def test_an_assigned_partition_that_expired_is_excluded(world):
+    """As every other partition: what is assigned is never passed over in silence."""
+    run(world, "one")
+    world.marks[2] = Watermarks(120, 150, 150)
+    with pytest.raises(PartitionsLeftOut) as failed:
+        run(world, "two")
+    assert [each["partition"] for each in failed.value.numbers["left_out"]] == [2]
+
+
+def test_what_explain_status_and_report_show(world):
+    """The partitions that are read; coverage also shows what the lake has of others."""
+    run(world, "one")
+    grow(world, 150)
+    done = run(world, "two")
+    assert list(done.report["commits"][0]["topics"]["t"]) == ["0", "2"]
+    world.settings["assign"] = {"t": [0, 1, 7]}
+    explained = explain(world.run("three"))
+    assert list(explained["topics"]["t"]["partitions"]) == ["0", "1"]
+    spec = world.run("any").spec
+    state = status.read_state(spec, None)
+    shown = status.status(spec, None, state)
+    lag = {p: each["lag"] for p, each in shown["topics"]["t"]["partitions"].items()}
+    assert lag == {"0": 0, "1": 150}
+    assert [(each["partition"], each["reason"]) for each in shown["problems"]] == [
+        (7, "no such partition")
+    ]
+    covered = intervals(state)["t"]
+    assert sorted(covered) == [0, 1, 2]
+    assert [(each.start, each.end, each.state) for each in covered[2]] == [(100, 150, "covered")]
+
+
+def test_windows(world):
+    """Of the assigned partitions, unless some are named; never of others."""
+    run(world, "one")
+    asked = Backfill(topic="t", start="10", end="20")
+    world.leaderless = {3}
+    run(world, "window", asked=asked)
+    assert world.rows == {0: ranges((10, 20)), 2: ranges((10, 20))}
+    asked = Backfill(topic="t", start="20", end="30", partitions=(1, 2))
+    with pytest.raises(WindowRefused, match=r"partitions \[1\] are not assigned: `assign` names"):
+        plan(world.run("others", asked=asked))
+    asked = Backfill(topic="t", fill_gaps=True)
+    assert plan(world.run("gaps", asked=asked)).plan.chunks == ()
+
+
+def test_dates(world, monkeypatch):
+    """A boundary is of all partitions, what is read of the assigned ones."""
+    days = datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 2, tzinfo=UTC)
+    boundaries = {
+        day: Boundary("t", "id-t", milliseconds(day), dict.fromkeys(range(4), offset))
+        for day, offset in zip(days, (30, 40), strict=True)
+    }
+    monkeypatch.setattr(backfill, "boundaries_at", lambda *_: boundaries)
+    run(world, "one")
+    run(world, "dates", asked=Dates((days[0], days[0] + timedelta(days=1))))
+    assert world.rows == {0: ranges((30, 40)), 2: ranges((30, 40))}
+
+
+def test_from_all_partitions_to_some_and_back(world):
+    """What was never assigned counts as added by Kafka: it begins at 0, and is not lost."""
+    run(world, "one")
+    grow(world, 110)
+    world.settings |= {"topics": ["t"], "assign": None}
+    run(world, "two")
+    assert world.rows == {p: ranges((100, 110) if p in (0, 2) else (0, 110)) for p in range(4)}
+    world.settings |= {"topics": [], "assign": {"t": [3]}}
+    grow(world, 120)
+    assert run(world, "three").complete_through["t"]
+    assert world.rows[3] == ranges((0, 120))
+    assert world.rows[0] == ranges((100, 110))
