@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import enum
+import json
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tidegate.cli import render_settings
-from tidegate.cli.console import Json, answer
+from tidegate.cli.console import Json, answer, note, say
 from tidegate.core.printable import printable
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files as pipeline_files
+from tidegate.pipelines import scaffold
+from tidegate.pipelines.value_types import is_pipeline_name
 from tidegate.pipelines.yaml_reader import BadFile
 from tidegate.settings.table import TABLE, named
 
@@ -62,3 +68,100 @@ def _validated(path: Path) -> dict[str, Any]:
         "complaints": list(found.complaints),
         "notices": [*unset, *getattr(found.spec, "notices", ())],
     }
+
+
+@app.command()
+def schema(
+    output: Annotated[Path | None, typer.Option(help="A file to write; by default stdout.")] = None,
+) -> None:
+    """Print the JSON Schema of pipeline files, for editors."""
+    from tidegate.pipelines.schema import schema as schema_of_files
+
+    text = json.dumps(schema_of_files(), indent=1)
+    if output is None:
+        print(text)
+    else:
+        output.write_text(f"{text}\n")
+        note(f"wrote {printable(str(output))}")
+
+
+class Kind(enum.StrEnum):
+    """What a pipeline moves where."""
+
+    INGEST = "ingest"
+    EGRESS = "egress"
+
+
+@app.command()
+def init(
+    name: Annotated[str | None, typer.Option(help="The pipeline, and its file.")] = None,
+    kind: Annotated[
+        Kind | None,
+        typer.Option(help="ingest: topics into a lake (the default); egress: files to a topic."),
+    ] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Repeat it for several.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Egress: a path, glob or URL, or the name of an ingest pipeline."),
+    ] = None,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="Egress: parquet, json, csv or text.")
+    ] = None,
+    lake: Annotated[
+        str | None, typer.Option(help="A directory or URL; by default ${TIDEGATE_LAKE}.")
+    ] = None,
+    kafka: Annotated[
+        str | None, typer.Option(help="A connection's id; by default kafka_default.")
+    ] = None,
+) -> None:
+    """Write a first pipeline file with comments; a terminal is asked for what no option says."""
+    missing: list[str] = []
+    asking = sys.stdin.isatty() and not (name and topic)
+
+    def chosen(value: str | None, option: str, question: str, default: str = "") -> str:
+        if not value and asking:
+            value = typer.prompt(question, default=default or None, err=True)
+        if not (value or default):
+            missing.append(option)
+        return value or default
+
+    name = chosen(name, "--name", "Name of the pipeline")
+    kind = Kind(chosen(kind, "--kind", "ingest or egress", Kind.INGEST))
+    topics = topic or chosen(None, "--topic", "Topics, with commas").split(",")
+    if kind is Kind.EGRESS:
+        source = chosen(source, "--source", "Path, glob or URL, or an ingest pipeline")
+        if not is_pipeline_name(source):
+            file_format = chosen(file_format, "--format", "parquet, json, csv or text")
+    lake = chosen(lake, "--lake", "Lake: a directory or URL", "${TIDEGATE_LAKE}")
+    kafka = chosen(kafka, "--kafka", "Kafka connection", "kafka_default")
+    if missing:
+        raise ConfigurationError(f"give {', '.join(missing)}, or run this in a terminal")
+    topics = [each.strip() for each in topics]
+    if kind is Kind.INGEST:
+        text = scaffold.ingest(name, topics, lake, kafka)
+    elif len(topics) == 1:
+        text = scaffold.egress(name, str(source), str(file_format), topics[0], lake, kafka)
+    else:
+        raise ConfigurationError("give one --topic: several need target.topics in the file")
+    _write(name, text)
+
+
+def _write(name: str, text: str) -> None:
+    """Write a new pipeline file, and the schema beside it unless there is one."""
+    found = pipeline_files.examined(text, name, os.environ)
+    if found.complaints:
+        listed = "\n".join(f"  - {each}" for each in found.complaints)
+        raise ConfigurationError(f"nothing was written:\n{listed}")
+    path = pipeline_files.directory() / f"{name}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigurationError(f"{path} exists already: nothing was written") from None
+    say(f"wrote {path}")
+    if not (beside := path.with_name(scaffold.SCHEMA)).exists():
+        schema(beside)
+    for each in found.unset:
+        note(f"{each}: set it before a run")
+    say(f"next: tidegate doctor {name}, tidegate explain {name}, tidegate run {name}")

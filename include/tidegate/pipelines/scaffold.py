@@ -1,0 +1,63 @@
+"""A first pipeline file, with comments, from a few answers."""
+
+from __future__ import annotations
+
+import yaml
+
+from tidegate.pipelines.value_types import is_pipeline_name
+
+SCHEMA = "pipeline.schema.json"
+"""The file of JSON Schema beside the pipelines, for editors."""
+_HEAD = f"""\
+# yaml-language-server: $schema={SCHEMA}
+# All keys: docs/configuration.md. Settings of Kafka and Spark: tidegate settings.
+"""
+
+
+def ingest(name: str, topics: list[str], lake: str, kafka: str) -> str:
+    """Return the text of an ingest pipeline's file; what it is given is not checked."""
+    return f"""\
+{_HEAD}name: {_yaml(name)}  # also the name of this file
+kind: ingest
+kafka: {_yaml(kafka)}  # an Airflow connection; in a terminal AIRFLOW_CONN_<ID>
+topics: {_yaml(topics)}
+lake: {_yaml(lake)}  # a directory or URL
+# When Airflow runs it, in UTC; without a schedule by hand only.
+# schedule: "*/10 * * * *"
+# Where a topic's first run begins: earliest, latest, or a timestamp, offsets or a group.
+# start: earliest
+# Offsets per commit.
+# max_records: 5000000
+# Records that expired unread: fail names them, skip records a gap and goes on.
+# on_expired: fail
+# spark: {{connection: spark_default, conf: {{spark.executor.memory: 2g}}}}
+"""
+
+
+def egress(name: str, source: str, file_format: str, topic: str, lake: str, kafka: str) -> str:
+    """Return the text of an egress pipeline's file; `source` is a path or an ingest pipeline."""
+    form = {"lake": source} if is_pipeline_name(source) else {"path": source, "format": file_format}
+    return f"""\
+{_HEAD}name: {_yaml(name)}  # also the name of this file
+kind: egress
+source: {_yaml(form)}
+target:
+  kafka: {_yaml(kafka)}  # an Airflow connection; in a terminal AIRFLOW_CONN_<ID>
+  topic: {_yaml(topic)}
+  # Create the topic if it is missing.
+  # partitions: 6
+lake: {_yaml(lake)}  # where the ledger is kept: a directory or URL
+# Names of columns, or SQL: by default of files the whole row, of a lake its own columns.
+# columns: {{key: key, value: value}}
+# Bad rows: fail sends nothing, quarantine keeps them back and sends the others.
+# on_bad_row: fail
+# When Airflow runs it, in UTC; without a schedule by hand only.
+# schedule: "@hourly"
+# spark: {{connection: spark_default, conf: {{spark.executor.memory: 2g}}}}
+"""
+
+
+def _yaml(value: object) -> str:
+    """Return a value as YAML in one line."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...")
