@@ -87,4 +87,25 @@ MUTANTS = (
         "",
         "tests/unit/maintenance/test_repair.py::test_a_run_that_plans_the_same_again_keeps_its_files",
     ),
+    Mutant(
+        "an unset variable is refused by a run",
+        "pipelines/files.py",
+        "complaints = [*found.unset, *found.complaints]",
+        "complaints = [*found.complaints]",
+        "tests/unit/pipelines/test_spec.py::test_all_complaints_come_at_once",
+    ),
+    Mutant(
+        "validate fails if anything is wrong",
+        "cli/configuring.py",
+        'raise typer.Exit(2 if any(each["complaints"] for each in checked) else 0)',
+        "raise typer.Exit(0)",
+        "tests/contracts/test_validate_output.py::test_all_pipelines",
+    ),
+    Mutant(
+        "init overwrites no file",
+        "cli/configuring.py",
+        'with path.open("x") as file:',
+        'with path.open("w") as file:',
+        "tests/contracts/test_init_output.py::test_an_existing_file_stays",
+    ),
 )

@@ -126,7 +126,7 @@ def init(
         return value or default
 
     name = chosen(name, "--name", "Name of the pipeline")
-    kind = Kind(chosen(kind, "--kind", "ingest or egress", Kind.INGEST))
+    kind = Kind(chosen(kind, "--kind", "Kind", Kind.INGEST))
     topics = topic or chosen(None, "--topic", "Topics, with commas").split(",")
     if kind is Kind.EGRESS:
         source = chosen(source, "--source", "Path, glob or URL, or an ingest pipeline")

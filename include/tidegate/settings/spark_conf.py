@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tidegate.settings.setting import Answer, Check, Place, Setting, boolean, duration, whole
+from tidegate.settings.setting import Answer, Check, Place, Setting, boolean, duration, text, whole
 
 # By default Spark keeps the consumers of a task, and the records that they fetched last (up to
 # 10,000 a partition), for five minutes: many chunks, topics or partitions would fill a driver of
@@ -118,6 +118,18 @@ SPARK: tuple[Setting, ...] = (
     ),
     _decided(
         "spark.sql.maxConcurrentOutputFileWriters", "8", "so that tasks need not sort by topic"
+    ),
+    Setting(
+        name="spark.jars", place=Place.SPARK, check=text,
+        why="files of your own; Tidegate adds those of Kafka's connector",
+    ),
+    *(
+        Setting(
+            name=name, place=Place.SPARK, answer=Answer.WARNED, check=text, use="`spark.jars`",
+            why="Spark fetches packages when an application starts: each run needs the network, "
+            "and no digest is compared",
+        )
+        for name in ("spark.jars.packages", "spark.jars.repositories", "spark.jars.ivySettings")
     ),
     _no_effect("spark.app.name", "Tidegate names the application after the pipeline and the run"),
     _no_effect(

@@ -5,6 +5,7 @@ A script stands in for Ivy: these tests show what is done with the files that it
 
 import hashlib
 import re
+import shutil
 import stat
 import sys
 import threading
@@ -143,6 +144,21 @@ def test_no_java_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(JarError, match=r"no java in JAVA_HOME \(/nowhere\)"):
         jars.ensure("spark-kafka")
+
+
+def test_a_copied_cache_needs_no_network(
+    ivy: Ivy, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a network nor Java: what is there is compared with the lock, nothing is fetched."""
+    fetched = [file.name for file in jars.ensure("two")]
+    calls = ivy.calls
+    shutil.copytree(cache.parent, tmp_path / "copy")
+    shutil.rmtree(cache.parent)
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "copy"))
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert [file.name for file in jars.ensure("two")] == fetched
+    assert ivy.calls == calls
+    assert all(file.is_relative_to(tmp_path / "copy") for file in jars.paths("two"))
 
 
 def test_the_cache_is_the_chosen_one_or_the_users(
