@@ -100,6 +100,23 @@ def test_what_depends_on_an_unset_variable_is_no_complaint(validate: Validate, k
     assert len(notices) == keys.count("${X}")
 
 
+def test_notices_of_settings(validate: Validate) -> None:
+    """They are there although the lake is not known."""
+    text = GOOD[:-1] + ", start: smallest, spark: {conf: {NAME: true}}}"
+    name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+    assert validate({"good": text.replace("NAME", name)}) == (
+        0,
+        f"""\
+good.yaml: valid
+  notice: lake: ${{TIDEGATE_LAKE}} is not set in the environment: not checked
+  notice: start: read as earliest: smallest is an older word for it
+  notice: spark.conf: {name}: true looks offsets up with a consumer, which needs READ on the \
+group as well
+""",
+        "",
+    )
+
+
 def test_the_encoding_of_files_may_be_a_variable(validate: Validate) -> None:
     text = (
         "{name: out, kind: egress, lake: /lake, target: {topic: t}, columns: {value: v}, "

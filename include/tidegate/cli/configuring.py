@@ -66,7 +66,7 @@ def _validated(path: Path) -> dict[str, Any]:
     return {
         "file": printable(str(path)),
         "complaints": list(found.complaints),
-        "notices": [*unset, *getattr(found.spec, "notices", ())],
+        "notices": [*unset, *(found.spec.notices if found.spec else ())],
     }
 
 

@@ -56,7 +56,9 @@ def test_pipelines_of_the_docs_are_valid(text: str) -> None:
         {"start": "latest"},
         {"start": {"timestamp": "2026-03-14T00:00:00Z"}},
         {"start": {"offsets": {"t": {0: 120, 1: "5"}}}},
-        {"start": {"group": "g"}},
+        {"start": {"group": "g", "otherwise": "fail"}},
+        {"start": {"timestamps": {"t": {0: "2026-03-14T00:00:00Z"}}, "otherwise": "latest"}},
+        {"topics": [], "assign": {"t": [0, 2]}},
         {"spark": {"conf": {"spark.executor.cores": 2, "spark.ui.enabled": False}}},
         {"spark": {"conf": {"spark.kafka.consumer.cache.capacity": "10"}}},
     ],
@@ -134,7 +136,8 @@ def test_each_value_may_be_a_variable(form: dict[str, Any]) -> None:
     """Of every key of the models, but `kind`; within mappings and lists too."""
     model = schema()["$defs"][form["kind"].capitalize()]["properties"]
     for key, value in model.items():
-        if key == "kind" or "$ref" in value or value.get("type") in ("object", "array"):
+        types = {each.get("type") for each in (value, *value.get("anyOf", ()))}
+        if key == "kind" or "$ref" in value or types & {"object", "array"}:
             continue
         assert problems({**form, key: "${X}"}) == [], key
         assert problems({**form, key: "a${X:-b}c"}) == [], key
