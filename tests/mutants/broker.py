@@ -229,6 +229,27 @@ MUTANTS = (
         "::test_the_check_of_certificates_cannot_be_turned_off",
     ),
     Mutant(
+        "a translated setting that holds a secret is refused",
+        "pipelines/translation/draft.py",
+        "elif secret_settings.secret_settings({given.name: given.value}):",
+        "elif False:",
+        "tests/unit/pipelines/test_translation_input.py::test_a_secret_is_never_shown",
+    ),
+    Mutant(
+        "a name that may be the part of a secret is not shown",
+        "pipelines/translation/draft.py",
+        "if _PREFIXED.fullmatch(name) or name.lower() in _NAMES or name in self.own:",
+        "if True:",
+        "tests/unit/pipelines/test_translation_input.py::test_a_secret_is_never_shown",
+    ),
+    Mutant(
+        "an address with a login is not shown in a translated connection",
+        "pipelines/translation/connection.py",
+        'servers if _SERVERS.fullmatch(servers) else "HOST:PORT"',
+        "servers",
+        "tests/unit/pipelines/test_translation_input.py::test_a_secret_is_never_shown",
+    ),
+    Mutant(
         "a strict order needs a key or a partition",
         "pipelines/egress_spec.py",
         "                if columns and _spreads(source, columns):\n",

@@ -57,6 +57,42 @@ def validate(
     raise typer.Exit(2 if any(each["complaints"] for each in checked) else 0)
 
 
+@app.command()
+def translate(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Options of a Spark job, properties of a consumer or producer, or the "
+            "configuration of a Connect S3 sink or source; `-` reads stdin."
+        ),
+    ],
+) -> None:
+    """Print a pipeline file made from the settings of a Spark job, a client or a connector."""
+    from tidegate.pipelines import translation
+
+    most = translation.MOST_BYTES + 1
+    try:
+        if file == "-":
+            made = translation.translate(sys.stdin.buffer.read(most))
+        else:
+            with Path(file).open("rb") as opened:
+                made = translation.translate(opened.read(most), Path(file).stem)
+    except OSError as error:
+        text = f"{printable(file)}: cannot be read: {error.strerror}"
+        raise ConfigurationError(text) from None
+    except ConfigurationError as error:
+        where = "stdin" if file == "-" else printable(file)
+        raise ConfigurationError(f"{where}: {error}") from None
+    sys.stdout.write(made.text)
+    for each in made.missing:
+        note(f"to do: {each}", "red")
+    note(
+        f"{made.name}: {made.mapped} settings mapped, {made.dropped} dropped, {made.refused} "
+        f"refused; save it as {made.name}.yaml beside the other pipelines"
+    )
+    raise typer.Exit(2 if made.missing else 0)
+
+
 def _validated(path: Path) -> dict[str, Any]:
     try:
         found = pipeline_files.examine(path)

@@ -1,0 +1,226 @@
+"""The S3 sink and S3 source of Kafka Connect: Confluent's and Aiven's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tidegate.pipelines.translation import connection, spark_job, start
+from tidegate.pipelines.translation.draft import TOPIC, Draft
+from tidegate.pipelines.translation.given import Given, Read
+from tidegate.settings.setting import Place
+
+_BYTES = "key and value are kept as bytes; decode them in a view"
+_LAYOUT = "the lake has directories of its own, topic=…/window_date=…"
+_STORE = "Tidegate's own way to write to S3"
+_KEYS = "keys come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or a role"
+_DROPPED = {
+    "tasks.max": "the number of Spark's tasks follows from cores and sizes",
+    "flush.size": "a commit has up to max_records offsets, and the sizes of files follow from them",
+    "rotate.interval.ms": "files are complete when a run commits; `schedule` says how often",
+    "format.class": "the files of the lake are Parquet",
+    "format.output.type": "the files of the lake are Parquet",
+    "format.output.fields": "the lake has all fields of a record",
+    "partitioner.class": _LAYOUT,
+    "partition.duration.ms": _LAYOUT,
+    "partition.field.name": _LAYOUT,
+    "path.format": _LAYOUT,
+    "locale": _LAYOUT,
+    "timezone": _LAYOUT,
+    "timestamp.extractor": _LAYOUT,
+    "timestamp.field": _LAYOUT,
+    "file.name.template": _LAYOUT,
+    "filename.offset.zero.pad.width": _LAYOUT,
+    "directory.delim": _LAYOUT,
+    "file.delim": _LAYOUT,
+    "storage.class": _STORE,
+    "connector.class": "Tidegate is in its place",
+    "behavior.on.null.values": "a record without a value is kept, as one",
+    "schema.compatibility": _BYTES,
+    "schema.generator.class": _BYTES,
+    "schemas.cache.config": _BYTES,
+    "enhanced.avro.schema.support": _BYTES,
+    "connect.meta.data": _BYTES,
+    "max.schemas.per.subject": _BYTES,
+    "store.kafka.keys": "keys are always kept, in a column",
+    "keys.format.class": "keys are always kept, in a column",
+    "store.kafka.headers": "headers are always kept, in a column",
+    "headers.format.class": "headers are always kept, in a column",
+    "mode": "each run sends the files that were not sent before",
+    "record.batch.max.size": "the size of requests is the producer's: target.options",
+    "task.batch.size": "a run sends up to max_files files",
+    "folders": "narrow source.path by a pattern of names",
+    "file.discovery.starting.timestamp": "narrow source.path by a pattern of names",
+}
+_REFUSED = {
+    "transforms": "records are kept as they were sent: transform them in a view, or send them on "
+    "by `columns` of an egress",
+}
+_DROPPED_PREFIXES = {
+    "key.converter": _BYTES, "value.converter": _BYTES, "header.converter": _BYTES,
+    "avro.": _BYTES, "parquet.": "the compression of files is Tidegate's",
+    "confluent.": "of Confluent's licence", "aws.": _KEYS, "s3.credentials.": _KEYS,
+    "errors.": "nothing is converted, so nothing fails to be; a record that Spark cannot read is "
+    "`on_unreadable`",
+    "s3.": _STORE, "kafka.api.": "it belongs in the Kafka connection", "format.": _BYTES,
+    "file.": _LAYOUT, "kafka.auth.": "it belongs in the Kafka connection",
+}  # fmt: skip
+_REFUSED_PREFIXES = {"transforms.": _REFUSED["transforms"], "predicates": _REFUSED["transforms"]}
+_BUCKET = ("s3.bucket.name", "aws.s3.bucket.name")
+_PREFIX = ("topics.dir", "aws.s3.prefix")
+_REGION = ("s3.region", "aws.s3.region")
+_ENDPOINT = ("store.url", "aws.s3.endpoint")
+_INTERVAL = ("rotate.schedule.interval.ms", "s3.poll.interval.ms")
+_OWN = spark_job.OWN | _DROPPED.keys() | {
+    *_BUCKET, *_PREFIX, *_REGION, *_ENDPOINT, *_INTERVAL, *_REFUSED, "name", "topics",
+    "topics.regex", "topic.regex.list", "topics.prefix", "predicates",
+}  # fmt: skip
+_FORMATS = {"json": "json", "parquet": "parquet", "string": "text", "csv": "csv"}
+
+
+def is_one(read: Read) -> bool:
+    """Return whether the settings are those of a connector."""
+    return any(each.name == "connector.class" for each in read.settings)
+
+
+def draft(read: Read, stem: str) -> Draft | None:
+    """Return the pipeline for a connector; None if it is neither an S3 sink nor an S3 source."""
+    given = {each.name: each for each in read.settings if each.name}
+    class_ = (given["connector.class"].value or "").lower()
+    is_s3 = re.search(r"s3", class_) and "kcql" not in "".join(given)
+    if not is_s3 or ("sink" in class_) == ("source" in class_):
+        return None
+    result = Draft("ingest" if "sink" in class_ else "egress", _OWN, read.where)
+    name = given.pop("name", None)
+    value = name and result.text(name)
+    (_sink if result.kind == "ingest" else _source)(result, given, value or "")
+    result.name(value or "", *result.form.get("topics", ()), stem)
+    if name and value:
+        result.comments.setdefault(("name",), []).append(result.label(name))
+    place = Place.SOURCE if result.kind == "ingest" else Place.SINK
+    for each in (*given.values(), *(each for each in read.settings if not each.name)):
+        _pass(result, place, each)
+    if result.kind == "ingest":
+        spark_job.default_isolation(result)
+    result.commands.append(
+        "The brokers and the login are settings of the Connect worker: give them to the Kafka "
+        "connection"
+    )
+    spark_job.repeated(result, read.settings)
+    return result
+
+
+def _sink(draft: Draft, given: dict[str, Given], name: str) -> None:
+    topics, pattern = given.pop("topics", None), given.pop("topics.regex", None)
+    if topics and (value := draft.text(topics)):
+        names = list(dict.fromkeys(filter(None, map(str.strip, value.split(",")))))
+        draft.set(("topics",), names, topics)
+        if pattern:
+            draft.need(pattern, "give either topics or topics.regex, as Connect asks for")
+    elif pattern and (value := draft.text(pattern)):
+        why = "a regular expression of Java: check it, if unusual"
+        draft.set(("pattern",), value, pattern, why)
+    else:
+        draft.missing.append("topics: no topic is named: add `topics: [NAME]` to the file")
+    reset = given.pop("consumer.override.auto.offset.reset", None)
+    group = given.pop("consumer.override.group.id", None)
+    if group is None and name:
+        group = Given("name", f"connect-{name}", 0)
+    start.of_client(draft, reset, group, "earliest")
+    bucket = _bucket(draft, given)
+    if each := _first(given, _PREFIX):
+        draft.drop(each, "the files there are the connector's; the lake has a directory of its own")
+    if bucket:
+        why = "not the directory of the connector's own files"
+        draft.set(("lake",), f"s3://{bucket[0]}/tidegate", bucket[1], why)
+
+
+def _source(draft: Draft, given: dict[str, Given], name: str) -> None:
+    del name  # of a source it names no consumer group
+    bucket, topic = _bucket(draft, given), _target(draft, given)
+    directory = _first(given, _PREFIX)
+    below = (draft.text(directory) or "" if directory else "topics").strip("/")
+    if bucket:
+        if draft.text(given.get("mode", Given("mode", "-", 0))) == "RESTORE_BACKUP" and topic:
+            below = f"{below}/{topic}"
+        path = "/".join(filter(None, ["s3:/", bucket[0], below])) + "/"
+        draft.set(("source", "path"), path, bucket[1], "narrow it by a pattern of names")
+        if directory:
+            draft.comments[("source", "path")].append(draft.label(directory))
+    else:
+        draft.missing.append("source.path: no bucket is named: add it to the file")
+    format_ = given.pop("format.class", given.pop("input.format", None))
+    value = (format_.value or "").rpartition(".")[2].lower() if format_ else ""
+    known = next((known for part, known in _FORMATS.items() if part in value), None)
+    if format_ and known:
+        draft.set(("source", "format"), known, format_)
+    elif format_:
+        draft.need(format_, "files of this format cannot be sent: parquet, json, csv and text can")
+    else:
+        draft.missing.append("source.format: no format.class is given")
+
+
+def _target(draft: Draft, given: dict[str, Given]) -> str | None:
+    """Return the topic of a source, and set it: the one of `topic.regex.list`, or of `topics`."""
+    each = given.pop("topic.regex.list", given.pop("topics", given.pop("topic", None)))
+    value = draft.text(each) if each else None
+    names = [part.partition(":")[0].strip() for part in (value or "").split(",")]
+    if each and len(names) == 1 and TOPIC.fullmatch(names[0]):
+        why = "its pattern of names belongs in source.path" if ":" in (value or "") else ""
+        draft.set(("target", "topic"), names[0], each, why)
+        return names[0]
+    if each:
+        draft.need(each, "a pipeline sends to one topic here: make one for each")
+    else:
+        draft.missing.append("target.topic: no topic is named: add `target: {topic: NAME}`")
+    return None
+
+
+def _bucket(draft: Draft, given: dict[str, Given]) -> tuple[str, Given] | None:
+    """Return the bucket, and note what the environment has to say about it."""
+    if (each := _first(given, _REGION)) and (value := draft.text(each)):
+        known = re.fullmatch("[a-z0-9-]{1,40}", value)
+        draft.drop(each, "set it in the environment: AWS_REGION" + (f"={value}" if known else ""))
+    if each := _first(given, _ENDPOINT):
+        draft.drop(each, "set it in the environment: AWS_ENDPOINT_URL")
+    bucket = _first(given, _BUCKET)
+    value = draft.text(bucket) if bucket else None
+    if bucket and value and re.fullmatch("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", value):
+        return value, bucket
+    if bucket and value:
+        draft.refuse(bucket, "not the name of a bucket")
+    return None
+
+
+def _pass(draft: Draft, place: Place, each: Given) -> None:
+    for prefix in ("consumer.override.", "producer.override."):
+        if each.name.startswith(prefix):
+            bare = each.name.removeprefix(prefix)
+            if connection.belongs(bare):
+                draft.connect(each, bare)
+            else:
+                draft.judged(place, each, f"kafka.{bare}")
+            return
+    if each.name in _INTERVAL:
+        number = each.value or ""
+        spark_job.schedule(draft, each, int(number) if re.fullmatch("[0-9]{1,12}", number) else 0)
+        return
+    dropped = _DROPPED.get(each.name) or _by_prefix(each.name, _DROPPED_PREFIXES)
+    refused = _REFUSED.get(each.name) or _by_prefix(each.name, _REFUSED_PREFIXES)
+    if refused:
+        draft.refuse(each, refused)
+    elif dropped:
+        draft.drop(each, dropped)
+    elif not each.name:
+        draft.refuse(each, "not a setting")
+    else:
+        draft.unknown(each)
+
+
+def _by_prefix(name: str, table: Mapping[str, str]) -> str | None:
+    return next((why for prefix, why in table.items() if name.startswith(prefix)), None)
+
+
+def _first(given: dict[str, Given], names: tuple[str, ...]) -> Given | None:
+    found = [given.pop(name) for name in names if name in given]
+    return found[0] if found else None
