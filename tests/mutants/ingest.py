@@ -32,6 +32,13 @@ MUTANTS = (
         "tests/unit/ingest/test_start.py",
     ),
     Mutant(
+        "a replay is of assigned partitions, unless others are named",
+        "ingest/replay.py",
+        "tuple(seen.only(run.spec.assign).watermarks[topic])",
+        "tuple(marks)",
+        "tests/unit/ingest/test_assigned_partitions.py::test_a_replay",
+    ),
+    Mutant(
         "dates are read of assigned partitions",
         "ingest/backfill.py",
         "sorted(seen.only(run.spec.assign).watermarks[topic])",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from tidegate.broker.cluster import Cluster, Survey
@@ -147,10 +147,8 @@ def checked_topic(
     if was != topic_id:
         recreated = f"the topic was recreated: offsets of {was} are not those of {topic_id}"
         raise refusal(run, topic, [*complaints, recreated])
-    partitions: Collection[int] | None = asked.partitions
-    if partitions is None and isinstance(asked, Backfill):
-        partitions = run.spec.partitions_of(topic)
-    refuse_leaderless(seen, topic, partitions)
+    assigned = run.spec.partitions_of(topic)
+    refuse_leaderless(seen, topic, assigned if asked.partitions is None else asked.partitions)
     return topic_id, marks
 
 

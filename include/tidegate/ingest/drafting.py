@@ -74,7 +74,7 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
         raise UnknownTopic(
             f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
             f"{', '.join(unknown)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, "
-            f"or correct `topics`{near}",
+            f"or correct `{'assign' if spec.assign else 'topics'}`{near}",
             topics=unknown,
         )
     read = seen.only(spec.assign)  # boundaries are of all partitions

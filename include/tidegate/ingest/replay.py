@@ -35,9 +35,12 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
     if topic not in run.spec.topics:
         complaints.insert(0, not_among(run.spec, topic))
     topic_id, marks = checked_topic(run, asked, fold, seen, complaints)
-    partitions = windows.choose_partitions(asked.partitions, edges, marks, complaints)
+    partitions = asked.partitions
+    if partitions is None and not edges.partitions:  # the lake may have others, too
+        partitions = tuple(seen.only(run.spec.assign).watermarks[topic])
+    chosen_partitions = windows.choose_partitions(partitions, edges, marks, complaints)
     boundaries = boundaries_at(run, store, seen, topic, edges.timestamps, complaints)
-    window = windows.resolve_ranges(topic, partitions, edges, boundaries, complaints)
+    window = windows.resolve_ranges(topic, chosen_partitions, edges, boundaries, complaints)
     complaints += _expired(window, marks)
     live = _live_tiles(store, fold, window, topic_id)
     chosen = replacement.select_tiles(window, live, complaints)

@@ -49,7 +49,8 @@ _OWN = {
     for each in (
         *_refused(
             "the plan's offsets are the only start, and nothing falls back to another",
-            "`start` for the first run, `on_expired` for records that are gone",
+            "`start` for the first run, `start.otherwise` for partitions of which it says nothing, "
+            "`on_expired` for records that are gone",
             "kafka.auto.offset.reset",
         ),
         *_refused(

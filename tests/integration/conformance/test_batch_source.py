@@ -17,14 +17,15 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from support import ingest_steps, oracle_client, topic_records
 from support.cli_user import Terminal
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.core.requests import Asked, Backfill, Live
+from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import ConfigurationError, WindowRefused
 from tidegate.pipelines.spec import Ingest, parse
-from tidegate.runs.run import Run
+from tidegate.runs.run import LIVE, Run
 from tidegate_local.kafka import Broker
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+LEAST = {"name": "p", "kind": "ingest", "lake": "/lake"}
 Topic = Callable[..., str]
 
 
@@ -34,14 +35,11 @@ class Source:
     def __init__(self, broker: Broker, home: Path) -> None:
         self.broker, self.home = broker, home
 
-    def run(
-        self, *, asked: Asked | None = None, name: str = "p", run_id: str = "r", **settings: Any
-    ) -> Run:
-        form = {"name": name, "kind": "ingest", "lake": str(self.home), **settings}
-        spec = parse(form)
+    def run(self, *, name: str = "p", run_id: str = "r", asked: Asked = LIVE, **keys: Any) -> Run:
+        spec = parse({**LEAST, "name": name, "lake": str(self.home), **keys})
         assert isinstance(spec, Ingest)
         kafka = KafkaSettings("kafka_default", {"bootstrap.servers": self.broker.bootstrap})
-        return Run(spec, kafka, "dag", run_id, date(2026, 1, 1), asked=asked or Live())
+        return Run(spec, kafka, "dag", run_id, date(2026, 1, 1), asked=asked)
 
     def planned(self, **given: Any) -> dict[int, tuple[int, int]]:
         """Return what a run of one topic plans, by partition."""
@@ -264,7 +262,7 @@ def test_a_whole_run_of_assigned_partitions(
 def test_no_strategy_or_two(settings: dict[str, Any]) -> None:
     """KafkaRelationSuite: "bad batch query options": no strategy, two, and empty ones."""
     with pytest.raises(ValueError, match=r"^(topics|assign|assign\.t|pattern): "):
-        parse({"name": "p", "kind": "ingest", "lake": "/lake", **settings})
+        parse({**LEAST, **settings})
 
 
 @pytest.mark.parametrize(
@@ -282,10 +280,7 @@ def test_options_that_a_batch_refuses(option: str, value: str) -> None:
     throw exception when set to an invalid value". With no broker.
     """
     with pytest.raises(ValueError, match=rf"^options: {option}: "):
-        parse(
-            {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
-            | {"options": {option: value}}
-        )
+        parse({**LEAST, "topics": ["t"], "options": {option: value}})
 
 
 # What is read

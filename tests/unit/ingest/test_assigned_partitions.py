@@ -12,7 +12,7 @@ from support.ingest_steps import explain, plan
 from support.ingest_world import ranges
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cursor import Watermarks
-from tidegate.core.requests import Backfill, Dates
+from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import PartitionsLeftOut, WindowRefused
 from tidegate.ingest import backfill, report, status
 from tidegate.ingest.coverage import intervals
@@ -138,15 +138,33 @@ def test_windows(world):
     assert plan(world.run("gaps", asked=asked)).plan.chunks == ()
 
 
+def test_a_replay(world):
+    """Of the assigned partitions, whatever became of others; of any in the lake that is named."""
+    run(world, "one")
+    grow(world, 150)
+    run(world, "two")
+    world.leaderless = {3}
+    window = {"topic": "t", "start": "100", "end": "150"}
+    done = run(world, "again", asked=Replay(id="all", **window))
+    assert sorted(r.partition for chunk in done.plan.chunks for r in chunk) == [0, 2]
+    world.settings["assign"] = {"t": [0]}
+    done = run(world, "again", asked=Replay(id="assigned", **window))
+    assert sorted(r.partition for chunk in done.plan.chunks for r in chunk) == [0]
+    done = run(world, "again", asked=Replay(id="named", partitions=(2,), **window))
+    assert sorted(r.partition for chunk in done.plan.chunks for r in chunk) == [2]
+
+
 def test_dates(world, monkeypatch):
-    """A boundary is of all partitions, what is read of the assigned ones."""
+    """A boundary is of all partitions, what is read of those that are assigned now."""
     days = datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 2, tzinfo=UTC)
     boundaries = {
         day: Boundary("t", "id-t", milliseconds(day), dict.fromkeys(range(4), offset))
         for day, offset in zip(days, (30, 40), strict=True)
     }
     monkeypatch.setattr(backfill, "boundaries_at", lambda *_: boundaries)
+    world.settings |= {"topics": ["t"], "assign": None}
     run(world, "one")
+    world.settings |= {"topics": [], "assign": {"t": [0, 2]}}
     run(world, "dates", asked=Dates((days[0], days[0] + timedelta(days=1))))
     assert world.rows == {0: ranges((30, 40)), 2: ranges((30, 40))}
 
