@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TaskEnded = Callable[[Mapping[str, Any]], bool]
 """Returns whether the Airflow task instance that a claim names as its sender has ended."""
-KafkaOf = Callable[[str], "KafkaSettings"]
-"""Returns the settings of a Kafka connection by its id."""
+KafkaOf = Callable[[Spec], "KafkaSettings"]
+"""Returns the settings of a pipeline's Kafka connection."""
 
 logger = logging.getLogger(__name__)
 
@@ -85,13 +85,13 @@ def _replay_of_lake(
 
     source = files.load_ingest(replay.lake_name(spec))
     asked = Replay(replay.choose_topic(spec, topic), **window)
-    return {"asked": asked, "source_kafka": kafka_of(source.kafka)}
+    return {"asked": asked, "source_kafka": kafka_of(source)}
 
 
 def _kafka_of_lake(spec: Egress, kafka_of: KafkaOf) -> KafkaSettings | None:
     """Return the Kafka that an egress's lake is read from; None: files, or it is not known here."""
     try:
-        return kafka_of(files.load_ingest(spec.source.lake).kafka) if spec.source.lake else None
+        return kafka_of(files.load_ingest(spec.source.lake)) if spec.source.lake else None
     except ConfigurationError:  # to send it, the connection is not needed
         return None
 
@@ -112,7 +112,7 @@ INGEST = Flow(
     explain=lambda run, master, _: _opening("tidegate.ingest.explain.explain")(
         run, master=master()
     ),
-    status=lambda spec, kafka_of: lazy("tidegate.ingest.status.status")(spec, kafka_of(spec.kafka)),
+    status=lambda spec, kafka_of: lazy("tidegate.ingest.status.status")(spec, kafka_of(spec)),
     verify=lazy("tidegate.ingest.verify.verify"),
 )
 EGRESS = Flow(

@@ -77,7 +77,7 @@ def test_imports_flow_one_way():
         (
             "spark/task_size.py",
             "import obstore",
-            "A zip of core, errors, faults and spark is all that a cluster needs",
+            "A zip of core, errors, faults, settings and spark is all that a cluster needs",
             "tidegate.spark.task_size -> obstore",
         ),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import pytest
@@ -25,6 +26,16 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
+
+SETTINGS = {
+    "kafka.fetch.max.wait.ms": {"value": "10", "origin": "tidegate"},
+    "kafka.isolation.level": {"value": "read_committed", "origin": "tidegate"},
+    "kafka.max.partition.fetch.bytes": {"value": "2097152", "origin": "tidegate"},
+    "kafka.max.poll.records": {"value": "10000", "origin": "tidegate"},
+    "kafka.receive.buffer.bytes": {"value": "-1", "origin": "tidegate"},
+    "groupIdPrefix": {"value": "tidegate", "origin": "tidegate"},
+    "kafkaConsumer.pollTimeoutMs": {"value": "30000", "origin": "tidegate"},
+}
 
 
 @pytest.fixture
@@ -313,7 +324,44 @@ def test_explain_json(spec, monkeypatch):
         "left_out": [
             {"topic": "flights", "partition": 11, "reason": "expired", "start": 5, "end": 9}
         ],
+        "settings": SETTINGS,
+        "notices": [],
     }  # fmt: skip
+
+
+def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
+    """Pipeline > connection > Tidegate > Spark and Kafka; the tasks are those of the options."""
+    seen = Survey(CLUSTER, {}, {"flights": {0: Watermarks(2, 20, 25)}})
+    monkeypatch.setattr(
+        drafting, "survey",
+        lambda *_: replace(seen, identities={"flights": TopicIdentity(FLIGHTS_ID, {0: 0})}),
+    )  # fmt: skip
+    monkeypatch.setattr(drafting, "expiries", lambda *_: {})
+    options = {
+        "KAFKA.max.poll.records": 5, "kafka.isolation.level": "read_committed",
+        "includeHeaders": False, "minPartitions": 4, "fetch.message.max.bytes": 7,
+        "kafka.group.id": "g",
+    }  # fmt: skip
+    given = parse({**json.loads(spec.model_dump_json(include={"name", "kind", "topics", "lake"})),
+                   "options": options})  # fmt: skip
+    extra = {**KAFKA.extra, "request.timeout.ms": "9000", "group.id": "ignored"}
+    kafka = KafkaSettings("kafka_default", extra)
+    run = Run(given, kafka, "tidegate__flights", "r", date(2024, 5, 1))
+    form = explain.explain(open_run(run), master="local[2]")
+    assert form["splits"] == 4
+    assert form["settings"] == {
+        **SETTINGS,
+        "includeHeaders": {"value": "false", "origin": "pipeline"},
+        "kafka.group.id": {"value": "g", "origin": "pipeline"},
+        "kafka.isolation.level": {"value": "read_committed", "origin": "pipeline"},
+        "kafka.max.partition.fetch.bytes": {"value": "7", "origin": "pipeline"},
+        "kafka.max.poll.records": {"value": "5", "origin": "pipeline"},
+        "kafka.request.timeout.ms": {"value": "9000", "origin": "connection"},
+        "minPartitions": {"value": "4", "origin": "pipeline"},
+    }
+    assert [notice.split(": ")[1] for notice in form["notices"]] == [
+        "kafka.isolation.level", "includeHeaders", "fetch.message.max.bytes", "kafka.group.id",
+    ]  # fmt: skip
 
 
 def test_status_json_without_a_broker(spec, monkeypatch):

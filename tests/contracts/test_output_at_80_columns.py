@@ -213,6 +213,11 @@ EXPLAINED = {
     "left_out": [
         {"topic": "flights", "partition": 2, "reason": "expired", "start": 40, "end": 90}
     ],
+    "settings": {
+        "kafka.fetch.min.bytes": {"value": "1000", "origin": "pipeline"},
+        "kafka.isolation.level": {"value": "read_committed", "origin": "tidegate"},
+    },
+    "notices": ["options: includeHeaders: it has no effect: headers are always kept"],
 }  # fmt: skip
 
 
@@ -231,6 +236,10 @@ flights
   partition         cursor           then      log start            end
           0  3,999,000,000  4,000,204,551  3,990,000,000  4,000,204,551
           2             40             40             90            120
+  setting                value           from
+  kafka.fetch.min.bytes  1000            pipeline
+  kafka.isolation.level  read_committed  tidegate
+note: options: includeHeaders: it has no effect: headers are always kept
 gap: flights-3 [5, 9): expired
 excluded: flights-2: expired: [40, 90), 50 offsets
   → set `on_expired: skip` to record the gap and go on

@@ -22,6 +22,15 @@ from tidegate.runs.run import Run, open_run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
 NOTE = {"format": 1, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
+SETTINGS = {
+    "kafka.fetch.max.wait.ms": {"value": "10", "origin": "tidegate"},
+    "kafka.isolation.level": {"value": "read_committed", "origin": "tidegate"},
+    "kafka.max.partition.fetch.bytes": {"value": "2097152", "origin": "tidegate"},
+    "kafka.max.poll.records": {"value": "10000", "origin": "tidegate"},
+    "kafka.receive.buffer.bytes": {"value": "-1", "origin": "tidegate"},
+    "groupIdPrefix": {"value": "tidegate", "origin": "tidegate"},
+    "kafkaConsumer.pollTimeoutMs": {"value": "30000", "origin": "tidegate"},
+}
 
 
 @pytest.fixture
@@ -146,6 +155,7 @@ def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
             }
         },
         "broker": None,
+        "settings": SETTINGS,
     }  # fmt: skip
     name = "data/topic=t/window_date=2024-05-01/t"
     first, last = files

@@ -108,6 +108,10 @@ metadata.broker.list, kafka.metadata.broker.list
   why: it says which cluster is used
   use: the Kafka connection, bootstrap.servers
   since: 0.1.0
+metadata.broker.list
+  in connection: translated to bootstrap.servers
+  why: the old name of bootstrap.servers
+  since: 0.1.0
 """,
         "",
     )

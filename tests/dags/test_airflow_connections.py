@@ -24,6 +24,7 @@ from tidegate.pipelines.spec import parse
 EXTRA = {"deploy-mode": "cluster", "queue": "root.default", "namespace": "n"}
 FORM = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
 SPEC = parse({**FORM, "spark": {"connection": "spark_x"}})
+OF_KAFKA_X = parse({**FORM, "kafka": "x"})
 
 
 def define(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
@@ -166,10 +167,13 @@ def test_in_a_task_an_outage_is_no_missing_connection(
     backends: Backends, vault: tuple[Any, ...], api: tuple[Any, ...], says: str
 ) -> None:
     """Airflow says "not found" for both; an outage is transient, so that Airflow retries."""
-    for look_up in (airflow.kafka, airflow.spark_master):
+    for look_up in (
+        lambda: airflow.kafka(OF_KAFKA_X),
+        lambda: airflow.spark_master("x"),
+    ):
         backends(vault, api)
         with pytest.raises(AirflowUnavailable, match=says) as refused, airflow_errors():
-            look_up("spark_x")
+            look_up()
         assert SECRET not in str(refused.value)
 
 
@@ -181,13 +185,13 @@ def test_in_a_task_a_missing_connection_is_terminal(
     """Also if a secrets backend has Variables only."""
     backends((vault,), (api,))
     with pytest.raises(AirflowFailException, match="has no connection 'x'"), airflow_errors():
-        airflow.kafka("x")
+        airflow.kafka(OF_KAFKA_X)
 
 
 def test_in_a_task_a_denied_connection_is_terminal(backends: Backends) -> None:
     backends((None,), (response(ErrorType.PERMISSION_DENIED),))
     with pytest.raises(NotAuthorised, match="Airflow denies this task the connection 'x'"):
-        airflow.kafka("x")
+        airflow.kafka(OF_KAFKA_X)
 
 
 @pytest.mark.parametrize("extra", [f'{{"sasl.password": "{SECRET}" x', SECRET])
@@ -195,7 +199,7 @@ def test_an_extra_that_is_no_json(backends: Backends, extra: str) -> None:
     found = FOUND.model_copy(update={"extra": extra})
     backends((None,), (found,))
     with pytest.raises(ConfigurationError, match="'x': its extra is not valid JSON") as refused:
-        airflow.kafka("x")
+        airflow.kafka(OF_KAFKA_X)
     assert SECRET not in str(refused.value)
 
 
@@ -213,8 +217,8 @@ def test_in_a_task_a_variable_that_is_no_connection_is_named(
     monkeypatch.setenv("AIRFLOW_CONN_X", value)
     backends((None,), (MISSING,))
     with pytest.raises(ConfigurationError, match="AIRFLOW_CONN_X is not a connection") as refused:
-        airflow.kafka("x")
+        airflow.kafka(OF_KAFKA_X)
     assert SECRET not in str(refused.value)
     backends((None,), (AWAY,))
     with pytest.raises(AirflowUnavailable):
-        airflow.kafka("x")
+        airflow.kafka(OF_KAFKA_X)

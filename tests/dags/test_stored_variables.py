@@ -107,7 +107,7 @@ def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines,
     assert "Airflow has no connection 'spark_lost'" in said["q", "spark"]
     here = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_KEPT", json.dumps(here))
-    assert kafka("kafka_kept").bootstrap_servers == "127.0.0.1:2"
+    assert kafka(load_named("p")).bootstrap_servers == "127.0.0.1:2"
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
     (pipelines / "r.yaml").write_text(json.dumps({**form, "name": "r", "spark": {}}))
     assert spark_master(load_named("r")) == "local[*]"

@@ -95,7 +95,7 @@ def test_an_executor_is_killed(terminal: Terminal, spark: Cluster, broker: Broke
 @pytest.mark.slow
 def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_path: Path) -> None:
     """A driver on a Python without this package, and with only Spark's own PySpark, stages a chunk
-    with a zip of core, errors, faults and spark.
+    with a zip of core, errors, faults, settings and spark.
     """
     python = spark_cluster.bare_python()
     alone = subprocess.run([python, "-I", "-c", "import tidegate"], capture_output=True)
@@ -103,7 +103,7 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
     zipped = tmp_path / "tidegate.zip"
     with zipfile.ZipFile(zipped, "w") as archive:
         sources = [PACKAGE / f"{name}.py" for name in ("__init__", "errors", "faults")]
-        for room in ("core", "spark"):
+        for room in ("core", "settings", "spark"):
             sources += (PACKAGE / room).glob("*.py")
         for source in sources:
             archive.write(source, source.relative_to(PACKAGE.parent))

@@ -55,12 +55,11 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
         "kafka.bootstrap.servers": broker.bootstrap,
         "kafka.isolation.level": "read_committed",
         "kafka.max.poll.records": "1",
+        "maxRecordsPerPartition": "1000",
     }
     chunk = Chunk(0, (OffsetRange(topic, 0, 0, RECORDS),), str(staging))
     job = tmp_path / "job.json"
-    IngestJob(
-        "f00d", "death", options, (chunk,), ParquetSettings("zstd", 1, 1_000_000), 1_000
-    ).write(job)
+    IngestJob("f00d", "death", options, (chunk,), ParquetSettings("zstd", 1, 1_000_000)).write(job)
     with (tmp_path / "log").open("wb") as log:
         parent = subprocess.Popen(
             [sys.executable, "-c", _PARENT, str(job)],

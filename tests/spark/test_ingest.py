@@ -24,12 +24,13 @@ from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate.spark.parquet_writer import written_files
 from tidegate.spark.session import configure
+from tidegate.spark.task_size import splits
 from tidegate_local.kafka import Broker
 
 READ_COMMITTED = "read_committed"
 
 
-def job(broker: Broker, *chunks: Chunk, per_task: int | None = None, **options: str) -> IngestJob:
+def job(broker: Broker, *chunks: Chunk, **options: str) -> IngestJob:
     names = {"kafka.bootstrap.servers": broker.bootstrap, "kafka.isolation.level": READ_COMMITTED}
     return IngestJob(
         "f00d",
@@ -37,7 +38,6 @@ def job(broker: Broker, *chunks: Chunk, per_task: int | None = None, **options: 
         {**names, **options},
         chunks,
         ParquetSettings("zstd", 1, 1_000_000),
-        per_task,
     )
 
 
@@ -189,8 +189,12 @@ def test_limits_of_tasks_and_files_are_kept(
 ) -> None:
     numbers(broker.bootstrap, topic, 1_000, partitions=1)
     window = OffsetRange(topic, 0, 0, 1_000)
-    done = stage(spark, broker, tmp_path / "tasks", window, per_task=300)
+    done = stage(spark, broker, tmp_path / "tasks", window, maxRecordsPerPartition="300")
     assert [_span(tmp_path / "tasks" / f)[3] for f in done["files"]] == [250] * 4
+    done = stage(spark, broker, tmp_path / "least", window, minPartitions="7")
+    assert sum(_span(tmp_path / "least" / f)[3] for f in done["files"]) == 1_000
+    expected = sum(number for number, _ in splits((window,), 1, {"minPartitions": "7"}))
+    assert len(done["files"]) == expected == 7
     chunk = Chunk(0, (window,), str(tmp_path / "files"))
     given = job(broker, chunk)
     small = IngestJob(

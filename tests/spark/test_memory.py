@@ -86,7 +86,7 @@ def job(broker: Broker, topic: str, chunk: Chunk) -> IngestJob:
         "kafka.bootstrap.servers": broker.bootstrap,
         "kafka.isolation.level": "read_committed",
     }
-    return IngestJob(topic, "tests", options, (chunk,), ParquetSettings("zstd", 1, 1_000_000), None)
+    return IngestJob(topic, "tests", options, (chunk,), ParquetSettings("zstd", 1, 1_000_000))
 
 
 def _names(of: Any) -> list[str]:

@@ -93,7 +93,8 @@ def test_the_tables_of_keys(heading: str, keys: Any, model: Any) -> None:
         stated, field = cell.strip(" `"), model.model_fields.get(key)
         if field is None or key in ("spark", "columns", "tombstones"):
             continue
-        default = "needed" if field.is_required() else str(field.default)
+        default = str(field.get_default(call_default_factory=True))
+        default = "needed" if field.is_required() else default
         assert stated == ("none" if default == "None" else default), key
 
 

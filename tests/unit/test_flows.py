@@ -56,15 +56,15 @@ def test_the_kafka_of_an_egress_lake(tmp_path, monkeypatch):
     of_none = parse({"name": "out", "source": {"lake": "gone"}, **form})
     asked = []
 
-    def kafka_of(connection):
-        asked.append(connection)
-        return f"settings of {connection}"
+    def kafka_of(spec):
+        asked.append(spec.name)
+        return f"settings of {spec.kafka}"
 
     def undefined(_):
         raise ConfigurationError("not defined")
 
     assert flows._kafka_of_lake(of_lake, kafka_of) == "settings of kafka_a"
-    assert asked == ["kafka_a"]
+    assert asked == ["in"]
     assert flows._kafka_of_lake(of_files, undefined) is None
     assert flows._kafka_of_lake(of_none, kafka_of) is None
     assert flows._kafka_of_lake(of_lake, undefined) is None

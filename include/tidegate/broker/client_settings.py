@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import re
 import ssl
@@ -15,6 +16,8 @@ from typing import Any
 from tidegate.broker import delegation_token, kerberos, oauth, security, tls
 from tidegate.broker.delegation_token import DelegationToken
 from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.settings.setting import Place
+from tidegate.settings.table import find
 
 # The settings besides those of security, with the names of Airflow's Kafka provider. Nothing else
 # is passed on: a client option can run code (login modules, interceptors).
@@ -34,6 +37,12 @@ class KafkaSettings:
 
     connection: str
     extra: Mapping[str, Any] = field(repr=False)
+    client: str = ""
+    """What the clients call themselves, behind the connection's `client.id`."""
+    tries: int | None = None
+    """Of a look-up of offsets, and of the connecting before it; None: Tidegate decides."""
+    pause: float = 1.0
+    """Seconds between such tries."""
 
     def __post_init__(self) -> None:
         given = checked(self.connection, self.extra)
@@ -44,6 +53,22 @@ class KafkaSettings:
     @property
     def bootstrap_servers(self) -> str:
         return str(self.extra["bootstrap.servers"])
+
+    def used_by(self, client: str, tries: int | None = None, pause: float = 1.0) -> KafkaSettings:
+        """Return the same settings, and logins that were made, for clients of this name."""
+        other = copy.copy(self)
+        vars(other).update(client=client, tries=tries, pause=pause)
+        return other
+
+    def client_id(self, name: str) -> str:
+        """Return the client id of a client of this name: quotas may be for the connection's."""
+        return "-".join(filter(None, [str(self.extra.get("client.id", "")), name]))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The settings besides those of login and cluster, as options of Spark's source."""
+        timeout = self.extra.get("request.timeout.ms")
+        return {"kafka.request.timeout.ms": str(timeout)} if timeout else {}
 
     @property
     def cluster(self) -> str:
@@ -105,9 +130,10 @@ class KafkaSettings:
         the token endpoint or the KDC does not answer.
         """
         arguments: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers}
-        for key in ("client.id", "security.protocol"):
-            if key in self.extra:
-                arguments[key.replace(".", "_")] = str(self.extra[key])
+        if name := self.client_id(self.client):
+            arguments["client_id"] = name
+        if protocol := self.extra.get("security.protocol"):
+            arguments["security_protocol"] = str(protocol)
         if timeout := self.extra.get("request.timeout.ms"):
             arguments["request_timeout_ms"] = int(timeout)
         if self.ssl_context:
@@ -144,8 +170,8 @@ class KafkaSettings:
         else can read and that lives as long as the application.
         """
         extra = {key: str(value) for key, value in self.extra.items()}
-        options = {"kafka.bootstrap.servers": extra["bootstrap.servers"]}
-        for key in ("security.protocol", "sasl.mechanism", "request.timeout.ms"):
+        options = {"kafka.bootstrap.servers": extra["bootstrap.servers"], **self.options}
+        for key in ("security.protocol", "sasl.mechanism"):
             if key in extra:
                 options[f"kafka.{key}"] = extra[key]
         with self._unusable():
@@ -184,6 +210,12 @@ def checked(connection: str, extra: Any, *, here: bool = True) -> dict[str, Any]
         )
     # An empty field of a form is a setting that is not given.
     given = {key: value for key, value in extra.items() if value not in (None, "")}
+    for old in list(given):
+        setting = find(Place.CONNECTION, str(old))
+        if setting and setting.becomes and setting.becomes not in given:
+            given[setting.becomes] = given.pop(old)
+            if here:
+                logger.info("connection %s: %s is read as %s", connection, old, setting.becomes)
     complaints = [
         *security.resolve(given),
         *_server_complaints(given.get("bootstrap.servers")),

@@ -20,11 +20,12 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.unreadable_records import LATEST_MS
-from tidegate.errors import BrokerError, BrokerTooOld, TidegateError
+from tidegate.errors import BrokerError, BrokerTooOld, BrokerUnreachable, TidegateError
 
 _DESCRIBE = "DESCRIBE on the topics"
 _NO_SUCH_TOPIC, _TOPIC_FORBIDDEN = 3, 29  # Kafka's error codes
 _OLDEST = "2.8"  # the first version with topic ids
+_TRIES = 3
 _ELECTION = 1.0  # seconds that the election of a new leader may take
 
 
@@ -92,14 +93,26 @@ class Survey:
         )
 
 
-@tenacity.retry(
-    retry=tenacity.retry_if_exception_type(BrokerError),  # connecting has a patience of its own
-    stop=tenacity.stop_after_attempt(3),
-    wait=tenacity.wait_exponential(multiplier=0.5),
-    reraise=True,
-)
+def with_retries(settings: KafkaSettings) -> tenacity.Retrying:
+    """Return what tries a request as often as `settings` say, as Spark does for its look-ups.
+
+    Connecting has a patience of its own, and is tried again only if they say how often.
+    """
+    again = BrokerError if settings.tries is None else (BrokerError, BrokerUnreachable)
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(again),
+        stop=tenacity.stop_after_attempt(settings.tries or _TRIES),
+        wait=tenacity.wait_fixed(settings.pause),
+        reraise=True,
+    )
+
+
 def survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Survey:
-    """Return cluster id, topic ids and watermarks, by one connection, with three tries at most."""
+    """Return cluster id, topic ids and watermarks, by one connection; tried several times."""
+    return with_retries(settings)(_survey, settings, tuple(topics), isolation)
+
+
+def _survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Survey:
     with Cluster(settings) as cluster:
         identities = cluster.identities(topics)
         if any(each.leaderless for each in identities.values()):

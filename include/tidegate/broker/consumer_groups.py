@@ -8,27 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import tenacity
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.cluster import Cluster
+from tidegate.broker.cluster import Cluster, with_retries
 from tidegate.core.offsets import Offsets
 from tidegate.errors import BrokerError
 
-# A fresh broker answers the first request about any group with "not available yet".
-_with_retries = tenacity.retry(
-    retry=tenacity.retry_if_exception_type(BrokerError),
-    stop=tenacity.stop_after_attempt(3),
-    wait=tenacity.wait_fixed(0.5),
-    reraise=True,
-)
 
-
-@_with_retries
 def committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
-    """Return a group's committed offsets, by topic and partition; none of an unknown group."""
+    """Return a group's committed offsets, by topic and partition; none of an unknown group.
+
+    Tried several times: a fresh broker answers the first request about any group with "not
+    available yet".
+    """
+    return with_retries(settings)(_committed, settings, group)
+
+
+def _committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
     with Cluster(settings) as cluster, cluster.request(f"DESCRIBE on group {group!r}"):
         answer: Mapping[Any, Any] = cluster.admin.list_group_offsets({group: None})[group]
     offsets: dict[str, dict[int, int]] = {}
@@ -38,12 +36,15 @@ def committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
     return offsets
 
 
-@_with_retries
 def commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
-    """Commit offsets for a group without members.
+    """Commit offsets for a group without members; tried as `committed`.
 
     Raises NotAuthorised, or BrokerError, which names those that were refused.
     """
+    with_retries(settings)(_commit, settings, group, offsets)
+
+
+def _commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
     wanted = {
         TopicPartition(topic, p): OffsetAndMetadata(offset, "tidegate", -1)
         for topic, partitions in offsets.items()

@@ -14,9 +14,9 @@ DEFAULT = "spark_default"
 _LOCAL = Connection("spark", "local[*]")
 
 
-def kafka(connection_id: str) -> KafkaSettings:
-    """Return a Kafka connection; ConfigurationError if it is not defined."""
-    return KafkaSettings(connection_id, _find("Kafka", connection_id).extra)
+def kafka(spec: Spec) -> KafkaSettings:
+    """Return a pipeline's Kafka connection; ConfigurationError if it is not defined."""
+    return connections.kafka(spec, lambda: _find("Kafka", spec.kafka))
 
 
 def spark_master(spec: Spec) -> str:

@@ -200,7 +200,7 @@ def verify(
 ) -> None:
     """Check that ledger, manifests, files and footers agree; exit 3 if they differ."""
     spec = files.load_named(pipeline)
-    broker = kafka(spec.kafka) if against_kafka else None
+    broker = kafka(spec) if against_kafka else None
     findings = flows.of(spec).verify(spec, broker, note)
     answer(findings, render.print_findings, as_json=as_json)
     raise typer.Exit(3 if findings["differences"] else 0)

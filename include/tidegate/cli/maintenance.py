@@ -150,9 +150,9 @@ def _checks_of(name: str) -> list[Check]:
         lake = spec.source.lake if isinstance(spec, Egress) else None
         return pipeline_checks.checks(
             spec,
-            lambda: kafka(spec.kafka),
+            lambda: kafka(spec),
             lambda: spark_master(spec),
-            (lambda: kafka(files.load_ingest(lake).kafka)) if lake else None,
+            (lambda: kafka(files.load_ingest(lake))) if lake else None,
         )
     except Exception as error:
         wrong = doctor.failure("file", error_form(error)["message"], "correct what is listed")

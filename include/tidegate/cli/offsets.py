@@ -58,7 +58,7 @@ def set_offset(
     spec = files.load_ingest(pipeline)
     moved = move(
         spec,
-        kafka(spec.kafka),
+        kafka(spec),
         variables_if_any(),
         topic=topic,
         partition=partition,
@@ -78,7 +78,7 @@ def adopt_topic(pipeline: Pipeline, topic: Topic, reason: Reason, as_json: Json 
 
     spec = files.load_ingest(pipeline)
     adopted = adopt(
-        spec, kafka(spec.kafka), variables_if_any(), topic=topic, reason=reason, by=signature()
+        spec, kafka(spec), variables_if_any(), topic=topic, reason=reason, by=signature()
     )
     text = f"{topic}: {adopted['topic_id']} is followed already"
     if adopted["entry"] is not None:

@@ -117,6 +117,12 @@ def print_explained(explained: Document) -> None:
             (">partition", ">cursor", ">then", ">log start", ">end"),
             [(p, *(number(values[n]) for n in names)) for p, values in partitions.items()],
         )
+    say_columns(
+        ("setting", "value", "from"),
+        [(name, each["value"], each["origin"]) for name, each in explained["settings"].items()],
+    )
+    for notice in explained["notices"]:
+        say(f"note: {notice}", "yellow")
     for gap in explained["gaps"]:
         say(f"gap: {_range(gap)}: {gap['reason']}")
     for left in explained["left_out"]:

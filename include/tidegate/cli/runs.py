@@ -23,6 +23,7 @@ from tidegate.core.requests import Replay
 from tidegate.core.wording import duration
 from tidegate.errors import LakeUnavailable, PartitionsLeftOut, TidegateError
 from tidegate.pipelines.spec import Egress, Spec
+from tidegate.runs.connections import of_run
 
 if TYPE_CHECKING:
     from tidegate.launch.spark_submit import Submission
@@ -43,11 +44,12 @@ def new_run(
 ) -> Run | EgressRun:
     """Return a run of a pipeline; without an id it gets a new one."""
     now = datetime.now(UTC)
+    run_id = run_id or f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
     run: Run | EgressRun = flows.of(spec).new_run(
         spec,
-        kafka(spec.kafka),
+        of_run(kafka(spec), spec, "run", run_id, secrets.token_hex(4)),
         dag_id=dag_id or f"tidegate__{spec.name}",
-        run_id=run_id or f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}",
+        run_id=run_id,
         window_date=now.date(),
         **settings,
     )

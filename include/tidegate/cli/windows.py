@@ -148,7 +148,7 @@ def show_coverage(pipeline: Pipeline, as_json: Json = False) -> None:
     from tidegate.ingest.coverage import coverage
 
     spec = files.load_ingest(pipeline)
-    answer(coverage(spec, kafka(spec.kafka)), _print_coverage, as_json=as_json)
+    answer(coverage(spec, kafka(spec)), _print_coverage, as_json=as_json)
 
 
 def _print_coverage(document: Document) -> None:

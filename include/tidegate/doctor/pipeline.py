@@ -71,6 +71,7 @@ def checks(
         ask["target"] = lambda: egress.check_target(spec, kafka())
     ask["spark"] = lambda: check_spark(master())
     ask["tokens"] = lambda: check_tokens(spec, kafka, master, source)
+    ask["settings"] = lambda: (ok("settings", notice) for notice in spec.notices)
     return [Check(name, each, spec.name) for name, each in ask.items()]
 
 

@@ -11,6 +11,7 @@ from tidegate.core.plan import Plan
 from tidegate.egress.lake_source import SourceLake, files_and_counts, window_of
 from tidegate.egress.plan import root_of
 from tidegate.launch import delegation_tokens
+from tidegate.runs.connections import client_name
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
@@ -56,7 +57,7 @@ def job_of(
     quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
     producer = run.spec.target.producer_settings
     options, logins = delegation_tokens.split(run.kafka, private)
-    client_id = f"tidegate-{plan.pipeline}-{claim.attempt}"
+    client_id = run.kafka.client_id(client_name(run.spec, "send", run.run_id, claim.attempt))
     return EgressJob(
         plan_id=plan.id,
         app_name=f"tidegate {run.spec.name} {run.run_id}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tidegate.broker.cluster import Survey
@@ -20,6 +21,7 @@ from tidegate.ingest import drafting, file_size
 from tidegate.ingest.plan import chunks_to_commit
 from tidegate.lake.write_check import refuse_unwritable
 from tidegate.runs import topics as subscription
+from tidegate.runs.client_options import effective
 from tidegate.runs.replay_id import refuse_another
 from tidegate.runs.run import OpenRun, Run
 from tidegate.spark.task_size import splits
@@ -49,7 +51,8 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
     density = file_size.density(store, fold)
     size = plan.records * density.size // density.rows if density and density.rows else None
     cores = _cores(master)
-    chunks = [_chunk(window, plan, cores) for window in plan.chunks]
+    options = run.spec.source_options
+    chunks = [_chunk(window, plan, cores, options) for window in plan.chunks]
     return {
         "format": FORMAT,
         "pipeline": plan.pipeline,
@@ -67,16 +70,20 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
         "topics": _topics(run, fold, seen, draft, plan),
         "gaps": [gap.to_json() for gap in draft.gaps],
         "left_out": [each.to_json() for each in plan.left_out],
+        "settings": effective(run.spec, run.kafka),
+        "notices": list(run.spec.notices),
     }
 
 
-def _chunk(window: Window, plan: Plan, cores: int | None) -> dict[str, Any]:
-    tasks = splits(window, cores) if cores else None
+def _chunk(
+    window: Window, plan: Plan, cores: int | None, options: Mapping[str, str]
+) -> dict[str, Any]:
+    tasks = splits(window, cores, options) if cores else None
     most = plan.byte_settings["max_records_per_file"]
     return {
         "records": sum(map(len, window)),
-        "splits": tasks and len(tasks),
-        "files": tasks and sum(math.ceil(records / most) for records in tasks),
+        "splits": tasks and sum(number for number, _ in tasks),
+        "files": tasks and sum(number * math.ceil(records / most) for number, records in tasks),
     }
 
 

@@ -86,8 +86,6 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     planned = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
     if current and planned.id == current.plan.id:
         return Planned(current, known=True)  # the new draft is the same
-    for notice in run.spec.notices:
-        logger.warning("%s: %s", run.spec.name, notice)
     frozen = opened.freeze(planned, _note(run, seen, drafted, surveyed_at))
     faults.point("plan.frozen")
     return Planned(frozen, known=False)

@@ -18,6 +18,7 @@ from tidegate.ingest.status import positions
 from tidegate.lake import attempts, manifests
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.plans import Frozen
+from tidegate.runs.client_options import effective
 from tidegate.runs.run import OpenRun, Run
 
 FORMAT = 1
@@ -74,7 +75,7 @@ def details(
 ) -> dict[str, Any]:
     """Return what the full report adds: files, proofs, gaps, and the positions of partitions.
 
-    Lag and expiry are those of now; null if the broker does not answer.
+    Lag, expiry and settings are those of now; null without an answer of the broker.
     """
     run, fold = opened.run, opened.ledger.fold
     topics, problem = _positions(run, fold)
@@ -88,6 +89,7 @@ def details(
         "taken_up": note.get("taken_up", {}),
         "topics": topics,
         "broker": problem,
+        "settings": effective(run.spec, run.kafka),
     }
 
 

@@ -32,6 +32,7 @@ from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.launch import delegation_tokens
 from tidegate.launch.spark_submit import for_places, submission, terminal_if_refused
+from tidegate.runs.connections import client_name
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
@@ -153,8 +154,11 @@ def _job_file(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt]) -> I
             app_name=_name(run),
             options={
                 **options,
+                **run.spec.source_options,
                 "kafka.isolation.level": plan.isolation,
-                "kafka.client.id": f"tidegate-{plan.pipeline}-{plan.id}",
+                "kafka.client.id": run.kafka.client_id(
+                    client_name(run.spec, "stage", run.run_id, started[0].name)
+                ),
             },
             chunks=tuple(
                 Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started

@@ -46,7 +46,7 @@ def _reconcile(spec: Spec, given: Environment) -> dict[str, Any]:
     from tidegate.maintenance.reconcile import reconcile
 
     group = isinstance(spec, Ingest) and spec.progress_group
-    kafka = given.kafka_of(spec.kafka) if group else None
+    kafka = given.kafka_of(spec) if group else None
     if not isinstance(given.variables, NeedsAirflow):
         return reconcile(spec, given.variables, kafka)
     if kafka is None:

@@ -18,18 +18,23 @@ from airflow.sdk.exceptions import (
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
 from tidegate.orchestration.metadata_database import DESCRIPTION
+from tidegate.pipelines.spec import Spec
 from tidegate.runs import connections
 from tidegate.runs.connections import Connection
 
 
-def kafka(connection_id: str) -> KafkaSettings:
-    """Return the settings of a Kafka connection, of the same type as Airflow's Kafka provider.
+def kafka(spec: Spec) -> KafkaSettings:
+    """Return a pipeline's Kafka connection, of the same type as Airflow's Kafka provider.
 
     Raises ConfigurationError if it does not exist, else as `of_task`.
     """
-    if (found := look_up(connection_id)) is None:
-        raise connections.not_defined("Kafka", connection_id, in_airflow=True)
-    return KafkaSettings(connection_id, found.extra)
+
+    def found() -> Connection:
+        if (connection := look_up(spec.kafka)) is None:
+            raise connections.not_defined("Kafka", spec.kafka, in_airflow=True)
+        return connection
+
+    return connections.kafka(spec, found)
 
 
 def spark_master(connection_id: str) -> str:

@@ -59,6 +59,8 @@ def pipeline_dag(spec: Spec) -> DAG:
     texts = _ingest_texts(spec) if isinstance(spec, Ingest) else _egress_texts(spec)
     description, doc, params = texts
     tags = {"tidegate", spec.kind}
+    if spec.notices:
+        doc += f"\nAbout its settings:\n\n{_fenced(chr(10).join(spec.notices))}\n"
     try:
         connections.refuse_wrong_kafka(spec)
     except ConfigurationError as error:  # the tasks find it, too, before they ask a broker

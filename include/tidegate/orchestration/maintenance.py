@@ -118,7 +118,7 @@ def move_cursor(context: Context) -> None:
         spec = files.load_ingest(params["pipeline"])
         moved = move(
             spec,
-            connections.kafka(spec.kafka),
+            connections.kafka(spec),
             connections.Variables(),
             **given,
             by=f"airflow:{user}",

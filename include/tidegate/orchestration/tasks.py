@@ -68,18 +68,19 @@ def new_run(
 ) -> Run | EgressRun:
     """Return the run that a task instance belongs to; ConfigurationError for unknown Params."""
     from tidegate.orchestration import connections
+    from tidegate.runs.connections import of_run
 
     dag_run = context["dag_run"]
     refuse_unknown(context, known_params)
     interval = _interval(context)
+    ti = context["ti"]
     if not isinstance(spec, Ingest):  # to find out later whether this sender has ended
-        ti = context["ti"]
         settings["task"] = {
             "dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "try": ti.try_number,
         }  # fmt: skip
     run: Run | EgressRun = flows.of(spec).new_run(
         spec,
-        connections.kafka(spec.kafka),
+        of_run(connections.kafka(spec), spec, ti.task_id, ti.run_id, str(ti.try_number)),
         dag_id=dag_run.dag_id,
         run_id=dag_run.run_id,
         window_date=interval[0].date() if interval else datetime.now(UTC).date(),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines.strict import Contradiction, Spark, Strict
@@ -20,12 +20,19 @@ from tidegate.pipelines.value_types import (
     Path,
     PipelineName,
     Regex,
+    Scalar,
     Schedule,
     Text,
     Time,
     TopicName,
     Whole,
+    as_texts,
 )
+from tidegate.settings.setting import Place
+from tidegate.settings.source import disagreements
+from tidegate.settings.table import judge
+
+_LEVELS = ("read_committed", "read_uncommitted")
 
 _Word = Literal["earliest", "latest", "smallest", "largest", "beginning", "end"]
 StartOffset = Annotated[Whole, Field(ge=-2)]
@@ -77,15 +84,29 @@ class Ingest(Strict):
     start: Start = "earliest"
     max_records: Count = 5_000_000
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    options: dict[str, Scalar] = Field(default_factory=dict)
     on_expired: Literal["fail", "skip"] = "fail"
     on_unreadable: Literal["fail", "gap"] = "fail"
     progress_group: Text | None = None
     spark: Spark = Spark()
     retries: Annotated[Whole, Field(ge=0, le=100)] = 3
 
+    @model_validator(mode="before")
+    @classmethod
+    def _isolation_of_options(cls, form: Any) -> Any:
+        """Return the form with the key `isolation` if only `options` has the level."""
+        if isinstance(form, dict) and "isolation" not in form:
+            options = form.get("options")
+            for name, value in options.items() if isinstance(options, dict) else ():
+                if str(name).lower() == "kafka.isolation.level" and value in _LEVELS:
+                    return {**form, "isolation": value}
+        return form
+
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
         match key:
+            case "options" if wrong := _wrong_options(as_texts(value), given.get("isolation")):
+                return "options", "; ".join(wrong)
             case "assign" if value is not None and not value:
                 return "assign", "names no partition; give some, for example {orders: [0, 2]}"
             case "assign" if {"topics", "pattern"} <= given.keys():
@@ -111,9 +132,20 @@ class Ingest(Strict):
         return None if self.assign is None else frozenset(self.assign.get(topic, ()))
 
     @property
+    def source_options(self) -> dict[str, str]:
+        """The options for Spark's source, by its names, without the isolation level."""
+        given = judge(Place.SOURCE, as_texts(self.options)).settings
+        return {name: value for name, value in given.items() if name != "isolation"}
+
+    @property
     def notices(self) -> tuple[str, ...]:
         """What a user should know of values that are accepted."""
-        return (*_notices_of_start(self.start), *self.spark.notices)
+        of_options = judge(Place.SOURCE, as_texts(self.options)).notices
+        return (
+            *_notices_of_start(self.start),
+            *(f"options: {notice}" for notice in of_options),
+            *self.spark.notices,
+        )
 
     @property
     def subscription(self) -> str:
@@ -171,3 +203,14 @@ def _selected(existing: Iterable[str], ingest: Mapping[str, Any]) -> tuple[str, 
         and not (exclude and re.fullmatch(exclude, topic))
         and not topic.startswith("__")
     )
+
+
+def _wrong_options(given: Mapping[str, str], isolation: str | None) -> list[str]:
+    verdict = judge(Place.SOURCE, given)
+    level = verdict.settings.get("isolation")
+    if isolation and level not in (None, isolation):
+        text = (
+            "kafka.isolation.level: refused: it contradicts the key `isolation`; give one of them"
+        )
+        return [*verdict.complaints, text]
+    return [*verdict.complaints, *disagreements(verdict.settings)]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidegate.broker import client_settings, delegation_token
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.launch import delegation_tokens
-from tidegate.pipelines.spec import Spec
+from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import as_texts
 
+_LONGEST = 120  # characters of a run id in the name of a client
 _EXAMPLES = {
     "Kafka": '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
     "Spark": '{"conn_type": "spark", "host": "local[2]"}',
@@ -73,19 +77,58 @@ def not_defined(
     )
 
 
+def kafka(spec: Spec, look_up: Callable[[], Connection]) -> KafkaSettings:
+    """Return a pipeline's Kafka connection; ConfigurationError, which names both, for a wrong one.
+
+    `look_up` returns the connection, or raises.
+    """
+    with _named(spec):
+        return KafkaSettings(spec.kafka, look_up().extra, client_name(spec))
+
+
+def of_run(settings: KafkaSettings, spec: Spec, *by: str) -> KafkaSettings:
+    """Return the settings for the planner of a run: its tries are those of Spark's source.
+
+    `by` are the step, the run id and the attempt.
+    """
+    given = spec.source_options if isinstance(spec, Ingest) else {}
+    tries = given.get("fetchOffset.numRetries")
+    pause = int(given.get("fetchOffset.retryIntervalMs", 1000)) / 1000
+    return settings.used_by(client_name(spec, *by), int(tries) if tries else None, pause)
+
+
+def client_name(spec: Spec, *by: str) -> str:
+    """Return what a pipeline's clients call themselves, to the broker's log and quotas.
+
+    `by` are the step, the run id and the attempt; characters that a metric's name cannot have
+    become `_`, and a long run id is cut.
+    """
+    parts = [re.sub("[^a-zA-Z0-9._-]", "_", part)[:_LONGEST] for part in (spec.name, *by)]
+    return "-".join(["tidegate", *parts])
+
+
+@contextmanager
+def _named(spec: Spec) -> Iterator[None]:
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"pipeline {spec.name!r}: {error}") from None
+
+
 def refuse_wrong_kafka(spec: Spec) -> None:
     """Raise ConfigurationError if the settings of a pipeline's Kafka connection cannot work.
 
     Only of a connection that the environment defines, and without a look at files or other
     variables: this is for a process that parses DAG files, and runs elsewhere than the tasks.
     """
-    if found := from_environment(spec.kafka):
-        extra = client_settings.checked(spec.kafka, found.extra, here=False)
-        token = delegation_token.of(spec.kafka, extra)
-        conf = as_texts(spec.spark.conf)
-        if wrong := delegation_tokens.complaints([token] if token else [], conf, here=False):
-            listed = "\n".join(f"  - {each}" for each in wrong)
-            raise ConfigurationError(f"delegation token of {spec.kafka!r}:\n{listed}")
+    with _named(spec):
+        if found := from_environment(spec.kafka):
+            extra = client_settings.checked(spec.kafka, found.extra, here=False)
+            token = delegation_token.of(spec.kafka, extra)
+            conf = as_texts(spec.spark.conf)
+            if wrong := delegation_tokens.complaints([token] if token else [], conf, here=False):
+                listed = "\n".join(f"  - {each}" for each in wrong)
+                raise ConfigurationError(f"delegation token of {spec.kafka!r}:\n{listed}")
 
 
 def spark_master(connection_id: str, connection: Connection) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -19,6 +20,8 @@ from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.runs.step_progress import OnProgress
+
+logger = logging.getLogger(__name__)
 
 
 class Mirror(Protocol):
@@ -188,6 +191,8 @@ class OpenRun(Generic[AnyKind]):
 
     def freeze(self, plan: Plan, note: Mapping[str, Any]) -> Frozen:
         """Make `plan` the run's next generation; return another process's plan if it was first."""
+        for notice in self.run.spec.notices:
+            logger.warning("%s: %s", self.run.spec.name, notice)
         generation = self._latest.generation + 1 if self._latest else 1
         self._latest = plans.freeze(self.store, self.run.key, plan, generation, note=note)
         self._is_new = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from tidegate.settings import kafka_clients
 from tidegate.settings.setting import Answer, Check, Place, Setting
@@ -36,7 +37,7 @@ def of_clients(
         )
     for name, check in sorted({**kafka_clients.COMMON, **known}.items()):
         if name in own:
-            yield own[name]
+            yield replace(own[name], check=own[name].check or check)
         elif name in _CODE:
             why = _CODE[name]
             yield Setting(name=f"kafka.{name}", place=place, answer=Answer.REFUSED, why=why)

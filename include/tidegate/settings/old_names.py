@@ -24,7 +24,8 @@ _TO_SINK = {
     "queue.buffering.max.ms": "kafka.linger.ms",
     "send.buffer.bytes": "kafka.send.buffer.bytes",
 }
-_CLUSTER = ("metadata.broker.list", "broker.list", "bootstrap.servers")
+_OF_SERVERS = ("metadata.broker.list", "broker.list")
+_CLUSTER = (*_OF_SERVERS, "bootstrap.servers")
 _ZOOKEEPER = (
     "zookeeper.connect",
     "zookeeper.session.timeout.ms",
@@ -71,4 +72,11 @@ OLD: tuple[Setting, ...] = (
     )),
     *_translated(Place.SOURCE, _TO_SOURCE),
     *_translated(Place.SINK, _TO_SINK),
+    *(
+        Setting(
+            name=name, place=Place.CONNECTION, answer=Answer.TRANSLATED,
+            becomes="bootstrap.servers", why="the old name of bootstrap.servers",
+        )
+        for name in _OF_SERVERS
+    ),
 )  # fmt: skip

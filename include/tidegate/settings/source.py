@@ -5,11 +5,21 @@ Source: Spark's integration guide for Kafka, and `KafkaSourceProvider` of the co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tidegate.settings.client_answers import of_clients
 from tidegate.settings.kafka_clients import CONSUMER
-from tidegate.settings.setting import INT, LONG, Answer, Place, Setting, boolean, text, whole
+from tidegate.settings.setting import (
+    INT,
+    LONG,
+    Answer,
+    Place,
+    Setting,
+    boolean,
+    text,
+    whole,
+    word,
+)
 
 DEFAULTS = {
     "max.poll.records": "10000",  # 500: Spark polls twenty times as often
@@ -74,8 +84,12 @@ _OWN = {
             "kafka.partition.assignment.strategy", "kafka.group.remote.assignor",
         ),
         *_warned(
-            _NO_GROUP, "", "kafka.group.protocol", "kafka.heartbeat.interval.ms",
-            "kafka.max.poll.interval.ms", "kafka.session.timeout.ms",
+            _NO_GROUP, "", "kafka.heartbeat.interval.ms", "kafka.max.poll.interval.ms",
+            "kafka.session.timeout.ms",
+        ),
+        Setting(
+            name="kafka.group.protocol", place=Place.SOURCE, answer=Answer.WARNED,
+            check=word("classic", ignore_case=True), outside="classic", why=_NO_GROUP,
         ),
         *_warned(
             "the partitions are assigned by the topics of the plan", "`topics`, `pattern`",
@@ -94,7 +108,8 @@ _OWN = {
         Setting(
             name="kafka.isolation.level", place=Place.SOURCE, answer=Answer.TRANSLATED,
             check=CONSUMER["isolation.level"], becomes="isolation",
-            why="planning and reading need the same level", outside="read_uncommitted",
+            why="planning and reading need the same level",
+            default="read_committed", outside="read_uncommitted",
         ),
     )
 }  # fmt: skip
@@ -107,20 +122,21 @@ SOURCE: tuple[Setting, ...] = (
         why="the time until a record that does not come is a failure; more for a throttled cluster",
     ),
     Setting(
-        name="fetchOffset.numRetries", place=Place.SOURCE, check=whole(0, 1000),
-        default="3", outside="3", why="for the look-ups of Spark and of the planner",
+        name="fetchOffset.numRetries", place=Place.SOURCE, check=whole(1, 1000),
+        default="3", outside="3", why="tries, the first one included, of the look-ups of Spark and "
+        "of the planner; if it is given, also of the planner's connecting to a broker",
     ),
     Setting(
-        name="fetchOffset.retryIntervalMs", place=Place.SOURCE, check=whole(0, LONG),
-        default="1000", outside="1000", why="for the look-ups of Spark and of the planner",
+        name="fetchOffset.retryIntervalMs", place=Place.SOURCE, check=whole(0, INT),
+        default="1000", outside="1000", why="between the tries of fetchOffset.numRetries",
     ),
     Setting(
         name="minPartitions", place=Place.SOURCE, check=whole(1, INT),
-        why="at least so many tasks for each chunk; without it by cores and size",
+        why="at least so many tasks for each chunk, if it has as many offsets",
     ),
     Setting(
         name="maxRecordsPerPartition", place=Place.SOURCE, check=whole(1, LONG),
-        why="at most so many offsets for each task; without it by cores and size",
+        why="at most so many offsets for each task; without it Tidegate decides by cores and size",
     ),
     Setting(
         name="groupIdPrefix", place=Place.SOURCE, check=text, default="tidegate",
@@ -160,3 +176,13 @@ SOURCE: tuple[Setting, ...] = (
         "minOffsetsPerTrigger", "maxTriggerDelay",
     ),
 )  # fmt: skip
+
+
+def disagreements(given: Mapping[str, str]) -> list[str]:
+    """Return which valid settings of a consumer it refuses together, when it starts."""
+    heartbeat = int(given.get("kafka.heartbeat.interval.ms", 3_000))
+    if heartbeat >= int(given.get("kafka.session.timeout.ms", 45_000)):
+        return [
+            "kafka.heartbeat.interval.ms: not below kafka.session.timeout.ms, or the client fails"
+        ]
+    return []

@@ -70,11 +70,11 @@ def stage(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[str, Any
 
 def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
     """Return `topic` and the columns of a data file for exactly the chunk's window."""
-    limit = job.max_records_per_task or records_per_task(
-        chunk.window, spark.sparkContext.defaultParallelism
-    )
+    cores = spark.sparkContext.defaultParallelism
+    limit = records_per_task(chunk.window, cores, job.options)
+    prefix = job.options.get("groupIdPrefix", "tidegate")
     # One group for all chunks: Spark never forgets a group's partitions, and nothing joins it.
-    given = {"kafka.group.id": f"tidegate-{job.plan_id}", **job.options}
+    given = {"kafka.group.id": f"{prefix}-{job.plan_id}", **job.options}
     options = kafka_source.render(chunk.window, given, max_records_per_task=limit)
     return spark.read.format("kafka").options(**options).load().select("topic", *COLUMNS)
 

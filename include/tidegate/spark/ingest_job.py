@@ -29,9 +29,8 @@ class ParquetSettings:
 
 @dataclass(frozen=True)
 class IngestJob(JobFile):
-    """The chunks to stage, in order, all read with the same options of the Kafka client.
+    """The chunks to stage, in order, all read with the same options of Spark's source.
 
-    `max_records_per_task` splits longer ranges into several tasks; None: computed from the cores.
     `logins` are of the clusters for which the driver obtains delegation tokens.
     """
 
@@ -40,7 +39,6 @@ class IngestJob(JobFile):
     options: Mapping[str, str]
     chunks: tuple[Chunk, ...]
     parquet: ParquetSettings
-    max_records_per_task: int | None = None
     logins: tuple[Login, ...] = ()
 
     def __repr__(self) -> str:

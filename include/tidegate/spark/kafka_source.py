@@ -8,49 +8,17 @@ from collections.abc import Iterator, Mapping
 
 from tidegate.core.offsets import Window, bounds, spark_offsets
 from tidegate.errors import ConfigurationError
-from tidegate.spark.option_table import OptionTable
+from tidegate.settings import kafka_clients
+from tidegate.settings.merged import defaults
+from tidegate.settings.setting import Place
+from tidegate.settings.table import judge
 
 # A given option overrides these. Spark ignores the case of names.
-_DEFAULTS = {
-    "kafka.max.poll.records": "10000",  # 500: Spark polls twenty times as often
-    # At the log's end a waiting fetch holds up Spark's look-ups behind it: 500 ms a partition.
-    "kafka.fetch.max.wait.ms": "10",
-    "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),  # more falls out of the cores' caches
-    "kafka.receive.buffer.bytes": "-1",  # else Spark sets 64 KiB, which throttles long round trips
-    "kafkaconsumer.polltimeoutms": "30000",  # else 120 s until a missing record is a failure
-}
-_PLANNED = [
-    "assign",
-    "subscribe",
-    "subscribepattern",
-    "startingoffsets",
-    "endingoffsets",
-    "startingtimestamp",
-    "endingtimestamp",
-    "startingoffsetsbytimestamp",
-    "endingoffsetsbytimestamp",
-    "startingoffsetsbytimestampstrategy",
-    "failondataloss",
-    "includeheaders",
-    "minpartitions",
-    "maxrecordsperpartition",
-    "maxoffsetspertrigger",
-    "minoffsetspertrigger",
-    "maxtriggerdelay",
-]
-_OPTIONS = OptionTable(
-    kind="an option",
-    refused={
-        **dict.fromkeys(_PLANNED, "the plan decides what is read"),
-        "kafka.auto.offset.reset": "the plan's offsets are the only start",
-        "kafka.key.deserializer": "keys are read as bytes",
-        "kafka.value.deserializer": "values are read as bytes",
-        "kafka.enable.auto.commit": "the ledger keeps the progress",
-        "kafka.interceptor.classes": "an interceptor may change or hide records",
-    },
-    required=("kafka.bootstrap.servers", "kafka.isolation.level"),
-    ignore_case=True,
-)
+_DEFAULTS = {name.lower(): value for name, value in defaults(Place.SOURCE).items()}
+del _DEFAULTS["groupidprefix"]  # it has no effect beside a group id, which each job has
+_NEEDED = ("kafka.bootstrap.servers", "kafka.isolation.level")
+# Given by Tidegate and by the connection, and by no pipeline.
+_OURS = {"kafka.client.id", *_NEEDED, *(f"kafka.{name}" for name in kafka_clients.SECURITY)}
 _SECRET = re.compile(r"jaas|password|secret|keystore\.key", re.IGNORECASE)
 _QUOTED = re.compile(r'(?:password|secret)\w*\s*=\s*"((?:[^"\\]|\\.)+)"', re.IGNORECASE)
 
@@ -63,12 +31,16 @@ def render(
     `given` has the brokers and the isolation level, and any other client settings, as `kafka.…`.
     Raises ConfigurationError with all options that are missing, given twice or refused.
     """
-    if wrong := _OPTIONS.complaints(given):
+    options = {name.lower(): value for name, value in given.items()}
+    wrong = [f"{name}: missing" for name in _NEEDED if name not in options]
+    others = {name: value for name, value in given.items() if name.lower() not in _OURS}
+    if wrong := [*wrong, *judge(Place.SOURCE, others).complaints]:
         raise ConfigurationError("Kafka options for Spark: " + "; ".join(wrong), options=wrong)
     starts, ends = bounds([window])
+    options.pop("groupidprefix", None)
     return {
         **_DEFAULTS,
-        **{name.lower(): value for name, value in given.items()},
+        **options,
         "assign": json.dumps({topic: sorted(starts[topic]) for topic in sorted(starts)}),
         "startingoffsets": spark_offsets(starts),
         "endingoffsets": spark_offsets(ends),

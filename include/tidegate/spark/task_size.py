@@ -4,20 +4,46 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidegate.core.offsets import Window
 
 _SMALLEST = 20_000  # below this, a task costs more than a second core saves
+_NONE: Mapping[str, str] = {}
 _SLACK = 1.1  # of the busiest core's share, relative to equal shares
 
 
-def records_per_task(window: Window, cores: int) -> int:
+def records_per_task(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> int:
     """Return the maximum length of the range that one task reads.
 
-    Ranges are split only until the busiest core has little more than its share.
+    Ranges are split only until the busiest core has little more than its share, unless the options
+    of Spark's source, by their names, say otherwise: `maxRecordsPerPartition` and `minPartitions`.
     """
     sizes = [len(r) for r in window if len(r)]
+    given = options.get("maxRecordsPerPartition")
+    limit = int(given) if given else _by_cores(sizes, cores)
+    least = int(options.get("minPartitions", 0))
+    if _tasks(sizes, limit) >= least:
+        return limit
+    low, high = 1, limit  # the greatest limit with so many tasks, if there is one
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _tasks(sizes, middle) >= least else (low, middle)
+    return low
+
+
+def splits(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> list[tuple[int, int]]:
+    """Return how many tasks there would be of which number of records, as pairs."""
+    limit = records_per_task(window, cores, options)
+    tasks = []
+    for size in filter(None, map(len, window)):
+        pieces = -(-size // limit)
+        larger = size % pieces
+        tasks += [(pieces - larger, size // pieces), (larger, size // pieces + 1)]
+    return [each for each in tasks if each[0]]
+
+
+def _by_cores(sizes: Sequence[int], cores: int) -> int:
     share = sum(sizes) / cores
     limit = max(sizes, default=1)
     for pieces in range(1, 9):
@@ -27,14 +53,8 @@ def records_per_task(window: Window, cores: int) -> int:
     return limit
 
 
-def splits(window: Window, cores: int) -> list[int]:
-    """Return how many records each task would read."""
-    limit = records_per_task(window, cores)
-    tasks = []
-    for r in window:
-        pieces = math.ceil(len(r) / limit)
-        tasks += [len(r) * (i + 1) // pieces - len(r) * i // pieces for i in range(pieces)]
-    return tasks
+def _tasks(sizes: Sequence[int], limit: int) -> int:
+    return sum(-(-size // limit) for size in sizes)
 
 
 def _busiest(sizes: Sequence[int], limit: int, cores: int) -> float:

@@ -160,7 +160,7 @@ def _status(spec: Spec) -> dict[str, Any]:
     """Return a status; a broker that did not answer for one pipeline is not asked by others."""
     if isinstance(spec, Egress):
         return egress_status(spec, footers=False)
-    kafka = connections.kafka(spec.kafka)
+    kafka = connections.kafka(spec)
     until, why = _down.get(spec.kafka, (0.0, ""))
     state = read_state(spec, kafka, down=why if time.monotonic() < until else None)
     if state.unreachable:

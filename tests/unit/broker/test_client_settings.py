@@ -1,5 +1,6 @@
 """A Kafka connection: what is wrong is a ConfigurationError before any client is made."""
 
+import logging
 import ssl
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 from support.certificates import Authority
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
+from tidegate.settings.setting import Place
+from tidegate.settings.table import find
 
 PASSWORD = "hunter2"
 LOGIN = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": PASSWORD}
@@ -29,6 +32,15 @@ OcrCEkXcE7JpgdtEQ8LAxXhuBt/j4uA=
 
 
 AUTHORITY = Authority.create()
+OIDC = {"method": "oidc", "client.id": "a", "client.secret": PASSWORD,
+        "token.endpoint.url": "https://issuer/token"}  # fmt: skip
+WAYS: list[dict[str, Any]] = [
+    {**SERVER, "request.timeout.ms": 9000},
+    {**SERVER, **LOGIN, "security.protocol": "SASL_SSL", "ssl.ca.pem": AUTHORITY.pem,
+     "ssl.endpoint.identification.algorithm": "none"},
+    {**SERVER, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
+     **{f"sasl.oauthbearer.{name}": value for name, value in OIDC.items()}},
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -376,3 +388,41 @@ def test_the_right_form_of_a_listener_is_named() -> None:
 def test_an_extra_that_is_no_mapping_is_refused(extra: Any) -> None:
     with pytest.raises(ConfigurationError, match="not a mapping"):
         KafkaSettings("k", extra)
+
+
+@pytest.mark.parametrize("old", ["metadata.broker.list", "Broker.List"])
+def test_old_names_of_the_brokers(old: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Read as bootstrap.servers, with a line in the log; beside it they are ignored (req 3.16)."""
+    with caplog.at_level(logging.INFO):
+        kafka = KafkaSettings("k", {old: "a:1,b:2"})
+        both = KafkaSettings("k", {old: "a:1", "bootstrap.servers": "c:3"})
+    assert kafka.bootstrap_servers == "a:1,b:2"
+    assert f"connection k: {old} is read as bootstrap.servers" in caplog.text
+    assert both.bootstrap_servers == "c:3"
+    assert f"settings that are not used: ['{old}']" in caplog.text
+    with pytest.raises(ConfigurationError, match="not host:port"):
+        KafkaSettings("k", {old: "a"})
+
+
+def test_names_of_a_consumers_connection_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    """A team's connection works unchanged: one line names what is not used (req 4.4, 4.18)."""
+    extra = {
+        "bootstrap.servers": "b:1", "group.id": "g", "auto.offset.reset": "beginning",
+        "enable.auto.commit": True,
+    }  # fmt: skip
+    with caplog.at_level(logging.INFO):
+        kafka = KafkaSettings("k", extra)
+    (line,) = caplog.messages
+    assert line.endswith("not used: ['auto.offset.reset', 'enable.auto.commit', 'group.id']")
+    assert kafka.for_python() == {"bootstrap_servers": "b:1"}
+    assert kafka.for_spark(Path("/p")) == {"kafka.bootstrap.servers": "b:1"}
+
+
+@pytest.mark.parametrize("given", WAYS, ids=lambda each: each.get("sasl.mechanism", "none"))
+def test_what_spark_gets_is_for_the_connection_alone(given: dict[str, Any], tmp_path: Path) -> None:
+    """A pipeline's options can neither hide nor repeat a setting of it."""
+    options = KafkaSettings("k", given).for_spark(tmp_path)
+    for name in options.keys() - {"kafka.request.timeout.ms"}:
+        setting = find(Place.SOURCE, name)
+        assert setting is not None
+        assert setting.use == "the Kafka connection"

@@ -114,6 +114,16 @@ t
           0      150     0  150  -
   partition  cursor  then  log start  end
 """
+SETTINGS = """\
+  setting                          value           from
+  groupIdPrefix                    tidegate        tidegate
+  kafka.fetch.max.wait.ms          10              tidegate
+  kafka.isolation.level            read_committed  tidegate
+  kafka.max.partition.fetch.bytes  2097152         tidegate
+  kafka.max.poll.records           10000           tidegate
+  kafka.receive.buffer.bytes       -1              tidegate
+  kafkaConsumer.pollTimeoutMs      30000           tidegate
+"""
 WINDOW = ("--start", "0", "--end", "150")
 
 
@@ -123,7 +133,7 @@ def test_a_backfill(command, place):
     backfill = ("backfill", "p", *WINDOW, "--run-id", "b")
     explained = (
         f"p (backfill): 150 records in 2 chunks, 2 tasks, 2 files\n{EXPLAINED}"
-        "          0       0   150          0  150\n"
+        f"          0       0   150          0  150\n{SETTINGS}"
     )
     assert command.run(*backfill, "--dry-run") == (0, explained, "")
     code, out, err = command.run(*backfill)
@@ -156,7 +166,7 @@ def test_a_replay(command, place):
     replay = ("replay", "p", "--run-id", "x", "--replay-id")
     explained = (
         f"p (replay): 150 records in 2 chunks, about N bytes, 2 tasks, 2 files\n{EXPLAINED}"
-        "          0     150   150          0  150\n"
+        f"          0     150   150          0  150\n{SETTINGS}"
     )
     assert command.run(*replay, "x", *WINDOW, "--dry-run") == (0, explained, "")
     code, out, err = command.run(*replay, "x", *WINDOW)

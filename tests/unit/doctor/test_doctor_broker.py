@@ -370,6 +370,21 @@ def test_a_master_that_answers_and_one_that_does_not():
     assert states_and_text(pipeline.check_spark("local[2]"))[0] == [("spark", "ok")]
 
 
+def test_notices_of_settings(spec):
+    """Each is a line that is ok; without one there is no line."""
+    given = spec.model_copy(update={"options": {"includeHeaders": True}})
+
+    def lines(spec):
+        (check,) = (
+            each
+            for each in pipeline.checks(spec, lambda: KAFKA, lambda: "local")
+            if each.name == "settings"
+        )
+        return [(line.state, "no effect" in line.says) for line in check.ask()]
+
+    assert (lines(spec), lines(given)) == ([], [("ok", True)])
+
+
 def test_the_lines_are_json(spec, store):
     """As `doctor --json` prints them."""
     found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: "local[2]")[::3])

@@ -310,7 +310,7 @@ def test_a_claim_says_who_sends(world: World) -> None:
     assert isinstance(claim, Claim)
     assert (claim.sender["task"], claim.files[0].name) == (task, "a")
     assert not sender.is_dead(claim.sender, claim.attempt, lambda _: False, patience=0)
-    assert world.ran[0].client_id == f"tidegate-out-{claim.attempt}"
+    assert world.ran[0].client_id == f"tidegate-out-send-{world.run().run_id}-{claim.attempt}"
 
 
 def test_two_runs_of_one_plan_race_to_the_claim(

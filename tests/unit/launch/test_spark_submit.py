@@ -407,7 +407,7 @@ def test_the_job_file_is_private_and_returns_as_it_was(tmp_path: Path) -> None:
     window = (OffsetRange("a", 0, 1, 2), OffsetRange("a", 10, 0, 0))
     options = {"kafka.sasl.jaas.config": 'password="hunter2"'}
     job = IngestJob(
-        "f00", "n", options, (Chunk(3, window, "/lake/x"),), ParquetSettings("zstd", 1, 9), 5
+        "f00", "n", options, (Chunk(3, window, "/lake/x"),), ParquetSettings("zstd", 1, 9)
     )
     path = tmp_path / "job.json"
     mask = os.umask(0)

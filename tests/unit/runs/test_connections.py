@@ -9,7 +9,7 @@ from tidegate.cli.connections import kafka, spark_master
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.pipelines.spec import Spec, parse
-from tidegate.runs.connections import refuse_wrong_kafka
+from tidegate.runs.connections import client_name, of_run, refuse_wrong_kafka
 
 PASSWORD = "hunter2"
 
@@ -23,6 +23,11 @@ def _no_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
 def pipeline(connection: str) -> Spec:
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
     return parse({**form, "spark": {"connection": connection}})
+
+
+def of_kafka(connection: str, **form: Any) -> Spec:
+    least = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
+    return parse({**least, "kafka": connection, **form})
 
 
 SCRAM = {
@@ -151,7 +156,8 @@ def test_only_spark_default_has_a_default(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_a_kafka_connection(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", value)
-    assert kafka("kafka_x").for_python() == {"bootstrap_servers": "b:1", "client_id": "c d"}
+    arguments = {"bootstrap_servers": "b:1", "client_id": "c d-tidegate-p"}
+    assert kafka(of_kafka("kafka_x")).for_python() == arguments
 
 
 @pytest.mark.parametrize(
@@ -169,13 +175,39 @@ def test_a_value_that_is_no_connection_is_not_quoted(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", value)
     with pytest.raises(ConfigurationError, match="AIRFLOW_CONN_KAFKA_X is not a conn") as refused:
-        kafka("kafka_x")
+        kafka(of_kafka("kafka_x"))
     assert PASSWORD not in str(refused.value)
 
 
 def test_a_kafka_connection_that_is_missing_or_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigurationError, match="set AIRFLOW_CONN_KAFKA_X"):
-        kafka("kafka_x")
+    with pytest.raises(ConfigurationError, match=r"pipeline 'p': .*set AIRFLOW_CONN_KAFKA_X"):
+        kafka(of_kafka("kafka_x"))
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", '{"conn_type": "kafka"}')
-    with pytest.raises(ConfigurationError, match=r"bootstrap\.servers: missing"):
-        kafka("kafka_x")
+    with pytest.raises(
+        ConfigurationError,
+        match=r"pipeline 'p': Kafka connection 'kafka_x':\n  - bootstrap\.servers: missing",
+    ):
+        kafka(of_kafka("kafka_x"))
+
+
+def test_a_runs_clients_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By pipeline, step, run and attempt, behind the connection's client id (req 4.12)."""
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "kafka://?bootstrap.servers=b%3A1&client.id=acme")
+    spec = of_kafka("kafka_x")
+    run_id = "manual__2024-05-01T10:00:00+00:00"
+    first, second = (of_run(kafka(spec), spec, "plan", run_id, attempt) for attempt in "12")
+    name = "acme-tidegate-p-plan-manual__2024-05-01T10_00_00_00_00-1"
+    assert first.for_python()["client_id"] == name
+    assert second.for_python()["client_id"] != name
+    assert len(client_name(spec, "plan", "x" * 250, "1")) < 200
+    assert client_name(spec, "plan", "x" * 250, "1") != client_name(spec, "plan", "x" * 250, "2")
+
+
+def test_the_planner_tries_as_often_as_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "kafka://?bootstrap.servers=b%3A1")
+    spec = of_kafka("kafka_x")
+    settings = of_run(kafka(spec), spec, "plan", "r", "1")
+    assert (settings.tries, settings.pause) == (None, 1.0)
+    options = {"FetchOffset.numRetries": 7, "fetchOffset.retryIntervalMs": 250}
+    settings = of_run(kafka(spec), of_kafka("kafka_x", options=options), "plan", "r", "1")
+    assert (settings.tries, settings.pause) == (7, 0.25)

@@ -202,3 +202,10 @@ def test_tidegates_defaults_are_in_the_table() -> None:
 def test_reasons_are_sentences_that_end_without_a_dot() -> None:
     for each in TABLE:
         assert not re.search(r"[.\s]$", each.why), each.name
+
+
+def test_no_secret_is_accepted_as_an_option() -> None:
+    """`explain` and the run report show the values of all of them."""
+    for each in TABLE:
+        if each.place in OPTIONS and each.answer is not Answer.REFUSED:
+            assert not re.search("jaas|password|secret|keystore|token", each.name, re.IGNORECASE)

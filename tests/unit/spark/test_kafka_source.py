@@ -3,13 +3,15 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import ConfigurationError
+from tidegate.settings.setting import Answer, Place
+from tidegate.settings.table import TABLE
 from tidegate.spark.kafka_source import redact, render
-from tidegate.spark.task_size import records_per_task
+from tidegate.spark.task_size import records_per_task, splits
 
 GIVEN = {"kafka.bootstrap.servers": "b:9092", "kafka.isolation.level": "read_committed"}
 WINDOW = (
@@ -56,7 +58,6 @@ def test_a_given_option_overrides_a_default_in_any_case() -> None:
         "startingOffsets",
         "endingTimestamp",
         "failOnDataLoss",
-        "minPartitions",
         "kafka.auto.offset.reset",
         "kafka.key.deserializer",
         "KAFKA.Value.Deserializer",
@@ -65,19 +66,46 @@ def test_a_given_option_overrides_a_default_in_any_case() -> None:
     ],
 )
 def test_an_option_that_the_plan_decides_is_refused(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name.lower()}: refused"):
+    with pytest.raises(ConfigurationError, match=f"{name}: refused"):
         render(WINDOW, {**GIVEN, name: "x"}, max_records_per_task=1)
+
+
+def test_the_groups_prefix_is_not_for_spark() -> None:
+    """It would be ignored with a warning beside the group id."""
+    rendered = render(WINDOW, {**GIVEN, "groupIdPrefix": "x"}, max_records_per_task=1)
+    assert "groupidprefix" not in rendered
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.data())
+def test_every_accepted_setting_is_rendered_once(data: st.DataObject) -> None:
+    """In any letter case; the plan's and Tidegate's own options cannot be changed (req 0.28)."""
+    accepted = [e for e in TABLE if e.place is Place.SOURCE and e.answer is Answer.ACCEPTED]
+    chosen = data.draw(st.sampled_from([e for e in accepted if e.name != "groupIdPrefix"]))
+    spelt = "".join(data.draw(st.sampled_from([c.lower(), c.upper()])) for c in chosen.name)
+    check = chosen.check or (lambda _: None)
+    value = next(v for v in ("1", "true", "none", "INFO") if not check(v))
+    rendered = render(WINDOW, {**GIVEN, spelt: value}, max_records_per_task=7)
+    expected = "7" if chosen.name == "maxRecordsPerPartition" else value
+    assert {n: v for n, v in rendered.items() if n.lower() == chosen.name.lower()} == {
+        chosen.name.lower(): expected
+    }
+    assert (rendered["maxrecordsperpartition"], rendered["failondataloss"]) == ("7", "true")
 
 
 def test_all_complaints_come_at_once() -> None:
     """A missing isolation level is one: Kafka's default shows uncommitted records."""
     with pytest.raises(ConfigurationError) as refused:
-        render(WINDOW, {"assign": "{}", "kafka.a": "1", "kafka.A": "2"}, max_records_per_task=1)
+        render(
+            WINDOW, {"assign": "{}", "kafka.fetch.min.bytes": "1", "kafka.Fetch.min.bytes": "2"},
+            max_records_per_task=1,
+        )  # fmt: skip
     assert refused.value.numbers["options"] == [
         "kafka.bootstrap.servers: missing",
         "kafka.isolation.level: missing",
-        "kafka.a: given twice",
-        "assign: refused: the plan decides what is read",
+        "assign: refused: the topics of a pipeline are keys of its file; use `topics`, `pattern` "
+        "or `assign`",
+        "kafka.Fetch.min.bytes: given twice, as kafka.fetch.min.bytes",
     ]
 
 
@@ -95,6 +123,34 @@ def test_equal_ranges_are_not_cut() -> None:
 
 def test_one_big_range_is_shared_by_all_cores() -> None:
     assert records_per_task(_window(1_000_000), cores=4) == 250_000
+
+
+def test_options_decide_over_cores() -> None:
+    """A task has at most so many records, a chunk at least so many tasks; `explain` counts them."""
+    window = _window(1_000_000, 10, 0)
+    assert records_per_task(window, 4, {"maxRecordsPerPartition": "300000"}) == 300_000
+    assert splits(window, 4, {"maxRecordsPerPartition": "300000"}) == [(4, 250_000), (1, 10)]
+    assert splits(_window(10), 4, {"maxRecordsPerPartition": "4"}) == [(2, 3), (1, 4)]
+    for options in ({}, {"maxRecordsPerPartition": "500000"}):
+        tasks = splits(window, 1, {"minPartitions": "9", **options})
+        assert sum(number for number, _ in tasks) == 9
+    few = {"minPartitions": "2", "maxRecordsPerPartition": "100"}
+    assert records_per_task(window, 1, few) == 100
+
+
+def test_no_more_tasks_than_records() -> None:
+    assert splits(_window(3, 1), 1, {"minPartitions": "1000"}) == [(3, 1), (1, 1)]
+
+
+@given(
+    st.lists(st.integers(0, 10**12), min_size=1, max_size=9), st.integers(1, 2000),
+    st.integers(1, 64),
+)  # fmt: skip
+def test_at_least_so_many_tasks(sizes: list[int], least: int, cores: int) -> None:
+    """And no record is in none of them."""
+    tasks = splits(_window(*sizes), cores, {"minPartitions": str(least)})
+    assert sum(number * records for number, records in tasks) == sum(sizes)
+    assert sum(number for number, _ in tasks) >= min(least, sum(sizes))
 
 
 def test_small_ranges_stay_whole() -> None:

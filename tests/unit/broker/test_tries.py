@@ -1,0 +1,72 @@
+"""How often the planner asks a broker: as Spark does, by `fetchOffset.numRetries`."""
+
+from typing import Any
+
+import pytest
+
+from tidegate.broker import cluster, consumer_groups
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.errors import BrokerError, BrokerUnreachable, NotAuthenticated, TidegateError
+
+KAFKA = KafkaSettings("k", {"bootstrap.servers": "b:1"})
+
+
+class Broker:
+    """Refuses every request; counts them."""
+
+    def __init__(self, error: TidegateError) -> None:
+        self.error, self.asked = error, 0
+
+    def __call__(self, *_: Any) -> Any:
+        self.asked += 1
+        raise self.error
+
+
+@pytest.fixture(autouse=True)
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    seconds: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", seconds.append)
+    return seconds
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "asked"),
+    [
+        (KAFKA, BrokerError("no leader"), 3),
+        (KAFKA, BrokerUnreachable("away"), 1),  # connecting has a patience of its own
+        (KAFKA, NotAuthenticated("refused"), 1),
+        (KAFKA.used_by("c", 5), BrokerError("no leader"), 5),
+        (KAFKA.used_by("c", 5), BrokerUnreachable("away"), 5),
+        (KAFKA.used_by("c", 5), NotAuthenticated("refused"), 1),
+        (KAFKA.used_by("c", 1), BrokerError("no leader"), 1),
+    ],
+)
+def test_beyond_the_tries(
+    monkeypatch: pytest.MonkeyPatch, settings: KafkaSettings, error: TidegateError, asked: int
+) -> None:
+    """The error is that of the broker, for look-ups of the log and of a group alike (req 1.5)."""
+    for ask in (
+        lambda: cluster.survey(settings, ["t"], "read_committed"),
+        lambda: consumer_groups.committed(settings, "g"),
+    ):
+        broker = Broker(error)
+        for module in (cluster, consumer_groups):
+            monkeypatch.setattr(module, "Cluster", broker)
+        with pytest.raises(type(error), match=str(error)):
+            ask()
+        assert broker.asked == asked
+
+
+def test_within_the_tries(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
+    answers: list[Any] = [BrokerUnreachable("away"), BrokerError("no leader"), "seen"]
+
+    def survey(*_: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, TidegateError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(cluster, "_survey", survey)
+    settings = KAFKA.used_by("c", 3, 0.25)
+    assert cluster.survey(settings, ["t"], "read_committed") == "seen"
+    assert slept == [0.25, 0.25]

@@ -1,0 +1,107 @@
+"""What the key `options` changes in a run, and what it never does: notices, job, group offsets."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import ingest_world
+from support.ingest_steps import plan, stage
+from support.ingest_world import World
+from tidegate import faults
+from tidegate.broker import consumer_groups
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.core.cursor import Watermarks
+from tidegate.errors import StageFailed
+from tidegate.faults import FaultInjected
+from tidegate.ingest.run import ingest
+from tidegate.launch.spark_submit import Submission
+from tidegate.spark.ingest_job import IngestJob
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return ingest_world.make(tmp_path, monkeypatch, {0: Watermarks(0, 30, 30)})
+
+
+def test_notices_are_logged_when_a_plan_is_frozen(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, not by the run's retry."""
+    world.settings["options"] = {"includeHeaders": False}
+    with caplog.at_level(logging.WARNING):
+        plan(world.run("r"))
+        plan(world.run("r"))
+    assert caplog.text.count("p: options: includeHeaders: it has no effect") == 1
+
+
+def test_the_job_has_the_pipelines_options(world: World) -> None:
+    """Before those of the connection; the isolation level is the plan's, and the client id names
+    pipeline, step, run and attempt (req 4.12).
+    """
+    world.settings["options"] = {
+        "KAFKA.request.timeout.ms": 7000, "fetchOffset.numRetries": 9, "groupIdPrefix": "team",
+    }  # fmt: skip
+    run = world.run("manual__2024-05-01T10:00:00+00:00")
+    extra = {**run.kafka.extra, "request.timeout.ms": "9000", "client.id": "acme"}
+    object.__setattr__(run, "kafka", KafkaSettings("kafka_default", extra))
+    jobs: list[IngestJob] = []
+
+    def submit(given: Submission) -> None:
+        jobs.append(IngestJob.read(Path(given.args[0])))
+        world.submit()(given)
+
+    ingest(run, submit)
+    (job,) = jobs
+    attempt = Path(job.chunks[0].directory).name
+    assert job.options == {
+        "kafka.bootstrap.servers": "nowhere:1",
+        "kafka.request.timeout.ms": "7000",
+        "fetchOffset.numRetries": "9",
+        "groupIdPrefix": "team",
+        "kafka.isolation.level": "read_committed",
+        "kafka.client.id": f"acme-tidegate-p-stage-manual__2024-05-01T10_00_00_00_00-{attempt}",
+    }
+
+
+def test_options_do_not_change_a_plan(world: World) -> None:
+    """They are read when a step runs: a plan that is frozen goes on with others."""
+    planned = plan(world.run("r")).plan
+    world.settings["options"] = {"maxRecordsPerPartition": 1, "kafka.max.poll.records": 1}
+    assert plan(world.run("r")).plan.id == planned.id
+    assert plan(world.run("other")).plan.chunks == planned.chunks
+
+
+def test_the_isolation_level_is_the_plans(world: World) -> None:
+    """A plan's ends were looked up with it."""
+    planned = plan(world.run("r")).plan
+    world.settings["options"] = {"kafka.isolation.level": "read_uncommitted"}
+    jobs: list[IngestJob] = []
+
+    def submit(given: Submission) -> None:
+        jobs.append(IngestJob.read(Path(given.args[0])))
+        world.submit()(given)
+
+    stage(world.run("r"), submit)
+    assert (planned.isolation, jobs[0].options["kafka.isolation.level"]) == ("read_committed",) * 2
+
+
+def test_no_group_offset_before_the_commit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most once is nothing that Tidegate does: wherever a run dies, the group's offsets are not
+    ahead of the data (req 4.20).
+    """
+    shown: list[Any] = []
+    monkeypatch.setattr(consumer_groups, "commit", lambda *given: shown.append(given[1:]))
+    world.settings["progress_group"] = "lag"
+    run = world.run("r")
+    with pytest.raises(StageFailed):
+        ingest(run, world.submit(fail={0}))
+    for point in ("plan.frozen", "seal.written", "publish.before"):
+        monkeypatch.setenv(faults.VARIABLE, f"{point}:raise")
+        with pytest.raises(FaultInjected):
+            ingest(run if point != "plan.frozen" else world.run("other"), world.submit())
+    assert shown == []
+    monkeypatch.delenv(faults.VARIABLE)
+    ingest(run, world.submit())
+    assert shown == [("lag", {"t": {0: 30}})]
