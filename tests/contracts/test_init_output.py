@@ -118,7 +118,7 @@ def test_an_existing_file_stays(tidegate: Tidegate) -> None:
     assert tidegate(*INGEST) == (
         2,
         "",
-        "ConfigurationError: pipelines/orders.yaml exists already: nothing was written\n",
+        "ConfigurationError: pipelines/orders.yaml was not written: File exists\n",
     )
     assert tidegate("init", "--name", "other", "--topic", "t")[0] == 0
     assert Path("pipelines/orders.yaml").read_text() == "mine"
@@ -141,6 +141,20 @@ def test_what_cannot_be_written(tidegate: Tidegate, args: tuple[str, ...], says:
     code, out, err = tidegate("init", *args)
     assert (code, out, says in err) == (2, "", True), err
     assert not Path("pipelines").exists()
+
+
+def test_a_place_that_cannot_be_written_to(tidegate: Tidegate) -> None:
+    Path("pipelines").touch()
+    code, _, err = tidegate(*INGEST)
+    assert (code, err) == (
+        2,
+        "ConfigurationError: pipelines/orders.yaml was not written: File exists\n",
+    )
+    code, _, err = tidegate("schema", "--output", "away/s.json")
+    assert (code, err) == (
+        2,
+        "ConfigurationError: away/s.json was not written: No such file or directory\n",
+    )
 
 
 def test_questions_on_a_terminal(tidegate: Tidegate) -> None:

@@ -35,6 +35,7 @@ def test_every_snippet_has_a_test() -> None:
         ("sql", "docs/how-to/query-the-lake.md"),
         ("sql", "docs/how-to/quarantine.md"),
         ("python", "docs/how-to/query-the-lake.md"),  # tests/integration/test_s3.py
+        ("python", "docs/python-api.md"),  # test_read_api.py and test_python_api.py
     }
 
 

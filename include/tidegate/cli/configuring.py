@@ -117,7 +117,10 @@ def schema(
     if output is None:
         print(text)
     else:
-        output.write_text(f"{text}\n")
+        try:
+            output.write_text(f"{text}\n")
+        except OSError as error:
+            raise _unwritten(output, error) from None
         note(f"wrote {printable(str(output))}")
 
 
@@ -189,15 +192,19 @@ def _write(name: str, text: str) -> None:
         listed = "\n".join(f"  - {each}" for each in found.complaints)
         raise ConfigurationError(f"nothing was written:\n{listed}")
     path = pipeline_files.directory() / f"{name}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x") as file:
             file.write(text)
-    except FileExistsError:
-        raise ConfigurationError(f"{path} exists already: nothing was written") from None
+    except OSError as error:
+        raise _unwritten(path, error) from None
     say(f"wrote {path}")
     if not (beside := path.with_name(scaffold.SCHEMA)).exists():
         schema(beside)
     for each in found.unset:
         note(f"{each}: set it before a run")
     say(f"next: tidegate doctor {name}, tidegate explain {name}, tidegate run {name}")
+
+
+def _unwritten(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{printable(str(path))} was not written: {error.strerror}")
