@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support.doc_pages import fenced, page
 from support.translated import CANARY, SOURCE, TOPIC, comments, keys, loaded, of
 from tidegate import __version__
 from tidegate.pipelines.spec import Egress, Ingest, StartAt, Target
@@ -37,6 +38,13 @@ def test_the_whole_file(name: str, tmp_path: Path) -> None:
     assert (made.missing, made.text) == ((), expected)
     assert loaded(made, tmp_path).name == made.name
     assert "s3cr3t" not in made.text
+
+
+def test_the_example_of_the_docs() -> None:
+    """The page shows what is printed, but for the heading."""
+    text = page("docs/how-to/translate.md")
+    (program,), (expected,) = fenced(text, "text"), fenced(text, "yaml")
+    assert translate(program.encode()).text.partition("\n\n")[2] == expected
 
 
 # Readers
