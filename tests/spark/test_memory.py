@@ -1,5 +1,6 @@
 """The memory of an application does not grow with chunks, topics, partitions or records."""
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from support.topic_records import create
@@ -79,6 +81,41 @@ def test_consumers_are_released_after_each_read(
     ) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert (now.consumers, now.fetched) == (0, 0)
+
+
+def test_fetched_records_are_those_of_running_tasks(
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    tmp_path: Path,
+    pool_sizes: Callable[[], PoolSizes],
+) -> None:
+    """While one task reads a large partition, the pool holds the records of one fetch."""
+    create(broker.bootstrap, topic, partitions=1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"})
+    for number in range(200_000):
+        producer.produce(topic, b"%d" % number * 10)
+        producer.poll(0)
+    producer.flush()
+    seen: list[int] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.02):
+            seen.append(pool_sizes().fetched)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    chunk = Chunk(0, (OffsetRange(topic, 0, 0, 200_000),), str(tmp_path / "0"))
+    try:
+        assert ingest.stage(spark, job(broker, topic, chunk), chunk)["rows"] == 200_000
+    finally:
+        ended.set()
+        watcher.join()
+    cores = spark.sparkContext.defaultParallelism
+    assert 1 <= max(seen) <= cores
+    groups = AdminClient({"bootstrap.servers": broker.bootstrap}).list_consumer_groups().result()
+    assert not [each.group_id for each in groups.valid if topic in each.group_id]
 
 
 def job(broker: Broker, topic: str, chunk: Chunk) -> IngestJob:

@@ -63,14 +63,76 @@ def seconds(terminal: Terminal, pipeline: str) -> float:
     return time.monotonic() - started
 
 
-@pytest.mark.slow
-def test_a_throttled_user_loses_nothing(secured: SecuredBroker, tmp_path: Path) -> None:
-    """Both ways; a run of the same size without quotas is the measure."""
+def throttled(secured: SecuredBroker, home: Path) -> Terminal:
+    """Return a terminal of the user whose quotas are set."""
     secured.set_password(USER, PASSWORD)
     secured.allow(USER, "topic", "*", "DESCRIBE", "READ", "WRITE", "DESCRIBE_CONFIGS")
     login = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": USER, "sasl_password": PASSWORD}
     extra = secured.connection("LOGIN", **login)
-    terminal = Terminal(tmp_path, extra["bootstrap.servers"], extra)
+    return Terminal(home, extra["bootstrap.servers"], extra)
+
+
+@pytest.mark.slow
+def test_a_user_with_little_time_of_the_brokers_threads(
+    secured: SecuredBroker, tmp_path: Path
+) -> None:
+    """Every request is throttled, the planner's too: nothing fails, and no broker is called
+    unreachable.
+    """
+    terminal = throttled(secured, tmp_path)
+    topic_records.numbers(secured.admin, "quota-requests", 400, partitions=2)
+    topic_records.create(secured.admin, "quota-requests-out", partitions=2)
+    terminal.pipeline("requests", ["quota-requests"])
+    terminal.egress(
+        "requests_out", source={"lake": "requests"}, target={"topic": "quota-requests-out"}
+    )
+    with quotas(secured, request_percentage=0.1):
+        said = ""
+        for command in ("doctor", "run", "status"):
+            for name in ("requests", "requests_out"):
+                done = terminal.run(command, name, code=None if command == "doctor" else 0)
+                said += done.stdout + done.stderr
+    assert "nreachable" not in said
+    assert len(topic_reader.read(secured.admin, "quota-requests-out")) == 400
+
+
+@pytest.mark.slow
+def test_a_throttle_that_is_longer_than_the_time_out_of_a_poll(
+    secured: SecuredBroker, tmp_path: Path
+) -> None:
+    """A record of 900 KB at 10 KB a second: 30 s are too short, and `pollTimeoutMs` is the way out,
+    both for an ingest and for the read-back of an egress.
+    """
+    terminal = throttled(secured, tmp_path)
+    topic, target = "quota-poll", "quota-poll-out"
+    for name in (topic, target):
+        topic_records.create(secured.admin, name, partitions=1)
+    producer = Producer({"bootstrap.servers": secured.admin, "message.max.bytes": 2_000_000})
+    for _ in range(3):
+        producer.produce(topic, os.urandom(900_000))
+    assert producer.flush(60) == 0
+    longer = {"kafkaConsumer.pollTimeoutMs": 600_000}
+    out = {"source": {"lake": "slow"}, "target": {"topic": target}}
+    terminal.pipeline("slow", [topic])
+    terminal.egress("slow_out", **out)
+    with quotas(secured, consumer_byte_rate=10_000.0):
+        failed = terminal.run("run", "slow", code=None)
+        assert failed.returncode not in (0, 2)
+        assert "nreachable" not in failed.stderr
+        terminal.pipeline("slow", [topic], options=longer)
+        assert terminal.json("run", "slow")["rows"] == 3
+        failed = terminal.run("run", "slow_out", code=None)
+        assert failed.returncode not in (0, 2)
+        terminal.egress("slow_out", **(out | {"target": {"topic": target, "options": longer}}))
+        report = terminal.json("run", "slow_out")
+    assert (report["rows"], report["duplicates"]) == (3, 0)
+    assert len(topic_reader.read(secured.admin, target)) == 3
+
+
+@pytest.mark.slow
+def test_a_throttled_user_loses_nothing(secured: SecuredBroker, tmp_path: Path) -> None:
+    """Both ways; a run of the same size without quotas is the measure."""
+    terminal = throttled(secured, tmp_path)
     taken = {}
     limits = {"free": {}, "slow": dict.fromkeys(("consumer_byte_rate", "producer_byte_rate"), RATE)}
     for name, rates in limits.items():

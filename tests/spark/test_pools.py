@@ -1,0 +1,180 @@
+"""Spark's pools of Kafka clients have the settings of `spark.conf`, read back from the pools."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import topic_reader, topic_records
+from support.cli_user import Terminal
+from tidegate.core.offsets import OffsetRange
+from tidegate.launch.spark_submit import submission, submit
+from tidegate.pipelines.spec import parse
+from tidegate.spark import kafka_source
+from tidegate_local.kafka import Broker
+
+PARTITIONS, RECORDS = 6, 600
+CONF = {
+    "spark.kafka.consumer.cache.capacity": 2,
+    "spark.kafka.consumer.cache.timeout": "3s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "200ms",
+    "spark.kafka.consumer.cache.jmx.enable": True,
+    "spark.kafka.consumer.fetchedData.cache.timeout": "4s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "300ms",
+    "spark.kafka.producer.cache.timeout": "5s",
+    "spark.kafka.producer.cache.evictorThreadRunInterval": "-1",
+}
+# The pools take their settings from the first use in a Java process, so each case has its own.
+PROBE = """
+import json, sys, threading
+from pathlib import Path
+from tidegate.spark import session
+
+job = json.loads(Path(sys.argv[1]).read_text())
+spark = session.start("pools")
+jvm = spark.sparkContext._jvm
+loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+package = "org.apache.spark.sql.kafka010."
+
+def field(of, instance, name):
+    found = next(f for f in of.getDeclaredFields() if f.getName().endswith(name))
+    found.setAccessible(True)
+    return found.get(instance)
+
+def module(name):
+    companion = loader.loadClass(package + name + "$")
+    return companion, field(companion, None, "MODULE$")
+
+rows = spark.read.format("kafka").options(**job["source"]).load().count()
+companion, readers = module("consumer.KafkaDataConsumer")
+consumers, fetched = (field(companion, readers, n) for n in ("consumerPool", "fetchedDataPool"))
+config = field(consumers.getClass(), consumers, "poolConfig")
+companion, senders = module("producer.InternalKafkaProducerPool")
+producers = field(companion, senders, "pool")
+params = jvm.java.util.HashMap()
+params.put("bootstrap.servers", job["bootstrap"])
+for each in ("key.serializer", "value.serializer"):
+    params.put(each, "org.apache.kafka.common.serialization.ByteArraySerializer")
+twice = [senders.acquire(params) for _ in range(2)]
+same = twice[0].equals(twice[1])
+senders.release(twice[0])
+field(producers.getClass(), producers, "cache").clear()  # as if another had taken its place
+senders.release(twice[1])
+try:
+    twice[1].producer().send(jvm.org.apache.kafka.clients.producer.ProducerRecord("t", b"x"))
+    closed = "no"
+except Exception as error:
+    closed = str(error)
+server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+beans = server.queryNames(jvm.javax.management.ObjectName("org.apache.commons.pool2:*"), None)
+print("POOLS " + json.dumps({
+    "rows": rows,
+    "capacity": config.softMaxSize(),
+    "idle": config.getMinEvictableIdleDuration().toMillis(),
+    "evictor": config.getDurationBetweenEvictionRuns().toMillis(),
+    "jmx": config.getJmxEnabled(),
+    "beans": [str(each) for each in beans],
+    "fetched": field(fetched.getClass(), fetched, "minEvictableIdleTimeMillis"),
+    "fetched evictor": field(fetched.getClass(), fetched, "evictorThreadRunIntervalMillis"),
+    "producer": field(producers.getClass(), producers, "cacheExpireTimeoutMillis"),
+    "producer evictor": field(producers.getClass(), producers, "scheduled").isDefined(),
+    "same producer": same,
+    "closed": closed,
+}))
+spark.stop()
+"""
+
+
+def pools(
+    broker: Broker, topic: str, home: Path, conf: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Read a topic of six partitions by four tasks at once; return the pools' settings, and Spark's
+    output.
+    """
+    topic_records.numbers(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
+    form = {"name": "pools", "kind": "ingest", "topics": [topic], "lake": str(home / "lake")}
+    settings = parse({**form, "spark": {"conf": dict(conf)}}).spark.settings
+    window = tuple(
+        OffsetRange(topic, p, 0, end)
+        for p, end in topic_reader.ends(broker.bootstrap, topic).items()
+    )
+    given = {
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "kafka.isolation.level": "read_committed",
+    }
+    source = kafka_source.render(window, given, max_records_per_task=RECORDS)
+    script, job = home / "probe.py", home / "job.json"
+    script.write_text(PROBE)
+    job.write_text(json.dumps({"source": source, "bootstrap": broker.bootstrap}))
+    output: list[str] = []
+    application = replace(submission(job, settings, RECORDS, name="pools"), application=str(script))
+    submit(application, master="local[4]", log=output.append)
+    (line,) = (each for each in output if each.startswith("POOLS "))
+    return json.loads(line.removeprefix("POOLS ")), output
+
+
+def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Capacity 2 for four tasks at once is exceeded, and nothing is lost; a producer that is no
+    longer in its pool is closed when it is released, with a warning.
+    """
+    found, output = pools(broker, topic, tmp_path, CONF)
+    (bean,) = found.pop("beans")
+    assert "kafka010-cached-simple-kafka-consumer-pool" in bean
+    assert "after producer has been closed" in found.pop("closed")
+    assert found == {
+        "rows": RECORDS, "capacity": 2, "idle": 3_000, "evictor": 200, "jmx": True,
+        "fetched": 4_000, "fetched evictor": 300, "producer": 5_000, "producer evictor": False,
+        "same producer": True,
+    }  # fmt: skip
+    assert [each for each in output if "Pool exceeds its soft max size" in each]
+    assert [each for each in output if "is not a member of the cache. Closing" in each]
+
+
+def test_pools_have_tidegates_settings_without_any(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Those that keep a driver of 1 GB small; no MBean; Spark's own for producers."""
+    found, output = pools(broker, topic, tmp_path, {})
+    assert found.pop("closed") != "no"
+    assert found == {
+        "rows": RECORDS, "capacity": 64, "idle": 500, "evictor": 100, "jmx": False, "beans": [],
+        "fetched": 0, "fetched evictor": 100, "producer": 600_000, "producer evictor": True,
+        "same producer": True,
+    }  # fmt: skip
+    assert not [each for each in output if "Pool exceeds its soft max size" in each]
+
+
+@pytest.mark.slow
+def test_a_producer_in_use_outlives_the_time_out_of_its_pool(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """One task sends for longer than 3 s with a time-out of 1 s: by one producer, each row once.
+
+    Every record is a request of its own, one after the other, so that the task is slow.
+    """
+    count = 20_000
+    topic_records.create(broker.bootstrap, topic, partitions=1)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("".join(f"{n}\n" for n in range(count)))
+    terminal = Terminal(tmp_path, broker.bootstrap, processes=True)
+    options = {"kafka.batch.size": 0, "kafka.max.in.flight.requests.per.connection": 1}
+    conf = {
+        "spark.log.level": "INFO",
+        "spark.kafka.producer.cache.timeout": "1s",
+        "spark.kafka.producer.cache.evictorThreadRunInterval": "100ms",
+    }
+    terminal.egress(
+        "out", source={"path": str(tmp_path / "in"), "format": "text"},
+        target={"topic": topic, "options": options}, order_by=["value"], spark={"conf": conf},
+    )  # fmt: skip
+    done = terminal.run("run", "out")
+    sent = topic_reader.read(broker.bootstrap, topic)
+    assert sorted(int(each.value or b"") for each in sent) == list(range(count))
+    times = [each.timestamp for each in sent]
+    assert max(times) - min(times) > 3_000
+    path = (done.stdout + done.stderr).rpartition("Spark's output: ")[2].split()[0]
+    output = Path(path).read_text()
+    assert output.count("ProducerConfig values:") == 1
