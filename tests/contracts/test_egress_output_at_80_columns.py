@@ -134,6 +134,13 @@ def test_explain_an_egress(shown):
         "later": {"files": 0, "offsets": 0, "young": 1, "ahead": 0}, "left_out": [],
         "unchecked": ["columns.key", "order_by"],
         "target": {"flights-copy": {"topic_id": None, "partitions": 1}},
+        "settings": {
+            "kafka.linger.ms": {"value": "5", "origin": "pipeline"},
+            "kafka.request.timeout.ms": {"value": "40000", "origin": "connection"},
+            "spark.kafka.consumer.cache.jmx.enable": {"value": "true", "origin": "pipeline"},
+            "spark.kafka.consumer.cache.timeout": {"value": "500ms", "origin": "tidegate"},
+        },
+        "notices": ["target.producer: acks: its value is read as all"],
     }  # fmt: skip
     assert (
         shown(render.PRINTERS["egress"].explained, explained)
@@ -144,6 +151,11 @@ out (live): would send 1 file, 52 bytes, 2 rows known
   not checked here, but by Spark in the run: columns.key, order_by
   2026/03/14/a.parquet  52 bytes
   1 file not settled
+  setting                                value  from
+  kafka.linger.ms                        5      pipeline
+  kafka.request.timeout.ms               40000  connection
+  spark.kafka.consumer.cache.jmx.enable  true   pipeline
+note: target.producer: acks: its value is read as all
 """
     )
 
@@ -155,7 +167,8 @@ def test_explain_a_replay_of_a_lake(shown):
         "replay": {"where": "k = '[b]'", "done": True, "commit": 7}, "offsets": [["t", 0]],
         "records": 1, "unchecked": [], "left_out": [{"file": "t-0", "reason": "unseen"}],
         "later": {"files": 0, "offsets": 2, "young": 0, "ahead": 1},
-        "target": {"copy": {"topic_id": "x", "partitions": 4}},
+        "target": {"copy": {"topic_id": "x", "partitions": 4}}, "notices": [],
+        "settings": {"kafka.linger.ms": {"value": "20", "origin": "tidegate"}},
     }  # fmt: skip
     assert (
         shown(render.PRINTERS["egress"].explained, explained)
@@ -167,6 +180,8 @@ out (replay): would send 1 offset of the lake
   where k = '[b]'
   already done as #7
   2 offsets left to later runs; 1 offset behind an unseen one
+  setting          value  from
+  kafka.linger.ms  20     tidegate
   excluded: t-0: unseen
 """
     )
@@ -179,6 +194,7 @@ def test_explain_more_files_than_are_listed(shown):
         "pipeline": "out", "lane": "live", "replay": None, "files": files, "offsets": [],
         "finishes_first": {"plan_id": "5b8a2f0e9d1c7364", "sender_dead": False},
         "records": 0, "bytes": 21, "unchecked": [], "left_out": [], "target": {},
+        "settings": {"kafka.linger.ms": {"value": "20", "origin": "tidegate"}}, "notices": [],
         "kafka": KAFKA_B, "source_kafka": None,
         "later": {"files": 1, "offsets": 0, "young": 0, "ahead": 0},
     }  # fmt: skip
@@ -191,6 +207,8 @@ out (live): would send 21 files, 21 bytes
   target: Kafka at b:9093 (kafka_b): SASL_SSL, SCRAM-SHA-512 as alice
 {listed}  and 1 more file
   1 file left to later runs
+  setting          value  from
+  kafka.linger.ms  20     tidegate
 """
     )
 

@@ -30,7 +30,13 @@ SETTINGS = {
     "kafka.receive.buffer.bytes": {"value": "-1", "origin": "tidegate"},
     "groupIdPrefix": {"value": "tidegate", "origin": "tidegate"},
     "kafkaConsumer.pollTimeoutMs": {"value": "30000", "origin": "tidegate"},
-}
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": {"value": "100ms", "origin": "tidegate"},
+    "spark.kafka.consumer.cache.timeout": {"value": "500ms", "origin": "tidegate"},
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": {
+        "value": "100ms", "origin": "tidegate",
+    },
+    "spark.kafka.consumer.fetchedData.cache.timeout": {"value": "0", "origin": "tidegate"},
+}  # fmt: skip
 
 
 @pytest.fixture

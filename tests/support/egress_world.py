@@ -29,6 +29,24 @@ from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
 
 Application = Callable[[EgressJob, Path], None]
 """Plays the Spark application: is given its job and the directory for its answer."""
+SETTINGS = {
+    name: {"value": value, "origin": "tidegate"}
+    for name, value in {
+        "kafka.batch.size": "524288",
+        "kafka.compression.type": "lz4",
+        "kafka.fetch.max.wait.ms": "10",
+        "kafka.linger.ms": "20",
+        "kafka.max.block.ms": "20000",
+        "kafka.max.partition.fetch.bytes": "2097152",
+        "kafka.max.poll.records": "10000",
+        "kafkaConsumer.pollTimeoutMs": "30000",
+        "spark.kafka.consumer.cache.evictorThreadRunInterval": "100ms",
+        "spark.kafka.consumer.cache.timeout": "500ms",
+        "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "100ms",
+        "spark.kafka.consumer.fetchedData.cache.timeout": "0",
+    }.items()
+}
+"""The settings in effect of a pipeline that gives none."""
 FILE_SIZE = 1000  # bytes of each file in the lake
 
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from tidegate.broker.client_settings import described
 from tidegate.cli.console import Document, bold, note, say
-from tidegate.cli.render_ingest import print_last_entry
+from tidegate.cli.render_ingest import print_last_entry, print_settings
 from tidegate.core.wording import counted, duration
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ def print_explained(explained: Document) -> None:
         parts.append(f"{counted(later['ahead'], 'offset')} behind an unseen one")
     if parts:
         say(f"  {'; '.join(parts)}")
+    print_settings(explained)
     _print_left_out(explained)
 
 

@@ -83,6 +83,20 @@ def _span(commits: list[int]) -> str:
     return ", ".join(f"#{n}" for n in commits)
 
 
+def print_settings(explained: Document) -> None:
+    """Print the settings in effect with their origins, and the notices about the file.
+
+    Those of Spark only if the pipeline has given them.
+    """
+    rows = [(name, each["value"], each["origin"]) for name, each in explained["settings"].items()]
+    say_columns(
+        ("setting", "value", "from"),
+        [row for row in rows if row[2] == "pipeline" or not row[0].startswith("spark.")],
+    )
+    for notice in explained["notices"]:
+        say(f"note: {notice}", "yellow")
+
+
 def print_explained(explained: Document) -> None:
     """Print what a run would read, and where that leaves each partition."""
     chunks, done = explained["chunks"], explained["done"]
@@ -117,12 +131,7 @@ def print_explained(explained: Document) -> None:
             (">partition", ">cursor", ">then", ">log start", ">end"),
             [(p, *(number(values[n]) for n in names)) for p, values in partitions.items()],
         )
-    say_columns(
-        ("setting", "value", "from"),
-        [(name, each["value"], each["origin"]) for name, each in explained["settings"].items()],
-    )
-    for notice in explained["notices"]:
-        say(f"note: {notice}", "yellow")
+    print_settings(explained)
     for gap in explained["gaps"]:
         say(f"gap: {_range(gap)}: {gap['reason']}")
     for left in explained["left_out"]:

@@ -10,6 +10,7 @@ from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.plan import preview
 from tidegate.egress.sender import is_dead_here
 from tidegate.lake.write_check import refuse_unwritable
+from tidegate.runs.client_options import effective
 from tidegate.runs.run import EgressRun, OpenRun
 
 FORMAT = 1
@@ -68,6 +69,8 @@ def explain(
             topic: {"topic_id": each.topic_id or None, "partitions": each.partitions}
             for topic, each in target.items()
         },
+        "settings": effective(run.spec, run.kafka),
+        "notices": list(run.spec.notices),
     }
 
 

@@ -120,10 +120,8 @@ def survey(run: EgressRun, *, make: bool = True) -> TargetSurvey:
 
 def refuse_contradictions(run: EgressRun) -> None:
     """Raise ConfigurationError for producer settings that contradict those of the connection."""
-    timeout = run.kafka.extra.get("request.timeout.ms")
-    connection = {"kafka.request.timeout.ms": str(timeout)} if timeout else {}
     given = run.spec.target.producer_settings
-    if wrong := producer_settings.contradictions(given, connection):
+    if wrong := producer_settings.contradictions(given, run.kafka.options):
         raise ConfigurationError(
             f"pipeline {run.spec.name!r}: target.producer, with what its connection "
             f"{run.kafka.connection!r} has: " + "; ".join(wrong)

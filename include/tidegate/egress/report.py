@@ -13,6 +13,7 @@ from tidegate.egress.status import source_backlog
 from tidegate.lake.deliveries import Delivery
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
+from tidegate.runs.client_options import effective
 from tidegate.runs.run import EgressRun
 
 FORMAT = 1
@@ -54,7 +55,7 @@ def short(
 
 
 def details(run: EgressRun, plan: Plan, delivery: Delivery | None, fold: Fold) -> dict[str, Any]:
-    """Return what the full report adds: rows of each file, and the backlog of now."""
+    """Return what the full report adds: rows of each file, and the backlog and settings of now."""
     replay = plan.replay or {}
     now = source_backlog(run.spec, fold)
     return {
@@ -66,4 +67,5 @@ def details(run: EgressRun, plan: Plan, delivery: Delivery | None, fold: Fold) -
         "source": now["source"],
         "source_problem": now["source_problem"],
         "waiting": now["waiting"],
+        "settings": effective(run.spec, run.kafka),
     }

@@ -1,21 +1,43 @@
-"""The options of a run's Kafka clients: what is in effect, and their names at the broker."""
+"""The options of a run's Kafka clients that are in effect, and where each comes from."""
 
 from __future__ import annotations
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.pipelines.spec import Ingest
-from tidegate.settings.merged import merged
+from tidegate.pipelines.spec import Egress, Ingest, Spec
+from tidegate.settings.merged import Effective, Origin, merged
 from tidegate.settings.setting import Place
+from tidegate.spark import producer_settings
 
 
-def effective(spec: Ingest, kafka: KafkaSettings) -> dict[str, dict[str, str]]:
-    """Return each setting of Spark's source that has not the default of Spark or Kafka.
+def effective(spec: Spec, kafka: KafkaSettings) -> dict[str, dict[str, str]]:
+    """Return each setting of Spark's source or sink, of Kafka's pools, and of `spark.conf`, that
+    has not the default of Spark or Kafka.
 
     By name its value and its origin: pipeline, connection or tidegate. None of them can be secret.
     """
-    given = dict(spec.source_options)
-    level = {"kafka.isolation.level": spec.isolation}
-    if "isolation" in spec.model_fields_set:
-        given |= level
-    found = merged(Place.SOURCE, given, kafka.options)
+    found = _of_source(spec, kafka) if isinstance(spec, Ingest) else _of_sink(spec, kafka)
+    found |= {
+        name: each
+        for name, each in merged(Place.SPARK, spec.spark.settings, {}).items()
+        if each.origin is Origin.PIPELINE or name.startswith("spark.kafka.")
+    }
     return {name: each._asdict() for name, each in found.items()}
+
+
+def _of_source(spec: Ingest, kafka: KafkaSettings) -> dict[str, Effective]:
+    given = dict(spec.source_options)
+    if "isolation" in spec.model_fields_set:
+        given["kafka.isolation.level"] = spec.isolation
+    return merged(Place.SOURCE, given, kafka.options)
+
+
+def _of_sink(spec: Egress, kafka: KafkaSettings) -> dict[str, Effective]:
+    """Return those of the sink; what Tidegate derives from the others is Tidegate's."""
+    found = merged(Place.SINK, spec.target.settings, kafka.options)
+    chosen = producer_settings.settings(spec.target.producer_settings, kafka.options)
+    derived = {
+        f"kafka.{name}": Effective(value, Origin.TIDEGATE)
+        for name, value in chosen.items()
+        if value != producer_settings.DEFAULTS.get(name, value)
+    }
+    return dict(sorted((derived | found).items()))

@@ -1,6 +1,6 @@
 """Scenarios of the batch part of Spark's own `KafkaSinkSuite`, written afresh for an egress.
 
-Each test names the one of Spark. Those that other tests show are listed in docs/conformance.md.
+Each test names the one of Spark.
 """
 
 import json

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.egress_world import (
+    SETTINGS,
     World,
     commit_spans,
     make_lake,
@@ -310,6 +311,33 @@ def test_a_timeout_of_the_connection_that_contradicts_the_pipeline(
             ConfigurationError, match=r"connection 'k' has: delivery\.timeout\.ms: "
         ):
             step()
+
+
+def test_explain_shows_settings_with_their_origins(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pipeline > connection > Tidegate > Kafka; what follows from another value is Tidegate's."""
+    world.settings |= {
+        "target": {"topic": "t", "options": {"KAFKA.linger.ms": 5}, "producer": {"acks": 1}},
+        "spark": {"conf": {"spark.kafka.consumer.cache.jmx.enable": True, "spark.x": "y"}},
+    }
+    world.put(a="x\n")
+    extra = {"bootstrap.servers": "nowhere:1", "request.timeout.ms": 400_000}
+    monkeypatch.setattr(
+        "support.egress_world.KafkaSettings", lambda name, _: KafkaSettings(name, extra)
+    )
+    form = explain(world.open())
+    assert form["settings"] == {
+        **SETTINGS,
+        "kafka.acks": {"value": "1", "origin": "pipeline"},
+        "kafka.delivery.timeout.ms": {"value": "400005", "origin": "tidegate"},
+        "kafka.enable.idempotence": {"value": "false", "origin": "tidegate"},
+        "kafka.linger.ms": {"value": "5", "origin": "pipeline"},
+        "kafka.request.timeout.ms": {"value": "400000", "origin": "connection"},
+        "spark.kafka.consumer.cache.jmx.enable": {"value": "true", "origin": "pipeline"},
+        "spark.x": {"value": "y", "origin": "pipeline"},
+    }
+    assert [each.split(":")[0] for each in form["notices"]] == ["target.producer"] * 2
 
 
 def test_options_of_the_source_are_for_the_read_back(world: World) -> None:

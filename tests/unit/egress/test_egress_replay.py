@@ -9,6 +9,7 @@ import pytest
 
 from support.egress_world import (
     FILE_SIZE,
+    SETTINGS,
     World,
     commit_range,
     dies_while_sending,
@@ -255,6 +256,7 @@ def test_explain_of_a_replay(world: World) -> None:
         "later": {"files": 0, "offsets": 0, "young": 0, "ahead": 0}, "left_out": [],
         "unchecked": ["where"],
         "target": {"t": {"topic_id": "id-t", "partitions": 1}},
+        "settings": SETTINGS, "notices": [],
     }  # fmt: skip
     world.send_and_publish(application=sends_window, **asked)
     explained["replay"] |= {"done": True, "commit": 2}

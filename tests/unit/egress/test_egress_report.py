@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import tidegate
 from support.egress_world import (
+    SETTINGS,
     World,
     sends_all,
 )
@@ -51,6 +52,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
         "source": str(world.home / "in"), "source_problem": None,
         "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0, "ahead": 0,
                     "unselected": 0, "settles_in": None},
+        "settings": SETTINGS,
     }  # fmt: skip
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
