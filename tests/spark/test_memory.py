@@ -30,18 +30,25 @@ class PoolSizes(NamedTuple):
 @pytest.fixture
 def pool_sizes(spark: SparkSession) -> Callable[[], PoolSizes]:
     """Return a function that returns the pool sizes of this session."""
-    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    companion = loader.loadClass("org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer$")
-    module = _field(companion, None, "MODULE$")
-    consumers, fetched = (
-        _field(companion, module, next(f for f in _names(companion) if f.endswith(name)))
-        for name in ("consumerPool", "fetchedDataPool")
-    )
+    consumers, fetched = _pools(spark)
     factory = _field(consumers.getClass(), consumers, "objectFactory")
     cache = _field(fetched.getClass(), fetched, "cache")
     return lambda: PoolSizes(
         consumers.size(), fetched.numTotal(), cache.size(), factory.keyToKafkaParams().size()
     )
+
+
+def test_the_pools_have_tidegates_settings(spark: SparkSession) -> None:
+    """Where a pipeline gives none: read back from the pools of this session."""
+    consumers, fetched = _pools(spark)
+    config = _field(consumers.getClass(), consumers, "poolConfig")
+    assert config.softMaxSize() == 64
+    assert config.getMinEvictableIdleDuration().toMillis() == 500
+    assert config.getDurationBetweenEvictionRuns().toMillis() == 100
+    assert config.getJmxEnabled() is False
+    names = ("minEvictableIdleTimeMillis", "evictorThreadRunIntervalMillis")
+    found = [_field(fetched.getClass(), fetched, name) for name in names]
+    assert found == [0, 100]
 
 
 def test_consumers_are_released_after_each_read(
@@ -124,6 +131,18 @@ def job(broker: Broker, topic: str, chunk: Chunk) -> IngestJob:
         "kafka.isolation.level": "read_committed",
     }
     return IngestJob(topic, "tests", options, (chunk,), ParquetSettings("zstd", 1, 1_000_000))
+
+
+def _pools(spark: SparkSession) -> tuple[Any, Any]:
+    """Return the pools of consumers and of fetched records."""
+    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    companion = loader.loadClass("org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer$")
+    module = _field(companion, None, "MODULE$")
+    consumers, fetched = (
+        _field(companion, module, next(f for f in _names(companion) if f.endswith(name)))
+        for name in ("consumerPool", "fetchedDataPool")
+    )
+    return consumers, fetched
 
 
 def _names(of: Any) -> list[str]:

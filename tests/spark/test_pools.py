@@ -40,7 +40,8 @@ loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
 package = "org.apache.spark.sql.kafka010."
 
 def field(of, instance, name):
-    found = next(f for f in of.getDeclaredFields() if f.getName().endswith(name))
+    names = (name, "$" + name)
+    found = next(f for f in of.getDeclaredFields() if f.getName().endswith(names))
     found.setAccessible(True)
     return found.get(instance)
 
@@ -48,7 +49,7 @@ def module(name):
     companion = loader.loadClass(package + name + "$")
     return companion, field(companion, None, "MODULE$")
 
-rows = spark.read.format("kafka").options(**job["source"]).load().count()
+rows = sum(spark.read.format("kafka").options(**job["source"]).load().count() for _ in range(2))
 companion, readers = module("consumer.KafkaDataConsumer")
 consumers, fetched = (field(companion, readers, n) for n in ("consumerPool", "fetchedDataPool"))
 config = field(consumers.getClass(), consumers, "poolConfig")
@@ -72,6 +73,7 @@ server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
 beans = server.queryNames(jvm.javax.management.ObjectName("org.apache.commons.pool2:*"), None)
 print("POOLS " + json.dumps({
     "rows": rows,
+    "created": field(consumers.getClass(), consumers, "pool").getCreatedCount(),
     "capacity": config.softMaxSize(),
     "idle": config.getMinEvictableIdleDuration().toMillis(),
     "evictor": config.getDurationBetweenEvictionRuns().toMillis(),
@@ -91,8 +93,8 @@ spark.stop()
 def pools(
     broker: Broker, topic: str, home: Path, conf: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Read a topic of six partitions by four tasks at once; return the pools' settings, and Spark's
-    output.
+    """Read a topic of six partitions twice, by four tasks at once; return the pools' settings, and
+    Spark's output.
     """
     topic_records.numbers(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
     form = {"name": "pools", "kind": "ingest", "topics": [topic], "lake": str(home / "lake")}
@@ -104,6 +106,7 @@ def pools(
     given = {
         "kafka.bootstrap.servers": broker.bootstrap,
         "kafka.isolation.level": "read_committed",
+        "kafka.group.id": f"tidegate-{topic}",  # as all chunks of a plan have it
     }
     source = kafka_source.render(window, given, max_records_per_task=RECORDS)
     script, job = home / "probe.py", home / "job.json"
@@ -124,8 +127,9 @@ def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_p
     (bean,) = found.pop("beans")
     assert "kafka010-cached-simple-kafka-consumer-pool" in bean
     assert "after producer has been closed" in found.pop("closed")
+    assert found.pop("created") >= PARTITIONS
     assert found == {
-        "rows": RECORDS, "capacity": 2, "idle": 3_000, "evictor": 200, "jmx": True,
+        "rows": 2 * RECORDS, "capacity": 2, "idle": 3_000, "evictor": 200, "jmx": True,
         "fetched": 4_000, "fetched evictor": 300, "producer": 5_000, "producer evictor": False,
         "same producer": True,
     }  # fmt: skip
@@ -133,18 +137,15 @@ def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_p
     assert [each for each in output if "is not a member of the cache. Closing" in each]
 
 
-def test_pools_have_tidegates_settings_without_any(
-    broker: Broker, topic: str, tmp_path: Path
-) -> None:
-    """Those that keep a driver of 1 GB small; no MBean; Spark's own for producers."""
-    found, output = pools(broker, topic, tmp_path, {})
-    assert found.pop("closed") != "no"
-    assert found == {
-        "rows": RECORDS, "capacity": 64, "idle": 500, "evictor": 100, "jmx": False, "beans": [],
-        "fetched": 0, "fetched evictor": 100, "producer": 600_000, "producer evictor": True,
-        "same producer": True,
-    }  # fmt: skip
-    assert not [each for each in output if "Pool exceeds its soft max size" in each]
+@pytest.mark.slow
+def test_consumers_are_used_again(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """By the next read of their partition, as the next chunk of a plan is: same group, same pool.
+
+    That the same executor reads a partition again is not to be had: Spark prefers executors in
+    streams only.
+    """
+    found, _ = pools(broker, topic, tmp_path, {"spark.kafka.consumer.cache.timeout": "1m"})
+    assert (found["rows"], found["created"]) == (2 * RECORDS, PARTITIONS)
 
 
 @pytest.mark.slow

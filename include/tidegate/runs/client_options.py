@@ -6,6 +6,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.settings.merged import Effective, Origin, merged
 from tidegate.settings.setting import Place
+from tidegate.settings.sink import DEFAULTS
 from tidegate.spark import producer_settings
 
 
@@ -38,6 +39,6 @@ def _of_sink(spec: Egress, kafka: KafkaSettings) -> dict[str, Effective]:
     derived = {
         f"kafka.{name}": Effective(value, Origin.TIDEGATE)
         for name, value in chosen.items()
-        if value != producer_settings.DEFAULTS.get(name, value)
+        if value != DEFAULTS.get(name, value)
     }
     return dict(sorted((derived | found).items()))
