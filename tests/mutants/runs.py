@@ -111,4 +111,11 @@ MUTANTS = (
         "is not a connection in JSON or URI form: {text}",
         "tests/unit/runs/test_connections.py::test_a_value_that_is_no_connection_is_not_quoted",
     ),
+    Mutant(
+        "a setting that the pipeline gives is shown as the pipeline's",
+        "runs/client_options.py",
+        "(derived | found).items()",
+        "(found | derived).items()",
+        "tests/unit/egress/test_egress_plan.py::test_explain_shows_settings_with_their_origins",
+    ),
 )

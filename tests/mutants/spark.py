@@ -309,13 +309,6 @@ MUTANTS = (
         "tests/unit/pipelines/test_egress_spec.py::test_what_contradicts_itself_is_named",
     ),
     Mutant(
-        "a setting that the pipeline gives is shown as the pipeline's",
-        "runs/client_options.py",
-        "(derived | found).items()",
-        "(found | derived).items()",
-        "tests/unit/egress/test_egress_plan.py::test_explain_shows_settings_with_their_origins",
-    ),
-    Mutant(
         "late ranges are reported as a broken order",
         "spark/readback.py",
         "sorted({*broken, *_behind(job, good)})",
