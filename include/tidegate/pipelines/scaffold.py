@@ -30,6 +30,8 @@ lake: {_yaml(lake)}  # a directory or URL
 # max_records: 5000000
 # Records that expired unread: fail names them, skip records a gap and goes on.
 # on_expired: fail
+# Spark's options for Kafka, such as a longer wait for a throttled cluster.
+# options: {{kafkaConsumer.pollTimeoutMs: 30000}}
 # spark: {{connection: spark_default, conf: {{spark.executor.memory: 2g}}}}
 """
 

@@ -35,8 +35,7 @@ def schema() -> Schema:
     _, models = models_json_schema([(Ingest, "validation"), (Egress, "validation")])
     definitions = {name: _adapted(model) for name, model in models["$defs"].items()}
     for (model, key), (places, prefix) in _OPTIONS.items():
-        if key in definitions[model]["properties"]:
-            definitions[model]["properties"][key] = _options(places, prefix)
+        definitions[model]["properties"][key] = _options(places, prefix)
     for model in ("Ingest", "Egress"):
         for key, pattern in _PATTERNS.items():
             definitions[model]["properties"][key] = _text(pattern)

@@ -11,7 +11,7 @@ import pytest
 from support.doc_pages import DOCS, PROJECT, fenced
 from tidegate.pipelines import yaml_reader
 from tidegate.pipelines.schema import schema
-from tidegate.pipelines.spec import Ingest, parse
+from tidegate.pipelines.spec import parse
 from tidegate.settings.setting import Answer, Place, Setting
 from tidegate.settings.table import TABLE
 
@@ -159,12 +159,7 @@ def given(each: Setting) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "each",
-    [
-        each
-        for each in TABLE
-        if each.place is not Place.CONNECTION
-        and (each.place is not Place.SOURCE or "options" in Ingest.model_fields)
-    ],
+    [each for each in TABLE if each.place is not Place.CONNECTION],
     ids=lambda each: f"{each.place}-{each.name}",
 )
 def test_each_setting_of_the_table(each: Setting) -> None:
