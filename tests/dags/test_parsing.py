@@ -218,7 +218,8 @@ def test_a_wrong_connection_is_shown_by_its_pipelines_dag(
     """As far as the environment defines it, without asking anything; the tasks and the schedule
     stay, so that the next run fails by name. One in Airflow's database is not looked up.
     """
-    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    noted = f"{FLIGHTS}\noptions: {{includeHeaders: true}}\n"
+    (pipelines / "flights.yaml").write_text(noted)
     (pipelines / "back.yaml").write_text(BACK.replace("copy}", "copy, kafka: kafka_stored}"))
     extra = {
         "bootstrap.servers": "b:9093", "security.protocol": "SASL_SLL", "sasl.mechanism": "PLAIN",
@@ -232,6 +233,8 @@ def test_a_wrong_connection_is_shown_by_its_pipelines_dag(
     assert wrong.tags == {"tidegate", "ingest", "broken"}
     assert "security.protocol: not one of" in wrong.doc_md
     assert "canary-password" not in wrong.doc_md
+    assert "pipeline 'flights': Kafka connection 'kafka_default'" in wrong.doc_md
+    assert "options: includeHeaders: it has no effect" in wrong.doc_md
     assert {t.task_id for t in wrong.tasks} == {"plan", "stage", "publish", "verdict"}
     assert wrong.schedule is not None
     assert right.tags == {"tidegate", "egress"}

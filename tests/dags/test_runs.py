@@ -33,7 +33,8 @@ def context(pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             triggering_user_name="ann",
         )  # fmt: skip
         interval = {"data_interval_start": start, "data_interval_end": end}
-        return {"dag_run": run, "params": conf, **interval}
+        ti = SimpleNamespace(task_id="plan", run_id="r", try_number=2)
+        return {"dag_run": run, "ti": ti, "params": conf, **interval}
 
     return make
 
@@ -54,6 +55,7 @@ def test_what_a_run_is_asked_for(
     """By its type, with an interval of plain datetimes: Airflow's own cannot be counted with."""
     run = tasks.run_of(load_named("flights"), context(run_type, start, end, max_chunks=3))
     assert (run.asked, run.max_chunks) == (asked, 3)
+    assert run.kafka.for_python()["client_id"] == "tidegate-flights-plan-r-2"
     if asked.interval:
         assert run.window_date == date(2026, 3, 14)
         assert run.asked.interval
