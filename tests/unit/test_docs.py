@@ -125,7 +125,23 @@ def test_files_that_are_named_exist(path: Path) -> None:
     """Tests above all: a guarantee whose test is gone is none."""
     for name in re.findall(r"`((?:tests|docs|include|dags|plugins|spark_jobs)/[^`\s]*\w)`",
                            path.read_text()):  # fmt: skip
-        assert list(PROJECT.glob(name)), name
+        file, _, test = name.partition("::")
+        assert list(PROJECT.glob(file)), name
+        assert not test or f"\ndef {test}(" in page(file), name
+
+
+def test_every_scenario_of_spark_has_its_test() -> None:
+    """Each row of the page of conformance that has a result; and every test of the directory."""
+    text = page("docs/conformance.md")
+    rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", text, re.MULTILINE)
+    scenarios = [row for row in rows if row[0] not in ("Scenario", "Behaviour", "---")]
+    assert len(scenarios) > 40
+    for scenario, tests, result in scenarios:
+        assert "::test_" in tests or (tests, result[:10]) == ("none", "of streams"), scenario
+        assert re.match("as in Spark|differs: |refused", result) or tests == "none", scenario
+    for file in PROJECT.glob("tests/integration/conformance/test_*.py"):
+        for test in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE):
+            assert f"`{named(file)}::{test}`" in text, test
 
 
 @pytest.mark.parametrize("path", DOCS, ids=named)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from tidegate.doctor.check import Check, Line, failure, ok, warning
+from tidegate.doctor.provider import check_provider
 from tidegate.launch import environment, jars
 
 JAVAS = (17, 21)
@@ -25,6 +26,7 @@ def checks() -> list[Check]:
         Check("pyspark", pyspark_pair),
         Check("java", java),
         Check("jars", spark_jars),
+        Check("provider", lambda: check_provider({})),
         Check("disk", lambda: disk("disk", tempfile.gettempdir())),
         Check("clock", clock),
     ]

@@ -24,6 +24,7 @@ from tidegate.doctor import egress
 from tidegate.doctor.check import Check, Line, failure, ok, warning
 from tidegate.doctor.connections import KafkaLookup, report_connections
 from tidegate.doctor.lake import check_lake
+from tidegate.doctor.provider import check_provider
 from tidegate.doctor.tokens import check_tokens
 from tidegate.errors import TidegateError
 from tidegate.ingest.ways_out import way_out
@@ -70,6 +71,8 @@ def checks(
         ask["kafka"] = lambda: check_broker(kafka())
         ask["target"] = lambda: egress.check_target(spec, kafka())
     ask["spark"] = lambda: check_spark(master())
+    if {"spark.jars", "spark.jars.packages"} & spec.spark.settings.keys():
+        ask["provider"] = lambda: check_provider(spec.spark.settings)
     ask["tokens"] = lambda: check_tokens(spec, kafka, master, source)
     ask["settings"] = lambda: (ok("settings", notice) for notice in spec.notices)
     return [Check(name, each, spec.name) for name, each in ask.items()]

@@ -38,7 +38,7 @@ def test_a_healthy_machine():
     started = time.monotonic()
     found = examine(machine.checks())
     names = [each["check"] for each in found["checks"]]
-    assert names == ["pyspark", "java", "jars", "disk", "clock"]
+    assert names == ["pyspark", "java", "jars", "provider", "disk", "clock"]
     assert found["failures"] == 0
     assert time.monotonic() - started < 5
 
