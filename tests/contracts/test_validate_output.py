@@ -89,6 +89,9 @@ def test_a_variable_that_is_set_is_checked(
         "name: good, lake: /lake, topics: [t], max_records: '${X}', start: '${X}'",
         "name: good, lake: /lake, topics: [t], start: {timestamp: '${X}'}",
         "name: good, lake: /lake, topics: [t], spark: {conf: {spark.task.cpus: '${X}'}}",
+        # Settings that are compared with each other.
+        "name: good, lake: /lake, topics: [t], options: {kafka.default.api.timeout.ms: 9, "
+        "kafka.request.timeout.ms: '${X}'}",
     ],
 )
 def test_what_depends_on_an_unset_variable_is_no_complaint(validate: Validate, keys: str) -> None:
@@ -98,6 +101,18 @@ def test_what_depends_on_an_unset_variable_is_no_complaint(validate: Validate, k
     assert (code, first) == (0, "good.yaml: valid")
     assert all(each.endswith("${X} is not set in the environment: not checked") for each in notices)
     assert len(notices) == keys.count("${X}")
+
+
+def test_an_unset_variable_among_a_producers_settings(validate: Validate) -> None:
+    """What it would be compared with is not known."""
+    text = "{kind: egress, name: out, lake: /lake, source: {path: /in, format: text}, target: "
+    text += "{topic: t, producer: {linger.ms: '${X}', delivery.timeout.ms: 90000}}}"
+    assert validate({"out": text}) == (
+        0,
+        "out.yaml: valid\n"
+        "  notice: target.producer.linger.ms: ${X} is not set in the environment: not checked\n",
+        "",
+    )
 
 
 def test_notices_of_settings(validate: Validate) -> None:

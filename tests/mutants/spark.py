@@ -288,9 +288,9 @@ MUTANTS = (
     ),
     Mutant(
         "a connection and a pipeline that contradict each other send nothing",
-        "egress/plan.py",
-        "if wrong := producer_settings.contradictions(given, run.kafka.options):",
-        "if wrong := producer_settings.contradictions(given):",
+        "runs/connections.py",
+        "_refuse_contradictions(spec, kafka.connection, kafka.options)",
+        "_refuse_contradictions(spec, kafka.connection, {})",
         "tests/unit/egress/test_egress_plan.py"
         "::test_a_timeout_of_the_connection_that_contradicts_the_pipeline",
     ),

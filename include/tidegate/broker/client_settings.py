@@ -67,8 +67,7 @@ class KafkaSettings:
     @property
     def options(self) -> dict[str, str]:
         """The settings besides those of login and cluster, as options of Spark's source."""
-        timeout = self.extra.get("request.timeout.ms")
-        return {"kafka.request.timeout.ms": str(timeout)} if timeout else {}
+        return options_of(self.extra)
 
     @property
     def cluster(self) -> str:
@@ -196,6 +195,12 @@ class KafkaSettings:
         except tls.Unusable as error:
             text = "; ".join(error.args)
             raise ConfigurationError(f"Kafka connection {self.connection!r}: {text}") from None
+
+
+def options_of(extra: Mapping[str, Any]) -> dict[str, str]:
+    """Return what checked settings have for Spark's source, besides login and cluster."""
+    timeout = extra.get("request.timeout.ms")
+    return {"kafka.request.timeout.ms": str(timeout)} if timeout else {}
 
 
 def checked(connection: str, extra: Any, *, here: bool = True) -> dict[str, Any]:

@@ -22,16 +22,17 @@ from tidegate.core.plan import LeftOut
 from tidegate.core.wording import counted, duration
 from tidegate.doctor import egress
 from tidegate.doctor.check import Check, Line, failure, ok, warning
-from tidegate.doctor.connections import KafkaLookup, report_connections
+from tidegate.doctor.connections import KafkaLookup, found, report_connections
 from tidegate.doctor.lake import check_lake
 from tidegate.doctor.provider import check_provider
 from tidegate.doctor.tokens import check_tokens
-from tidegate.errors import TidegateError
+from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.ingest.ways_out import way_out
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import cron
+from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.topics import resolved
 
 _HANGING = 900.0  # seconds: Kafka's default of transaction.max.timeout.ms
@@ -74,8 +75,19 @@ def checks(
     if {"spark.jars", "spark.jars.packages"} & spec.spark.settings.keys():
         ask["provider"] = lambda: check_provider(spec.spark.settings)
     ask["tokens"] = lambda: check_tokens(spec, kafka, master, source)
-    ask["settings"] = lambda: (ok("settings", notice) for notice in spec.notices)
+    ask["settings"] = lambda: _settings(spec, found(kafka))
     return [Check(name, each, spec.name) for name, each in ask.items()]
+
+
+def _settings(spec: Spec, kafka: KafkaSettings | None) -> Iterator[Line]:
+    """Report the notices about a pipeline's settings, and what contradicts its connection."""
+    for notice in spec.notices:
+        yield ok("settings", notice)
+    if kafka:
+        try:
+            refuse_contradictions(spec, kafka)
+        except ConfigurationError as error:
+            yield failure("settings", str(error), "correct the pipeline's file, or the connection")
 
 
 def check_broker(kafka: KafkaSettings) -> Iterator[Line]:
@@ -132,9 +144,8 @@ def _topic(topics: _Topics, topic: str, permitted: set[str]) -> Line:
         fix = way_out(topics.spec.name, LeftOut(topic, None, "no such topic")) or ""
         return failure("topic", f"{topic}: the broker no longer has it, or does not show it", fix)
     if now is None:
-        fix = (
-            f"create it, grant DESCRIBE on it, or correct `topics`{topics.cluster.nearest([topic])}"
-        )
+        near = topics.cluster.nearest([topic])
+        fix = f"create it, grant DESCRIBE on it, or correct `{topics.spec.key_of_topics}`{near}"
         return failure("topic", f"{topic}: the broker has none, or does not show it", fix)
     if was not in (None, now):
         fix = f"`tidegate offsets adopt {topics.spec.name} {topic} --reason …`"

@@ -26,9 +26,9 @@ from tidegate.pipelines.spec import Egress
 from tidegate.pipelines.value_types import as_text
 from tidegate.runs import variables
 from tidegate.runs.cluster_identity import refuse_another_cluster
+from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Planned
-from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import LINE, WHOLE
 
 ISOLATION = "read_uncommitted"  # of the scans for records that were sent
@@ -118,16 +118,6 @@ def survey(run: EgressRun, *, make: bool = True) -> TargetSurvey:
     return survey_target(run.kafka, target.names, create_with=target.partitions, make=make)
 
 
-def refuse_contradictions(run: EgressRun) -> None:
-    """Raise ConfigurationError for producer settings that contradict those of the connection."""
-    given = run.spec.target.producer_settings
-    if wrong := producer_settings.contradictions(given, run.kafka.options):
-        raise ConfigurationError(
-            f"pipeline {run.spec.name!r}: target.producer, with what its connection "
-            f"{run.kafka.connection!r} has: " + "; ".join(wrong)
-        )
-
-
 def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     """Return a plan of what one run may send of the backlog, or of a replay's whole window; and the
     backlog.
@@ -137,7 +127,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     """
     run, fold = opened.run, opened.ledger.fold
     spec = run.spec
-    refuse_contradictions(run)
+    refuse_contradictions(spec, run.kafka)
     # The window is checked before the target is touched.
     backlog = replay.requested_backlog(run, run.asked, record=record) if run.asked else None
     target = survey(run, make=record)

@@ -25,7 +25,7 @@ from tidegate.egress.lake_source import (
     open_lake_of,
     window_of,
 )
-from tidegate.egress.plan import living_plan, plan, refuse_contradictions, root_of, survey
+from tidegate.egress.plan import living_plan, plan, root_of, survey
 from tidegate.egress.sender import TaskEnded, is_dead, sender_identity
 from tidegate.errors import (
     ConfigurationError,
@@ -42,6 +42,7 @@ from tidegate.errors import (
 from tidegate.lake import deliveries, plans, sources
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.launch.spark_submit import for_places, sending_submission, terminal_if_refused
+from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
@@ -69,7 +70,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     if planned.id in ledger.fold.claims:  # files of unclaimed plans were checked above
         _refuse_changed_files(planned)
     target = _check_target(run, planned)
-    refuse_contradictions(run)
+    refuse_contradictions(run.spec, run.kafka)
     _refuse_unordered(planned, target)
     rows = rows_of(planned, lake)
     if rows.format == "json":

@@ -18,6 +18,7 @@ from tidegate.ingest import backfill, file_size, replay, truncation
 from tidegate.ingest.start import start_offsets
 from tidegate.lake.store import Store
 from tidegate.runs.cluster_identity import refuse_another_cluster
+from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import Run
 
 _HOUR_MS = 3_600_000
@@ -26,8 +27,10 @@ _HOUR_MS = 3_600_000
 def surveyed(run: Run, topics: Sequence[str] | None = None) -> Survey:
     """Survey topics, by default those of the run.
 
-    Raises NotAuthorised for topics that this user may only DESCRIBE: Spark could not read them.
+    Raises NotAuthorised for topics that this user may only DESCRIBE: Spark could not read them;
+    ConfigurationError, before a broker is asked, for options that contradict the connection.
     """
+    refuse_contradictions(run.spec, run.kafka)
     seen = survey(run.kafka, run.topics if topics is None else topics, run.spec.isolation)
     if forbidden := [topic for topic, each in seen.identities.items() if not each.readable]:
         raise NotAuthorised(
@@ -74,7 +77,7 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
         raise UnknownTopic(
             f"pipeline {spec.name!r}: Kafka at {run.kafka.bootstrap_servers} has no topic "
             f"{', '.join(unknown)}, or this user may not DESCRIBE it: create it, grant DESCRIBE, "
-            f"or correct `{'assign' if spec.assign else 'topics'}`{near}",
+            f"or correct `{spec.key_of_topics}`{near}",
             topics=unknown,
         )
     read = seen.only(spec.assign)  # boundaries are of all partitions

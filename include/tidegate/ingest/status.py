@@ -188,7 +188,7 @@ def _problem_to_json(spec: Ingest, problem: LeftOut) -> dict[str, Any]:
     if problem.reason == "no such topic" and not problem.numbers:  # it was never read
         fix = (
             f"create it (`kafka-topics.sh --create --topic {problem.topic} …`), grant DESCRIBE on "
-            "it, or correct `topics`"
+            f"it, or correct `{spec.key_of_topics}`"
         )
     return {**problem.to_json(), "fix": fix}
 

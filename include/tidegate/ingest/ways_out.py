@@ -13,7 +13,8 @@ _WAYS_OUT = {
     "to give up these offsets and go on behind them",
     "no such topic": "if it exists, grant this user READ on it (it may not DESCRIBE it any more); "
     "else create it again (`kafka-topics.sh --create --topic {topic} …`), or, if it is gone for "
-    "good, take it out of `topics` or add it to `exclude`; its rows stay in the lake",
+    "good, take it out of `topics` or `assign`, or add it to `exclude`; its rows stay in "
+    "the lake",
     "no leader": "see the brokers' log; it is read again once it has one, or `on_expired` decides",
     "no such partition": "add partitions to the topic, or take it out of `assign`",
     "the partition vanished": "look at the broker: partitions are never removed by design",

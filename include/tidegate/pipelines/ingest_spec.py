@@ -29,7 +29,7 @@ from tidegate.pipelines.value_types import (
     as_texts,
 )
 from tidegate.settings.setting import Place
-from tidegate.settings.source import disagreements
+from tidegate.settings.source import disagreements, without_effect
 from tidegate.settings.table import judge
 
 _LEVELS = ("read_committed", "read_uncommitted")
@@ -140,12 +140,18 @@ class Ingest(Strict):
     @property
     def notices(self) -> tuple[str, ...]:
         """What a user should know of values that are accepted."""
-        of_options = judge(Place.SOURCE, as_texts(self.options)).notices
+        verdict = judge(Place.SOURCE, as_texts(self.options))
+        of_options = (*verdict.notices, *without_effect(verdict.settings))
         return (
             *_notices_of_start(self.start),
             *(f"options: {notice}" for notice in of_options),
             *self.spark.notices,
         )
+
+    @property
+    def key_of_topics(self) -> str:
+        """The key of the pipeline's file that says which topics it reads."""
+        return "assign" if self.assign else "pattern" if self.pattern else "topics"
 
     @property
     def subscription(self) -> str:

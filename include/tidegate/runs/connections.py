@@ -17,6 +17,8 @@ from tidegate.errors import ConfigurationError
 from tidegate.launch import delegation_tokens
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import as_texts
+from tidegate.settings.source import disagreements
+from tidegate.spark import producer_settings
 
 _LONGEST = 120  # characters of a run id in the name of a client
 _EXAMPLES = {
@@ -129,6 +131,28 @@ def refuse_wrong_kafka(spec: Spec) -> None:
             if wrong := delegation_tokens.complaints([token] if token else [], conf, here=False):
                 listed = "\n".join(f"  - {each}" for each in wrong)
                 raise ConfigurationError(f"delegation token of {spec.kafka!r}:\n{listed}")
+            _refuse_contradictions(spec, spec.kafka, client_settings.options_of(extra))
+
+
+def refuse_contradictions(spec: Spec, kafka: KafkaSettings) -> None:
+    """Raise ConfigurationError for options that Kafka's clients refuse beside the connection's."""
+    with _named(spec):
+        _refuse_contradictions(spec, kafka.connection, kafka.options)
+
+
+def _refuse_contradictions(spec: Spec, connection: str, options: Mapping[str, str]) -> None:
+    if isinstance(spec, Ingest):
+        found = {"options": disagreements(spec.source_options, options)}
+    else:
+        target = spec.target
+        found = {
+            "target.producer": producer_settings.contradictions(target.producer_settings, options),
+            "target.options": disagreements(target.reading_options, options),
+        }
+    if wrong := [f"{key}: {each}" for key, complaints in found.items() for each in complaints]:
+        raise ConfigurationError(
+            f"with what its Kafka connection {connection!r} has: {'; '.join(wrong)}"
+        )
 
 
 def spark_master(connection_id: str, connection: Connection) -> str:

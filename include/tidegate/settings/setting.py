@@ -65,6 +65,11 @@ UNSET = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 INT, LONG = 2**31 - 1, 2**63 - 1
 
 
+def without_unset(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings whose values have no unset variable, so that they can be compared."""
+    return {name: value for name, value in given.items() if not UNSET.search(value)}
+
+
 @dataclass(frozen=True)
 class Whole:
     """The check of a whole number between two bounds."""

@@ -18,6 +18,7 @@ from tidegate.settings.setting import (
     boolean,
     text,
     whole,
+    without_unset,
     word,
 )
 
@@ -178,11 +179,31 @@ SOURCE: tuple[Setting, ...] = (
 )  # fmt: skip
 
 
-def disagreements(given: Mapping[str, str]) -> list[str]:
-    """Return which valid settings of a consumer it refuses together, when it starts."""
-    heartbeat = int(given.get("kafka.heartbeat.interval.ms", 3_000))
-    if heartbeat >= int(given.get("kafka.session.timeout.ms", 45_000)):
-        return [
+def disagreements(
+    given: Mapping[str, str], connection: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return which valid settings a consumer, or the driver's admin client, refuses together.
+
+    `connection` has those of the Kafka connection; None: they are not known.
+    """
+    found, wrong = without_unset(given), []
+    if "kafka.request.timeout.ms" not in given and connection is not None:
+        found = {"kafka.request.timeout.ms": _OUTSIDE["request.timeout.ms"], **connection, **found}
+    heartbeat = int(found.get("kafka.heartbeat.interval.ms", 3_000))
+    if heartbeat >= int(found.get("kafka.session.timeout.ms", 45_000)):
+        wrong.append(
             "kafka.heartbeat.interval.ms: not below kafka.session.timeout.ms, or the client fails"
-        ]
+        )
+    api, request = (found.get(f"kafka.{n}.timeout.ms") for n in ("default.api", "request"))
+    if api and request and int(api) < int(request):
+        wrong.append(
+            "kafka.default.api.timeout.ms: less than kafka.request.timeout.ms, or the client fails"
+        )
+    return wrong
+
+
+def without_effect(given: Mapping[str, str]) -> list[str]:
+    """Return which accepted options have no effect beside another one."""
+    if {"kafka.group.id", "groupIdPrefix"} <= given.keys():
+        return ["groupIdPrefix: it has no effect beside kafka.group.id"]
     return []

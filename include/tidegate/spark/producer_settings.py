@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tidegate.settings.kafka_clients import COMMON
-from tidegate.settings.setting import Place
+from tidegate.settings.setting import Place, without_unset
 from tidegate.settings.sink import DEFAULTS, READING
 from tidegate.settings.table import Verdict, judge
 
@@ -53,7 +53,7 @@ def settings(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) 
 
 def contradictions(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) -> list[str]:
     """Return what would keep the producer from starting, or from sending."""
-    found = settings(given, connection)
+    found = settings(without_unset(given), connection)
     wrong = []
     needed = int(found["linger.ms"]) + int(found["request.timeout.ms"])
     if int(found["delivery.timeout.ms"]) < needed:

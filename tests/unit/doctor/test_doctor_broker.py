@@ -188,6 +188,9 @@ def test_a_topic_that_no_run_has_read(spec, monkeypatch, tmp_path):
     found, text = states_and_text(pipeline.check_topics(spec, KAFKA))
     assert [state for _, state in found] == ["ok", "failure"]
     assert "create it, grant DESCRIBE on it, or correct `topics`; did you mean 'tt'?" in text
+    some = spec.model_copy(update={"assign": {"t": [0]}})
+    _, text = states_and_text(pipeline.check_topics(some, KAFKA))
+    assert "or correct `assign`; did you mean 'tt'?" in text
 
 
 def test_a_broker_that_is_away(spec, store):
@@ -383,6 +386,8 @@ def test_notices_of_settings(spec):
         return [(line.state, "no effect" in line.says) for line in check.ask()]
 
     assert (lines(spec), lines(given)) == ([], [("ok", True)])
+    wrong = spec.model_copy(update={"options": {"kafka.default.api.timeout.ms": 29_999}})
+    assert lines(wrong) == [("failure", False)]
 
 
 def test_the_lines_are_json(spec, store):

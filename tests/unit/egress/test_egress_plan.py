@@ -308,7 +308,8 @@ def test_a_timeout_of_the_connection_that_contradicts_the_pipeline(
     )
     for step in (world.send, lambda: world.plan("other"), lambda: explain(world.open("third"))):
         with pytest.raises(
-            ConfigurationError, match=r"connection 'k' has: delivery\.timeout\.ms: "
+            ConfigurationError,
+            match=r"connection 'k' has: target\.producer: delivery\.timeout\.ms: ",
         ):
             step()
 

@@ -10,6 +10,7 @@ import pytest
 from support import ingest_world
 from support.ingest_steps import explain, plan
 from support.ingest_world import ranges
+from tidegate.broker.cluster import Survey
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cursor import Watermarks
 from tidegate.core.requests import Backfill, Dates, Replay
@@ -122,6 +123,17 @@ def test_what_explain_status_and_report_show(world):
     covered = intervals(state)["t"]
     assert sorted(covered) == [0, 1, 2]
     assert [(each.start, each.end, each.state) for each in covered[2]] == [(100, 150, "covered")]
+
+
+def test_a_topic_that_does_not_exist(world, monkeypatch):
+    """The way out names the key that has it; of one that was read, too."""
+    monkeypatch.setattr(status, "survey", lambda *_: Survey("cluster", {}, {}))
+    for key in ("assign", "topics"):
+        given = {"topics": ["t"], "assign": None} if key == "topics" else {}
+        world.settings |= given
+        spec = world.run("any").spec
+        (problem,) = status.status(spec, None, status.read_state(spec, None))["problems"]
+        assert problem["fix"].endswith(f"grant DESCRIBE on it, or correct `{key}`")
 
 
 def test_windows(world):

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from support import ingest_world
-from support.ingest_steps import plan, stage
+from support.ingest_steps import explain, plan, stage
 from support.ingest_world import World
 from tidegate import faults
 from tidegate.broker import consumer_groups
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.cursor import Watermarks
-from tidegate.errors import StageFailed
+from tidegate.errors import BrokerError, ConfigurationError, StageFailed
 from tidegate.faults import FaultInjected
 from tidegate.ingest.run import ingest
 from tidegate.launch.spark_submit import Submission
@@ -71,6 +71,16 @@ def test_options_do_not_change_a_plan(world: World) -> None:
     world.settings["options"] = {"maxRecordsPerPartition": 1, "kafka.max.poll.records": 1}
     assert plan(world.run("r")).plan.id == planned.id
     assert plan(world.run("other")).plan.chunks == planned.chunks
+
+
+def test_an_option_that_contradicts_the_connection(world: World) -> None:
+    """Spark's driver would refuse it: named by plan, by explain and by stage, without a broker."""
+    plan(world.run("r"))
+    world.settings["options"] = {"kafka.default.api.timeout.ms": 29_999}
+    world.away = BrokerError("nobody is asked")
+    for step in (lambda: plan(world.run("other")), lambda: explain(world.run("other"))):
+        with pytest.raises(ConfigurationError, match=r"default\.api\.timeout\.ms: less than"):
+            step()
 
 
 def test_the_isolation_level_is_the_plans(world: World) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tidegate.pipelines.spec import Ingest, Spec, parse
 from tidegate.settings.setting import Answer, Place, Setting
+from tidegate.settings.source import disagreements
 from tidegate.settings.table import TABLE
 
 LEAST = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
@@ -98,6 +99,14 @@ def test_what_a_consumer_refuses_together() -> None:
     said = complaints({"kafka.heartbeat.interval.ms": 45000})
     assert said.startswith("options: kafka.heartbeat.interval.ms: not below kafka.session.timeout")
     with_options({"kafka.heartbeat.interval.ms": 45000, "kafka.session.timeout.ms": 45001})
+    times = {"kafka.default.api.timeout.ms": 19_999, "kafka.request.timeout.ms": 20_000}
+    assert complaints(times) == (
+        "options: kafka.default.api.timeout.ms: less than kafka.request.timeout.ms, or the client "
+        "fails"
+    )
+    assert disagreements({"kafka.heartbeat.interval.ms": "${UNSET}"}, {}) == []
+    # Alone, it depends on the connection: tests/unit/runs/test_connections.py.
+    with_options({"kafka.default.api.timeout.ms": 19_999})
 
 
 @pytest.mark.parametrize(
@@ -106,8 +115,18 @@ def test_what_a_consumer_refuses_together() -> None:
         ({"kafka.group.id": "g"}, "queries that share a group id may disturb each other"),
         ({"includeHeaders": "false"}, "headers are always kept"),
         ({"maxOffsetsPerTrigger": 5}, "use `max_records`"),
+        ({"groupIdPrefix": "a"}, None),
+        ({"minPartitions": 5}, None),
     ],
 )
-def test_a_notice_says_what_follows(options: dict[str, Any], about: str) -> None:
-    (notice,) = with_options(options).notices
-    assert about in notice
+def test_a_notice_says_what_follows(options: dict[str, Any], about: str | None) -> None:
+    notices = with_options(options).notices
+    assert [about in each for each in notices] == ([True] if about else [])
+
+
+def test_a_prefix_beside_a_group_id() -> None:
+    """The user's own group id is taken as it is (req 4.17)."""
+    both = {"GROUPIDPREFIX": "a", "kafka.group.id": "b"}
+    of_group, of_prefix = with_options(both).notices
+    assert of_group.startswith("options: kafka.group.id: ")
+    assert of_prefix == "options: groupIdPrefix: it has no effect beside kafka.group.id"

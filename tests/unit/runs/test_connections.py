@@ -9,7 +9,12 @@ from tidegate.cli.connections import kafka, spark_master
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.pipelines.spec import Spec, parse
-from tidegate.runs.connections import client_name, of_run, refuse_wrong_kafka
+from tidegate.runs.connections import (
+    client_name,
+    of_run,
+    refuse_contradictions,
+    refuse_wrong_kafka,
+)
 
 PASSWORD = "hunter2"
 
@@ -79,6 +84,49 @@ def test_wrong_settings_of_a_connection_are_found_without_a_broker(
         refuse_wrong_kafka(with_conf(conf))
     assert says in str(refused.value)
     assert PASSWORD not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "form", "says"),
+    [
+        (None, {"options": {"kafka.default.api.timeout.ms": 29_999}}, "options: kafka.default.api"),
+        (40_000, {"options": {"kafka.default.api.timeout.ms": 39_999}}, "options: kafka.default."),
+        (20_000, {"options": {"kafka.default.api.timeout.ms": 29_999}}, None),
+        (
+            40_000,
+            {"options": {"kafka.default.api.timeout.ms": 39_999, "kafka.request.timeout.ms": 9}},
+            None,
+        ),
+        (None, {"target": {"options": {"kafka.default.api.timeout.ms": 9}}}, "target.options: kaf"),
+        (600, {"target": {"options": {"kafka.default.api.timeout.ms": 600}}}, None),
+        (
+            60_000,
+            {"target": {"producer": {"delivery.timeout.ms": 60_000}}},
+            "target.producer: delivery.timeout.ms: less than",
+        ),
+        (None, {"target": {"producer": {"delivery.timeout.ms": 60_000}}}, None),
+    ],
+)
+def test_options_that_contradict_the_connection(
+    monkeypatch: pytest.MonkeyPatch, timeout: int | None, form: dict[str, Any], says: str | None
+) -> None:
+    """They are valid alone. Found when DAG files are parsed, and by a run before a broker."""
+    extra = {"bootstrap.servers": "b:9092", "request.timeout.ms": timeout or ""}
+    define(monkeypatch, extra)
+    least = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake", **form}
+    if target := form.get("target"):
+        source = {"path": "/in", "format": "text"}
+        del least["topics"]
+        least |= {"kind": "egress", "source": source, "target": {"topic": "t", **target}}
+    spec = parse(least)
+    for check in (refuse_wrong_kafka, lambda spec: refuse_contradictions(spec, kafka(spec))):
+        if says is None:
+            check(spec)
+            continue
+        with pytest.raises(ConfigurationError) as refused:
+            check(spec)
+        begins = "pipeline 'p': with what its Kafka connection 'kafka_default' has: "
+        assert str(refused.value).startswith(begins + says)
 
 
 @pytest.mark.parametrize(
