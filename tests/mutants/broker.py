@@ -83,6 +83,27 @@ MUTANTS = (
         "tests/unit/broker/test_probes.py::test_a_large_hole_is_read_while_there_is_progress",
     ),
     Mutant(
+        "a broker that has no topic ids",
+        "broker/cluster.py",
+        "if spoken < _TOPIC_IDS:",
+        "if False:",
+        "tests/unit/broker/test_broker_versions.py::test_an_older_broker_is_refused_by_name",
+    ),
+    Mutant(
+        "a topic that has no id",
+        "broker/cluster.py",
+        "if given.int == 0:",
+        "if False:",
+        "tests/unit/ingest/test_leaderless.py::test_brokers_without_topic_ids_are_refused_by_name",
+    ),
+    Mutant(
+        "brokers before 3.7 say their cluster's id",
+        "broker/cluster.py",
+        "self.admin._get_cluster_metadata, []",
+        "self.admin._describe_cluster",
+        "tests/unit/broker/test_broker_versions.py::test_a_later_broker_says_who_it_is",
+    ),
+    Mutant(
         "before 1970 is before all records",
         "broker/cluster.py",
         "tp: OffsetSpec.EARLIEST if (ms := timestamps_ms[tp.topic][tp.partition]) < 0 else ms",

@@ -14,6 +14,7 @@ import tenacity
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, KafkaAdminClient, OffsetSpec
+from kafka.protocol.metadata import MetadataRequest
 
 from tidegate.broker.client_errors import TIMEOUT_MS, connection_errors, request_errors
 from tidegate.broker.client_settings import KafkaSettings
@@ -25,6 +26,7 @@ from tidegate.errors import BrokerError, BrokerTooOld, BrokerUnreachable, Tidega
 _DESCRIBE = "DESCRIBE on the topics"
 _NO_SUCH_TOPIC, _TOPIC_FORBIDDEN = 3, 29  # Kafka's error codes
 _OLDEST = "2.8"  # the first version with topic ids
+_TOPIC_IDS = 10  # the first version of Metadata answers that have them
 _TRIES = 3
 _ELECTION = 1.0  # seconds that the election of a new leader may take
 
@@ -134,7 +136,8 @@ def _survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> S
 class Cluster:
     """An admin client that is connected to one cluster; a context manager, which closes it.
 
-    Its methods raise NotAuthorised, naming the operation, or BrokerError.
+    Raises BrokerTooOld if the broker that it connects to cannot give topic ids. Its methods raise
+    NotAuthorised, naming the operation, or BrokerError.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -143,6 +146,15 @@ class Cluster:
             self.admin = KafkaAdminClient(
                 **{"request_timeout_ms": TIMEOUT_MS, **settings.for_python()},
                 bootstrap_timeout_ms=TIMEOUT_MS,
+            )
+        spoken = self._versions.api_versions[MetadataRequest.API_KEY][1]
+        if spoken < _TOPIC_IDS:
+            self.admin.close()
+            raise BrokerTooOld(
+                f"{settings.cluster}: the broker speaks Metadata up to version {spoken}, as Kafka "
+                f"{self.version()} does; Tidegate needs version {_TOPIC_IDS}, as of Kafka "
+                f"{_OLDEST}: topic ids, by which it sees that a topic was deleted and made again",
+                needed=_OLDEST,
             )
 
     def __enter__(self) -> Cluster:
@@ -155,22 +167,36 @@ class Cluster:
         """Translate the errors of a request that needs the permission `operation`."""
         return request_errors(self._settings, operation)
 
+    @property
+    def _versions(self) -> Any:
+        """What the broker said of its versions when the connection was made."""
+        return self.admin._manager.broker_version_data
+
+    def _metadata(self) -> Mapping[str, Any]:
+        """Return cluster id and brokers.
+
+        kafka-python's describe_cluster asks otherwise, and fails with brokers before 3.7: their
+        answer has no `endpoint_type`.
+        """
+        with self.request("DESCRIBE on the cluster"):
+            answer: Mapping[str, Any] = self.admin._manager.run(
+                self.admin._get_cluster_metadata, []
+            )
+        return answer
+
     def id(self) -> str:
         """Return the cluster id."""
-        with self.request("DESCRIBE on the cluster"):
-            return str(self.admin.describe_cluster()["cluster_id"])
+        return str(self._metadata()["cluster_id"])
 
     def version(self) -> str:
-        """Return the version of the brokers, as far as their protocol shows it."""
-        with self.request("DESCRIBE on the cluster"):
-            broker = self.admin.describe_cluster()["brokers"][0]["broker_id"]
-            return str(self.admin.get_broker_version_data(broker).broker_version_str)
+        """Return the version of the broker, as far as its protocol shows it."""
+        return str(self._versions.broker_version_str)
 
     def brokers(self) -> list[tuple[str, int]]:
         """Return the host and port of each broker, as the cluster names them to its clients."""
-        with self.request("DESCRIBE on the cluster"):
-            brokers = self.admin.describe_cluster()["brokers"]
-        return [(str(broker["host"]), int(broker["port"])) for broker in brokers]
+        return [
+            (str(broker["host"]), int(broker["port"])) for broker in self._metadata()["brokers"]
+        ]
 
     def topics(self) -> list[str]:
         """Return the names of all topics that may be described."""

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from kafka import TopicPartition
 from kafka.admin import OffsetSpec
+from kafka.protocol.broker_version_data import BrokerVersionData
 
 from tidegate.broker import cluster
 from tidegate.broker.client_settings import KafkaSettings
@@ -16,6 +17,7 @@ class Admin:
 
     def __init__(self, **_):
         self.asked = {}
+        self._manager = SimpleNamespace(broker_version_data=BrokerVersionData((4, 0)))
 
     def list_partition_offsets(self, asked):
         self.asked |= asked
