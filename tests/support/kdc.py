@@ -10,14 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
+from support import locked_jars
 from tidegate.launch import jars
 from tidegate_local.ports import free_port
-
-_LOCK = Path(__file__).with_name("minikdc.lock")
 
 
 @dataclass(frozen=True)
@@ -99,17 +97,10 @@ def wrong_keytab(right: Path) -> Path:
     return path
 
 
-def _jars() -> list[Path]:
-    """Return the KDC's jars; the first test that needs them fetches them."""
-    locked = jars.parse(_LOCK.read_text(), source=_LOCK.name)
-    with mock.patch.object(jars, "read", return_value=locked):
-        return jars.ensure(_LOCK.stem)
-
-
 def start(home: Path) -> Kdc:
     """Start a KDC; it ends with this process."""
     home.mkdir(parents=True, exist_ok=True)
-    class_path = os.pathsep.join(map(str, _jars()))
+    class_path = os.pathsep.join(map(str, locked_jars.fetched("minikdc")))
     with (home / "log").open("wb") as log:
         port, secret, process = launch_gateway(
             classpath=class_path, java_path=str(jars.java()), die_on_exit=True, enable_auth=True,
