@@ -81,7 +81,7 @@ def test_a_broker_without_topic_ids(tmp_path: Path) -> None:
 
 
 def transactions(bootstrap: str, topic: str) -> None:
-    """Send records of an aborted and of a committed transaction."""
+    """Send records of an aborted and of a committed transaction; return once both have ended."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "t"})
     producer.init_transactions(30)
     for end in (producer.abort_transaction, producer.commit_transaction):
@@ -89,11 +89,16 @@ def transactions(bootstrap: str, topic: str) -> None:
         for number in range(IN_TRANSACTIONS):
             producer.produce(topic, key=b"k", value=b"%d" % number, partition=number % 2)
         end(30)
+    until, written = time.monotonic() + 30, RECORDS + 2 * IN_TRANSACTIONS + 4  # with their markers
+    while sum(topic_reader.ends(bootstrap, topic).values()) < written:
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def recreate(bootstrap: str, topic: str) -> None:
     """Delete a topic and fill a new one of its name with more records."""
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # must outlive what it was asked
+    admin.delete_topics([topic])[topic].result(30)
     until = time.monotonic() + 30
     while True:
         try:
