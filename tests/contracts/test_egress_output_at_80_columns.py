@@ -10,6 +10,7 @@ import pytest
 from tidegate.cli import render, render_egress
 
 pytestmark = pytest.mark.usefixtures("place")
+PARTITIONER = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 KAFKA_B = {
     "connection": "kafka_b", "bootstrap_servers": "b:9093", "protocol": "SASL_SSL",
     "login": "SCRAM-SHA-512 as alice",
@@ -126,6 +127,7 @@ out: 1 live commit, 3,000 rows sent, 1 duplicated
 
 
 def test_explain_an_egress(shown):
+    """Each setting has a line of its own: the longest name fits beside a value."""
     explained = {
         "format": 1, "pipeline": "out", "kind": "egress", "lane": "live", "replay": None,
         "kafka": KAFKA_B, "source_kafka": None, "plan_id": None, "finishes_first": None,
@@ -137,24 +139,29 @@ def test_explain_an_egress(shown):
         "settings": {
             "kafka.linger.ms": {"value": "5", "origin": "pipeline"},
             "kafka.request.timeout.ms": {"value": "40000", "origin": "connection"},
-            "spark.kafka.consumer.cache.jmx.enable": {"value": "true", "origin": "pipeline"},
+            "kafka.partitioner.class": {"value": PARTITIONER, "origin": "pipeline"},
+            "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": {
+                "value": "500ms", "origin": "pipeline"
+            },
             "spark.kafka.consumer.cache.timeout": {"value": "500ms", "origin": "tidegate"},
         },
         "notices": ["target.producer: acks: its value is read as all"],
     }  # fmt: skip
     assert (
         shown(render.PRINTERS["egress"].explained, explained)
-        == """\
+        == f"""\
 out (live): would send 1 file, 52 bytes, 2 rows known
   target: Kafka at b:9093 (kafka_b): SASL_SSL, SCRAM-SHA-512 as alice
   to flights-copy: 1 partition, made by the run
   not checked here, but by Spark in the run: columns.key, order_by
   2026/03/14/a.parquet  52 bytes
   1 file not settled
-  setting                                value  from
-  kafka.linger.ms                        5      pipeline
-  kafka.request.timeout.ms               40000  connection
-  spark.kafka.consumer.cache.jmx.enable  true   pipeline
+settings of the pipeline
+  kafka.linger.ms: 5
+  kafka.partitioner.class: {PARTITIONER}
+  spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval: 500ms
+settings of its Kafka connection
+  kafka.request.timeout.ms: 40000
 note: target.producer: acks: its value is read as all
 """
     )
@@ -180,8 +187,8 @@ out (replay): would send 1 offset of the lake
   where k = '[b]'
   already done as #7
   2 offsets left to later runs; 1 offset behind an unseen one
-  setting          value  from
-  kafka.linger.ms  20     tidegate
+Tidegate's own settings
+  kafka.linger.ms: 20
   excluded: t-0: unseen
 """
     )
@@ -207,8 +214,8 @@ out (live): would send 21 files, 21 bytes
   target: Kafka at b:9093 (kafka_b): SASL_SSL, SCRAM-SHA-512 as alice
 {listed}  and 1 more file
   1 file left to later runs
-  setting          value  from
-  kafka.linger.ms  20     tidegate
+Tidegate's own settings
+  kafka.linger.ms: 20
 """
     )
 

@@ -236,9 +236,10 @@ flights
   partition         cursor           then      log start            end
           0  3,999,000,000  4,000,204,551  3,990,000,000  4,000,204,551
           2             40             40             90            120
-  setting                value           from
-  kafka.fetch.min.bytes  1000            pipeline
-  kafka.isolation.level  read_committed  tidegate
+settings of the pipeline
+  kafka.fetch.min.bytes: 1000
+Tidegate's own settings
+  kafka.isolation.level: read_committed
 note: options: includeHeaders: it has no effect: headers are always kept
 gap: flights-3 [5, 9): expired
 excluded: flights-2: expired: [40, 90), 50 offsets

@@ -108,4 +108,11 @@ MUTANTS = (
         'with path.open("w") as file:',
         "tests/contracts/test_init_output.py::test_an_existing_file_stays",
     ),
+    Mutant(
+        "the doctor sees two jars that provide Spark's data source",
+        "doctor/provider.py",
+        "elif len(found) > 1:",
+        "elif False:",
+        "tests/unit/doctor/test_doctor_provider.py::test_two_jars_with_it",
+    ),
 )

@@ -246,4 +246,12 @@ MUTANTS = (
         "for n in commits.values())",
         "tests/unit/cli/test_run_output.py::test_a_run",
     ),
+    Mutant(
+        "options that contradict the connection are found before a broker is asked",
+        "ingest/drafting.py",
+        "    refuse_contradictions(run.spec, run.kafka)\n",
+        "",
+        "tests/unit/ingest/test_options_of_a_run.py"
+        "::test_an_option_that_contradicts_the_connection",
+    ),
 )

@@ -118,4 +118,18 @@ MUTANTS = (
         "(found | derived).items()",
         "tests/unit/egress/test_egress_plan.py::test_explain_shows_settings_with_their_origins",
     ),
+    Mutant(
+        "a DAG shows options that contradict its connection",
+        "runs/connections.py",
+        "_refuse_contradictions(spec, spec.kafka, client_settings.options_of(extra))",
+        "pass",
+        "tests/unit/runs/test_connections.py::test_options_that_contradict_the_connection",
+    ),
+    Mutant(
+        "a time-out of the connection counts for the driver's admin client",
+        "settings/source.py",
+        '_OUTSIDE["request.timeout.ms"], **connection, **found}',
+        '_OUTSIDE["request.timeout.ms"], **found}',
+        "tests/unit/runs/test_connections.py::test_options_that_contradict_the_connection",
+    ),
 )

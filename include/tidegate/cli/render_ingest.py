@@ -83,16 +83,26 @@ def _span(commits: list[int]) -> str:
     return ", ".join(f"#{n}" for n in commits)
 
 
-def print_settings(explained: Document) -> None:
-    """Print the settings in effect with their origins, and the notices about the file.
+_ORIGINS = {
+    "pipeline": "settings of the pipeline",
+    "connection": "settings of its Kafka connection",
+    "tidegate": "Tidegate's own settings",
+}
 
-    Those of Spark only if the pipeline has given them.
+
+def print_settings(explained: Document) -> None:
+    """Print the settings in effect by their origins, and the notices about the file.
+
+    Those of Spark only if the pipeline has given them. A line has one setting, as names and values
+    may be long.
     """
-    rows = [(name, each["value"], each["origin"]) for name, each in explained["settings"].items()]
-    say_columns(
-        ("setting", "value", "from"),
-        [row for row in rows if row[2] == "pipeline" or not row[0].startswith("spark.")],
-    )
+    for origin, heading in _ORIGINS.items():
+        found = {n: e["value"] for n, e in explained["settings"].items() if e["origin"] == origin}
+        shown = [n for n in found if origin == "pipeline" or not n.startswith("spark.")]
+        if shown:
+            say(bold(heading))
+        for name in shown:
+            say(f"  {name}: {found[name]}")
     for notice in explained["notices"]:
         say(f"note: {notice}", "yellow")
 

@@ -29,7 +29,10 @@ def _of_source(spec: Ingest, kafka: KafkaSettings) -> dict[str, Effective]:
     given = dict(spec.source_options)
     if "isolation" in spec.model_fields_set:
         given["kafka.isolation.level"] = spec.isolation
-    return merged(Place.SOURCE, given, kafka.options)
+    found = merged(Place.SOURCE, given, kafka.options)
+    if "kafka.group.id" in found:
+        del found["groupIdPrefix"]  # it has no effect
+    return found
 
 
 def _of_sink(spec: Egress, kafka: KafkaSettings) -> dict[str, Effective]:

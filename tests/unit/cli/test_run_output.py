@@ -115,14 +115,14 @@ t
   partition  cursor  then  log start  end
 """
 SETTINGS = """\
-  setting                          value           from
-  groupIdPrefix                    tidegate        tidegate
-  kafka.fetch.max.wait.ms          10              tidegate
-  kafka.isolation.level            read_committed  tidegate
-  kafka.max.partition.fetch.bytes  2097152         tidegate
-  kafka.max.poll.records           10000           tidegate
-  kafka.receive.buffer.bytes       -1              tidegate
-  kafkaConsumer.pollTimeoutMs      30000           tidegate
+Tidegate's own settings
+  groupIdPrefix: tidegate
+  kafka.fetch.max.wait.ms: 10
+  kafka.isolation.level: read_committed
+  kafka.max.partition.fetch.bytes: 2097152
+  kafka.max.poll.records: 10000
+  kafka.receive.buffer.bytes: -1
+  kafkaConsumer.pollTimeoutMs: 30000
 """
 WINDOW = ("--start", "0", "--end", "150")
 
