@@ -26,7 +26,7 @@ from tidegate_local.kafka import Broker
 CONSUMER = {
     "kafka.allow.auto.create.topics": "false",
     "kafka.auto.include.jmx.reporter": "false",
-    "kafka.check.crcs": "false",
+    "kafka.check.crcs": "true",  # the only value
     "kafka.client.rack": "rack-1",
     "kafka.connections.max.idle.ms": "540001",
     "kafka.default.api.timeout.ms": "60001",

@@ -4,10 +4,32 @@
 from a copy of the sources, and runs its test there.
 """
 
-from mutants import broker, commands, core, egress, ingest, lake, orchestration, runs, spark
+from mutants import (
+    broker,
+    commands,
+    core,
+    egress,
+    ingest,
+    lake,
+    orchestration,
+    runs,
+    settings,
+    spark,
+)
 
 MUTANTS = tuple(
     mutant
-    for module in (core, spark, lake, broker, runs, ingest, egress, commands, orchestration)
+    for module in (
+        core,
+        settings,
+        spark,
+        lake,
+        broker,
+        runs,
+        ingest,
+        egress,
+        commands,
+        orchestration,
+    )
     for mutant in module.MUTANTS
 )

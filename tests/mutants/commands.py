@@ -95,6 +95,14 @@ MUTANTS = (
         "tests/unit/pipelines/test_spec.py::test_all_complaints_come_at_once",
     ),
     Mutant(
+        "what still has a variable after it was expanded is refused",
+        "pipelines/files.py",
+        """wrong.append(f"{'.'.join(at)}: {_LEFT}")""",
+        "pass",
+        "tests/unit/pipelines/test_variables.py"
+        "::test_what_still_has_a_variable_after_it_was_expanded",
+    ),
+    Mutant(
         "validate fails if anything is wrong",
         "cli/configuring.py",
         'raise typer.Exit(2 if any(each["complaints"] for each in checked) else 0)',

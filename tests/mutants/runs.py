@@ -128,8 +128,8 @@ MUTANTS = (
     Mutant(
         "a time-out of the connection counts for the driver's admin client",
         "settings/source.py",
-        '_OUTSIDE["request.timeout.ms"], **connection, **found}',
-        '_OUTSIDE["request.timeout.ms"], **found}',
+        '_OUTSIDE["request.timeout.ms"], **connection}',
+        '_OUTSIDE["request.timeout.ms"]}',
         "tests/unit/runs/test_connections.py::test_options_that_contradict_the_connection",
     ),
 )

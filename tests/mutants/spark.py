@@ -27,13 +27,6 @@ MUTANTS = (
         "tests/unit/spark/test_failures.py::test_a_login_that_was_accepted_before_is_retried",
     ),
     Mutant(
-        "what was fetched is not kept",
-        "settings/spark_conf.py",
-        '    "spark.kafka.consumer.fetchedData.cache.timeout": "0",\n',
-        "",
-        "tests/spark/test_memory.py",
-    ),
-    Mutant(
         "the plan's options are not a pipeline's",
         "spark/kafka_source.py",
         "if wrong := [*wrong, *judge(Place.SOURCE, others).complaints]:",
@@ -270,29 +263,6 @@ MUTANTS = (
         '        *_optional(F.col("value")), count, headers,\n',
         '        *_optional(F.col("value")), count,\n',
         "tests/spark/test_egress_fidelity.py::test_every_kind_of_record_is_sent_back_unchanged",
-    ),
-    Mutant(
-        "a producer setting that cannot start",
-        "settings/setting.py",
-        "not self.least <= int(value) <= self.most",
-        "False",
-        "tests/unit/spark/test_producer_settings.py::test_a_refused_setting_has_its_reason",
-    ),
-    Mutant(
-        "a time-out of the connection comes before Tidegate's own",
-        "spark/producer_settings.py",
-        "found = {**DEFAULTS, **shared, **given}",
-        "found = {**shared, **DEFAULTS, **given}",
-        "tests/unit/spark/test_producer_settings.py"
-        "::test_a_timeout_of_the_connection_comes_before_our_own",
-    ),
-    Mutant(
-        "a connection and a pipeline that contradict each other send nothing",
-        "runs/connections.py",
-        "_refuse_contradictions(spec, kafka.connection, kafka.options)",
-        "_refuse_contradictions(spec, kafka.connection, {})",
-        "tests/unit/egress/test_egress_plan.py"
-        "::test_a_timeout_of_the_connection_that_contradicts_the_pipeline",
     ),
     Mutant(
         "a setting of the producer is given once",

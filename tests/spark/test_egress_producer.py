@@ -179,7 +179,7 @@ def test_allowed_producer_settings_are_valid_for_the_client(spark: SparkSession)
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     idle = {"buffer.memory", "delivery.timeout.ms", "max.block.ms", "max.request.size",
-            "request.timeout.ms"}  # fmt: skip
+            "request.timeout.ms", "socket.connection.setup.timeout.ms"}  # fmt: skip
 
     def starts(name: str, value: int) -> bool:
         settings = jvm.java.util.HashMap()

@@ -24,6 +24,7 @@ from tidegate.pipelines.value_types import (
 )
 from tidegate.settings.setting import Place
 from tidegate.settings.sink import READING
+from tidegate.settings.source import disagreements
 from tidegate.settings.table import judge
 from tidegate.spark import file_reader_options, producer_settings
 from tidegate.spark.egress_job import LINE
@@ -110,18 +111,22 @@ class Target(Strict):
     @property
     def reading_options(self) -> dict[str, str]:
         """The options of Spark's source by which the target is read back."""
-        return {name: value for name, value in self.settings.items() if name in READING}
+        return _of_reading(self.settings)
+
+    @property
+    def key_of_producer(self) -> str:
+        """The key that has the producer's settings."""
+        return _key_of_producer(self.producer, self.options)
 
     @property
     def notices(self) -> tuple[str, ...]:
         """What a user should know of accepted settings."""
         short = producer_settings.judged(as_texts(self.producer)).notices
         weak = producer_settings.warnings(self.producer_settings)
-        key = "options" if self.options and not self.producer else "producer"
         return (
             *(f"target.producer: {each}" for each in short),
             *(f"target.options: {n}" for n in judge(Place.SINK, as_texts(self.options)).notices),
-            *(f"target.{key}: {each}" for each in weak),
+            *(f"target.{self.key_of_producer}: {each}" for each in weak),
         )
 
 
@@ -140,14 +145,25 @@ def _of_producer(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _of_reading(settings: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name in READING}
+
+
 def _together(short: Mapping[str, str], options: Mapping[str, str]) -> Contradiction | None:
     """Return what contradicts itself in valid settings of both forms."""
     of_options = judge(Place.SINK, options).settings
     if twice := sorted(producer_settings.judged(short).settings.keys() & of_options.keys()):
         return "options", "; ".join(f"{name}: given twice, in producer too" for name in twice)
-    if wrong := producer_settings.contradictions(_of_producer(_settings(short, options))):
-        return "options" if options and not short else "producer", "; ".join(wrong)
+    both = _settings(short, options)
+    if wrong := producer_settings.contradictions(_of_producer(both)):
+        return _key_of_producer(short, options), "; ".join(wrong)
+    if wrong := disagreements(_of_reading(both)):
+        return "options", "; ".join(wrong)
     return None
+
+
+def _key_of_producer(short: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+    return "options" if options and not short else "producer"
 
 
 class Columns(Strict):
@@ -194,8 +210,7 @@ class Egress(Strict):
                 by_key = _is_null("partition", source, columns)
                 settings = target.producer_settings
                 if wrong := producer_settings.disorders(settings, by_key=by_key):
-                    key = "options" if target.options and not target.producer else "producer"
-                    return f"target.{key}", "; ".join(wrong)
+                    return f"target.{target.key_of_producer}", "; ".join(wrong)
             case "order" if value == "strict" and source:
                 if given.get("order_by") == () and not source.lake:
                     return "order", "strict: rows of files have no order without order_by"

@@ -19,6 +19,7 @@ from tidegate.pipelines.spec import Ingest, Spec, parse
 from tidegate.pipelines.yaml_reader import BadFile
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+_LEFT = "holds ${…} after it was expanded: defaults and values are not expanded again"
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
 
 
@@ -78,7 +79,7 @@ def examined(text: str, name: str, environ: Mapping[str, str]) -> Examined:
     form, of_yaml = yaml_reader.read(text)
     if not isinstance(form, dict):
         raise BadFile("a pipeline file is a mapping of keys to values")
-    form, unset, unprintable = _expand(form, environ)
+    form, unset, wrong = _expand(form, environ)
     found = []
     if "name" in form and form["name"] != name:
         stated = " ".join(filter(None, ["name:", quoted(form["name"])]))
@@ -88,9 +89,9 @@ def examined(text: str, name: str, environ: Mapping[str, str]) -> Examined:
         spec = parse(form)
     except ValueError as error:
         found += str(error).splitlines()
-    keys = [each.partition(": ")[0] for each in (*unset, *unprintable)]
+    keys = [each.partition(": ")[0] for each in (*unset, *wrong)]
     news = (each for each in found if not any(_is_about(each, key) for key in keys))
-    complaints = [printable(each) for each in dict.fromkeys([*of_yaml, *unprintable, *news])]
+    complaints = [printable(each) for each in dict.fromkeys([*of_yaml, *wrong, *news])]
     if spec is None and not complaints:
         with contextlib.suppress(ValueError):
             spec = parse(_without(form, keys, name))
@@ -173,16 +174,17 @@ def _text(path: Path) -> str:
 def _expand(
     form: dict[str, Any], environ: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return the form with its variables expanded, those that are not set, and unprintable texts.
+    """Return the form with its variables expanded, those that are not set, and complaints: of
+    unprintable texts, and of those that still have a variable.
 
     A variable that is not set stays as it is written.
     """
     missing: list[str] = []
-    unprintable: list[str] = []
+    wrong: list[str] = []
 
     def check(text: str, refused: re.Pattern[str], *at: str) -> None:
         if refused.search(text):
-            unprintable.append(f"{'.'.join(at)}: holds a control character, or is not Unicode")
+            wrong.append(f"{'.'.join(at)}: holds a control character, or is not Unicode")
 
     def expanded(value: Any, *at: str) -> Any:
         match value:
@@ -199,15 +201,20 @@ def _expand(
                     if m["default"] is None and m["name"] not in environ
                 )
                 text = _VARIABLE.sub(lambda m: _value(m, environ), value)
+                if _VARIABLE.search(_VARIABLE.sub(lambda m: _value(m, environ, ""), value)):
+                    wrong.append(f"{'.'.join(at)}: {_LEFT}")
                 # A reader's separators and quotes may be control characters.
                 options = at[:2] == ("source", "options")
                 check(text, _NOT_UNICODE if options else CONTROL, *at)
                 return text
         return value
 
-    return expanded(form), missing, unprintable
+    return expanded(form), missing, wrong
 
 
-def _value(variable: re.Match[str], environ: Mapping[str, str]) -> str:
+def _value(variable: re.Match[str], environ: Mapping[str, str], unset: str | None = None) -> str:
+    """Return the value of a variable; of one that is not set `unset`, or the text itself."""
     name, default = variable["name"], variable["default"]
-    return environ.get(name, variable[0]) if default is None else environ.get(name) or default
+    if default is not None:
+        return environ.get(name) or default
+    return environ.get(name, variable[0] if unset is None else unset)

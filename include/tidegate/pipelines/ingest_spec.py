@@ -28,7 +28,7 @@ from tidegate.pipelines.value_types import (
     Whole,
     as_texts,
 )
-from tidegate.settings.setting import Place
+from tidegate.settings.setting import Place, without_unset
 from tidegate.settings.source import disagreements, without_effect
 from tidegate.settings.table import judge
 
@@ -213,7 +213,7 @@ def _selected(existing: Iterable[str], ingest: Mapping[str, Any]) -> tuple[str, 
 
 def _wrong_options(given: Mapping[str, str], isolation: str | None) -> list[str]:
     verdict = judge(Place.SOURCE, given)
-    level = verdict.settings.get("isolation")
+    level = without_unset(verdict.settings).get("isolation")
     if isolation and level not in (None, isolation):
         text = (
             "kafka.isolation.level: refused: it contradicts the key `isolation`; give one of them"

@@ -142,14 +142,13 @@ def refuse_contradictions(spec: Spec, kafka: KafkaSettings) -> None:
 
 def _refuse_contradictions(spec: Spec, connection: str, options: Mapping[str, str]) -> None:
     if isinstance(spec, Ingest):
-        found = {"options": disagreements(spec.source_options, options)}
+        found = [("options", disagreements(spec.source_options, options))]
     else:
         target = spec.target
-        found = {
-            "target.producer": producer_settings.contradictions(target.producer_settings, options),
-            "target.options": disagreements(target.reading_options, options),
-        }
-    if wrong := [f"{key}: {each}" for key, complaints in found.items() for each in complaints]:
+        producer = producer_settings.contradictions(target.producer_settings, options)
+        reading = disagreements(target.reading_options, options)
+        found = [(f"target.{target.key_of_producer}", producer), ("target.options", reading)]
+    if wrong := [f"{key}: {each}" for key, complaints in found for each in complaints]:
         raise ConfigurationError(
             f"with what its Kafka connection {connection!r} has: {'; '.join(wrong)}"
         )

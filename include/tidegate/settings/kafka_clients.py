@@ -2,7 +2,7 @@
 
 Source: `ConsumerConfig`, `ProducerConfig` and `AdminClientConfig` of kafka-clients 3.9.1, the
 version beside Spark; a test compares the names. Where a client starts with a value and then cannot
-send, the bounds here are narrower than its own.
+read, send or connect, the bounds here are narrower than its own.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ COMMON: Mapping[str, Check] = {
     "retry.backoff.ms": _MILLISECONDS,
     "send.buffer.bytes": whole(-1),
     "socket.connection.setup.timeout.max.ms": whole(-(2**63), LONG),
-    "socket.connection.setup.timeout.ms": whole(-(2**63), LONG),
+    "socket.connection.setup.timeout.ms": whole(100, LONG),
 }
 
 CONSUMER: Mapping[str, Check] = {
@@ -118,14 +118,14 @@ CONSUMER: Mapping[str, Check] = {
     "group.instance.id": text,
     "group.protocol": word("classic", "consumer", ignore_case=True),
     "group.remote.assignor": text,
-    "heartbeat.interval.ms": whole(),
+    "heartbeat.interval.ms": whole(0),
     "isolation.level": word("read_committed", "read_uncommitted"),
     "key.deserializer": text,
     "max.partition.fetch.bytes": whole(0),
     "max.poll.interval.ms": whole(1),
     "max.poll.records": whole(1),
     "partition.assignment.strategy": text,
-    "session.timeout.ms": whole(),
+    "session.timeout.ms": whole(0),
     "value.deserializer": text,
 }
 
@@ -141,7 +141,7 @@ PRODUCER: Mapping[str, Check] = {
     "enable.idempotence": word("true", "false"),
     "key.serializer": text,
     "linger.ms": whole(0, LONG),
-    "max.block.ms": whole(1, LONG),
+    "max.block.ms": whole(1000, LONG),
     "max.in.flight.requests.per.connection": whole(1),
     "max.request.size": whole(1),
     "metadata.max.idle.ms": whole(5000, LONG),

@@ -61,7 +61,7 @@ def _refused(name: str, why: str, use: str = "") -> Setting:
 
 def _acks(value: str) -> str | None:
     if value == "0":
-        return "0 would lose records without a word; use all"
+        return "0 would lose records silently; use all"
     if value.isdecimal() and value != "1":
         return "a number of replicas is of Kafka 0.8; use all"
     return word("all", "-1", "1")(value)

@@ -55,6 +55,12 @@ def _warned(why: str, use: str, *names: str) -> Iterable[Setting]:
         yield Setting(name=name, place=Place.SOURCE, answer=Answer.WARNED, why=why, use=use)
 
 
+def _checked(value: str) -> str | None:
+    if boolean(value) is None and value.lower() == "false":
+        return "false would write records that were damaged on the way into the lake; use true"
+    return boolean(value)
+
+
 _OWN = {
     each.name.removeprefix("kafka."): each
     for each in (
@@ -103,8 +109,8 @@ _OWN = {
             use="`groupIdPrefix`",
         ),
         Setting(
-            name="kafka.check.crcs", place=Place.SOURCE, answer=Answer.WARNED, check=boolean,
-            outside="true", why="with false, records damaged on the way are taken as sent",
+            name="kafka.check.crcs", place=Place.SOURCE, check=_checked, outside="true",
+            why="only true is accepted: records damaged on the way are never written into the lake",
         ),
         Setting(
             name="kafka.isolation.level", place=Place.SOURCE, answer=Answer.TRANSLATED,
@@ -179,25 +185,58 @@ SOURCE: tuple[Setting, ...] = (
 )  # fmt: skip
 
 
+_PAIRS = (
+    (
+        "kafka.heartbeat.interval.ms", "kafka.session.timeout.ms",
+        "not below kafka.session.timeout.ms, or the client fails",
+    ),
+    (
+        "kafka.fetch.max.wait.ms", "kafkaConsumer.pollTimeoutMs",
+        "not below kafkaConsumer.pollTimeoutMs: Spark would not wait for a fetch that is held",
+    ),
+    (
+        "kafka.fetch.max.wait.ms", "kafka.request.timeout.ms",
+        "not below kafka.request.timeout.ms: each fetch that is held would fail",
+    ),
+)  # fmt: skip
+"""Names of which the first has to be less than the second, and what is said if it is not."""
+_COMPARED = {
+    "kafka.heartbeat.interval.ms": "3000",
+    "kafka.session.timeout.ms": "45000",
+    "kafkaConsumer.pollTimeoutMs": "30000",
+    "fetchOffset.numRetries": "3",
+    "fetchOffset.retryIntervalMs": "1000",
+}
+_LONGEST_RETRYING = 3_600_000  # ms
+
+
 def disagreements(
     given: Mapping[str, str], connection: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return which valid settings a consumer, or the driver's admin client, refuses together.
+    """Return which valid settings a consumer, or the driver's admin client, refuses together, or
+    with which they cannot work.
 
-    `connection` has those of the Kafka connection; None: they are not known.
+    `connection` has those of the Kafka connection; None: they are not known. Only values that are
+    known are compared.
     """
-    found, wrong = without_unset(given), []
-    if "kafka.request.timeout.ms" not in given and connection is not None:
-        found = {"kafka.request.timeout.ms": _OUTSIDE["request.timeout.ms"], **connection, **found}
-    heartbeat = int(found.get("kafka.heartbeat.interval.ms", 3_000))
-    if heartbeat >= int(found.get("kafka.session.timeout.ms", 45_000)):
-        wrong.append(
-            "kafka.heartbeat.interval.ms: not below kafka.session.timeout.ms, or the client fails"
-        )
+    defaults = dict(_COMPARED)
+    if connection is not None:
+        defaults |= {"kafka.request.timeout.ms": _OUTSIDE["request.timeout.ms"], **connection}
+    found = without_unset({**defaults, **given})
+    wrong = [
+        f"{name}: {said}"
+        for name, other, said in _PAIRS
+        if name in found and other in found and int(found[name]) >= int(found[other])
+    ]
     api, request = (found.get(f"kafka.{n}.timeout.ms") for n in ("default.api", "request"))
     if api and request and int(api) < int(request):
         wrong.append(
             "kafka.default.api.timeout.ms: less than kafka.request.timeout.ms, or the client fails"
+        )
+    tries, pause = (found.get(f"fetchOffset.{n}") for n in ("numRetries", "retryIntervalMs"))
+    if tries and pause and int(tries) * int(pause) > _LONGEST_RETRYING:
+        wrong.append(
+            "fetchOffset.numRetries: times fetchOffset.retryIntervalMs it is more than one hour"
         )
     return wrong
 

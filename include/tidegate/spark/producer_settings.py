@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tidegate.settings.kafka_clients import COMMON
-from tidegate.settings.setting import Place, without_unset
+from tidegate.settings.setting import UNSET, Place, without_unset
 from tidegate.settings.sink import DEFAULTS, READING
 from tidegate.settings.table import Verdict, judge
 
@@ -53,21 +53,20 @@ def settings(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) 
 
 def contradictions(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) -> list[str]:
     """Return what would keep the producer from starting, or from sending."""
-    found = settings(without_unset(given), connection)
+    known = without_unset(given)
+    found = {n: v for n, v in settings(known, connection).items() if n in known or n not in given}
     wrong = []
-    needed = int(found["linger.ms"]) + int(found["request.timeout.ms"])
-    if int(found["delivery.timeout.ms"]) < needed:
+    names = ("delivery.timeout.ms", "linger.ms", "request.timeout.ms")
+    times = [int(found[name]) for name in names if name in found]
+    if len(times) == 3 and times[0] < times[1] + times[2]:
         wrong.append(
-            "delivery.timeout.ms: less than linger.ms + request.timeout.ms, "
-            f"{needed}: the producer would not start"
+            "delivery.timeout.ms: less than linger.ms + request.timeout.ms: the producer would not "
+            "start"
         )
-    memory, batch = found.get("buffer.memory"), found["batch.size"]
-    if memory is not None and int(memory) < int(batch):
-        wrong.append(
-            f"buffer.memory: {memory} is less than batch.size, {batch}: no record could be sent; "
-            "give both"
-        )
-    if found["enable.idempotence"] == "false":
+    memory, batch = found.get("buffer.memory"), found.get("batch.size")
+    if memory and batch and int(memory) < int(batch):
+        wrong.append("buffer.memory: less than batch.size: no record could be sent; give both")
+    if "acks" not in found or found.get("enable.idempotence") != "true":
         return wrong
     idempotent = "enable.idempotence, which is on unless it is set to false"
     if found["acks"] == "1":
@@ -90,8 +89,9 @@ def disorders(given: Mapping[str, str], *, by_key: bool) -> list[str]:
             "partitioner.class: it would send the rows of a key to many partitions, and their "
             "order is promised: leave it out, or give columns.partition"
         )
-    in_flight = chosen.get("max.in.flight.requests.per.connection")
-    if chosen["enable.idempotence"] == "false" and in_flight != "1":
+    in_flight = chosen.get("max.in.flight.requests.per.connection", "5")
+    reorders = in_flight != "1" and not UNSET.search(in_flight)
+    if chosen["enable.idempotence"] == "false" and reorders:
         found.append(
             "without idempotence (acks: 1 switches it off) a producer's retry reorders records, "
             "and their order is promised: use acks: all with enable.idempotence: true, or "
@@ -106,7 +106,7 @@ def warnings(given: Mapping[str, str]) -> list[str]:
     if chosen["acks"] == "1":
         found.append("acks: 1: a leader that dies takes records with it; the verification sees it")
     if chosen["enable.idempotence"] == "false":
-        found.append("without idempotence a producer's retry can double and reorder records")
+        found.append("without idempotence a producer's retry can duplicate and reorder records")
     return found
 
 

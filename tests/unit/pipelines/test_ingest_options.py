@@ -59,15 +59,15 @@ def test_what_is_no_mapping_of_texts(options: Any) -> None:
 def test_values_in_the_form_of_spark() -> None:
     """Numbers and booleans of YAML; by Spark's names, and old ones translated."""
     spec = with_options({
-        "KAFKACONSUMER.pollTimeoutMs": 5000, "kafka.check.crcs": True,
+        "KAFKACONSUMER.pollTimeoutMs": 5000, "kafka.check.crcs": True, "includeHeaders": True,
         "fetch.message.max.bytes": "7",
     })  # fmt: skip
     assert spec.source_options == {
         "kafkaConsumer.pollTimeoutMs": "5000", "kafka.check.crcs": "true",
-        "kafka.max.partition.fetch.bytes": "7",
+        "includeHeaders": "true", "kafka.max.partition.fetch.bytes": "7",
     }  # fmt: skip
     assert [notice.split(": ")[:2] for notice in spec.notices] == [
-        ["options", "kafka.check.crcs"], ["options", "fetch.message.max.bytes"],
+        ["options", "includeHeaders"], ["options", "fetch.message.max.bytes"],
     ]  # fmt: skip
     assert parse(LEAST).notices == ()
 
@@ -105,8 +105,29 @@ def test_what_a_consumer_refuses_together() -> None:
         "fails"
     )
     assert disagreements({"kafka.heartbeat.interval.ms": "${UNSET}"}, {}) == []
+    # A broker may hold the last fetch of a range so long, for records that no one is to read.
+    slow = {"kafka.fetch.min.bytes": 1_000_000, "kafka.fetch.max.wait.ms": 30_000}
+    assert complaints(slow).startswith(
+        "options: kafka.fetch.max.wait.ms: not below kafkaConsumer.pollTimeoutMs"
+    )
+    with_options({**slow, "kafkaConsumer.pollTimeoutMs": 30_001})
+    assert complaints({"kafka.fetch.max.wait.ms": 20, "kafka.request.timeout.ms": 20}).startswith(
+        "options: kafka.fetch.max.wait.ms: not below kafka.request.timeout.ms"
+    )
     # Alone, it depends on the connection: tests/unit/runs/test_connections.py.
     with_options({"kafka.default.api.timeout.ms": 19_999})
+
+
+def test_the_planner_tries_no_longer_than_an_hour() -> None:
+    hour = {"fetchOffset.numRetries": 1000, "fetchOffset.retryIntervalMs": 3600}
+    with_options(hour)
+    with_options({"fetchOffset.retryIntervalMs": 1_200_000})  # three times
+    for longer in ({**hour, "fetchOffset.retryIntervalMs": 3601},
+                   {"fetchOffset.retryIntervalMs": 1_200_001}):  # fmt: skip
+        assert complaints(longer) == (
+            "options: fetchOffset.numRetries: times fetchOffset.retryIntervalMs it is more than "
+            "one hour"
+        )
 
 
 @pytest.mark.parametrize(

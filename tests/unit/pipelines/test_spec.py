@@ -66,7 +66,7 @@ def test_a_whole_file(load):
         ("${A:-/y}", {"A": ""}, "/y"),
         ("/x${A:-}", {}, "/x"),
         ("/$A", {"A": "/x"}, "/$A"),
-        ("/${A}", {"A": "${B}"}, "/${B}"),  # what a variable holds is not read again
+        ("/${A}", {"A": "$B {C}"}, "/$B {C}"),
     ],
 )
 def test_variables_are_expanded(load, lake, environ, expected):

@@ -104,6 +104,18 @@ def test_wrong_settings_of_a_connection_are_found_without_a_broker(
             {"target": {"producer": {"delivery.timeout.ms": 60_000}}},
             "target.producer: delivery.timeout.ms: less than",
         ),
+        (
+            60_000,
+            {"target": {"options": {"kafka.delivery.timeout.ms": 60_000}}},
+            "target.options: delivery.timeout.ms: less than",
+        ),
+        (600, {"options": {"kafka.fetch.max.wait.ms": 600}}, "options: kafka.fetch.max.wait.ms: n"),
+        (601, {"options": {"kafka.fetch.max.wait.ms": 600}}, None),
+        (
+            600,
+            {"target": {"options": {"kafka.fetch.max.wait.ms": 600}}},
+            "target.options: kafka.fetch.max.wait.ms: not below kafka.request.timeout.ms",
+        ),
         (None, {"target": {"producer": {"delivery.timeout.ms": 60_000}}}, None),
     ],
 )

@@ -84,7 +84,7 @@ def test_every_accepted_setting_is_rendered_once(data: st.DataObject) -> None:
     chosen = data.draw(st.sampled_from([e for e in accepted if e.name != "groupIdPrefix"]))
     spelt = "".join(data.draw(st.sampled_from([c.lower(), c.upper()])) for c in chosen.name)
     check = chosen.check or (lambda _: None)
-    value = next(v for v in ("1", "true", "none", "INFO") if not check(v))
+    value = next(v for v in ("1", "1000", "true", "none", "INFO") if not check(v))
     rendered = render(WINDOW, {**GIVEN, spelt: value}, max_records_per_task=7)
     expected = "7" if chosen.name == "maxRecordsPerPartition" else value
     assert {n: v for n, v in rendered.items() if n.lower() == chosen.name.lower()} == {

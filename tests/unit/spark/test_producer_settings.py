@@ -15,7 +15,7 @@ def complaints(given: dict[str, str]) -> list[str]:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"acks": "0"}, "acks: 0 would lose records without a word; use all"),
+        ({"acks": "0"}, "acks: 0 would lose records silently; use all"),
         ({"acks": "3"}, "acks: a number of replicas is of Kafka 0.8; use all"),
         ({"transactional.id": "x"},
          "transactional.id: refused: Spark's sink has no transactions: it would never commit one"),
@@ -26,7 +26,7 @@ def complaints(given: dict[str, str]) -> list[str]:
         ({"bootstrap.servers": "x:1"}, "bootstrap.servers: refused: it says which cluster is used"),
         ({"sasl.jaas.config": "x"}, "sasl.jaas.config: refused: it says which cluster is used"),
         ({"metric.reporters": "x"}, "metric.reporters: refused: it names code to run"),
-        ({"Acks": "0"}, "Acks: 0 would lose records without a word; use all"),
+        ({"Acks": "0"}, "Acks: 0 would lose records silently; use all"),
         ({"max.poll.records": "5"}, "max.poll.records: of the consumer that reads back what was"),
         ({"group.id": "g"}, "group.id: no option of Spark's, and no setting of Kafka's producer"),
         ({"linger": "5"}, "linger: no option of Spark's, and no setting of Kafka's producer; did "
@@ -39,13 +39,13 @@ def complaints(given: dict[str, str]) -> list[str]:
         ({"batch.size": "1 MB"}, "batch.size: not a whole number"),
         ({"linger.ms": "x"}, "linger.ms: not a whole number"),
         ({"linger.ms": "-1"}, "linger.ms: from 0 to 9223372036854775807, or the client"),
-        ({"max.block.ms": "0"}, "max.block.ms: from 1 to 9223372036854775807, or the"),
+        ({"max.block.ms": "999"}, "max.block.ms: from 1000 to 9223372036854775807, or the"),
         ({"request.timeout.ms": "0"}, "request.timeout.ms: from 1 to 2147483647, or the"),
         ({"batch.size": "2147483648"}, "batch.size: from 0 to 2147483647, or the"),
         ({"send.buffer.bytes": "-2"}, "send.buffer.bytes: from -1 to 2147483647, or the"),
         ({"retries": "9" * 5000}, "retries: not a whole number"),
-        ({"buffer.memory": "524287"}, "buffer.memory: 524287 is less than batch.size, 524288: no"),
-        ({"buffer.memory": "9", "batch.size": "10"}, "buffer.memory: 9 is less than batch.size"),
+        ({"buffer.memory": "524287"}, "buffer.memory: less than batch.size: no record"),
+        ({"buffer.memory": "9", "batch.size": "10"}, "buffer.memory: less than batch.size: no"),
         ({"delivery.timeout.ms": "30019"}, "delivery.timeout.ms: less than linger.ms + request."),
         ({"request.timeout.ms": "119981"}, "delivery.timeout.ms: less than linger.ms + request."),
         ({"acks": "1", "enable.idempotence": "true"}, "acks: 1 excludes enable.idempotence"),
@@ -150,7 +150,7 @@ def test_a_timeout_of_the_connection_that_contradicts_the_pipeline() -> None:
     (told,) = producer_settings.contradictions(
         {"delivery.timeout.ms": "60000"}, {"kafka.request.timeout.ms": "60000"}
     )
-    assert told.startswith("delivery.timeout.ms: less than linger.ms + request.timeout.ms, 60020")
+    assert told.startswith("delivery.timeout.ms: less than linger.ms + request.timeout.ms: the")
 
 
 def test_acks_of_one_leader_switch_idempotence_off() -> None:
