@@ -119,6 +119,13 @@ MUTANTS = (
         "tests/unit/egress/test_egress_plan.py::test_explain_shows_settings_with_their_origins",
     ),
     Mutant(
+        "a value of spark.conf that the table does not know is not kept",
+        "runs/client_options.py",
+        '({} if name in _SHOWN else {"value": None})',
+        "{}",
+        "tests/unit/egress/test_egress_plan.py::test_explain_shows_settings_with_their_origins",
+    ),
+    Mutant(
         "a DAG shows options that contradict its connection",
         "runs/connections.py",
         "_refuse_contradictions(spec, spec.kafka, client_settings.options_of(extra))",

@@ -54,4 +54,41 @@ MUTANTS = (
         "tests/unit/egress/test_egress_plan.py"
         "::test_a_timeout_of_the_connection_that_contradicts_the_pipeline",
     ),
+    Mutant(
+        "a decommissioned executor's tasks are not run again",
+        "settings/spark_conf.py",
+        '    "spark.decommission.enabled": "false",\n',
+        "",
+        "tests/unit/launch/test_spark_submit.py"
+        "::test_what_a_task_has_sent_is_not_sent_again_by_spark",
+    ),
+    Mutant(
+        "fetch failures of a decommissioned executor count",
+        "settings/spark_conf.py",
+        '    "spark.stage.ignoreDecommissionFetchFailure": "false",\n',
+        "",
+        "tests/unit/launch/test_spark_submit.py"
+        "::test_what_a_task_has_sent_is_not_sent_again_by_spark",
+    ),
+    Mutant(
+        "dates of Parquet are read in one calendar",
+        "settings/spark_conf.py",
+        '    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",\n',
+        "",
+        "tests/unit/spark/test_source_rows.py::test_what_changes_rows_is_set_and_refused",
+    ),
+    Mutant(
+        "what changes rows is set in the session of an egress",
+        "spark/source_rows.py",
+        "spark.conf.unset(own) if value is None else spark.conf.set(own, value)",
+        "spark.conf.unset(own)",
+        "tests/unit/spark/test_source_rows.py::test_what_changes_rows_is_set_and_refused",
+    ),
+    Mutant(
+        "an egress has no legacy settings of Spark",
+        "settings/table.py",
+        "return next((replace(each, name=name) for each in groups), None)",
+        "return None",
+        "tests/unit/settings/test_table.py::test_an_egress_decides_more_of_spark",
+    ),
 )

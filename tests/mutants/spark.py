@@ -91,8 +91,8 @@ MUTANTS = (
     ),
     Mutant(
         "no line of a file is too long",
-        "spark/source_rows.py",
-        '    spark.conf.set("mapreduce.input.linerecordreader.line.maxlength", str(2**31 - 1))\n',
+        "settings/spark_conf.py",
+        '    "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": "2147483647",\n',
         "",
         "tests/spark/test_egress_rows.py::test_no_line_is_too_long",
     ),
@@ -224,8 +224,8 @@ MUTANTS = (
     ),
     Mutant(
         "SQL names no variable of the process",
-        "spark/source_rows.py",
-        '    spark.conf.set("spark.sql.variable.substitute", "false")\n',
+        "settings/spark_conf.py",
+        '    "spark.sql.variable.substitute": "false",\n',
         "",
         "tests/spark/test_send_again.py::test_an_invalid_filter_is_refused",
     ),

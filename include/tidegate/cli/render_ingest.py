@@ -94,7 +94,7 @@ def print_settings(explained: Document) -> None:
     """Print the settings in effect by their origins, and the notices about the file.
 
     Those of Spark only if the pipeline has given them. A line has one setting, as names and values
-    may be long.
+    may be long. A value that may be secret is not shown.
     """
     for origin, heading in _ORIGINS.items():
         found = {n: e["value"] for n, e in explained["settings"].items() if e["origin"] == origin}
@@ -102,7 +102,8 @@ def print_settings(explained: Document) -> None:
         if shown:
             say(bold(heading))
         for name in shown:
-            say(f"  {name}: {found[name]}")
+            value = found[name]
+            say(f"  {name}: {'not shown' if value is None else value}")
     for notice in explained["notices"]:
         say(f"note: {notice}", "yellow")
 

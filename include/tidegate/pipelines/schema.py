@@ -6,6 +6,7 @@ It is narrower than `parse` in three places: options have the letter case of the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -108,7 +109,15 @@ def _options(places: Sequence[Place], without: str) -> Schema:
         "additionalProperties": False,
     }
     if Place.SPARK in places:
-        found |= {"propertyNames": {"pattern": r"^spark\."}, "additionalProperties": _SCALAR}
+        groups = [name for name in found["properties"] if name.endswith("*")]
+        found |= {
+            "propertyNames": {"pattern": r"^spark\."},
+            "patternProperties": {
+                f"^{re.escape(name.removesuffix('*'))}": found["properties"].pop(name)
+                for name in groups
+            },
+            "additionalProperties": _SCALAR,
+        }
     return found
 
 

@@ -7,22 +7,26 @@ from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.settings.merged import Effective, Origin, merged
 from tidegate.settings.setting import Place
 from tidegate.settings.sink import DEFAULTS
+from tidegate.settings.table import TABLE
 from tidegate.spark import producer_settings
 
+_SHOWN = {each.name for each in TABLE if each.place is Place.SPARK}
 
-def effective(spec: Spec, kafka: KafkaSettings) -> dict[str, dict[str, str]]:
+
+def effective(spec: Spec, kafka: KafkaSettings) -> dict[str, dict[str, str | None]]:
     """Return each setting of Spark's source or sink, of Kafka's pools, and of `spark.conf`, that
     has not the default of Spark or Kafka.
 
-    By name its value and its origin: pipeline, connection or tidegate. None of them can be secret.
+    By name its value and its origin: pipeline, connection or tidegate. No setting of the table can
+    be secret; others in `spark.conf` may be, and have None as their value.
     """
     found = _of_source(spec, kafka) if isinstance(spec, Ingest) else _of_sink(spec, kafka)
-    found |= {
-        name: each
+    of_spark = {
+        name: each._asdict() | ({} if name in _SHOWN else {"value": None})
         for name, each in merged(Place.SPARK, spec.spark.settings, {}).items()
         if each.origin is Origin.PIPELINE or name.startswith("spark.kafka.")
     }
-    return {name: each._asdict() for name, each in found.items()}
+    return {name: each._asdict() for name, each in found.items()} | of_spark
 
 
 def _of_source(spec: Ingest, kafka: KafkaSettings) -> dict[str, Effective]:

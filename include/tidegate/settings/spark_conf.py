@@ -1,7 +1,7 @@
 """Settings of Spark itself that matter here: Kafka's pools, and what Tidegate decides.
 
-Source: Spark's integration guide for Kafka and `kafka010.package` of the connector 4.0. Other names
-that begin with `spark.` pass unjudged.
+Source: Spark's integration guide for Kafka, `kafka010.package` of the connector 4.0, `SQLConf` and
+`internal.config` of Spark 4.0. Other names that begin with `spark.` pass unjudged.
 """
 
 from __future__ import annotations
@@ -25,13 +25,29 @@ RUN_ONCE = {
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.speculation": "false",
     "spark.dynamicAllocation.enabled": "false",
+    # What a decommissioned executor has lost counts as no failure, and so would be run again.
+    "spark.decommission.enabled": "false",
+    "spark.stage.ignoreDecommissionFetchFailure": "false",
 }
 """Of an egress: what a task has sent cannot be taken back, so the next attempt does the rest."""
+_CONNECTOR = re.compile(
+    r"(^|[/,\s])(commons-pool2|kafka-clients|spark-(sql|token-provider)-kafka-0-10)[-_][^/,]*\.jar"
+)
 
 
 def _never(consequence: str) -> Check:
     """Return the caution about a duration that is not positive."""
     return lambda value: consequence if re.fullmatch(r"\s*(-.*|0+\D*)", value) else None
+
+
+def _of_connector(value: str) -> str | None:
+    """Return the caution about jars of the user among which is one of Kafka's connector."""
+    if not _CONNECTOR.search(value):
+        return None
+    return (
+        "a jar of Kafka's connector is among them, and Tidegate adds its own: executors may load "
+        "either, and the run report names only that of the driver"
+    )
 
 
 _POOLS: tuple[tuple[str, str, Check | None, str], ...] = (
@@ -60,6 +76,15 @@ _POOLS: tuple[tuple[str, str, Check | None, str], ...] = (
         _never("idle producers are never closed before the application ends"), "",
     ),
 )  # fmt: skip
+_CODE = (
+    "spark.extraListeners",
+    "spark.plugins",
+    "spark.sql.catalog.*",
+    "spark.sql.extensions",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.sources.commitProtocolClass",
+    "spark.submit.pyFiles",
+)
 _DIRECT_STREAMS = (
     "spark.streaming.backpressure.enabled",
     "spark.streaming.kafka.consumer.cache.enabled",
@@ -120,7 +145,7 @@ SPARK: tuple[Setting, ...] = (
         "spark.sql.maxConcurrentOutputFileWriters", "8", "so that tasks need not sort by topic"
     ),
     Setting(
-        name="spark.jars", place=Place.SPARK, check=text,
+        name="spark.jars", place=Place.SPARK, check=text, caution=_of_connector,
         why="files of your own; Tidegate adds those of Kafka's connector",
     ),
     *(
@@ -130,6 +155,45 @@ SPARK: tuple[Setting, ...] = (
             "and no digest is compared",
         )
         for name in ("spark.jars.packages", "spark.jars.repositories", "spark.jars.ivySettings")
+    ),
+    *(
+        Setting(
+            name=name, place=Place.SPARK, answer=Answer.WARNED,
+            why="it names code that Spark runs, which could change what is read, written or sent: "
+            "no guarantee covers that",
+        )
+        for name in _CODE
+    ),
+    *(
+        Setting(
+            name=name, place=Place.SPARK, answer=Answer.WARNED,
+            why="on executors these files come before the jars of Kafka's connector: another "
+            "version of it or of Kafka's client among them would read and send",
+        )
+        for name in ("spark.executor.extraClassPath", "spark.executor.defaultExtraClassPath")
+    ),
+    Setting(
+        name="spark.driver.extraClassPath", place=Place.SPARK, answer=Answer.WARNED,
+        why="in the driver these files come before Spark's own, and after the jars of Kafka's "
+        "connector",
+    ),
+    *(
+        Setting(
+            name=name, place=Place.SPARK, answer=Answer.REFUSED,
+            why="another version of Kafka's connector or client could read and send, and the run "
+            "report would not name it",
+        )
+        for name in (
+            "spark.driver.userClassPathFirst", "spark.executor.userClassPathFirst",
+            "spark.files.userClassPathFirst",
+        )
+    ),
+    *(
+        Setting(
+            name=name, place=Place.SPARK, answer=Answer.REFUSED, use="`spark.connection`",
+            why="a run has its driver in Spark's own Java process, and no Spark Connect",
+        )
+        for name in ("spark.remote", "spark.api.mode")
     ),
     _no_effect("spark.app.name", "Tidegate names the application after the pipeline and the run"),
     _no_effect(
@@ -151,18 +215,52 @@ SPARK: tuple[Setting, ...] = (
     ),
 )  # fmt: skip
 
-_SAME_ROWS: Mapping[str, str | None] = {
+SAME_ROWS: Mapping[str, str | None] = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
+    # Which rows are malformed must not depend on the columns that are asked for.
     "spark.sql.csv.parser.columnPruning.enabled": "false",
-    "spark.sql.files.maxPartitionNum": None,
+    "spark.sql.files.maxPartitionNum": None,  # it would merge files into one task
+    # Hadoop ignores longer lines, without an error.
     "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": "2147483647",
+    # SQL is computed as it is written: `${env:…}` in it would be a variable of the driver.
     "spark.sql.variable.substitute": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.jsonGenerator.ignoreNullFields": "true",
+    # List files in the driver: in executors it would be a Spark job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # From here on the defaults of Spark 4.0: what a name finds, a Parquet file has, or an
+    # expression gives.
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.chunkBase64String.enabled": "true",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.function.concatBinaryAsString": "false",
+    "spark.sql.function.eltOutputAsString": "false",
+    "spark.sql.icu.caseMappings.enabled": "true",
+    "spark.sql.json.enableExactStringParsing": "true",
+    "spark.sql.json.enablePartialResults": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.variant.allowDuplicateKeys": "false",
 }
+"""Of an egress: a record must depend on nothing but the plan and its row; None: not set.
+
+A retry may run on another machine, with other defaults, and after the file was edited.
+"""
+_SAME_RECORDS = "a retry must make the same records of the same rows"
 SENDING: tuple[Setting, ...] = (
     *(
         _decided(
@@ -172,10 +270,12 @@ SENDING: tuple[Setting, ...] = (
         for name, value in RUN_ONCE.items()
     ),
     *(
-        _decided(
-            name, value, "a retry must make the same records of the same rows", "", Place.SENDING
-        )
-        for name, value in _SAME_ROWS.items()
+        _decided(name, value, _SAME_RECORDS, "", Place.SENDING)
+        for name, value in SAME_ROWS.items()
+    ),
+    Setting(
+        name="spark.sql.legacy.*", place=Place.SENDING, answer=Answer.REFUSED,
+        why=f"an older Spark would read other values, or compute others: {_SAME_RECORDS}",
     ),
 )  # fmt: skip
 """Of an egress alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.core.nearest import did_you_mean
 from tidegate.errors import ConfigurationError
@@ -18,6 +18,9 @@ TABLE: tuple[Setting, ...] = (*SOURCE, *SINK, *SPARK, *SENDING, *OLD)
 _BY_NAME: Mapping[tuple[Place, str], Setting] = {
     (each.place, each.name.lower()): each for each in TABLE
 }
+
+_GROUPS = tuple(each for each in TABLE if each.name.endswith(".*"))
+"""Each is the answer to all names that begin as it does and have no other."""
 
 _OF_SPARK = (Place.SPARK, Place.SENDING)
 
@@ -40,7 +43,11 @@ def find(place: Place, name: str) -> Setting | None:
     found = _BY_NAME.get((place, name.lower()))
     if place is Place.SENDING and not found:
         found = _BY_NAME.get((Place.SPARK, name.lower()))
-    return None if found and place in _OF_SPARK and found.name != name else found
+    if found:
+        return None if place in _OF_SPARK and found.name != name else found
+    places = _OF_SPARK if place is Place.SENDING else (place,)
+    groups = (each for each in _groups(name) if each.place in places)
+    return next((replace(each, name=name) for each in groups), None)
 
 
 def named(name: str) -> tuple[Setting, ...]:
@@ -49,7 +56,7 @@ def named(name: str) -> tuple[Setting, ...]:
     ConfigurationError with the nearest name if there is none.
     """
     found = tuple(each for each in TABLE if _short(each.name) == _short(name))
-    if found:
+    if found := found or _groups(name):
         return found
     known = [name for each in TABLE for name in (each.name, each.name.removeprefix("kafka."))]
     of_spark = "; other settings that begin with spark. pass to Spark as they are"
@@ -57,6 +64,10 @@ def named(name: str) -> tuple[Setting, ...]:
         f"there is no setting {name!r} in the table{did_you_mean(name, known)}"
         + (of_spark if name.lower().startswith("spark.") else "")
     )
+
+
+def _groups(name: str) -> tuple[Setting, ...]:
+    return tuple(each for each in _GROUPS if name.startswith(each.name.removesuffix("*")))
 
 
 def _short(name: str) -> str:

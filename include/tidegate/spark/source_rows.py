@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from tidegate.settings.spark_conf import SAME_ROWS
 from tidegate.spark import expressions, file_rows, lake_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
 from tidegate.spark.expressions import ALL, NotAllowed
@@ -15,21 +16,10 @@ from tidegate.spark.row_frame import RowFrame
 
 def configure(spark: SparkSession) -> None:
     """Set what the readers need, regardless of the cluster's defaults."""
-    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "false")
-    spark.conf.set("spark.sql.files.ignoreMissingFiles", "false")
-    # Which rows are malformed must not depend on the columns that are asked for.
-    spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
-    spark.conf.unset("spark.sql.files.maxPartitionNum")  # it would merge files into one task
-    # SQL is computed as it is written: `${env:…}` in it would be a variable of this process.
-    spark.conf.set("spark.sql.variable.substitute", "false")
-    # Hadoop passes over longer lines without a word; the session's settings override its own.
-    spark.conf.set("mapreduce.input.linerecordreader.line.maxlength", str(2**31 - 1))
-    # A record must not depend on the machine that makes it: a retry may run on another one.
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    spark.conf.set("spark.sql.ansi.enabled", "true")
-    spark.conf.set("spark.sql.jsonGenerator.ignoreNullFields", "true")
-    # List files in the driver: in executors it would be a Spark job of its own.
-    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")
+    for name, value in SAME_ROWS.items():
+        # The session's settings are Hadoop's, too, and override those with `spark.hadoop.`.
+        own = name.removeprefix("spark.hadoop.")
+        spark.conf.unset(own) if value is None else spark.conf.set(own, value)
 
 
 def select(

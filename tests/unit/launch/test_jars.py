@@ -15,6 +15,8 @@ import pytest
 
 from tidegate.launch import jars
 from tidegate.launch.jars import Jar, JarError
+from tidegate.settings.setting import Place
+from tidegate.settings.table import judge
 
 CONTENT = {"alpha-1.0.jar": b"the first jar", "beta_2.13-2.0.jar": b"the second jar"}
 
@@ -171,3 +173,10 @@ def test_the_cache_is_the_chosen_one_or_the_users(
     assert jars.cache_dir() == tmp_path / "tidegate"
     monkeypatch.setenv("TIDEGATE_CACHE", "~/mine")
     assert jars.cache_dir() == Path.home() / "mine"
+
+
+def test_each_jar_of_the_connector_is_known_in_spark_jars() -> None:
+    """Another version of it, given by a pipeline, has a notice."""
+    for jar in jars.read("spark-kafka"):
+        other = f"/own.jar,/lib/{jar.artifact}-0.1.jar"
+        assert judge(Place.SPARK, {"spark.jars": other}).notices != (), jar.artifact

@@ -108,6 +108,23 @@ def test_a_master_that_retries_tasks_is_refused_for_a_send() -> None:
         for_master(sending, master)
 
 
+def test_what_a_task_has_sent_is_not_sent_again_by_spark() -> None:
+    """Whatever the pipeline says: neither a failure nor a lost executor repeats a task."""
+    once = {
+        "spark.task.maxFailures": "1",
+        "spark.stage.maxConsecutiveAttempts": "1",
+        "spark.speculation": "false",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.decommission.enabled": "false",
+        "spark.stage.ignoreDecommissionFetchFailure": "false",
+    }
+    given = dict.fromkeys(once, "x")
+    conf = sending_submission(Path("/private/job.json"), given, name="out r1", rows=10).conf
+    assert {name: conf[name] for name in once} == once
+    staged = described(given).conf  # what is staged twice is sealed once
+    assert {name: staged[name] for name in once} == given
+
+
 def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
     """A file beside the job file decides: Airflow returns none of the application's output."""
     with pytest.raises(StageFailed, match="away"), terminal_if_refused(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.settings import setting, sink, source, spark_conf
 from tidegate.settings.setting import Answer, Place
-from tidegate.settings.table import TABLE, Verdict, find, judge
+from tidegate.settings.table import TABLE, Verdict, find, judge, named
 
 OPTIONS = (Place.SOURCE, Place.SINK)
 VALID = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO", "classic")
@@ -77,6 +77,10 @@ def test_names_in_any_letter_case(place: Place, data: st.DataObject) -> None:
         (Place.SENDING, "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval", "-5",
          "fetched records are never dropped"),
         (Place.SPARK, "spark.sql.kafkaConsumerCache.capacity", "9", "read as spark.kafka.consumer"),
+        (Place.SPARK, "spark.jars", "/a.jar, hdfs:///kafka-clients-2.8.0.jar", "may load either"),
+        (Place.SENDING, "spark.jars", "/a/spark-sql-kafka-0-10_2.12-3.5.1.jar", "may load either"),
+        (Place.SPARK, "spark.jars", "/kafka-clients-2.8/own.jar,/a/my-kafka-clients.jar", None),
+        (Place.SPARK, "spark.sql.catalog.lake.uri", "x", "it names code that Spark runs"),
     ],
 )  # fmt: skip
 def test_an_accepted_value_with_a_consequence(
@@ -91,7 +95,12 @@ def test_an_accepted_value_with_a_consequence(
 
 def test_an_egress_decides_more_of_spark() -> None:
     """What Spark could repeat, and on what the bytes of a record depend."""
-    for name in ("spark.task.maxFailures", "spark.sql.session.timeZone"):
+    for name in (
+        "spark.task.maxFailures", "spark.decommission.enabled",
+        "spark.stage.ignoreDecommissionFetchFailure", "spark.sql.session.timeZone",
+        "spark.sql.caseSensitive", "spark.sql.parquet.datetimeRebaseModeInRead",
+        "spark.sql.legacy.timeParserPolicy", "spark.sql.legacy.anything",
+    ):  # fmt: skip
         assert judge(Place.SPARK, {name: "x"}) == Verdict({name: "x"}, (), ())
         (complaint,) = judge(Place.SENDING, {name: "x"}).complaints
         assert complaint.startswith(f"{name}: refused: ")
@@ -99,6 +108,37 @@ def test_an_egress_decides_more_of_spark() -> None:
         for name in ("spark.submit.deployMode", "spark.sql.parquet.writeLegacyFormat"):
             (complaint,) = judge(place, {name: "x"}).complaints
             assert complaint.startswith(f"{name}: refused: Tidegate sets it: ")
+
+
+def test_names_that_begin_alike_have_one_answer() -> None:
+    """By the name that was given; another place, or another name, has its own."""
+    found = find(Place.SENDING, "spark.sql.catalog.lake.uri")
+    assert found is not None
+    assert (found.name, found.answer) == ("spark.sql.catalog.lake.uri", Answer.WARNED)
+    assert find(Place.SPARK, "spark.sql.legacy.x") is None
+    assert find(Place.SPARK, "spark.sql.catalogImplementation") is None
+    assert [each.name for each in named("spark.sql.legacy.x")] == ["spark.sql.legacy.*"]
+    (exact,) = named("spark.sql.legacy.timeParserPolicy")
+    assert exact.name == "spark.sql.legacy.timeParserPolicy"
+
+
+@pytest.mark.parametrize("place", [Place.SPARK, Place.SENDING])
+def test_code_in_spark(place: Place) -> None:
+    """Either a notice, or refused where it would replace what reads and sends, or the session."""
+    for name in (
+        "spark.sql.extensions", "spark.plugins", "spark.extraListeners", "spark.submit.pyFiles",
+        "spark.sql.queryExecutionListeners", "spark.sql.sources.commitProtocolClass",
+        "spark.executor.extraClassPath", "spark.driver.extraClassPath",
+    ):  # fmt: skip
+        verdict = judge(place, {name: "x"})
+        assert (verdict.settings, verdict.complaints) == ({name: "x"}, ())
+        assert len(verdict.notices) == 1
+    for name in (
+        "spark.remote", "spark.api.mode", "spark.driver.userClassPathFirst",
+        "spark.executor.userClassPathFirst", "spark.files.userClassPathFirst",
+    ):  # fmt: skip
+        (complaint,) = judge(place, {name: "x"}).complaints
+        assert complaint.startswith(f"{name}: refused: ")
 
 
 def test_spark_has_the_letter_case_of_its_settings() -> None:

@@ -1,0 +1,58 @@
+"""The settings with which the rows of an egress are read."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tidegate.settings.setting import Place
+from tidegate.settings.table import judge
+from tidegate.spark import source_rows
+
+ROWS = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": "2147483647",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.jsonGenerator.ignoreNullFields": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.chunkBase64String.enabled": "true",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.function.concatBinaryAsString": "false",
+    "spark.sql.function.eltOutputAsString": "false",
+    "spark.sql.icu.caseMappings.enabled": "true",
+    "spark.sql.json.enableExactStringParsing": "true",
+    "spark.sql.json.enablePartialResults": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.variant.allowDuplicateKeys": "false",
+}
+
+
+def test_what_changes_rows_is_set_and_refused() -> None:
+    """A retry must make the same records of the same rows, and options are not in the plan."""
+    made = dict.fromkeys([*ROWS, "spark.sql.files.maxPartitionNum"], "of the cluster")
+    hadoop = "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength"
+    made[hadoop.removeprefix("spark.hadoop.")] = made.pop(hadoop)
+    conf = SimpleNamespace(set=made.__setitem__, unset=made.__delitem__)
+    source_rows.configure(cast(Any, SimpleNamespace(conf=conf)))
+    assert made == {name.removeprefix("spark.hadoop."): value for name, value in ROWS.items()}
+    for name, value in (ROWS | {"spark.sql.files.maxPartitionNum": "1"}).items():
+        (complaint,) = judge(Place.SENDING, {name: value}).complaints
+        assert complaint.startswith(f"{name}: refused: Tidegate sets it: a retry must make")
+        if name != "spark.sql.legacy.timeParserPolicy":
+            assert judge(Place.SPARK, {name: value}).settings == {name: value}
