@@ -147,7 +147,7 @@ def test_a_command_line() -> None:
     ("options", "start"),
     [
         ({}, None),
-        ({"checkpointLocation": "/c"}, "latest"),
+        ({"trigger": "1 minute"}, "latest"),
         ({"startingOffsets": "latest"}, "latest"),
         ({"StartingOffsets": "EARLIEST"}, "earliest"),
         ({"startingOffsets": '{"t":{"0":-2,"1":-2}}'}, "earliest"),
@@ -236,30 +236,6 @@ def test_where_a_consumer_begins(properties: dict[str, str], start: Any) -> None
 def test_a_reset_without_an_answer(word: str) -> None:
     made = of({"fetch.min.bytes": "1", "auto.offset.reset": word})
     assert any(each.startswith("auto.offset.reset: ") for each in made.missing)
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "commands"),
-    [
-        ("endingOffsets", '{"t":{"0":50}}',
-         ["tidegate backfill t --topic t --end '{\"t\": {\"0\": 50}}'"]),
-        ("endingTimestamp", "86400000",
-         ["tidegate backfill t --topic t --end 1970-01-02T00:00:00Z"]),
-        ("endingOffsetsByTimestamp", '{"t":{"0":0,"1":0,"2":1000}}',
-         ["tidegate backfill t --topic t --partitions 0,1 --end 1970-01-01T00:00:00Z",
-          "tidegate backfill t --topic t --partitions 2 --end 1970-01-01T00:00:01Z"]),
-        ("endingOffsets", "latest", []),
-        ("endingOffsets", '{"t":{"0":-1}}', []),
-        ("endingOffsets", "?", []),
-    ],
-)  # fmt: skip
-def test_the_end_of_a_job_is_a_backfill(option: str, value: str, commands: list[str]) -> None:
-    made = of({**TOPIC, option: value})
-    assert [
-        line[2:] for line in made.text.splitlines() if "tidegate backfill t" in line
-    ] == commands
-    assert f"{option}: " in comments(made)
-    assert made.missing == ()
 
 
 # Topics

@@ -74,7 +74,7 @@ def _written(draft: Draft, what: str) -> Translation:
     if "lake" not in draft.form:
         draft.set(("lake",), "${TIDEGATE_LAKE}", None, "a directory or URL")
     draft.form["kind"] = draft.kind
-    draft.missing += [] if draft.missing else _complaints(written.text(draft, what))
+    draft.missing += [c for c in _complaints(written.text(draft, what)) if _is_new(c, draft)]
     text = written.text(draft, what)
     if len(text.encode()) > yaml_reader.MOST_BYTES:
         raise ConfigurationError("more settings than a pipeline file can hold comments on")
@@ -91,6 +91,17 @@ def _complaints(text: str) -> list[str]:
     except (BadFile, ValueError) as error:
         return str(error).splitlines()
     return complaints
+
+
+def _is_new(complaint: str, draft: Draft) -> bool:
+    """Return whether a complaint is about a key that is there, and not among what is missing."""
+    key = complaint.partition(":")[0]
+    first, _, second = key.partition(".")
+    value = draft.form.get(first)
+    is_there = value is not None and (not isinstance(value, dict) or not second or second in value)
+    return not draft.missing or (
+        is_there and not any(each.startswith(key) for each in draft.missing)
+    )
 
 
 def _read(text: str) -> Read:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tidegate.pipelines.translation import connection, spark_job, start
 from tidegate.pipelines.translation.draft import TOPIC, Draft
@@ -93,7 +94,10 @@ def draft(read: Read, stem: str) -> Draft | None:
     result = Draft("ingest" if "sink" in class_ else "egress", _OWN, read.where)
     name = given.pop("name", None)
     value = name and result.text(name)
-    (_sink if result.kind == "ingest" else _source)(result, given, value or "")
+    if result.kind == "ingest":
+        _sink(result, given, name)
+    else:
+        _source(result, given)
     result.name(value or "", *result.form.get("topics", ()), stem)
     if name and value:
         result.comments.setdefault(("name",), []).append(result.label(name))
@@ -106,11 +110,11 @@ def draft(read: Read, stem: str) -> Draft | None:
         "The brokers and the login are settings of the Connect worker: give them to the Kafka "
         "connection"
     )
-    spark_job.repeated(result, read.settings)
+    spark_job.repeated(result, read)
     return result
 
 
-def _sink(draft: Draft, given: dict[str, Given], name: str) -> None:
+def _sink(draft: Draft, given: dict[str, Given], name: Given | None) -> None:
     topics, pattern = given.pop("topics", None), given.pop("topics.regex", None)
     if topics and (value := draft.text(topics)):
         names = list(dict.fromkeys(filter(None, map(str.strip, value.split(",")))))
@@ -124,9 +128,13 @@ def _sink(draft: Draft, given: dict[str, Given], name: str) -> None:
         draft.missing.append("topics: no topic is named: add `topics: [NAME]` to the file")
     reset = given.pop("consumer.override.auto.offset.reset", None)
     group = given.pop("consumer.override.group.id", None)
-    if group is None and name:
-        group = Given("name", f"connect-{name}", 0)
-    start.of_client(draft, reset, group, "earliest")
+    if group is None and name and name.value != "":
+        group = replace(name, value=name.value and f"connect-{name.value.strip()}")
+    if group is None and reset and (reset.value or "").lower() != "earliest":
+        draft.need(reset, "a connector without `name` has a group that is not known here, and "
+                   "where that has stopped comes first")  # fmt: skip
+    else:
+        start.of_client(draft, reset, group, "earliest")
     bucket = _bucket(draft, given)
     if each := _first(given, _PREFIX):
         draft.drop(each, "the files there are the connector's; the lake has a directory of its own")
@@ -135,8 +143,7 @@ def _sink(draft: Draft, given: dict[str, Given], name: str) -> None:
         draft.set(("lake",), f"s3://{bucket[0]}/tidegate", bucket[1], why)
 
 
-def _source(draft: Draft, given: dict[str, Given], name: str) -> None:
-    del name  # of a source it names no consumer group
+def _source(draft: Draft, given: dict[str, Given]) -> None:
     bucket, topic = _bucket(draft, given), _target(draft, given)
     directory = _first(given, _PREFIX)
     below = (draft.text(directory) or "" if directory else "topics").strip("/")

@@ -41,6 +41,8 @@ class Draft:
     own: Collection[str]
     """Names of settings that are known beside those of the table."""
     where: str = "line"
+    remark: str = ""
+    """What is said of the whole text, in the heading."""
     form: dict[str, Any] = field(default_factory=dict)
     comments: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     dropped: dict[str, list[str]] = field(default_factory=dict)
@@ -138,7 +140,7 @@ class Draft:
 
     def unknown(self, given: Given) -> None:
         """Note a setting that nothing is known about."""
-        near = did_you_mean(given.name, sorted(self.own))
+        near = did_you_mean(given.name, sorted({*self.own} - {given.name}))
         self.refuse(given, f"not known{near}")
 
     def label(self, given: Given) -> str:

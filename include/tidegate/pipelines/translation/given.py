@@ -35,6 +35,7 @@ class Read:
     what: str
     where: str = "line"
     is_stream: bool = False
+    is_program: bool = False
 
 
 def unescaped(text: str) -> str:

@@ -48,7 +48,7 @@ def read(text: str) -> Read:
     found = tuple(program.settings())
     words = {each.text for each in program.tokens if each.kind == "word"}
     is_stream = bool(words & {"readStream", "writeStream", "KafkaUtils", "StreamingContext"})
-    return Read(found, "a Spark program", is_stream=is_stream)
+    return Read(found, "a Spark program", is_stream=is_stream, is_program=True)
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -127,10 +127,15 @@ class _Program:
         return next((token.text for token in inside if token.kind == "string"), None)
 
     def _topics(self) -> Iterator[Given]:
-        """Yield the topics of a direct stream: the first list of names in the program."""
+        """Yield the topics of a direct stream: the first list of names in the program.
+
+        Those of another direct stream are not known.
+        """
         words = {each.text for each in self.tokens if each.kind == "word"}
         if not words & {"createDirectStream", "Subscribe"}:
             return
+        streams = [each for each in self.tokens if each.text == "createDirectStream"]
+        yield from (Given("subscribe", None, each.line) for each in streams[1:])
         for n, token in enumerate(self.tokens):
             collection = token.text in _COLLECTIONS and self._at(n + 1).text == "("
             if collection or (token.text == "[" and self._at(n + 1).kind == "string"):

@@ -46,9 +46,20 @@ OWN = frozenset(
     "processingTime", "availableNow", "once",
 }  # fmt: skip
 _STREAMS = "spark.streaming.", "spark.sql.streaming."
-_UNITS = {"ms": 1, "milli": 1, "s": 1000, "sec": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-_INTERVAL = re.compile(
-    r"(?:interval\s+)?(\d{1,6})\s*(ms|milli(?=second)|s(?:ec)?|m(?:in)?|h)(?:[a-z]*)", re.IGNORECASE
+_UNITS = {
+    "ms": 1, "millisecond": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000,
+    "minute": 60_000, "h": 3_600_000, "hour": 3_600_000, "day": 86_400_000,
+}  # fmt: skip
+_INTERVAL = re.compile(r"(?:interval\s+)?(\d{1,9})\s*([a-z]+)", re.IGNORECASE)
+_BROKERS = ("bootstrap.servers", "kafka.bootstrap.servers", "metadata.broker.list")
+_DECIDING = {
+    "ingest": (*_SUBSCRIPTIONS, *start.STARTS, "auto.offset.reset", "group.id", *_BROKERS),
+    "egress": ("topic", "path", *_BROKERS),
+}
+"""What a program has once for each pipeline that it would be."""
+_NO_CODE = (
+    "Settings alone are translated, not what the program does with rows (filter, select, join, "
+    "limit)."
 )
 _OLD_CONSUMER = {"zookeeper.connect", "auto.commit.enable", "offsets.storage"}
 _OLD_PRODUCER = {"request.required.acks", "compression.codec", "queue.buffering.max.ms"}
@@ -77,23 +88,25 @@ def draft(read: Read, stem: str) -> Draft:
         _egress(result, options, stem)
     else:
         _ingest(result, options, stem, is_stream=read.is_stream)
-    repeated(result, read.settings)
+    repeated(result, read)
+    result.remark = _NO_CODE if read.is_program else ""
     return result
 
 
 def _ingest(draft: Draft, options: Mapping[str, Given], stem: str, *, is_stream: bool) -> None:
+    if "topics" in options and not options.keys() & {*_SUBSCRIPTIONS}:
+        options = {**options, "subscribe": options["topics"]}  # no tool's name, but a usual one
+        del options["topics"]
     for name in _SUBSCRIPTIONS:
         if each := options.get(name):
-            _subscribe(draft, each)
+            _subscribe(draft, name, each)
     topics = list(draft.form.get("topics", draft.form.get("assign", ())))
     draft.name(*topics, stem)
     if not options.keys() & {*_SUBSCRIPTIONS}:
         draft.missing.append("topics: no topic is named: add `topics: [NAME]` to the file")
     answered = {*_SUBSCRIPTIONS, *start.STARTS, *start.ENDS}
     if options.keys() & {*start.STARTS} or not _is_client(options):
-        is_stream |= bool(
-            options.keys() & {"checkpointlocation", "maxoffsetspertrigger", "trigger"}
-        )
+        is_stream |= bool(options.keys() & {*start.CHECKPOINTS, "maxoffsetspertrigger", "trigger"})
         answered |= {start.STRATEGY}
         start.of_spark(draft, options, is_stream=is_stream)
     else:
@@ -103,6 +116,7 @@ def _ingest(draft: Draft, options: Mapping[str, Given], stem: str, *, is_stream:
             draft.drop(group, "of Kafka 0.8: the group's offsets are not in Kafka")
             group = None
         start.of_client(draft, options.get("auto.offset.reset"), group, "latest")
+    answered |= start.of_checkpoint(draft, options)
     start.windows(draft, options, topics)
     for name, each in options.items():
         if name not in answered:
@@ -133,8 +147,8 @@ def _egress(draft: Draft, options: Mapping[str, Given], stem: str) -> None:
             _pass(draft, Place.SINK, name, each)
 
 
-def _subscribe(draft: Draft, each: Given) -> None:
-    value, name = draft.text(each), _lower(each)
+def _subscribe(draft: Draft, name: str, each: Given) -> None:
+    value = draft.text(each)
     if value is None:
         draft.need(each, "the topics are not known")
     elif any(key in draft.form for key in ("topics", "pattern", "assign")):
@@ -218,19 +232,32 @@ def schedule(draft: Draft, each: Given, milliseconds: int) -> None:
 
 
 def _milliseconds(text: str) -> int:
-    match = _INTERVAL.fullmatch(text.strip())
-    return int(match[1]) * _UNITS[match[2].lower()] if match else 0
+    if not (match := _INTERVAL.fullmatch(text.strip())):
+        return 0
+    unit = match[2].lower()
+    return int(match[1]) * _UNITS.get(unit, _UNITS.get(unit.removesuffix("s"), 0))
 
 
-def repeated(draft: Draft, settings: Iterable[Given]) -> None:
-    """Note settings that are given again with another value: the last one counts."""
+def repeated(draft: Draft, read: Read) -> None:
+    """Note settings that are given again with another value: the last one counts.
+
+    In a program, two values of a setting that decides what is read or sent are two pipelines.
+    """
     seen: dict[tuple[str, str], Given] = {}
-    for each in settings:
-        key = (_lower(each), each.part)
-        first = seen.setdefault(key, each)
+    for each in read.settings:
+        name = _lower(each)
+        other = "write" if draft.kind == "ingest" or name == "path" else "read"
+        decides = read.is_program and name in _DECIDING[draft.kind] and each.part != other
+        first = seen.setdefault((name, "" if decides else each.part), each)
         known = each.name and each.name != "StringDecoder"
-        if first is not each and known and first.value != each.value:
-            draft.drop(first, f"given again at {draft.where} {each.line}: the last one counts")
+        if first is each or not known or first.value == each.value:
+            continue
+        again = f"given again at {draft.where} {each.line}"
+        if decides:
+            draft.need(first, f"{again}, with another value: a pipeline has one source and one "
+                       "target; translate the parts of the program apart")  # fmt: skip
+        else:
+            draft.drop(first, f"{again}: the last one counts")
 
 
 def default_isolation(draft: Draft) -> None:

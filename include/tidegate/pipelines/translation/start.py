@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from tidegate.pipelines.translation.draft import Draft, per_partition
+from tidegate.core.windows import parse_edges, resolve_ranges
+from tidegate.pipelines.translation.draft import TOPIC, Draft, per_partition
 from tidegate.pipelines.translation.given import Given
 
 EARLIEST, LATEST = -2, -1
@@ -22,6 +24,13 @@ STARTS = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
 """In the order of Spark's precedence."""
 ENDS = ("endingtimestamp", "endingoffsetsbytimestamp", "endingoffsets")
 STRATEGY = "startingoffsetsbytimestampstrategy"
+CHECKPOINTS = ("checkpointlocation", "spark.sql.streaming.checkpointLocation")
+_NO_WINDOW = (
+    "no window of `tidegate backfill` is the same: it needs a start and an end of each partition, "
+    "both as offsets, or both as times that are past; a run reads to the end of the log"
+)
+_Edges = Mapping[str, Mapping[Any, int | str]]
+"""Offsets or ISO times by topic and partition; None: of all partitions."""
 
 
 def of_spark(draft: Draft, given: Mapping[str, Given], *, is_stream: bool) -> None:
@@ -57,7 +66,9 @@ def of_client(draft: Draft, reset: Given | None, group: Given | None, default: s
         draft.need(reset, "neither earliest (smallest), latest (largest) nor none")
         return
     name = draft.text(group) if group else None
-    if group and name:
+    if group and name is None and (group.value is None or group.value.strip()):
+        draft.need(group, "the group is not known, and so not where it has stopped")
+    elif group and name:
         why = "continue where the group has stopped; stop its consumers before the first run"
         draft.set(("start", "group"), name, group, why)
         if word != "earliest":  # Tidegate's own
@@ -73,8 +84,24 @@ def of_client(draft: Draft, reset: Given | None, group: Given | None, default: s
         draft.set(("start",), word, None, "the default of a consumer without auto.offset.reset")
 
 
+def of_checkpoint(draft: Draft, given: Mapping[str, Given]) -> set[str]:
+    """Return the names of a stream's checkpoint that are missing as offsets, and note them.
+
+    None is missing if `start` is not behind what the stream has read.
+    """
+    start: Any = draft.form.get("start")
+    offsets = start.get("offsets", {}) if isinstance(start, dict) else {}
+    skips = start == "latest" or any(LATEST in each.values() for each in offsets.values())
+    names = {*CHECKPOINTS} & given.keys() if skips else set()
+    for name in sorted(names):
+        draft.need(given[name], "the stream has stopped at the offsets in the directory `offsets` "
+                   "there, of the last batch that is in `commits`: give them to start.offsets; "
+                   "latest would skip records")  # fmt: skip
+    return names
+
+
 def windows(draft: Draft, given: Mapping[str, Given], topics: list[str]) -> None:
-    """Note the commands of a backfill that ends where a batch job did."""
+    """Note the commands of a backfill that begins and ends where a batch job did."""
     chosen = next((each for each in ENDS if each in given), None)
     for each in ENDS:
         if each in given and each != chosen:
@@ -85,48 +112,102 @@ def windows(draft: Draft, given: Mapping[str, Given], topics: list[str]) -> None
     value = draft.text(setting)
     if value is None:
         return
-    if value.lower() == "latest":
+    ends = _ends(chosen, value, topics)
+    starts = _starts(draft.form.get("start"), topics)
+    offsets = {edge for each in (ends or {}).values() for edge in each.values()}
+    if value.lower() == "latest" or offsets == {LATEST}:
         draft.drop(setting, "a run reads to the end of the log that its plan has found")
-        return
-    commands = _commands(chosen, value, topics)
-    if not commands:
+    elif ends is None:
         draft.refuse(setting, "not what Spark takes here; `tidegate backfill` reads a window")
-        return
-    draft.drop(setting, "a run reads to the end of the log; the window is a backfill, below")
-    draft.commands.append("Only the window of the job, in place of a run:")
-    draft.commands += [f"tidegate backfill {draft.form['name']} {each}" for each in commands]
+    elif commands := _commands(starts, ends, topics):
+        draft.drop(setting, "a run reads to the end of the log; the window is a backfill, below")
+        draft.commands.append("Only the window of the job, in place of a run:")
+        draft.commands += [f"tidegate backfill {draft.form['name']} {each}" for each in commands]
+    else:
+        draft.refuse(setting, _NO_WINDOW)
 
 
-def _commands(chosen: str, value: str, topics: list[str]) -> list[str]:
-    """Return the options of `tidegate backfill` for an end; empty if the end is not readable."""
+def _starts(start: Any, topics: list[str]) -> _Edges:
+    """Return where the windows begin; nothing for a word, and for a start that is not known."""
+    if not isinstance(start, dict):
+        return {}
+    if "timestamp" in start:
+        return {topic: {None: start["timestamp"]} for topic in topics}
+    edges: _Edges = start.get("timestamps") or start.get("offsets") or {}
+    return edges
+
+
+def _ends(chosen: str, value: str, topics: list[str]) -> _Edges | None:
+    """Return where the windows end; None if that is not what Spark takes."""
     if chosen == "endingtimestamp":
         end = time(value)
-        return [f"--topic {topic} --end {end}" for topic in topics] if end else []
-    ends = per_partition(value) or {}
-    if chosen == "endingoffsets":
-        if any(min(each.values(), default=0) < 0 for each in ends.values()):
+        return {topic: {None: end} for topic in topics} if end else None
+    if chosen == "endingoffsetsbytimestamp":
+        return _times(value)
+    offsets = per_partition(value) or {}
+    known = all(each and min(each.values()) >= LATEST for each in offsets.values())
+    return offsets if offsets and known else None
+
+
+def _commands(starts: _Edges, ends: _Edges, topics: Collection[str]) -> list[str]:
+    """Return the options of `tidegate backfill` for the windows; none if it refuses one of them."""
+    commands = []
+    for topic, end in sorted(ends.items()):
+        if topic not in topics or not TOPIC.fullmatch(topic):
             return []
-        return [
-            f"--topic {shlex.quote(topic)} --end {shlex.quote(json.dumps({topic: numbers}))}"
-            for topic, numbers in sorted(ends.items())
-        ]
-    at: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for topic, numbers in sorted(ends.items()):
-        for partition, milliseconds in sorted(numbers.items()):
-            if (end := time(milliseconds)) is None:
+        for (first, last), partitions in _windows(topic, starts.get(topic, {}), end).items():
+            if not _is_window(topic, first, last):
                 return []
-            at[topic, end].append(partition)
-    return [
-        f"--topic {shlex.quote(topic)} --partitions {','.join(map(str, partitions))} --end {end}"
-        for (topic, end), partitions in at.items()
-    ]
+            some = f" --partitions {','.join(map(str, partitions))}" if partitions else ""
+            edges = f"--start {shlex.quote(first)} --end {shlex.quote(last)}"
+            commands.append(f"--topic {topic}{some} {edges}")
+    return commands
+
+
+def _windows(
+    topic: str, start: Mapping[Any, int | str], end: Mapping[Any, int | str]
+) -> dict[tuple[str, str], list[int]]:
+    """Return partitions by the edges of their window, as `tidegate backfill` reads these.
+
+    No partition: all that the edges name, or that there are.
+    """
+    if all(isinstance(each, int) for each in end.values()):
+        return {(json.dumps({topic: start}), json.dumps({topic: end})): []}
+    windows: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for p in sorted({*start, *end} - {None}):
+        first, last = (str(each.get(p, each.get(None, ""))) for each in (start, end))
+        windows[first, last].append(p)
+    return windows or {(str(start.get(None, "")), str(end[None])): []}
+
+
+def _is_window(topic: str, start: str, end: str) -> bool:
+    edges = parse_edges(topic, start, end, datetime.now(UTC))
+    if not edges.timestamps:
+        resolve_ranges(topic, edges.partitions, edges, {}, edges.complaints)
+    return not edges.complaints
+
+
+def _times(text: str) -> dict[str, dict[int, str]] | None:
+    """Return ISO times by topic and partition, from Spark's JSON; None if it is none."""
+    times: dict[str, dict[int, str]] = defaultdict(dict)
+    for topic, numbers in (per_partition(text) or {}).items():
+        for partition, number in numbers.items():
+            if (at := time(number)) is None:
+                return None
+            times[topic][partition] = at
+    return {**times} or None
 
 
 def time(milliseconds: int | str) -> str | None:
-    """Return milliseconds since 1970 as an ISO time; None if there is no such time."""
+    """Return milliseconds since 1970 as an ISO time; None if there is no such time.
+
+    Those below 0 are none: a broker takes -1 for the end of the log, and -2 for its start.
+    """
     try:
         moment = _EPOCH + timedelta(milliseconds=int(milliseconds))
     except (ValueError, OverflowError):
+        return None
+    if moment < _EPOCH:
         return None
     digits = "milliseconds" if moment.microsecond else "seconds"
     return moment.replace(tzinfo=None).isoformat(timespec=digits) + "Z"
@@ -155,9 +236,7 @@ def _timestamps(draft: Draft, setting: Given, value: str, strategy: Given | None
             return
         draft.set(("start", "timestamp"), moment, setting, why)
     else:
-        numbers = per_partition(value) or {}
-        times = {t: {p: time(number) for p, number in each.items()} for t, each in numbers.items()}
-        if not times or None in {each for of in times.values() for each in of.values()}:
+        if (times := _times(value)) is None:
             draft.need(setting, _NOT_READ)
             return
         draft.set(("start", "timestamps"), times, setting, why)

@@ -1,0 +1,359 @@
+"""What a translation cannot keep is a TO DO or a comment; the commands that it prints are taken."""
+
+import shlex
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import typer.main
+
+from support.translated import CANARY, SOURCE, TOPIC, comments, keys, of
+from tidegate.cli import windows as cli_windows
+from tidegate.core.windows import parse_edges, resolve_ranges
+from tidegate.pipelines.translation import Translation, translate
+
+SINK = {"connector.class": "io.confluent.connect.s3.S3SinkConnector", "topics": "t",
+        "s3.bucket.name": "raw", "consumer.override.auto.offset.reset": "latest"}  # fmt: skip
+
+
+def program(*lines: str) -> Translation:
+    return translate("\n".join(lines).encode())
+
+
+# Where to begin
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """val p = Map("bootstrap.servers" -> "b:9092", "group.id" -> conf.groupId,
+             "auto.offset.reset" -> "latest")
+           KafkaUtils.createDirectStream(ssc, Subscribe(Array("orders"), p))""",
+        "subscribe=a\nfetch.min.bytes=1\ngroup.id=${GROUP}\n",
+        '{"subscribe": "a", "fetch.min.bytes": "1", "group.id": "a\\u0007"}',
+    ],
+)
+def test_a_group_that_cannot_be_read(text: str) -> None:
+    """Without it the first run would begin elsewhere than where the group has stopped."""
+    (missing,) = translate(text.encode()).missing
+    assert missing.startswith("group.id: ")
+
+
+@pytest.mark.parametrize(
+    ("more", "label"),
+    [
+        ({"name": "x", "consumer.override.group.id": "${file:/x:y}"}, "consumer.override.group.id"),
+        ({"name": "${NAME}"}, "name"),
+        ({}, "consumer.override.auto.offset.reset"),
+    ],
+)
+def test_a_group_of_connect_that_is_not_known(more: dict[str, str], label: str) -> None:
+    """Without an own group id, the connector's name is that of its group."""
+    (missing,) = of({**SINK, **more}).missing
+    assert missing.startswith(f"{label}: ")
+
+
+def test_an_empty_group_is_none() -> None:
+    made = of({**TOPIC, "fetch.min.bytes": "1", "group.id": " "})
+    assert (made.missing, keys(made)["start"]) == ((), "latest")
+
+
+@pytest.mark.parametrize("name", ["checkpointLocation", "spark.sql.streaming.checkpointLocation"])
+@pytest.mark.parametrize("offsets", [None, "latest", '{"t":{"0":5,"1":-1}}'])
+def test_a_checkpoint_and_a_start_that_skips(name: str, offsets: str | None) -> None:
+    """A stream begins at its checkpoint, whatever it says of a start."""
+    given = {} if offsets is None else {"startingOffsets": offsets}
+    made = of({**TOPIC, name: "/c", **given})
+    (missing,) = made.missing
+    assert missing.startswith(f"{name}: ")
+    assert "give them to start.offsets" in missing
+    assert made.dropped == 0
+
+
+@pytest.mark.parametrize("offsets", ["earliest", '{"t":{"0":5}}'])
+def test_a_checkpoint_and_a_start_that_skips_nothing(offsets: str) -> None:
+    assert of({**TOPIC, "checkpointLocation": "/c", "startingOffsets": offsets}).missing == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsetsByTimestamp": '{"t":{"0":-1}}'},
+        {"startingTimestamp": "-2"},
+    ],
+)
+def test_a_time_before_1970_is_none(options: dict[str, str]) -> None:
+    """To a broker, -1 as a time is the end of the log, and -2 its start."""
+    (missing,) = of({**TOPIC, **options}).missing
+    assert missing.startswith("starting")
+
+
+# Windows
+
+
+def backfills(made: Translation) -> list[dict[str, Any]]:
+    """Return the options of the printed commands, as `tidegate backfill` reads them."""
+    parser = typer.main.get_command(cli_windows.app).commands["backfill"]  # type: ignore[attr-defined]
+    found = []
+    for line in made.text.splitlines():
+        if line.startswith("# tidegate backfill "):
+            words = shlex.split(line.removeprefix("# tidegate backfill "))
+            found.append(parser.make_context("backfill", words).params)
+    return found
+
+
+def ranges(options: dict[str, Any]) -> list[tuple[int, int, int]]:
+    """Return the ranges of a command whose edges are offsets; there is no complaint."""
+    edges = parse_edges(options["topic"], options["start"], options["end"], datetime.now(UTC))
+    window = resolve_ranges(options["topic"], edges.partitions, edges, {}, edges.complaints)
+    assert edges.complaints == []
+    return [(each.partition, each.start, each.end) for each in window]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": '{"t":{"0":23}}', "endingOffsets": '{"t":{"0":50}}'}, [(0, 23, 50)]),
+        (
+            {"startingOffsets": '{"t":{"0":23,"1":0}}', "endingOffsets": '{"t":{"1":7,"0":50}}'},
+            [(0, 23, 50), (1, 0, 7)],
+        ),
+    ],
+)
+def test_a_window_of_offsets(options: dict[str, str], expected: list[Any]) -> None:
+    """The whole window of the job, and nothing else."""
+    made = of({**TOPIC, **options})
+    (command,) = backfills(made)
+    assert (command["pipeline"], command["topic"], ranges(command)) == ("t", "t", expected)
+    assert made.missing == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingTimestamp": "0", "endingTimestamp": "86400000"}, [(None, 0, 2)]),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":0,"1":0}}', "endingTimestamp": "86400000"},
+            [("0,1", 0, 2)],
+        ),
+        (
+            {"startingTimestamp": "0", "endingOffsetsByTimestamp": '{"t":{"0":86400000,"1":1000}}'},
+            [("0", 0, 2), ("1", 0, 1)],
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":0,"1":1000}}',
+             "endingOffsetsByTimestamp": '{"t":{"0":86400000,"1":86400000}}'},
+            [("0", 0, 2), ("1", 1, 2)],
+        ),
+    ],
+)  # fmt: skip
+def test_a_window_of_times(options: dict[str, str], expected: list[Any]) -> None:
+    """Partitions of one window are in one command."""
+    times = ["1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z", "1970-01-02T00:00:00Z"]
+    found = backfills(of({**TOPIC, **options}))
+    for each in found:
+        assert parse_edges("t", each["start"], each["end"], datetime.now(UTC)).complaints == []
+    assert [(each["partitions"], each["start"], each["end"]) for each in found] == [
+        (partitions, times[start], times[end]) for partitions, start, end in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"endingOffsets": '{"t":{"0":50}}'},
+        {"startingOffsets": "earliest", "endingTimestamp": "1000"},
+        {"startingOffsets": "soon", "endingTimestamp": "1000"},
+        {"startingOffsets": '{"t":{"0":5}}', "endingTimestamp": "1000"},
+        {"startingTimestamp": "5", "endingOffsets": '{"t":{"0":5}}'},
+        {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'},
+        {"startingOffsets": '{"t":{"0":5,"1":5}}', "endingOffsets": '{"t":{"0":9}}'},
+        {"startingOffsets": '{"t":{"0":5,"1":5}}', "endingOffsets": '{"t":{"0":50,"1":-1}}'},
+        {"startingOffsets": '{"t":{"0":-2,"1":5}}', "endingOffsets": '{"t":{"0":50,"1":9}}'},
+        {"startingTimestamp": "5000", "endingTimestamp": "1000"},
+        {"startingTimestamp": "5000", "endingTimestamp": "99999999999999"},
+        {"startingOffsetsByTimestamp": '{"t":{"0":1}}',
+         "endingOffsetsByTimestamp": '{"t":{"0":2,"1":2}}'},
+        {"startingTimestamp": "5", "endingOffsetsByTimestamp": '{"u":{"0":9}}'},
+    ],
+)  # fmt: skip
+def test_a_window_that_no_backfill_has(options: dict[str, str]) -> None:
+    """No command is printed that would be refused, or that would read something else."""
+    made = of({**TOPIC, **options})
+    assert backfills(made) == []
+    assert "no window of `tidegate backfill` is the same: it needs" in comments(made)
+
+
+@pytest.mark.parametrize(
+    "end", ["?", '{"t":{"0":-2}}', '{"t":{"0":9},"u":{}}', '{"t":{"0":true}}', "{}"]
+)
+def test_an_end_that_is_none(end: str) -> None:
+    made = of({**TOPIC, "startingOffsets": '{"t":{"0":5}}', "endingOffsets": end})
+    assert backfills(made) == []
+    assert "endingOffsets: not what Spark takes here" in comments(made)
+
+
+@pytest.mark.parametrize("end", ["latest", '{"t":{"0":-1}}'])
+def test_an_end_at_the_end_of_the_log(end: str) -> None:
+    made = of({**TOPIC, "startingOffsets": '{"t":{"0":5}}', "endingOffsets": end})
+    assert backfills(made) == []
+    assert "endingOffsets: a run reads to the end of the log" in comments(made)
+
+
+def test_topics_in_a_command_are_topics() -> None:
+    window = {"startingTimestamp": "0", "endingTimestamp": "1000"}
+    assert backfills(of({"subscribe": "a; rm -rf ~", **window})) == []
+    assert [each["topic"] for each in backfills(of({"subscribe": "a,b", **window}))] == ["a", "b"]
+
+
+# Programs
+
+
+@pytest.mark.parametrize(
+    ("second", "label"),
+    [
+        ('spark.read.format("kafka").option("subscribe", "b").load()', "subscribe"),
+        ('spark.read.format("kafka").option("assign", \'{"b":[0]}\').load()', "subscribe"),
+        (
+            'spark.read.format("kafka").option("subscribe", "a").option("startingOffsets", '
+            '"latest").load()',
+            "startingOffsets",
+        ),
+        (
+            'spark.read.format("kafka").option("subscribe", "a").option('
+            '"kafka.bootstrap.servers", "other:1").load()',
+            "kafka.bootstrap.servers",
+        ),
+    ],
+)
+def test_two_readers_are_two_pipelines(second: str, label: str) -> None:
+    """Another topic, start or cluster: the settings of two readers make no pipeline together."""
+    made = program(
+        'a = (spark.read.format("kafka").option("kafka.bootstrap.servers", "b:1")',
+        '  .option("subscribe", "a").option("startingOffsets", "earliest").load())',
+        f"b = {second}",
+        "a.join(b)",
+    )
+    assert any(each.startswith(f"{label}: ") for each in made.missing)
+    assert "the last one counts" not in comments(made)
+
+
+def test_one_reader_twice() -> None:
+    reader = 'spark.read.format("kafka").option("subscribe", "a").load()'
+    assert program(reader, reader).missing == ()
+
+
+def test_two_direct_streams() -> None:
+    made = program(
+        'val p = Map("bootstrap.servers" -> "b:9092", "group.id" -> "g")',
+        'KafkaUtils.createDirectStream(ssc, Subscribe(Array("a"), p))',
+        'KafkaUtils.createDirectStream(ssc, Subscribe(Array("b"), p))',
+    )
+    assert any(each.startswith("subscribe: ") for each in made.missing)
+
+
+def test_two_groups_of_a_program() -> None:
+    made = program(
+        'val p = Map("bootstrap.servers" -> "b:9092", "group.id" -> "g")',
+        'val q = Map("bootstrap.servers" -> "b:9092", "group.id" -> "h")',
+        'KafkaUtils.createDirectStream(ssc, Subscribe(Array("a"), p))',
+    )
+    assert any(each.startswith("group.id: ") for each in made.missing)
+
+
+@pytest.mark.parametrize(
+    ("lines", "label"),
+    [
+        (
+            ['a = spark.read.parquet("/a")',
+             'a.write.format("kafka").option("topic", "t").save()',
+             'a.write.format("kafka").option("topic", "u").save()'],
+            "topic",
+        ),
+        (
+            ['a = spark.read.parquet("/a").union(spark.read.parquet("/b"))',
+             'a.write.format("kafka").option("topic", "t").save()'],
+            "path",
+        ),
+    ],
+)  # fmt: skip
+def test_two_sinks_or_sources_are_two_pipelines(lines: list[str], label: str) -> None:
+    assert [each.partition(":")[0] for each in program(*lines).missing] == [label]
+
+
+def test_a_job_with_two_sinks() -> None:
+    """What it writes is not the ingest's."""
+    made = program(
+        'd = spark.read.format("kafka").option("subscribe", "a").load()',
+        'd.write.format("kafka").option("topic", "t").save("/x")',
+        'd.write.format("kafka").option("topic", "u").save("/y")',
+    )
+    assert made.missing == ()
+
+
+def test_what_a_program_does_with_rows() -> None:
+    """It is said of each program, and of nothing else."""
+    says = "Settings alone are translated, not what the program does with rows"
+    made = program('spark.read.format("kafka").option("subscribe", "a").load().limit(10)')
+    assert says in comments(made)
+    assert says not in comments(of(TOPIC))
+
+
+# Names and values
+
+
+def test_a_name_is_not_offered_for_itself() -> None:
+    assert "did you mean 'topics'" not in comments(of({"topic": "t", "topics": "u"}))
+
+
+def test_topics_of_properties() -> None:
+    """Not a name of Kafka's or Spark's, but what many programs call them."""
+    made = translate(b"fetch.min.bytes=1\ntopics=a, b\n")
+    assert (made.missing, keys(made)["topics"]) == ((), ["a", "b"])
+    both = translate(b"fetch.min.bytes=1\ntopics=a\nsubscribe=b\n")
+    assert keys(both)["topics"] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"spark-submit --conf spark.x=1 job.py --password {CANARY} --topic x --conf spark.y=2",
+        f"/opt/bin/spark-submit --verbose job.py --conf spark.y=2 --password={CANARY}",
+        f"pyspark --conf spark.x=1 \\\n  a.jar \\\n  --password '{CANARY}' -c spark.y=2",
+    ],
+)
+def test_arguments_of_an_application(line: str) -> None:
+    """They are its own; the next command is read again."""
+    made = translate(f"{line}\nspark-submit --conf spark.z=3 job.py\n".encode(), "job")
+    assert CANARY not in made.text
+    assert made.refused == 0
+    assert {"spark.z"} <= keys(made)["spark"]["conf"].keys() <= {"spark.x", "spark.z"}
+
+
+@pytest.mark.parametrize(
+    ("interval", "schedule"),
+    [
+        ("1 month", None), ("60000000 microseconds", None), ("1 day", "0 0 * * *"),
+        ("2 mins", "*/2 * * * *"), ("60000ms", "* * * * *"), ("120 s", "*/2 * * * *"),
+        ("1 hours", "0 * * * *"), ("600000 milliseconds", "*/10 * * * *"),
+    ],
+)  # fmt: skip
+def test_units_of_a_trigger(interval: str, schedule: str | None) -> None:
+    assert keys(of({**TOPIC, "trigger": interval})).get("schedule") == schedule
+
+
+# All at once
+
+
+@pytest.mark.parametrize(
+    ("form", "labels"),
+    [
+        ({"subscribe": "a b", "startingTimestamp": "soon"}, ["startingTimestamp", "topics.0"]),
+        ({"endingOffsets": "latest"}, ["topics"]),
+        ({"topic": "t", "kafka.acks": "all"}, ["source"]),
+        ({**SOURCE, "topic.regex.list": None}, ["target.topic"]),
+    ],
+)
+def test_all_that_is_missing_at_once(form: dict[str, Any], labels: list[str]) -> None:
+    """Each once, in the words of the translation."""
+    assert [each.partition(":")[0] for each in of(form).missing] == labels
