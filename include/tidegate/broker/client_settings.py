@@ -38,7 +38,7 @@ class KafkaSettings:
     connection: str
     extra: Mapping[str, Any] = field(repr=False)
     client: str = ""
-    """What the clients call themselves, behind the connection's `client.id`."""
+    """What the clients call themselves if the connection has no `client.id`."""
     tries: int | None = None
     """Of a look-up of offsets, and of the connecting before it; None: Tidegate decides."""
     pause: float = 1.0
@@ -61,8 +61,8 @@ class KafkaSettings:
         return other
 
     def client_id(self, name: str) -> str:
-        """Return the client id of a client of this name: quotas may be for the connection's."""
-        return "-".join(filter(None, [str(self.extra.get("client.id", "")), name]))
+        """Return the connection's client id, for which a quota may be, or else this name."""
+        return str(self.extra.get("client.id", name))
 
     @property
     def options(self) -> dict[str, str]:

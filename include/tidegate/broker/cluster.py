@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,6 +30,8 @@ _OLDEST = "2.8"  # the first version with topic ids
 _TOPIC_IDS = 10  # the first version of Metadata answers that have them
 _TRIES = 3
 _ELECTION = 1.0  # seconds that the election of a new leader may take
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -95,16 +98,18 @@ class Survey:
         )
 
 
-def with_retries(settings: KafkaSettings) -> tenacity.Retrying:
-    """Return what tries a request as often as `settings` say, as Spark does for its look-ups.
+def with_retries(settings: KafkaSettings, least: int = 1) -> tenacity.Retrying:
+    """Return what tries a request as often as `settings` say, as Spark does for its look-ups, and
+    `least` times; each try that fails is logged.
 
     Connecting has a patience of its own, and is tried again only if they say how often.
     """
     again = BrokerError if settings.tries is None else (BrokerError, BrokerUnreachable)
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(again),
-        stop=tenacity.stop_after_attempt(settings.tries or _TRIES),
+        stop=tenacity.stop_after_attempt(max(settings.tries or _TRIES, least)),
         wait=tenacity.wait_fixed(settings.pause),
+        before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
         reraise=True,
     )
 

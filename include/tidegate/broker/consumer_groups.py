@@ -16,14 +16,16 @@ from tidegate.broker.cluster import Cluster, with_retries
 from tidegate.core.offsets import Offsets
 from tidegate.errors import BrokerError
 
+_LEAST = 3  # tries
+
 
 def committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
     """Return a group's committed offsets, by topic and partition; none of an unknown group.
 
-    Tried several times: a fresh broker answers the first request about any group with "not
+    Tried three times at least: a fresh broker answers the first request about any group with "not
     available yet".
     """
-    return with_retries(settings)(_committed, settings, group)
+    return with_retries(settings, _LEAST)(_committed, settings, group)
 
 
 def _committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
@@ -41,7 +43,7 @@ def commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
 
     Raises NotAuthorised, or BrokerError, which names those that were refused.
     """
-    with_retries(settings)(_commit, settings, group, offsets)
+    with_retries(settings, _LEAST)(_commit, settings, group, offsets)
 
 
 def _commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:

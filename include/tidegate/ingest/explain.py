@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidegate.broker.cluster import Survey
@@ -27,6 +27,7 @@ from tidegate.runs.run import OpenRun, Run
 from tidegate.spark.task_size import splits
 
 FORMAT = 1
+_MANY_TASKS = 100_000  # in a driver of 1 GB
 
 
 def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any]:
@@ -71,8 +72,17 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
         "gaps": [gap.to_json() for gap in draft.gaps],
         "left_out": [each.to_json() for each in plan.left_out],
         "settings": effective(run.spec, run.kafka),
-        "notices": list(run.spec.notices),
+        "notices": [*run.spec.notices, *_notices_of_tasks(plan, cores or 1, options)],
     }
+
+
+def _notices_of_tasks(plan: Plan, cores: int, options: Mapping[str, str]) -> Iterator[str]:
+    tasks = (sum(number for number, _ in splits(w, cores, options)) for w in plan.chunks)
+    if (most := max(tasks, default=0)) > _MANY_TASKS:
+        yield (
+            f"options: a chunk has {most:,} tasks: Spark's driver needs memory for each; give a "
+            "larger maxRecordsPerPartition, or a smaller minPartitions"
+        )
 
 
 def _chunk(

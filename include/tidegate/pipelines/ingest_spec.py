@@ -32,6 +32,10 @@ from tidegate.settings.setting import Place, without_unset
 from tidegate.settings.source import disagreements, without_effect
 from tidegate.settings.table import judge
 
+_EXAMPLES = {
+    "offsets": "{orders: {0: 120}}",
+    "timestamps": "{orders: {0: 2026-03-14T00:00:00Z}}",
+}
 _LEVELS = ("read_committed", "read_uncommitted")
 
 _Word = Literal["earliest", "latest", "smallest", "largest", "beginning", "end"]
@@ -42,7 +46,8 @@ StartOffset = Annotated[Whole, Field(ge=-2)]
 class StartAt(Strict):
     """Begin at the first record since a timestamp, at offsets, or at a consumer group's offsets.
 
-    `otherwise` is for partitions of which these say nothing.
+    `otherwise` is for partitions without a record since their time, or without an offset of the
+    group. It is not for partitions that `timestamps` or `offsets` do not name: they are an error.
     """
 
     timestamp: Time | None = None
@@ -54,6 +59,8 @@ class StartAt(Strict):
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
         forms = ("timestamp", "timestamps", "offsets")
+        if key in _EXAMPLES and value is not None and not (value and all(value.values())):
+            return key, f"for each topic give its partitions, for example {_EXAMPLES[key]}"
         if key == "group" and {*forms} <= given.keys():
             if sum(each is not None for each in (*(given[form] for form in forms), value)) != 1:
                 return "", f"give {', '.join(forms)} or group: one of the four"

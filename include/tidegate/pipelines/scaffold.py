@@ -22,7 +22,7 @@ kind: ingest
 kafka: {_yaml(kafka)}  # an Airflow connection; in a terminal AIRFLOW_CONN_<ID>
 topics: {_yaml(topics)}
 lake: {_yaml(lake)}  # a directory or URL
-# When Airflow runs it, in UTC; without a schedule by hand only.
+# When Airflow runs it, in UTC; without a schedule: manual runs only.
 # schedule: "*/10 * * * *"
 # Where a topic's first run begins: earliest, latest, or a timestamp, offsets or a group.
 # start: earliest
@@ -53,7 +53,7 @@ lake: {_yaml(lake)}  # where the ledger is kept: a directory or URL
 # columns: {{key: key, value: value}}
 # Bad rows: fail sends nothing, quarantine keeps them back and sends the others.
 # on_bad_row: fail
-# When Airflow runs it, in UTC; without a schedule by hand only.
+# When Airflow runs it, in UTC; without a schedule: manual runs only.
 # schedule: "@hourly"
 # spark: {{connection: spark_default, conf: {{spark.executor.memory: 2g}}}}
 """

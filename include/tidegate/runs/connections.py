@@ -100,7 +100,8 @@ def of_run(settings: KafkaSettings, spec: Spec, *by: str) -> KafkaSettings:
 
 
 def client_name(spec: Spec, *by: str) -> str:
-    """Return what a pipeline's clients call themselves, to the broker's log and quotas.
+    """Return what a pipeline's clients call themselves, in the broker's log and for its quotas,
+    unless their connection has a `client.id`.
 
     `by` are the step, the run id and the attempt; characters that a metric's name cannot have
     become `_`, and a long run id is cut.

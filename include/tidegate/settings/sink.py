@@ -97,7 +97,7 @@ _OWN = {
         ),
         _refused("key.serializer", "keys are written as bytes", "`columns` to shape them"),
         _refused("value.serializer", "values are written as bytes", "`columns` to shape them"),
-        _refused("client.id", "Tidegate names the run in it"),
+        _refused("client.id", "Tidegate names the run in it", "`client.id` of the connection"),
         _refused("interceptor.classes", "an interceptor may change records"),
     )
 }  # fmt: skip

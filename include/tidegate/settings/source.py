@@ -66,8 +66,8 @@ _OWN = {
     for each in (
         *_refused(
             "the plan's offsets are the only start, and nothing falls back to another",
-            "`start` for the first run, `start.otherwise` for partitions of which it says nothing, "
-            "`on_expired` for records that are gone",
+            "`start` for the first run, `start.otherwise` for partitions without a record since "
+            "their time or an offset of their group, `on_expired` for records that are gone",
             "kafka.auto.offset.reset",
         ),
         *_refused(
@@ -82,7 +82,8 @@ _OWN = {
             "values are read as bytes", "a view, or `columns` of an egress",
             "kafka.value.deserializer",
         ),
-        *_refused("Tidegate names the run in it", "", "kafka.client.id"),
+        *_refused("Tidegate names the run in it", "`client.id` of the connection",
+                  "kafka.client.id"),
         *_refused(
             "no consumer joins a group, so it has no members to name", "", "kafka.group.instance.id"
         ),
@@ -131,7 +132,8 @@ SOURCE: tuple[Setting, ...] = (
     Setting(
         name="fetchOffset.numRetries", place=Place.SOURCE, check=whole(1, 1000),
         default="3", outside="3", why="tries, the first one included, of the look-ups of Spark and "
-        "of the planner; if it is given, also of the planner's connecting to a broker",
+        "of the planner; if it is given, also of the planner's connecting to a broker. Times "
+        "fetchOffset.retryIntervalMs at most one hour; of a consumer group at least 3 tries",
     ),
     Setting(
         name="fetchOffset.retryIntervalMs", place=Place.SOURCE, check=whole(0, INT),

@@ -95,7 +95,7 @@ def verify(
     if broken and job.strict_order:
         raise OrderBroken(
             f"{', '.join(broken)}: all rows are in the target, but not in their order; order: "
-            f"strict does not take that for sent. {_DECIDE}"
+            f"strict does not accept that as sent. {_DECIDE}"
         )
     files = (
         {"file": i["file"], "rows": i["rows"], "bad": i["bad"],

@@ -30,24 +30,30 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "asked"),
+    ("settings", "error", "of_log", "of_group"),
     [
-        (KAFKA, BrokerError("no leader"), 3),
-        (KAFKA, BrokerUnreachable("away"), 1),  # connecting has a patience of its own
-        (KAFKA, NotAuthenticated("refused"), 1),
-        (KAFKA.used_by("c", 5), BrokerError("no leader"), 5),
-        (KAFKA.used_by("c", 5), BrokerUnreachable("away"), 5),
-        (KAFKA.used_by("c", 5), NotAuthenticated("refused"), 1),
-        (KAFKA.used_by("c", 1), BrokerError("no leader"), 1),
+        (KAFKA, BrokerError("no leader"), 3, 3),
+        (KAFKA, BrokerUnreachable("away"), 1, 1),  # connecting has a patience of its own
+        (KAFKA, NotAuthenticated("refused"), 1, 1),
+        (KAFKA.used_by("c", 5), BrokerError("no leader"), 5, 5),
+        (KAFKA.used_by("c", 5), BrokerUnreachable("away"), 5, 5),
+        (KAFKA.used_by("c", 5), NotAuthenticated("refused"), 1, 1),
+        # A fresh broker's first answer about a group is "not available yet".
+        (KAFKA.used_by("c", 1), BrokerError("no leader"), 1, 3),
     ],
 )
 def test_beyond_the_tries(
-    monkeypatch: pytest.MonkeyPatch, settings: KafkaSettings, error: TidegateError, asked: int
+    monkeypatch: pytest.MonkeyPatch,
+    settings: KafkaSettings,
+    error: TidegateError,
+    of_log: int,
+    of_group: int,
 ) -> None:
     """The error is that of the broker, for look-ups of the log and of a group alike (req 1.5)."""
-    for ask in (
-        lambda: cluster.survey(settings, ["t"], "read_committed"),
-        lambda: consumer_groups.committed(settings, "g"),
+    for ask, asked in (
+        (lambda: cluster.survey(settings, ["t"], "read_committed"), of_log),
+        (lambda: consumer_groups.committed(settings, "g"), of_group),
+        (lambda: consumer_groups.commit(settings, "g", {}), of_group),
     ):
         broker = Broker(error)
         for module in (cluster, consumer_groups):
@@ -57,7 +63,10 @@ def test_beyond_the_tries(
         assert broker.asked == asked
 
 
-def test_within_the_tries(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
+def test_within_the_tries(
+    monkeypatch: pytest.MonkeyPatch, slept: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each try that fails is one warning, with its error."""
     answers: list[Any] = [BrokerUnreachable("away"), BrokerError("no leader"), "seen"]
 
     def survey(*_: Any) -> Any:
@@ -70,3 +79,7 @@ def test_within_the_tries(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -
     settings = KAFKA.used_by("c", 3, 0.25)
     assert cluster.survey(settings, ["t"], "read_committed") == "seen"
     assert slept == [0.25, 0.25]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert [record.message.partition("raised ")[2] for record in caplog.records] == [
+        "BrokerUnreachable: away.", "BrokerError: no leader.",
+    ]  # fmt: skip

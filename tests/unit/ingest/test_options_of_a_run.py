@@ -36,15 +36,24 @@ def test_notices_are_logged_when_a_plan_is_frozen(
     assert caplog.text.count("p: options: includeHeaders: it has no effect") == 1
 
 
-def test_the_job_has_the_pipelines_options(world: World) -> None:
+@pytest.mark.parametrize(
+    ("of_connection", "client_id"),
+    [
+        ({}, "tidegate-p-stage-manual__2024-05-01T10_00_00_00_00-{attempt}"),
+        ({"client.id": "acme"}, "acme"),
+    ],
+)
+def test_the_job_has_the_pipelines_options(
+    world: World, of_connection: dict[str, str], client_id: str
+) -> None:
     """Before those of the connection; the isolation level is the plan's, and the client id names
-    pipeline, step, run and attempt (req 4.12).
+    pipeline, step, run and attempt (req 4.12), unless the connection has one.
     """
     world.settings["options"] = {
         "KAFKA.request.timeout.ms": 7000, "fetchOffset.numRetries": 9, "groupIdPrefix": "team",
     }  # fmt: skip
     run = world.run("manual__2024-05-01T10:00:00+00:00")
-    extra = {**run.kafka.extra, "request.timeout.ms": "9000", "client.id": "acme"}
+    extra = {**run.kafka.extra, "request.timeout.ms": "9000", **of_connection}
     object.__setattr__(run, "kafka", KafkaSettings("kafka_default", extra))
     jobs: list[IngestJob] = []
 
@@ -61,8 +70,21 @@ def test_the_job_has_the_pipelines_options(world: World) -> None:
         "fetchOffset.numRetries": "9",
         "groupIdPrefix": "team",
         "kafka.isolation.level": "read_committed",
-        "kafka.client.id": f"acme-tidegate-p-stage-manual__2024-05-01T10_00_00_00_00-{attempt}",
+        "kafka.client.id": client_id.format(attempt=attempt),
     }
+
+
+@pytest.mark.parametrize(("size", "notices"), [(10, 0), (9, 1)])
+def test_tasks_that_are_too_many_are_a_notice(
+    world: World, monkeypatch: pytest.MonkeyPatch, size: int, notices: int
+) -> None:
+    """Of `explain`, with their number, also if the number of cores is unknown."""
+    monkeypatch.setattr("tidegate.ingest.explain._MANY_TASKS", 3)
+    world.settings["options"] = {"maxRecordsPerPartition": size}
+    for master in ("local[2]", "spark://h:7077"):
+        found = explain(world.run("r"), master=master)["notices"]
+        assert len(found) == notices
+        assert all(each.startswith("options: a chunk has 4 tasks: ") for each in found)
 
 
 def test_options_do_not_change_a_plan(world: World) -> None:

@@ -115,10 +115,15 @@ def test_each_partition_is_asked_for_its_own_timestamp():
             {"offsets": {"t": {0: 3, 2: 6}}},
             "start.offsets: t-1 has no start; t-2 does not exist; u-0 has no start",
         ),
-        ({"offsets": {}}, "start.offsets: t-0 has no start; t-1 has no start; u-0 has no start"),
+        ({"offsets": {"u": {0: 8}}}, "start.offsets: t-0 has no start; t-1 has no start"),
         (
             {"timestamps": {"t": {0: AT, 2: AT}, "u": {0: AT}}},
             "start.timestamps: t-1 has no start; t-2 does not exist",
+        ),
+        (
+            # It is for partitions without a later record, not for those without a time.
+            {"timestamps": {"t": {0: AT, 1: AT}}, "otherwise": "earliest"},
+            "start.timestamps: u-0 has no start",
         ),
         (
             {"timestamps": TIMES, "otherwise": "fail"},

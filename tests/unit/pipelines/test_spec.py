@@ -156,7 +156,18 @@ def test_all_complaints_come_at_once(load):
             {"start": {"timestamps": {"flights": {0: 5}}}},
             "start.timestamps.flights.0: 5: not a time",
         ),
-        ({"start": {"timestamps": {}, "group": "g"}}, "start: give timestamp, timestamps, offsets"),
+        (
+            {"start": {"timestamps": {"flights": {0: AT}}, "group": "g"}},
+            "start: give timestamp, timestamps, offsets",
+        ),
+        (
+            {"start": {"timestamps": {}}},
+            "start.timestamps: for each topic give its partitions, for example {orders: {0: 2026-0",
+        ),
+        (
+            {"start": {"offsets": {"flights": {}}}},
+            "start.offsets: for each topic give its partitions, for example {orders: {0: 120}}",
+        ),
         ({"start": {"group": "g", "otherwise": "none"}}, "start.otherwise: 'none': must be earli"),
         (
             {"start": {"offsets": {"flights": {0: 1}}, "otherwise": "fail"}},

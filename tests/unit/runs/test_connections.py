@@ -216,7 +216,7 @@ def test_only_spark_default_has_a_default(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_a_kafka_connection(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", value)
-    arguments = {"bootstrap_servers": "b:1", "client_id": "c d-tidegate-p"}
+    arguments = {"bootstrap_servers": "b:1", "client_id": "c d"}
     assert kafka(of_kafka("kafka_x")).for_python() == arguments
 
 
@@ -251,16 +251,25 @@ def test_a_kafka_connection_that_is_missing_or_empty(monkeypatch: pytest.MonkeyP
 
 
 def test_a_runs_clients_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By pipeline, step, run and attempt, behind the connection's client id (req 4.12)."""
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "kafka://?bootstrap.servers=b%3A1&client.id=acme")
+    """By pipeline, step, run and attempt (req 4.12)."""
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "kafka://?bootstrap.servers=b%3A1")
     spec = of_kafka("kafka_x")
     run_id = "manual__2024-05-01T10:00:00+00:00"
     first, second = (of_run(kafka(spec), spec, "plan", run_id, attempt) for attempt in "12")
-    name = "acme-tidegate-p-plan-manual__2024-05-01T10_00_00_00_00-1"
+    name = "tidegate-p-plan-manual__2024-05-01T10_00_00_00_00-1"
     assert first.for_python()["client_id"] == name
     assert second.for_python()["client_id"] != name
     assert len(client_name(spec, "plan", "x" * 250, "1")) < 200
     assert client_name(spec, "plan", "x" * 250, "1") != client_name(spec, "plan", "x" * 250, "2")
+
+
+def test_a_connections_client_id_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By all clients: Kafka's quotas are for exact client ids."""
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "kafka://?bootstrap.servers=b%3A1&client.id=acme")
+    spec = of_kafka("kafka_x")
+    settings = of_run(kafka(spec), spec, "plan", "r", "1")
+    assert settings.for_python()["client_id"] == "acme"
+    assert settings.client_id(client_name(spec, "stage", "r", "1")) == "acme"
 
 
 def test_the_planner_tries_as_often_as_spark(monkeypatch: pytest.MonkeyPatch) -> None:
