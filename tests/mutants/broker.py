@@ -278,6 +278,22 @@ MUTANTS = (
         "tests/unit/pipelines/test_translation_meaning.py::test_a_group_that_cannot_be_read",
     ),
     Mutant(
+        "a direct stream whose parameters are not in the text does not begin at latest",
+        "pipelines/translation/spark_job.py",
+        'if unread and not options.keys() & {*start.STARTS, "group.id"}:',
+        "if False:",
+        "tests/unit/pipelines/test_translation_meaning.py"
+        "::test_a_direct_stream_whose_group_is_elsewhere",
+    ),
+    Mutant(
+        "options of a reader that are not in the text are no start at latest",
+        "pipelines/translation/program.py",
+        'case "options" if part != "write" and not self._is_known(n + 2):',
+        'case "options" if False:',
+        "tests/unit/pipelines/test_translation_meaning.py"
+        "::test_a_reader_whose_options_are_elsewhere",
+    ),
+    Mutant(
         "a stream with a checkpoint does not begin at latest",
         "pipelines/translation/start.py",
         "names = {*CHECKPOINTS} & given.keys() if skips else set()",

@@ -44,7 +44,11 @@ def test_what_is_not_translated(data: bytes, says: str) -> None:
         translate(data)
 
 
-@pytest.mark.parametrize("piece", ["/*", '"""', "'", '"\\', ".option(", "\\\n", "--conf x='", "(["])
+@pytest.mark.parametrize(
+    "piece",
+    ["/*", '"""', "'", '"\\', ".option(", "\\\n", "--conf x='", "([", '["a.b"]=', ".options(**a",
+     'a={"', ".put('", "a:"],
+)  # fmt: skip
 def test_large_texts_do_not_take_long(piece: str) -> None:
     """No form of text is read again from each of its places."""
     data = (".option(" + piece * (MOST_BYTES // len(piece) - 8)).encode()
@@ -200,7 +204,7 @@ def test_any_settings(form: dict[str, Any], as_properties: bool, directory: Path
                 [".option(", ".options(", ")", "(", ",", '"subscribe"', '"t"', "->", ":", ".write",
                  ".readStream", ".load(", '"""', "'", "Map(", "KafkaUtils", "createDirectStream",
                  "[", "]", "Set(", "-", "1", "L", "\n", "#", "//", "--conf ", "spark.x=1",
-                 ".trigger(", "\\", 'f"', "{"]
+                 ".trigger(", "\\", 'f"', "{", "=", ".put(", '"group.id"', ".options(**a)", "a"]
             ),
             st.text(max_size=5),
         ),

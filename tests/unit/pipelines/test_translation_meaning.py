@@ -58,6 +58,119 @@ def test_an_empty_group_is_none() -> None:
     assert (made.missing, keys(made)["start"]) == ((), "latest")
 
 
+PARAMETERS = [
+    'params.put("group.id", {})',
+    'props.setProperty("group.id", {});',
+    'params["group.id"] = {}',
+    'params("group.id") = {}',
+    'params += ("group.id" -> {})',
+    'params += "group.id" -> {}',
+    'params.update("group.id", {})',
+    'params.update({{"group.id": {}}})',
+]
+STREAM = [
+    'KafkaUtils.createDirectStream(ssc, PreferConsistent, Subscribe(Array("orders"), params))',
+    "stream.start()",
+]
+
+
+@pytest.mark.parametrize("line", PARAMETERS)
+@pytest.mark.parametrize("more", [(), ('params["auto.offset.reset"] = "earliest"  # or not',)])
+def test_a_group_that_is_put_into_a_map(line: str, more: tuple[str, ...]) -> None:
+    made = program(line.format('"g"'), *more, *STREAM)
+    otherwise = {} if more else {"otherwise": "latest"}
+    form = keys(made)
+    assert (made.missing, form["topics"], form["start"]) == (
+        (), ["orders"], {"group": "g"} | otherwise,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("line", PARAMETERS)
+@pytest.mark.parametrize(
+    "value", ["conf.group", '"g" + suffix', 'f"g-{env}"', '"g"\n  + suffix', '"g"\n  .trim']
+)
+def test_a_group_that_is_put_into_a_map_as_an_expression(line: str, value: str) -> None:
+    made = program(line.format(value), *STREAM)
+    (missing,) = made.missing
+    assert missing.startswith("group.id: ")
+    assert "start" not in keys(made)
+
+
+@pytest.mark.parametrize("line", ['if params["group.id"] == "g":', 'x("group.id") => "g"'])
+def test_a_group_that_is_only_looked_at(line: str) -> None:
+    """Neither a setting nor a topic."""
+    made = program(line, *STREAM)
+    assert (len(made.missing), keys(made)["topics"]) == (1, ["orders"])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["val params = conf.parameters"],
+        ['val params = load("kafka")', 'val brokers = Map("bootstrap.servers" -> "b:1")'],
+        ['params.put(ConsumerConfig.GROUP_ID_CONFIG, "g")', 'params.put("auto.offset.reset", "x")'],
+        [],
+    ],
+)
+def test_a_direct_stream_whose_group_is_elsewhere(lines: list[str]) -> None:
+    """It may have stopped anywhere: to begin at the end of the log would skip records."""
+    made = program(*lines, *STREAM)
+    (missing,) = made.missing
+    assert missing.startswith(f"line {len(lines) + 1}: it is not known where to begin")
+    assert "start" not in keys(made)
+
+
+def test_a_direct_stream_without_a_group() -> None:
+    """Of Kafka 0.8, it begins where its parameters say."""
+    text = 'KafkaUtils.createDirectStream(ssc, ["a"], {"metadata.broker.list": "b:9092"})'
+    assert (program(text).missing, keys(program(text))["start"]) == ((), "latest")
+
+
+@pytest.mark.parametrize(
+    ("options", "first"),
+    [
+        (".options(**options)", ""),
+        (".options(options)", "val options = load()"),
+        (".options(**load())", "options = {}"),
+        (".options(startingOffsets=here)", ""),
+        (".option(name, value)", ""),
+    ],
+)
+@pytest.mark.parametrize("reader", ["read", "readStream"])
+def test_a_reader_whose_options_are_elsewhere(options: str, first: str, reader: str) -> None:
+    reads = f'spark.{reader}.format("kafka").option("subscribe", "a"){options}'
+    (missing,) = program(first, f"{reads}.load()").missing
+    assert missing.startswith("line 2: it is not known where to begin")
+    known = program(first, f'{reads}.option("startingOffsets", "latest").load()')
+    assert (known.missing, keys(known)["start"]) == ((), "latest")
+    assert "line 2: settings that are expressions" in comments(known)
+
+
+@pytest.mark.parametrize(
+    ("first", "options"),
+    [
+        ('options = {"subscribe": "a"}', "**options"),
+        ('val options: Map[String, String] = Map("subscribe" -> "a")', "options"),
+        ('val options = mutable.Map[String, String]("subscribe" -> "a")', "options"),
+        ('options: dict[str, str] = dict({"subscribe": "a"})', "**options"),
+        ("", '**{"subscribe": "a"}'),
+        ("", 'Map("subscribe" -> "a")'),
+    ],
+)
+def test_a_reader_whose_options_are_in_the_text(first: str, options: str) -> None:
+    made = program(first, f'spark.readStream.format("kafka").options({options}).load()')
+    assert (made.missing, keys(made)["start"]) == ((), "latest")
+
+
+def test_options_of_a_sink_that_are_elsewhere() -> None:
+    """They do not say where the reader begins."""
+    made = program(
+        'd = spark.read.format("kafka").option("subscribe", "a").load()',
+        'd.write.format("kafka").options(**load()).save()',
+    )
+    assert made.missing == ()
+
+
 @pytest.mark.parametrize("name", ["checkpointLocation", "spark.sql.streaming.checkpointLocation"])
 @pytest.mark.parametrize("offsets", [None, "latest", '{"t":{"0":5,"1":-1}}'])
 def test_a_checkpoint_and_a_start_that_skips(name: str, offsets: str | None) -> None:

@@ -18,7 +18,8 @@ class Given:
     """A setting in the text.
 
     `value` is None if the text has an expression in its place. An empty name: the line is no
-    setting. `line` begins at 1; of JSON it is the number of the entry.
+    setting; with None as its value, it is settings that are expressions. `line` begins at 1; of
+    JSON it is the number of the entry.
     """
 
     name: str

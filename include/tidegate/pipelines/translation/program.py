@@ -6,8 +6,9 @@ Nothing is run: only what is written as a literal is known.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from tidegate.pipelines.translation.given import Given, Part, Read, unescaped
@@ -32,6 +33,8 @@ _PARTS: dict[str, Part] = {
 }  # fmt: skip
 _FORMATS = ("parquet", "json", "csv", "text", "orc")
 _COLLECTIONS = ("Set", "Seq", "List", "Array", "asList")
+_PUTS = ("put", "putIfAbsent", "setProperty", "update", "updated", "setdefault")
+_STREAMS = ("createDirectStream", "createStream", "Subscribe", "SubscribePattern", "Assign")
 
 
 class Token(NamedTuple):
@@ -45,7 +48,8 @@ class Token(NamedTuple):
 def read(text: str) -> Read:
     """Return the settings that a program gives as literals."""
     program = _Program(tuple(_tokens(text)))
-    found = tuple(program.settings())
+    found = (*program.settings(), *program.topics())
+    found += tuple(program.unread({each.name for each in found}))
     words = {each.text for each in program.tokens if each.kind == "word"}
     is_stream = bool(words & {"readStream", "writeStream", "KafkaUtils", "StreamingContext"})
     return Read(found, "a Spark program", is_stream=is_stream, is_program=True)
@@ -85,12 +89,59 @@ class _Program:
                 part = _PARTS[token.text]
             elif token.kind == "word" and after_dot and self._at(n + 1).text == "(":
                 yield from (replace(each, part=part) for each in self._call(n, part))
-            elif token.kind == "string" and self._at(n + 1).text in ("->", ":"):
+            elif token.kind == "string" and (value := self._entry(n)):
                 if _NAME.fullmatch(token.text):
-                    yield Given(token.text, self._value(n + 2), token.line)
+                    is_statement = "=" in (self._at(n - 1).text, self._at(value - 1).text)
+                    yield Given(token.text, self._value(value, is_statement), token.line)
             elif token.kind == "word" and token.text in ("StringDecoder", "DefaultDecoder"):
                 yield Given("StringDecoder", "", token.line)
-        yield from self._topics()
+
+    def _entry(self, n: int) -> int:
+        """Return the place of the value if the string at a place is a name in a map; 0 if not."""
+        call, before = self._at(n - 2).text, self._at(n - 1).text
+        after, then, end = (self._at(n + k).text for k in (1, 2, 3))
+        if after in ("->", ":") or (after == "," and before == "(" and call in _PUTS):
+            return n + 2
+        is_set = before + after in ("[]", "()") and then == "=" and end not in ("=", ">")
+        return n + 3 if is_set else 0
+
+    def unread(self, names: Collection[str]) -> Iterator[Given]:
+        """Yield a direct stream without parameters that say where it begins among the names.
+
+        One of Kafka 0.8 has no group.
+        """
+        if {"group.id", "metadata.broker.list"} & {*names}:
+            return
+        for n, token in enumerate(self.tokens):
+            if token.text in _STREAMS and self._at(n + 1).text in ("(", "["):
+                yield Given("", None, token.line)
+                return
+
+    @cached_property
+    def _maps(self) -> set[str]:
+        """Return the variables whose value is a map in the text."""
+        found, name = set(), ""
+        for n, token in enumerate(self.tokens):
+            if token.kind == "word" and self._at(n + 1).text in ("=", ":"):
+                name = token.text
+            elif token.text == "=" and self._is_map(n + 1):
+                found.add(name)
+        return found
+
+    def _is_map(self, n: int) -> bool:
+        """Return whether there is a map at a place, and no other expression."""
+        first, then = self._at(n).text, self._at(n + 1)
+        if first == "dict":
+            return self._at(n + 2).text in ("{", ")")
+        return first in ("Map", "mutable") or (
+            first == "{" and (then.kind == "string" or then.text == "}")
+        )
+
+    def _is_known(self, n: int) -> bool:
+        """Return whether the argument at a place is a map in the text, or a variable with one."""
+        n += 2 if self._at(n).text == "*" else 0
+        is_variable = self._at(n).text in self._maps and self._at(n + 1).text == ")"
+        return is_variable or self._is_map(n)
 
     def _call(self, n: int, part: Part) -> Iterator[Given]:
         """Yield what a method's call gives: `.option(name, value)`, `.format(value)` and others."""
@@ -102,6 +153,8 @@ class _Program:
                     yield Given(first.text, self._value(n + 4), word.line)
                 elif word.text == "option":
                     yield Given("", None, word.line)
+            case "options" if part != "write" and not self._is_known(n + 2):
+                yield Given("", None, word.line)
             case "appName" | "setAppName":
                 yield Given("spark.app.name", self._value(n + 2), word.line)
             case "master" | "setMaster":
@@ -126,7 +179,7 @@ class _Program:
                 return "continuous" if token.text.lower() == "continuous" else "once"
         return next((token.text for token in inside if token.kind == "string"), None)
 
-    def _topics(self) -> Iterator[Given]:
+    def topics(self) -> Iterator[Given]:
         """Yield the topics of a direct stream: the first list of names in the program.
 
         Those of another direct stream are not known.
@@ -138,7 +191,10 @@ class _Program:
         yield from (Given("subscribe", None, each.line) for each in streams[1:])
         for n, token in enumerate(self.tokens):
             collection = token.text in _COLLECTIONS and self._at(n + 1).text == "("
-            if collection or (token.text == "[" and self._at(n + 1).kind == "string"):
+            before = self._at(n - 1)
+            is_index = before.kind == "word" and before.text not in ("in", "return")
+            is_list = token.text == "[" and self._at(n + 1).kind == "string" and not is_index
+            if collection or is_list:
                 names = self._names(n + (2 if collection else 1))
                 if names:
                     yield Given("subscribe", ",".join(names), token.line)
@@ -154,13 +210,18 @@ class _Program:
             n += 2
         return []
 
-    def _value(self, n: int) -> str | None:
-        """Return the literal at a place as text; None for any other expression."""
+    def _value(self, n: int, is_statement: bool = False) -> str | None:
+        """Return the literal at a place as text; None for any other expression.
+
+        A statement also ends with its line.
+        """
         sign = self._at(n).text if self._at(n).text == "-" else ""
         token, then = self._at(n + len(sign)), self._at(n + len(sign) + 1)
         if then.text in ("L", "l") and token.kind == "number":
             then = self._at(n + len(sign) + 2)
-        if then.kind != "end" and then.text not in (")", ",", "}", "]", ";"):
+        last = token.line + token.text.count("\n")
+        ends = then.kind == "end" or then.text in (")", ",", "}", "]", ";")
+        if not ends and not (is_statement and then.line > last and then.text not in (".", "+")):
             return None
         if token.kind == "string" and not sign:
             return token.text
@@ -169,4 +230,4 @@ class _Program:
         return token.text.lower() if token.text.lower() in ("true", "false") else None
 
     def _at(self, n: int) -> Token:
-        return self.tokens[n] if n < len(self.tokens) else Token("end", "", 0)
+        return self.tokens[n] if 0 <= n < len(self.tokens) else Token("end", "", 0)

@@ -16,7 +16,7 @@ def read(text: str) -> Iterator[Given]:
         match = _SETTING.fullmatch(line)
         name = unescaped(match[1]) if match else ""
         if not match or (not match[2].strip() and "." not in name):
-            yield Given("", None, number)
+            yield Given("", "", number)
         else:
             yield Given(name, unescaped(match[3]), number)
 

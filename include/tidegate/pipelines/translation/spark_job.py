@@ -57,6 +57,7 @@ _DECIDING = {
     "egress": ("topic", "path", *_BROKERS),
 }
 """What a program has once for each pipeline that it would be."""
+_EXPRESSIONS = "settings that are expressions: write what they are into the file"
 _NO_CODE = (
     "Settings alone are translated, not what the program does with rows (filter, select, join, "
     "limit)."
@@ -105,7 +106,12 @@ def _ingest(draft: Draft, options: Mapping[str, Given], stem: str, *, is_stream:
     if not options.keys() & {*_SUBSCRIPTIONS}:
         draft.missing.append("topics: no topic is named: add `topics: [NAME]` to the file")
     answered = {*_SUBSCRIPTIONS, *start.STARTS, *start.ENDS}
-    if options.keys() & {*start.STARTS} or not _is_client(options):
+    unread = [each for each in options.values() if not each.name and each.value is None
+              and each.part != "write"]  # fmt: skip
+    if unread and not options.keys() & {*start.STARTS, "group.id"}:
+        draft.need(unread[0], "it is not known where to begin, for the settings here are not in "
+                   "the text; add `start` to the file: {group: NAME}, or the offsets")  # fmt: skip
+    elif options.keys() & {*start.STARTS} or not _is_client(options):
         is_stream |= bool(options.keys() & {*start.CHECKPOINTS, "maxoffsetspertrigger", "trigger"})
         answered |= {start.STRATEGY}
         start.of_spark(draft, options, is_stream=is_stream)
@@ -178,7 +184,7 @@ def _pass(draft: Draft, place: Place, name: str, each: Given) -> None:
     """Translate a setting that is neither about topics nor about where to begin and end."""
     bare = name.removeprefix("kafka.")
     if not each.name:
-        draft.refuse(each, "not a setting")
+        draft.refuse(each, "not a setting" if each.value is not None else _EXPRESSIONS)
     elif connection.belongs(bare):
         draft.connect(each, bare)
     elif name == "failondataloss":
