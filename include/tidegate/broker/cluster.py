@@ -19,6 +19,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from tidegate.broker.client_errors import TIMEOUT_MS, connection_errors, request_errors
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.throttling import PatientConnections
 from tidegate.core.cursor import Watermarks
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.unreadable_records import LATEST_MS
@@ -152,6 +153,7 @@ class Cluster:
                 **{"request_timeout_ms": TIMEOUT_MS, **settings.for_python()},
                 bootstrap_timeout_ms=TIMEOUT_MS,
             )
+        self.admin._manager = PatientConnections(self.admin._manager)
         spoken = self._versions.api_versions[MetadataRequest.API_KEY][1]
         if spoken < _TOPIC_IDS:
             self.admin.close()

@@ -63,13 +63,13 @@ def seconds(terminal: Terminal, pipeline: str) -> float:
     return time.monotonic() - started
 
 
-def throttled(secured: SecuredBroker, home: Path) -> Terminal:
+def throttled(secured: SecuredBroker, home: Path, *, processes: bool = False) -> Terminal:
     """Return a terminal of the user whose quotas are set."""
     secured.set_password(USER, PASSWORD)
     secured.allow(USER, "topic", "*", "DESCRIBE", "READ", "WRITE", "DESCRIBE_CONFIGS")
     login = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": USER, "sasl_password": PASSWORD}
     extra = secured.connection("LOGIN", **login)
-    return Terminal(home, extra["bootstrap.servers"], extra)
+    return Terminal(home, extra["bootstrap.servers"], extra, processes=processes)
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ def test_a_throttle_that_is_longer_than_the_time_out_of_a_poll(
     """A record of 900 KB at 10 KB a second: 30 s are too short, and `pollTimeoutMs` is the way out,
     both for an ingest and for the read-back of an egress.
     """
-    terminal = throttled(secured, tmp_path)
+    terminal = throttled(secured, tmp_path, processes=True)  # options change
     topic, target = "quota-poll", "quota-poll-out"
     for name in (topic, target):
         topic_records.create(secured.admin, name, partitions=1)

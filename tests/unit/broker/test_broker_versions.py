@@ -35,6 +35,7 @@ class Broker(KafkaAdminClient):  # type: ignore[misc]
         self.sent: list[Any] = []
         self.closed = False
         self._manager = self
+        self._conns: dict[str, Any] = {}
 
     def run(self, ask: Callable[..., Any], *given: Any) -> Any:
         return asyncio.run(ask(*given))
