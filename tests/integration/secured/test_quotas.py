@@ -82,11 +82,11 @@ def test_a_user_with_little_time_of_the_brokers_threads(
     terminal = throttled(secured, tmp_path)
     topic_records.numbers(secured.admin, "quota-requests", 400, partitions=2)
     topic_records.create(secured.admin, "quota-requests-out", partitions=2)
-    terminal.pipeline("requests", ["quota-requests"])
-    terminal.egress(
-        "requests_out", source={"lake": "requests"}, target={"topic": "quota-requests-out"}
-    )
-    with quotas(secured, request_percentage=0.1):
+    options = {"kafkaConsumer.pollTimeoutMs": 120_000}
+    terminal.pipeline("requests", ["quota-requests"], options=options)
+    target = {"topic": "quota-requests-out", "options": options}
+    terminal.egress("requests_out", source={"lake": "requests"}, target=target)
+    with quotas(secured, request_percentage=0.5):
         said = ""
         for command in ("doctor", "run", "status"):
             for name in ("requests", "requests_out"):
@@ -100,30 +100,39 @@ def test_a_user_with_little_time_of_the_brokers_threads(
 def test_a_throttle_that_is_longer_than_the_time_out_of_a_poll(
     secured: SecuredBroker, tmp_path: Path
 ) -> None:
-    """A record of 900 KB at 10 KB a second: 30 s are too short, and `pollTimeoutMs` is the way out,
-    both for an ingest and for the read-back of an egress.
+    """A record of 200 KB at 20 KB a second holds the next one back for 10 s: a time-out of 3 s is
+    too short, and `pollTimeoutMs` is the way out, for an ingest and for the read-back of an egress.
     """
-    terminal = throttled(secured, tmp_path, processes=True)  # options change
+    terminal = throttled(secured, tmp_path, processes=True)  # as runs with other options are
     topic, target = "quota-poll", "quota-poll-out"
     for name in (topic, target):
         topic_records.create(secured.admin, name, partitions=1)
-    producer = Producer({"bootstrap.servers": secured.admin, "message.max.bytes": 2_000_000})
+    producer = Producer({"bootstrap.servers": secured.admin})
     for _ in range(3):
-        producer.produce(topic, os.urandom(900_000))
-    assert producer.flush(60) == 0
-    longer = {"kafkaConsumer.pollTimeoutMs": 600_000}
-    out = {"source": {"lake": "slow"}, "target": {"topic": target}}
-    terminal.pipeline("slow", [topic])
-    terminal.egress("slow_out", **out)
-    with quotas(secured, consumer_byte_rate=10_000.0):
+        producer.produce(topic, os.urandom(200_000))
+        assert producer.flush(60) == 0  # a batch of its own
+    short, longer = {"kafkaConsumer.pollTimeoutMs": 3_000}, {"kafkaConsumer.pollTimeoutMs": 60_000}
+    fetched = {"kafka.max.partition.fetch.bytes": 100_000}  # a record in each response
+
+    def ingest(given: dict[str, int]) -> None:
+        terminal.pipeline("slow", [topic], options=given | fetched)
+
+    def egress(given: dict[str, int]) -> None:
+        options = given | fetched
+        sent_to = {"topic": target, "options": options}
+        terminal.egress("slow_out", source={"lake": "slow"}, target=sent_to)
+
+    with quotas(secured, consumer_byte_rate=20_000.0):
+        ingest(short)
         failed = terminal.run("run", "slow", code=None)
         assert failed.returncode not in (0, 2)
         assert "nreachable" not in failed.stderr
-        terminal.pipeline("slow", [topic], options=longer)
+        ingest(longer)
         assert terminal.json("run", "slow")["rows"] == 3
+        egress(short)
         failed = terminal.run("run", "slow_out", code=None)
         assert failed.returncode not in (0, 2)
-        terminal.egress("slow_out", **(out | {"target": {"topic": target, "options": longer}}))
+        egress(longer)
         report = terminal.json("run", "slow_out")
     assert (report["rows"], report["duplicates"]) == (3, 0)
     assert len(topic_reader.read(secured.admin, target)) == 3
