@@ -13,6 +13,7 @@ from tidegate.settings.spark_conf import SAME_ROWS
 from tidegate.spark import source_rows
 
 OTHER = {
+    "spark.sql.parser.escapedStringLiterals": "true",
     "true": "false", "false": "true", "CORRECTED": "LEGACY", "EXCEPTION": "LAST_WIN",
     "TIMESTAMP_LTZ": "TIMESTAMP_NTZ", "UTC": "America/New_York",
 }  # fmt: skip
@@ -29,7 +30,7 @@ def contrary(spark: SparkSession) -> SparkSession:
     """Return a session that was given the opposite of each setting, and then configured."""
     mine = spark.newSession()
     for name, value in SAME_ROWS.items():
-        mine.conf.set(name.removeprefix("spark.hadoop."), OTHER.get(value or "", "1"))
+        mine.conf.set(name.removeprefix("spark.hadoop."), OTHER.get(value or name, "1"))
     source_rows.configure(mine)
     return mine
 

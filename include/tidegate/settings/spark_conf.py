@@ -251,7 +251,7 @@ SAME_ROWS: Mapping[str, str | None] = {
     "spark.sql.json.enablePartialResults": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
-    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.escapedStringLiterals": None,  # deprecated: to set it is a warning
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.variant.allowDuplicateKeys": "false",

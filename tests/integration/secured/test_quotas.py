@@ -17,12 +17,14 @@ USER = "throttled"
 RECORDS, SIZE = 800, 20_000  # 16 MB
 RATE = 400_000.0  # bytes per second
 SLOWER = 4.0  # seconds
+WINDOW = 12.0  # seconds; the broker counts what was read and sent in the last 11
 
 
 @contextmanager
 def quotas(secured: SecuredBroker, **rates: float | None) -> Iterator[None]:
     """Limit the user's bytes per second, by the names of Kafka's quotas."""
     if rates:
+        time.sleep(WINDOW)
         set_quotas(secured, rates)
     try:
         yield
@@ -100,7 +102,7 @@ def test_a_user_with_little_time_of_the_brokers_threads(
 def test_a_throttle_that_is_longer_than_the_time_out_of_a_poll(
     secured: SecuredBroker, tmp_path: Path
 ) -> None:
-    """A record of 200 KB at 20 KB a second holds the next one back for 10 s: a time-out of 3 s is
+    """A record of 200 KB at 40 KB a second holds the next one back for 5 s: a time-out of 3 s is
     too short, and `pollTimeoutMs` is the way out, for an ingest and for the read-back of an egress.
     """
     terminal = throttled(secured, tmp_path, processes=True)  # as runs with other options are
@@ -111,7 +113,7 @@ def test_a_throttle_that_is_longer_than_the_time_out_of_a_poll(
     for _ in range(3):
         producer.produce(topic, os.urandom(200_000))
         assert producer.flush(60) == 0  # a batch of its own
-    short, longer = {"kafkaConsumer.pollTimeoutMs": 3_000}, {"kafkaConsumer.pollTimeoutMs": 60_000}
+    short, longer = {"kafkaConsumer.pollTimeoutMs": 3_000}, {"kafkaConsumer.pollTimeoutMs": 300_000}
     fetched = {"kafka.max.partition.fetch.bytes": 100_000}  # a record in each response
 
     def ingest(given: dict[str, int]) -> None:
@@ -122,7 +124,7 @@ def test_a_throttle_that_is_longer_than_the_time_out_of_a_poll(
         sent_to = {"topic": target, "options": options}
         terminal.egress("slow_out", source={"lake": "slow"}, target=sent_to)
 
-    with quotas(secured, consumer_byte_rate=20_000.0):
+    with quotas(secured, consumer_byte_rate=40_000.0):
         ingest(short)
         failed = terminal.run("run", "slow", code=None)
         assert failed.returncode not in (0, 2)

@@ -36,22 +36,24 @@ ROWS = {
     "spark.sql.json.enablePartialResults": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
-    "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.variant.allowDuplicateKeys": "false",
 }
 
 
+UNSET = {"spark.sql.files.maxPartitionNum": "1", "spark.sql.parser.escapedStringLiterals": "true"}
+
+
 def test_what_changes_rows_is_set_and_refused() -> None:
     """A retry must make the same records of the same rows, and options are not in the plan."""
-    made = dict.fromkeys([*ROWS, "spark.sql.files.maxPartitionNum"], "of the cluster")
+    made = dict.fromkeys([*ROWS, *UNSET], "of the cluster")
     hadoop = "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength"
     made[hadoop.removeprefix("spark.hadoop.")] = made.pop(hadoop)
     conf = SimpleNamespace(set=made.__setitem__, unset=made.__delitem__)
     source_rows.configure(cast(Any, SimpleNamespace(conf=conf)))
     assert made == {name.removeprefix("spark.hadoop."): value for name, value in ROWS.items()}
-    for name, value in (ROWS | {"spark.sql.files.maxPartitionNum": "1"}).items():
+    for name, value in (ROWS | UNSET).items():
         (complaint,) = judge(Place.SENDING, {name: value}).complaints
         assert complaint.startswith(f"{name}: refused: Tidegate sets it: a retry must make")
         if name != "spark.sql.legacy.timeParserPolicy":
