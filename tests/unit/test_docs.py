@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support import old_broker
 from support.doc_pages import DOCS, FENCED, PROJECT, fenced, named, page
 from tidegate import errors, faults
 from tidegate.broker import delegation_token
@@ -20,6 +21,7 @@ from tidegate.lake import committing
 from tidegate.lake.attempts import Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
+from tidegate.launch import jars
 from tidegate.pipelines.spec import Columns, Egress, Ingest, Source, Spark, StartAt, Target
 from tools import command_reference, settings_reference
 
@@ -106,6 +108,27 @@ def test_the_reference_of_commands_is_up_to_date() -> None:
 def test_the_reference_of_settings_is_up_to_date() -> None:
     """It is generated: `.venv/bin/python tests/tools/settings_reference.py > docs/settings.md`."""
     assert page("docs/settings.md") == settings_reference.text()
+
+
+def test_the_table_of_tried_brokers() -> None:
+    """Its versions are those of the locks, and those that the slow test starts (req 0.29)."""
+    table = page("docs/how-to/install.md").partition("## Kafka brokers")[2].partition("\n## ")[0]
+    rows = [
+        [c.strip() for c in row.split("|")[1:-1]] for row in re.findall(r"^\|.*\|$", table, re.M)
+    ]
+    tried = {row[0]: tuple(row[2:6]) for row in rows[2:]}
+    spark = {jar.artifact: jar.version for jar in jars.read("spark-kafka")}
+    python = re.search(r"^kafka-python==(\S+)", (PROJECT / "requirements.lock").read_text(), re.M)
+    assert python
+    clients = (python[1], spark["kafka-clients"], spark["spark-sql-kafka-0-10_2.13"])
+    refused, *works = (tried.pop(v) for v in (old_broker.TOO_OLD, *old_broker.LOCKED))
+    assert refused == (python[1], "", "", "refused")
+    assert set(works) == {(*clients, "works")}
+    assert tried == {old_broker.LOCAL: (*clients, "works; that of the local stack")}
+    for version in (old_broker.TOO_OLD, *old_broker.LOCKED):
+        name = f"kafka-{version}.lock"
+        locked = jars.parse((PROJECT / "tests/support" / name).read_text(), source=name)
+        assert {j.version for j in locked if j.group == "org.apache.kafka"} == {version}
 
 
 @pytest.mark.parametrize("path", DOCS, ids=named)
