@@ -88,6 +88,7 @@ def transactions(bootstrap: str, topic: str) -> None:
         producer.begin_transaction()
         for number in range(IN_TRANSACTIONS):
             producer.produce(topic, key=b"k", value=b"%d" % number, partition=number % 2)
+        assert producer.flush(30) == 0  # what is still queued is never sent when it is aborted
         end(30)
     until, written = time.monotonic() + 30, RECORDS + 2 * IN_TRANSACTIONS + 4  # with their markers
     while sum(topic_reader.ends(bootstrap, topic).values()) < written:
