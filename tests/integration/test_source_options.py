@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from support import oracle_client, spark_cluster, topic_records
@@ -155,6 +155,54 @@ def test_a_group_id_of_the_user(terminal: Terminal, topic: Callable[..., str]) -
     assert done.stderr.count("kafka.group.id: Spark warns about it") == 1
     assert group_offsets(terminal.bootstrap, "theirs") == {}
     oracle_client.agree(terminal.bootstrap, terminal.lake, "grouped", [name])
+
+
+@pytest.mark.slow
+def test_no_run_has_a_member_of_a_group(terminal: Terminal, topic: Callable[..., str]) -> None:
+    """Neither while two runs read nor after them: the consumers only read, and are closed; also
+    with a group id of the user, and a group that shows the progress (req 0.23).
+    """
+    name = topic(partitions=2)
+    lag = f"lag-{name}"
+    terminal.pipeline("leaves", [name], options={"kafka.group.id": "theirs"}, progress_group=lag)
+    seen: list[set[str]] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.is_set():
+            seen.append(members(terminal.bootstrap))
+            ended.wait(0.1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for first in (0, 2_000):
+            topic_records.numbers(terminal.bootstrap, name, 2_000, partitions=2, first=first)
+            assert terminal.json("run", "leaves")["rows"] == 2_000
+    finally:
+        ended.set()
+        watcher.join()
+    assert len(seen) > 2
+    assert {*seen[0]}.union(*seen, members(terminal.bootstrap)) == set()
+    assert group_offsets(terminal.bootstrap, lag) == {(name, 0): 2_000, (name, 1): 2_000}
+    # A consumer that joins is found.
+    joining = Consumer(
+        {"bootstrap.servers": terminal.bootstrap, "group.id": lag, "client.id": "joins"}
+    )
+    joining.subscribe([name])
+    until = time.monotonic() + 30
+    while members(terminal.bootstrap) != {"joins"}:
+        assert time.monotonic() < until
+        joining.poll(0.1)
+    joining.close()
+
+
+def members(bootstrap: str) -> set[str]:
+    """Return the client ids of the members of all consumer groups."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    groups = [each.group_id for each in admin.list_consumer_groups().result(30).valid]
+    asked = admin.describe_consumer_groups(groups) if groups else {}
+    return {member.client_id for each in asked.values() for member in each.result(30).members}
 
 
 @pytest.mark.faults

@@ -157,6 +157,30 @@ def test_with_exactly_these_rights(world: World, work: str) -> None:
 
 
 @pytest.mark.slow
+def test_describe_suffices_to_look_at_offsets(world: World) -> None:
+    """Status, coverage and cursors of a pipeline that others run; what Spark's driver needs, too,
+    to look up offsets. To plan needs READ, which the executors need (req 1.9).
+    """
+    topic = f"{world.user}-source"
+    world.terminal.pipeline("p", [topic])
+    world.admin.run("run", "p")
+    topic_records.numbers(world.secured.admin, topic, 50, partitions=2, first=RECORDS)
+    world.secured.allow(world.user, "topic", topic, "DESCRIBE")
+    status = world.terminal.run("status", "p", "--json")
+    assert "not permitted" not in status.stderr
+    shown = json.loads(status.stdout)
+    assert (shown["problems"], shown["broker"]) == ([], None)
+    partitions = shown["topics"][topic]["partitions"].values()
+    assert sum(each["lag"] for each in partitions) == 50
+    covered = world.terminal.json("coverage", "p")["topics"][topic]["partitions"]
+    spans = [each for p in covered.values() for each in p["intervals"]]
+    assert {each["state"] for each in spans} == {"covered", "unseen"}
+    assert world.terminal.json("offsets", "show", "p")["offsets"] == {topic: {"0": 100, "1": 100}}
+    error = world.terminal.json("explain", "p", code=3)["error"]
+    assert (error["name"], "READ" in error["message"]) == ("NotAuthorised", True)
+
+
+@pytest.mark.slow
 def test_write_denied_on_one_of_several_topics(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
