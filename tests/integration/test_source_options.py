@@ -162,6 +162,7 @@ def test_no_run_has_a_member_of_a_group(terminal: Terminal, topic: Callable[...,
     """Neither while two runs read nor after them: the consumers only read, and are closed; also
     with a group id of the user, and a group that shows the progress (req 0.23).
     """
+    terminal = Terminal(terminal.home, terminal.bootstrap, processes=True)  # as runs are
     name = topic(partitions=2)
     lag = f"lag-{name}"
     terminal.pipeline("leaves", [name], options={"kafka.group.id": "theirs"}, progress_group=lag)
