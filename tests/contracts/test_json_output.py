@@ -342,7 +342,8 @@ def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
         drafting, "survey",
         lambda *_: replace(seen, identities={"flights": TopicIdentity(FLIGHTS_ID, {0: 0})}),
     )  # fmt: skip
-    monkeypatch.setattr(drafting, "expiries", lambda *_: {})
+    for module in (drafting, explain):
+        monkeypatch.setattr(module, "expiries", lambda *_: {})
     options = {
         "KAFKA.max.poll.records": 5, "kafka.isolation.level": "read_committed",
         "includeHeaders": False, "minPartitions": 4, "fetch.message.max.bytes": 7,

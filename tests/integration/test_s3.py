@@ -141,6 +141,7 @@ def test_everything_a_topic_can_hold(
         assert s3.secret_key.encode() not in where
 
 
+@pytest.mark.slow
 def test_s3_requests_of_one_run(terminal: Terminal, broker: Broker, s3: Server) -> None:
     """The server counts no more requests than docs/how-to/s3.md says, for a run of one window with
     four files and for a run without new records.

@@ -140,7 +140,8 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
     oracle_client.agree(broker.bootstrap, terminal.lake, topic, [topic])
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [2, 20])
 def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path, rounds: int) -> None:
     """With concurrent publishers, each chunk has one commit, and no entry is overwritten."""
     topic, rows = f"race-{rounds}", rounds * 1_000

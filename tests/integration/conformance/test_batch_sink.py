@@ -39,6 +39,7 @@ def pipeline(
     terminal.egress(name, source=source, target=target, columns=columns)
 
 
+@pytest.mark.slow
 def test_big_records_by_a_small_buffer(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -59,6 +60,7 @@ def test_big_records_by_a_small_buffer(
     assert Counter(each.value for each in sent) == Counter(value.encode() for value in values)
 
 
+@pytest.mark.slow
 def test_the_partition_of_a_row_comes_before_the_partitioner(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -82,6 +84,7 @@ def test_the_partition_of_a_row_comes_before_the_partitioner(
     assert Counter(each.partition for each in sent) == {0: 20, 1: 20}
 
 
+@pytest.mark.slow
 def test_a_null_partition_is_a_bad_row(terminal: Terminal, topic: Callable[..., str]) -> None:
     """The null partition of `batch - partition column and partitioner priorities`.
 

@@ -97,6 +97,7 @@ def test_default_and_explicit_offsets(source: Source, hours: str) -> None:
     assert origins == {0: 0, 1: 9, 2: 1}
 
 
+@pytest.mark.slow
 def test_records_that_expired_move_the_earliest_offset(
     source: Source, broker: Broker, hours: str
 ) -> None:
@@ -109,6 +110,7 @@ def test_records_that_expired_move_the_earliest_offset(
     )
 
 
+@pytest.mark.slow
 def test_timestamps(source: Source, hours: str) -> None:
     """KafkaRelationSuite: "timestamp provided for starting, ending not provided", "global timestamp
     provided for starting, ending not provided"; for each partition, and for all.
@@ -120,6 +122,7 @@ def test_timestamps(source: Source, hours: str) -> None:
     assert source.planned(topics=[hours], name="t", start={"timestamps": times}) == by_partition
 
 
+@pytest.mark.slow
 def test_no_matched_offset_for_a_starting_timestamp(source: Source, hours: str) -> None:
     """KafkaRelationSuite: "no matched offset for timestamp - startingOffsets", with the strategies
     error (`fail`) and latest, and with `earliest`, which Spark lacks. Without one it is latest.
@@ -138,6 +141,7 @@ def test_no_matched_offset_for_a_starting_timestamp(source: Source, hours: str) 
         assert source.planned(topics=[hours], name=name, start=start) == expected
 
 
+@pytest.mark.slow
 def test_a_group_and_partitions_without_an_offset_of_it(source: Source, hours: str) -> None:
     """A group that is unknown: Spark's source has no such start, Kafka's `auto.offset.reset` has
     the same three words.
@@ -150,6 +154,7 @@ def test_a_group_and_partitions_without_an_offset_of_it(source: Source, hours: s
     assert said.count("has committed no offset") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["offsets", "timestamps"])
 def test_start_and_partitions_do_not_match(source: Source, hours: str, key: str) -> None:
     """KafkaOffsetReaderSuite: "SPARK-48383: START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
@@ -164,6 +169,7 @@ def test_start_and_partitions_do_not_match(source: Source, hours: str, key: str)
     assert source.refused(topics=[hours], start={key: four}).endswith(said)
 
 
+@pytest.mark.slow
 def test_a_start_beyond_the_end(source: Source, hours: str) -> None:
     """KafkaRelationSuiteV1: "resolved start offset greater than end offset": Tidegate is the only
     one to refuse it; version 2 of Spark's source reads nothing, in silence.
@@ -176,6 +182,7 @@ def test_a_start_beyond_the_end(source: Source, hours: str) -> None:
 # Ending offsets: a live run reads to the end, a window is a backfill
 
 
+@pytest.mark.slow
 def test_timestamps_of_a_window(source: Source, hours: str) -> None:
     """KafkaRelationSuite: "timestamp provided for starting, ending", "timestamp provided for
     ending, starting not provided" (the epoch stands for it), "no matched offset for timestamp -
@@ -190,6 +197,7 @@ def test_timestamps_of_a_window(source: Source, hours: str) -> None:
         assert source.planned(topics=[hours], name=name, asked=asked) == expected
 
 
+@pytest.mark.slow
 def test_an_offset_at_one_edge_and_a_timestamp_at_the_other(source: Source, hours: str) -> None:
     """KafkaRelationSuite: "timestamp provided for starting, offset provided for ending", and the
     reverse. A difference: Tidegate refuses such a window, because only windows with two offsets, or
@@ -203,6 +211,7 @@ def test_an_offset_at_one_edge_and_a_timestamp_at_the_other(source: Source, hour
 # Subscriptions
 
 
+@pytest.mark.slow
 def test_assigned_partitions(source: Source, broker: Broker, topic: Topic) -> None:
     """`assign`: only these; one that is added to it later begins by `start`, one that does not
     exist is excluded by name until Kafka has it.
@@ -229,6 +238,7 @@ def test_assigned_partitions(source: Source, broker: Broker, topic: Topic) -> No
     assert origins_now == {0: 20, 2: 10, 4: 0}
 
 
+@pytest.mark.slow
 def test_a_whole_run_of_assigned_partitions(
     terminal: Terminal, broker: Broker, topic: Topic
 ) -> None:
@@ -286,6 +296,7 @@ def test_options_that_a_batch_refuses(option: str, value: str) -> None:
 # What is read
 
 
+@pytest.mark.slow
 def test_transactions_are_read_uncommitted(
     terminal: Terminal, broker: Broker, topic: Topic
 ) -> None:
@@ -314,6 +325,7 @@ def test_transactions_are_read_uncommitted(
         producer.abort_transaction(30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "splits"),
     [({"minPartitions": 6}, 6), ({"maxRecordsPerPartition": 25}, 12), ({"minPartitions": 3}, 3)],

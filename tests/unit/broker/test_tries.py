@@ -80,6 +80,6 @@ def test_within_the_tries(
     assert cluster.survey(settings, ["t"], "read_committed") == "seen"
     assert slept == [0.25, 0.25]
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert [record.message.partition("raised ")[2] for record in caplog.records] == [
+    assert [record.getMessage().partition("raised ")[2] for record in caplog.records] == [
         "BrokerUnreachable: away.", "BrokerError: no leader.",
     ]  # fmt: skip
