@@ -25,6 +25,7 @@ from tidegate.spark.session import configure
 from tidegate_local.kafka import Broker
 
 PARTITIONS = 3
+SEED, WINDOWS = 5, 200
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -95,27 +96,23 @@ def random_window(
     return Backfill(topic, partitions, start, end, chunk_size=size)
 
 
-@pytest.mark.parametrize(
-    ("seed", "windows"), [(7, 4), pytest.param(5, 200, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
 def test_any_window(
     spark: SparkSession,
     submit: Callable[[Submission], None],
     broker: Broker,
     topic: str,
     tmp_path: Path,
-    seed: int,
-    windows: int,
 ) -> None:
     """A run does what explain says: plan id, ranges and rows, or the refusal. No row is ingested
     twice, the live cursor stays, and the oracle agrees.
     """
-    rng, ends = random.Random(seed), big_topic(broker, topic)
+    rng, ends = random.Random(SEED), big_topic(broker, topic)
     seconds = sorted(rng.randrange(0, 36_000) for _ in range(11))
     cuts = [DAY + timedelta(seconds=each) for each in seconds]
     lake: dict[int, set[int]] = {p: set() for p in range(PARTITIONS)}
     refused = 0
-    for number in range(windows):
+    for number in range(WINDOWS):
         run = run_of(broker, topic, tmp_path, random_window(rng, topic, ends, cuts), f"r{number}")
         try:
             explained = explain(run, master="local[2]")
@@ -143,9 +140,9 @@ def test_any_window(
             c["rows"] for c in done.report["commits"]
         ]
         assert planned == done.report["rows"] == explained["records"]
-    assert 0 < refused < windows / 2
+    assert 0 < refused < WINDOWS / 2
     left = 100_000 - sum(map(len, lake.values()))
-    assert 0 < left < 100_000 - 100 * windows
+    assert 0 < left < 100_000 - 100 * WINDOWS
     whole = Backfill(topic, None, "0", json.dumps({topic: dict(enumerate(ends))}))
     assert ingest(run_of(broker, topic, tmp_path, whole, "rest"), submit).report["rows"] == left
     oracle_client.agree(broker.bootstrap, tmp_path, "any", [topic])

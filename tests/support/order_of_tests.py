@@ -15,7 +15,6 @@ LONGEST = (
     "integration/test_local_stack.py",
     "integration/test_whole_runs.py",
     "integration/secured",
-    "spark/test_seeded_windows.py",
     "integration/test_leaders.py",
     "integration/test_egress_kills.py",
     "integration/test_s3.py",
