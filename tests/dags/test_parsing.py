@@ -99,7 +99,7 @@ def test_shape_of_a_dag(pipelines: Path) -> None:
 
 
 def test_shape_of_an_egress_dag(pipelines: Path) -> None:
-    """plan → send → publish → verdict, by hand only where there is no schedule."""
+    """plan → send → publish → verdict; without a schedule it runs when it is triggered."""
     (pipelines / "back.yaml").write_text(BACK)
     dag = parse().dags["tidegate__back"]
     assert {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks} == {

@@ -89,11 +89,11 @@ def kafka(spec: Spec, look_up: Callable[[], Connection]) -> KafkaSettings:
 
 
 def of_run(settings: KafkaSettings, spec: Spec, *by: str) -> KafkaSettings:
-    """Return the settings for the planner of a run: its tries are those of Spark's source.
+    """Return the settings for the planner of a run: its tries are those of Spark's look-ups.
 
     `by` are the step, the run id and the attempt.
     """
-    given = spec.source_options if isinstance(spec, Ingest) else {}
+    given = spec.source_options if isinstance(spec, Ingest) else spec.target.reading_options
     tries = given.get("fetchOffset.numRetries")
     pause = int(given.get("fetchOffset.retryIntervalMs", 1000)) / 1000
     return settings.used_by(client_name(spec, *by), int(tries) if tries else None, pause)

@@ -61,7 +61,7 @@ _POOLS: tuple[tuple[str, str, Check | None, str], ...] = (
     ),
     (
         "spark.kafka.consumer.fetchedData.cache.timeout", "5m", None,
-        "0 drops at once what no task uses; Spark's documentation has no word on it",
+        "0 drops at once what no task uses; Spark's documentation does not mention it",
     ),
     (
         "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval", "1m",

@@ -278,5 +278,10 @@ def test_the_planner_tries_as_often_as_spark(monkeypatch: pytest.MonkeyPatch) ->
     settings = of_run(kafka(spec), spec, "plan", "r", "1")
     assert (settings.tries, settings.pause) == (None, 1.0)
     options = {"FetchOffset.numRetries": 7, "fetchOffset.retryIntervalMs": 250}
-    settings = of_run(kafka(spec), of_kafka("kafka_x", options=options), "plan", "r", "1")
-    assert (settings.tries, settings.pause) == (7, 0.25)
+    egress = parse({
+        "name": "p", "kind": "egress", "lake": "/lake", "columns": {"value": "v"},
+        "source": {"path": "/in", "format": "text"}, "target": {"topic": "t", "options": options},
+    })  # fmt: skip
+    for given in (of_kafka("kafka_x", options=options), egress):
+        settings = of_run(kafka(spec), given, "plan", "r", "1")
+        assert (settings.tries, settings.pause) == (7, 0.25)
