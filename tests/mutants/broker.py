@@ -275,14 +275,14 @@ MUTANTS = (
         "pipelines/translation/start.py",
         "if group and name is None and (group.value is None or group.value.strip()):",
         "if False:",
-        "tests/unit/pipelines/test_translation_meaning.py::test_a_group_that_cannot_be_read",
+        "tests/unit/pipelines/test_translation_starts.py::test_a_group_that_cannot_be_read",
     ),
     Mutant(
         "a direct stream whose parameters are not in the text does not begin at latest",
         "pipelines/translation/spark_job.py",
-        'if unread and not options.keys() & {*start.STARTS, "group.id"}:',
-        "if False:",
-        "tests/unit/pipelines/test_translation_meaning.py"
+        "    if unread:\n",
+        "    if False:\n",
+        "tests/unit/pipelines/test_translation_starts.py"
         "::test_a_direct_stream_whose_group_is_elsewhere",
     ),
     Mutant(
@@ -290,15 +290,39 @@ MUTANTS = (
         "pipelines/translation/program.py",
         'case "options" if part != "write" and not self._is_known(n + 2):',
         'case "options" if False:',
-        "tests/unit/pipelines/test_translation_meaning.py"
+        "tests/unit/pipelines/test_translation_starts.py"
         "::test_a_reader_whose_options_are_elsewhere",
+    ),
+    Mutant(
+        "what other maps say is not where a direct stream begins",
+        "pipelines/translation/program.py",
+        "is_known = own >= entries.keys() and",
+        "is_known =",
+        "tests/unit/pipelines/test_translation_starts.py"
+        "::test_a_direct_stream_whose_parameters_are_not_all_known",
+    ),
+    Mutant(
+        "a map that is only partly in the text is not known",
+        "pipelines/translation/program.py",
+        "return end if ends or is_next else 0",
+        "return end",
+        "tests/unit/pipelines/test_translation_starts.py"
+        "::test_a_reader_whose_options_are_only_partly_in_the_text",
+    ),
+    Mutant(
+        "a group whose offsets are in ZooKeeper is no start at latest",
+        "pipelines/translation/spark_job.py",
+        "if old and not (reset and start.is_earliest(reset)):",
+        "if False:",
+        "tests/unit/pipelines/test_translation_starts.py"
+        "::test_a_group_whose_offsets_are_in_zookeeper",
     ),
     Mutant(
         "a stream with a checkpoint does not begin at latest",
         "pipelines/translation/start.py",
         "names = {*CHECKPOINTS} & given.keys() if skips else set()",
         "names = set[str]()",
-        "tests/unit/pipelines/test_translation_meaning.py::test_a_checkpoint_and_a_start_that_skips",
+        "tests/unit/pipelines/test_translation_starts.py::test_a_checkpoint_and_a_start_that_skips",
     ),
     Mutant(
         "a printed backfill is one that is taken",

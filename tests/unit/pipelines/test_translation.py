@@ -222,7 +222,7 @@ def test_a_start_that_is_none(options: dict[str, Any]) -> None:
         ({"auto.offset.reset": "latest", "group.id": "g"}, {"group": "g", "otherwise": "latest"}),
         ({"auto.offset.reset": "none", "group.id": "g"}, {"group": "g", "otherwise": "fail"}),
         ({"group.id": "1e3"}, {"group": "1e3", "otherwise": "latest"}),
-        ({"group.id": "g", "zookeeper.connect": "z", "auto.offset.reset": "largest"}, "latest"),
+        ({"group.id": "g", "zookeeper.connect": "z", "auto.offset.reset": "smallest"}, "earliest"),
     ],
 )
 def test_where_a_consumer_begins(properties: dict[str, str], start: Any) -> None:

@@ -47,7 +47,8 @@ def test_what_is_not_translated(data: bytes, says: str) -> None:
 @pytest.mark.parametrize(
     "piece",
     ["/*", '"""', "'", '"\\', ".option(", "\\\n", "--conf x='", "([", '["a.b"]=', ".options(**a",
-     'a={"', ".put('", "a:"],
+     'a={"', ".put('", "a:", "a.put.", "a={'b':a={},", "a.Map(",
+     ".load(b=", "Map('a.b'->1)"],
 )  # fmt: skip
 def test_large_texts_do_not_take_long(piece: str) -> None:
     """No form of text is read again from each of its places."""

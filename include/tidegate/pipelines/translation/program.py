@@ -6,7 +6,7 @@ Nothing is run: only what is written as a literal is known.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -34,6 +34,7 @@ _PARTS: dict[str, Part] = {
 _FORMATS = ("parquet", "json", "csv", "text", "orc")
 _COLLECTIONS = ("Set", "Seq", "List", "Array", "asList")
 _PUTS = ("put", "putIfAbsent", "setProperty", "update", "updated", "setdefault")
+_MAPS = ("Map", "HashMap", "Properties", "dict", "empty")
 _STREAMS = ("createDirectStream", "createStream", "Subscribe", "SubscribePattern", "Assign")
 
 
@@ -49,7 +50,7 @@ def read(text: str) -> Read:
     """Return the settings that a program gives as literals."""
     program = _Program(tuple(_tokens(text)))
     found = (*program.settings(), *program.topics())
-    found += tuple(program.unread({each.name for each in found}))
+    found = (*program.unread(), *found)
     words = {each.text for each in program.tokens if each.kind == "word"}
     is_stream = bool(words & {"readStream", "writeStream", "KafkaUtils", "StreamingContext"})
     return Read(found, "a Spark program", is_stream=is_stream, is_program=True)
@@ -105,43 +106,133 @@ class _Program:
         is_set = before + after in ("[]", "()") and then == "=" and end not in ("=", ">")
         return n + 3 if is_set else 0
 
-    def unread(self, names: Collection[str]) -> Iterator[Given]:
-        """Yield a direct stream without parameters that say where it begins among the names.
+    def unread(self) -> Iterator[Given]:
+        """Yield a direct stream, unless all settings of Kafka in maps are its own, with the group.
 
         One of Kafka 0.8 has no group.
         """
-        if {"group.id", "metadata.broker.list"} & {*names}:
-            return
+        entries = {n: token.text for n, token in enumerate(self.tokens) if token.kind == "string"
+                   and "." in token.text and not token.text.startswith("spark.")
+                   and _NAME.fullmatch(token.text) and self._entry(n)}  # fmt: skip
+        own: set[int] = set()
+        line = last = 0
         for n, token in enumerate(self.tokens):
-            if token.text in _STREAMS and self._at(n + 1).text in ("(", "["):
-                yield Given("", None, token.line)
-                return
+            if n > last and token.text in _STREAMS and self._at(n + 1).text in ("(", "["):
+                line = line or token.line
+                first = self._after_types(n + 1)
+                last = self._closing.get(first, 0)
+                for k in range(first, last):
+                    own.update(*(range(start, end + 1) for start, end in self._given(k)))
+        is_known = own >= entries.keys() and {"group.id", "metadata.broker.list"} & {
+            *entries.values()
+        }
+        if line and not is_known:
+            yield Given("", None, line)
+
+    def _given(self, n: int) -> list[tuple[int, int]]:
+        """Return where the parts of the map are that is an argument at a place."""
+        if self._at(n + 1).text in (")", ","):
+            return self._variables.get(self._at(n).text) or []
+        end = self._map(n)
+        return [(n, end)] if end else []
 
     @cached_property
-    def _maps(self) -> set[str]:
-        """Return the variables whose value is a map in the text."""
-        found, name = set(), ""
+    def _closing(self) -> dict[int, int]:
+        """Return the places of closing brackets by those of the opening ones."""
+        found: dict[int, int] = {}
+        opened: list[int] = []
         for n, token in enumerate(self.tokens):
-            if token.kind == "word" and self._at(n + 1).text in ("=", ":"):
-                name = token.text
-            elif token.text == "=" and self._is_map(n + 1):
-                found.add(name)
+            if token.kind == "sign" and token.text in "([{":
+                opened.append(n)
+            elif token.kind == "sign" and token.text in ")]}" and opened:
+                found[opened.pop()] = n
         return found
 
-    def _is_map(self, n: int) -> bool:
-        """Return whether there is a map at a place, and no other expression."""
-        first, then = self._at(n).text, self._at(n + 1)
-        if first == "dict":
-            return self._at(n + 2).text in ("{", ")")
-        return first in ("Map", "mutable") or (
-            first == "{" and (then.kind == "string" or then.text == "}")
-        )
+    @cached_property
+    def _variables(self) -> dict[str, list[tuple[int, int]] | None]:
+        """Return where maps are set to variables, and added to these; None: not all is known."""
+        found: dict[str, list[tuple[int, int]] | None] = {}
+        name = ""
+        for n, token in enumerate(self.tokens):
+            before, after = self._at(n - 1).text, self._at(n + 1).text
+            if token.text == "=" and token.kind == "sign":
+                changed, end = "" if after in ("=", ">", name) else name, self._map(n + 1)
+                name = ""
+            elif token.kind == "word" and after in ("=", ":"):
+                name, changed, end = token.text, "", 0
+            else:
+                is_method = before == "." and after == "("
+                is_changed = token.kind == "word" and after in ("+", "|", ".", "[", "(")
+                changed = token.text if is_changed and not is_method else ""
+                end = self._added(n + 1) if changed else 0
+            if changed:
+                parts = found.setdefault(changed, [])
+                if end and parts is not None:
+                    parts.append((n, end))
+                else:
+                    found[changed] = None
+        return found
+
+    def _added(self, n: int) -> int:
+        """Return where the name or the map ends that is added to a variable; 0 if not known."""
+        for _ in range(6):
+            token = self._at(n)
+            n += token.kind != "string" and token.text in ("+", "|", "=", ".", "[", "(", *_PUTS)
+        return n if self._at(n).kind == "string" else self._map(n)
+
+    def _map(self, n: int) -> int:
+        """Return where the map at a place ends; 0 if not all of it is in the text."""
+        n += self._at(n).text == "new"
+        for _ in range(8):
+            n += 2 * (self._at(n).kind == "word" and self._at(n + 1).text == ".")
+        kind = self._at(n).text
+        if kind in _MAPS:
+            n = self._after_types(n + 1)
+        elif kind != "{":
+            return 0
+        end = last = n - 1 if kind == "empty" else self._closing.get(n, 0)
+        if kind == "dict" and self._at(n + 1).text == "{":
+            n, last = n + 1, end - 1
+            if self._closing.get(n) != last:
+                return 0
+        for k in self._parts(n, last):
+            if self._at(k).kind != "string" or self._at(k + 1).text not in (":", "->"):
+                return 0
+        then = self._at(end + 1)
+        ends = then.kind == "end" or then.text in (")", ",", "}", "]", ";")
+        is_next = then.line > self._at(end).line and then.text not in ("+", "|", ".")
+        return end if ends or is_next else 0
+
+    def _after_types(self, n: int) -> int:
+        return self._closing.get(n, n) + 1 if self._at(n).text == "[" else n
+
+    def _parts(self, n: int, last: int) -> Iterator[int]:
+        """Yield the places after an opening bracket, and after its commas."""
+        n += 1
+        while n < last:
+            yield n
+            while n < last and self._at(n)[:2] != ("sign", ","):
+                n = self._closing.get(n, n) + 1
+            n += 1
 
     def _is_known(self, n: int) -> bool:
         """Return whether the argument at a place is a map in the text, or a variable with one."""
         n += 2 if self._at(n).text == "*" else 0
-        is_variable = self._at(n).text in self._maps and self._at(n + 1).text == ")"
-        return is_variable or self._is_map(n)
+        parts = self._variables.get(self._at(n).text) or []
+        if self._at(n + 1).text == ")" and any(self._at(start).text == "=" for start, _ in parts):
+            return True
+        end = self._map(n)
+        return end > 0 and self._at(end + 1).text == ")"
+
+    def _is_given_options(self, n: int) -> bool:
+        """Return whether the call whose bracket is at a place has options among its arguments."""
+        return any(
+            self._at(k).text == "*"
+            or (
+                self._at(k + 1).text == "=" and self._at(k).text not in ("path", "format", "schema")
+            )
+            for k in self._parts(n, self._closing.get(n, 0))
+        )
 
     def _call(self, n: int, part: Part) -> Iterator[Given]:
         """Yield what a method's call gives: `.option(name, value)`, `.format(value)` and others."""
@@ -163,6 +254,8 @@ class _Program:
                 pass  # what all settings are about
             case "format" | "outputMode" | "queryName" | "schema" | "partitionBy" if part:
                 yield Given(word.text, self._value(n + 2), word.line)
+            case "load" if part == "read" and self._is_given_options(n + 1):
+                yield Given("", None, word.line)
             case "load" | "save" | "start" if part and first.text != ")":
                 yield Given("path", self._value(n + 2), word.line)
             case format_ if part and format_ in _FORMATS:

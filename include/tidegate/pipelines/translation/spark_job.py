@@ -106,28 +106,46 @@ def _ingest(draft: Draft, options: Mapping[str, Given], stem: str, *, is_stream:
     if not options.keys() & {*_SUBSCRIPTIONS}:
         draft.missing.append("topics: no topic is named: add `topics: [NAME]` to the file")
     answered = {*_SUBSCRIPTIONS, *start.STARTS, *start.ENDS}
+    has_start = bool(options.keys() & {*start.STARTS})
     unread = [each for each in options.values() if not each.name and each.value is None
-              and each.part != "write"]  # fmt: skip
-    if unread and not options.keys() & {*start.STARTS, "group.id"}:
-        draft.need(unread[0], "it is not known where to begin, for the settings here are not in "
-                   "the text; add `start` to the file: {group: NAME}, or the offsets")  # fmt: skip
-    elif options.keys() & {*start.STARTS} or not _is_client(options):
+              and (not each.part or (each.part == "read" and not has_start))]  # fmt: skip
+    if unread:
+        draft.need(unread[0], "it is not known where to begin, for not all settings here are in "
+                   "the text, or other maps of settings are, too; add `start` to the file: "
+                   "{group: NAME}, or the offsets")  # fmt: skip
+    elif has_start or not _is_client(options):
         is_stream |= bool(options.keys() & {*start.CHECKPOINTS, "maxoffsetspertrigger", "trigger"})
         answered |= {start.STRATEGY}
         start.of_spark(draft, options, is_stream=is_stream)
     else:
         answered |= {"auto.offset.reset", "group.id"}
-        group = options.get("group.id")
-        if options.keys() & {*_OLD_CONSUMER, "metadata.broker.list"} and group:
-            draft.drop(group, "of Kafka 0.8: the group's offsets are not in Kafka")
-            group = None
-        start.of_client(draft, options.get("auto.offset.reset"), group, "latest")
+        _client(draft, options)
     answered |= start.of_checkpoint(draft, options)
     start.windows(draft, options, topics)
     for name, each in options.items():
         if name not in answered:
             _pass(draft, Place.SOURCE, name, each)
     default_isolation(draft)
+
+
+def _client(draft: Draft, options: Mapping[str, Given]) -> None:
+    """Set `start` as a consumer begins, of Kafka 0.8, too."""
+    group, reset = options.get("group.id"), options.get("auto.offset.reset")
+    old = [each for name, each in options.items() if name in _OLD_CONSUMER]
+    storage = options.get("offsets.storage")
+    if group and storage and (storage.value or "").lower() == "kafka":
+        old = []
+    if old and not (reset and start.is_earliest(reset)):
+        draft.need(old[0], "the offsets of a group of Kafka 0.8 are in ZooKeeper, at "
+                   "/consumers/GROUP/offsets/TOPIC/PARTITION: give them to start.offsets; latest "
+                   "would skip records")  # fmt: skip
+        for each in filter(None, (group, reset)):
+            draft.drop(each, "start.offsets says where to begin")
+        return
+    if group and (old or "metadata.broker.list" in options):
+        draft.drop(group, "of Kafka 0.8: the group's offsets are not in Kafka")
+        group = None
+    start.of_client(draft, reset, group, "latest")
 
 
 def _egress(draft: Draft, options: Mapping[str, Given], stem: str) -> None:

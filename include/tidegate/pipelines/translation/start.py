@@ -55,6 +55,11 @@ def of_spark(draft: Draft, given: Mapping[str, Given], *, is_stream: bool) -> No
         _timestamps(draft, setting, value, strategy)
 
 
+def is_earliest(reset: Given) -> bool:
+    """Return whether a consumer without offsets begins at the start of the log."""
+    return _WORDS.get((reset.value or "").lower()) == "earliest"
+
+
 def of_client(draft: Draft, reset: Given | None, group: Given | None, default: str) -> None:
     """Set `start` from `auto.offset.reset` and `group.id` of a consumer.
 
