@@ -155,7 +155,7 @@ def test_a_producer_in_use_outlives_the_time_out_of_its_pool(
 
     Every record is a request of its own, one after the other, so that the task is slow.
     """
-    count = 30_000
+    count = 60_000
     topic_records.create(broker.bootstrap, topic, partitions=1)
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.txt").write_text("".join(f"{n}\n" for n in range(count)))

@@ -14,7 +14,7 @@ from support.cli_user import Terminal
 from support.secured_broker import PASSWORD, SecuredBroker
 
 USER = "throttled"
-RECORDS, SIZE = 800, 20_000  # 16 MB
+RECORDS, SIZE = 400, 20_000  # 8 MB
 RATE = 400_000.0  # bytes per second
 SLOWER = 4.0  # seconds
 WINDOW = 12.0  # seconds; the broker counts what was read and sent in the last 11
