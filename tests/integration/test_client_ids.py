@@ -59,7 +59,7 @@ def test_clients_name_pipeline_step_run_and_attempt(
     broker: Broker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     """Those of the planner, of Spark's source and of its sink; each run has others (req 4.12)."""
-    terminal = Terminal(tmp_path, broker.bootstrap, {"client.id": "acme"})
+    terminal = Terminal(tmp_path, broker.bootstrap)
     source, target = topic(partitions=2), topic(partitions=2)
     terminal.pipeline("named", [source])
     (tmp_path / "in").mkdir()
@@ -71,7 +71,8 @@ def test_clients_name_pipeline_step_run_and_attempt(
             (tmp_path / "in" / run[-1]).write_text(f"{run}\n")
             for pipeline in ("named", "out"):
                 terminal.run("run", pipeline, "--run-id", run)
-    found = {name: kinds for name, kinds in arrived().items() if name.startswith("acme")}
+    mine = ("tidegate-named", "tidegate-out")
+    found = {name: kinds for name, kinds in arrived().items() if name.startswith(mine)}
     steps = (
         ("named-run", "[0-9a-f]{8}", "LIST_OFFSETS"),
         ("named-stage", "[0-9a-f]{16}", "FETCH"),
@@ -80,7 +81,7 @@ def test_clients_name_pipeline_step_run_and_attempt(
     )
     for run in ("r_1", "r_2"):
         for step, attempt, kind in steps:
-            pattern = f"acme-tidegate-{step}-{run}-{attempt}"
+            pattern = f"tidegate-{step}-{run}-{attempt}"
             (name,) = (name for name in found if re.fullmatch(pattern, name))
             assert kind in found.pop(name)
-    assert {*found} <= {"acme-tidegate-named", "acme-tidegate-out"}  # those of no run
+    assert {*found} <= {*mine}  # those of no run
