@@ -1,5 +1,6 @@
 """The demo and what follows it, on a real scheduler: killed, wiped and run again."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -166,10 +167,13 @@ def test_a_run_triggered_by_rest(flights: Path) -> None:
 
 def test_nothing_listens_beyond_the_loopback_address(flights: Path) -> None:
     """No process of the stack can be reached from another machine."""
+    connections = []
+    for process in process_list.of_stack(flights):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            connections += process.net_connections(kind="inet")
     listening = {
         connection.laddr.ip.removeprefix("::ffff:")
-        for process in process_list.of_stack(flights)
-        for connection in process.net_connections(kind="inet")
+        for connection in connections
         if connection.status == psutil.CONN_LISTEN
     }
     assert listening == {"127.0.0.1"}
