@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from support import client_configs, topic_records
 from support.cli_user import Terminal
 from tidegate.settings.setting import Answer, Place
@@ -58,6 +60,7 @@ READ = {
 }
 
 
+@pytest.mark.slow
 def test_accepted_settings_reach_the_clients(broker: Broker, topic: str, tmp_path: Path) -> None:
     """The producer of the tasks, and the consumers of the read-back: by Spark's names in capitals,
     and by the short form, once each.
