@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from support.default_settings import SETTINGS
 from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, PLAN, PLAN_SHA, SEAL
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
@@ -26,22 +27,6 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
-
-SETTINGS = {
-    "kafka.fetch.max.wait.ms": {"value": "10", "origin": "tidegate"},
-    "kafka.isolation.level": {"value": "read_committed", "origin": "tidegate"},
-    "kafka.max.partition.fetch.bytes": {"value": "2097152", "origin": "tidegate"},
-    "kafka.max.poll.records": {"value": "10000", "origin": "tidegate"},
-    "kafka.receive.buffer.bytes": {"value": "-1", "origin": "tidegate"},
-    "groupIdPrefix": {"value": "tidegate", "origin": "tidegate"},
-    "kafkaConsumer.pollTimeoutMs": {"value": "30000", "origin": "tidegate"},
-    "spark.kafka.consumer.cache.evictorThreadRunInterval": {"value": "100ms", "origin": "tidegate"},
-    "spark.kafka.consumer.cache.timeout": {"value": "500ms", "origin": "tidegate"},
-    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": {
-        "value": "100ms", "origin": "tidegate",
-    },
-    "spark.kafka.consumer.fetchedData.cache.timeout": {"value": "0", "origin": "tidegate"},
-}  # fmt: skip
 
 
 @pytest.fixture

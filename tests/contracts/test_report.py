@@ -6,6 +6,7 @@ from datetime import date
 import pytest
 
 from support import staged_attempts
+from support.default_settings import SETTINGS
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core import layout
@@ -22,21 +23,6 @@ from tidegate.runs.run import Run, open_run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
 NOTE = {"format": 1, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
-SETTINGS = {
-    "kafka.fetch.max.wait.ms": {"value": "10", "origin": "tidegate"},
-    "kafka.isolation.level": {"value": "read_committed", "origin": "tidegate"},
-    "kafka.max.partition.fetch.bytes": {"value": "2097152", "origin": "tidegate"},
-    "kafka.max.poll.records": {"value": "10000", "origin": "tidegate"},
-    "kafka.receive.buffer.bytes": {"value": "-1", "origin": "tidegate"},
-    "groupIdPrefix": {"value": "tidegate", "origin": "tidegate"},
-    "kafkaConsumer.pollTimeoutMs": {"value": "30000", "origin": "tidegate"},
-    "spark.kafka.consumer.cache.evictorThreadRunInterval": {"value": "100ms", "origin": "tidegate"},
-    "spark.kafka.consumer.cache.timeout": {"value": "500ms", "origin": "tidegate"},
-    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": {
-        "value": "100ms", "origin": "tidegate",
-    },
-    "spark.kafka.consumer.fetchedData.cache.timeout": {"value": "0", "origin": "tidegate"},
-}  # fmt: skip
 
 
 @pytest.fixture

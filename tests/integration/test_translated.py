@@ -8,15 +8,11 @@ from confluent_kafka.admin import AdminClient
 
 from support import topic_records
 from support.cli_user import Terminal
-from tidegate.pipelines.spec import Ingest
 from tidegate_local.kafka import Broker
 
 TRANSLATED = Path(__file__).parents[1] / "unit/pipelines/translated"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("options" not in Ingest.model_fields, reason="no `options`"),
-]
+pytestmark = pytest.mark.slow
 
 
 def stop_group(broker: Broker, group: str, topic: str, offset: int) -> None:

@@ -9,26 +9,17 @@ import pytest
 from support.doc_pages import fenced, page
 from support.translated import CANARY, SOURCE, TOPIC, comments, keys, loaded, of
 from tidegate import __version__
-from tidegate.pipelines.spec import Egress, Ingest, StartAt, Target
+from tidegate.pipelines.spec import Egress, Ingest
 from tidegate.pipelines.translation import translate
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE, find
 
 HERE = Path(__file__).parent / "translated"
-needs_options = pytest.mark.skipif("options" not in Ingest.model_fields, reason="no `options`")
-needs_assign = pytest.mark.skipif("assign" not in Ingest.model_fields, reason="no `assign`")
-needs_otherwise = pytest.mark.skipif(
-    "otherwise" not in StartAt.model_fields, reason="no `start.otherwise`"
-)
-needs_target_options = pytest.mark.skipif(
-    "options" not in Target.model_fields, reason="no `target.options`"
-)
 
 
 # Three configurations as they are in the world
 
 
-@needs_options
 @pytest.mark.parametrize("name", ["direct_stream.scala", "s3_sink.json", "structured_stream.txt"])
 def test_the_whole_file(name: str, tmp_path: Path) -> None:
     """Each setting has its key or its reason, and nothing has a secret."""
@@ -167,7 +158,6 @@ def test_where_a_spark_job_begins(options: dict[str, Any], start: Any, tmp_path:
     loaded(made, tmp_path)
 
 
-@needs_otherwise
 @pytest.mark.parametrize(
     ("options", "start"),
     [
@@ -241,7 +231,6 @@ def test_a_reset_without_an_answer(word: str) -> None:
 # Topics
 
 
-@needs_assign
 def test_assigned_partitions(tmp_path: Path) -> None:
     made = of({"assign": '{"on":[2,0]}'})
     assert (made.missing, keys(made)["assign"]) == ((), {"on": [0, 2]})
@@ -287,8 +276,6 @@ def test_topics_that_are_not_known(options: dict[str, str]) -> None:
 # Answers
 
 
-@needs_options
-@needs_target_options
 @pytest.mark.parametrize(
     "each", [each for each in TABLE if each.place in (Place.SOURCE, Place.SINK)],
     ids=lambda each: f"{each.place}-{each.name}",
@@ -306,7 +293,6 @@ def test_every_setting_of_the_table_has_an_answer(each: Any) -> None:
         assert keys(made)["options"].keys() == {each.name}
 
 
-@needs_options
 def test_options_in_any_letter_case(tmp_path: Path) -> None:
     made = of({"SUBSCRIBE": "t", "kafkaconsumer.POLLTIMEOUTMS": "5", "Kafka.Fetch.Min.Bytes": 2})
     assert keys(made)["options"] == {"kafkaConsumer.pollTimeoutMs": 5, "kafka.fetch.min.bytes": 2}
@@ -373,7 +359,6 @@ def test_a_setting_that_is_given_again() -> None:
     assert "subscribe: given again at entry 3: the last one counts" in comments(made)
 
 
-@needs_options
 def test_an_old_and_a_new_name_of_one_setting() -> None:
     made = of({**TOPIC, "kafka.fetch.max.wait.ms": "1", "fetch.wait.max.ms": "2"})
     assert keys(made)["options"] == {"kafka.fetch.max.wait.ms": 1}
@@ -383,7 +368,6 @@ def test_an_old_and_a_new_name_of_one_setting() -> None:
 # Egress
 
 
-@needs_target_options
 def test_a_producer(tmp_path: Path) -> None:
     """It says neither what is sent nor where to; both are to be added."""
     text = b"request.required.acks=-1\nqueue.buffering.max.ms=5\nmetadata.broker.list=b:9092\n"
@@ -392,7 +376,6 @@ def test_a_producer(tmp_path: Path) -> None:
     assert [each.partition(":")[0] for each in made.missing] == ["source", "target.topic"]
 
 
-@needs_target_options
 def test_a_program_that_sends_files(tmp_path: Path) -> None:
     text = """spark.read.parquet("s3a://bucket/out") \\
       .write.format("kafka").option("topic", "t").option("kafka.linger.ms", "5").save()"""
