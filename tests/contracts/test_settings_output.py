@@ -117,6 +117,39 @@ metadata.broker.list
     )
 
 
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("spark.executor.memory", "accepted\n  why: it passes to Spark as it is\n"),
+        (
+            "spark.hadoop.fs.s3a.secret.key",
+            "refused\n  why: a secret here would show in the process",
+        ),
+    ],
+)
+def test_a_setting_of_spark_that_is_not_in_the_table(
+    tidegate: Callable[..., tuple[int, str, str]], name: str, says: str
+) -> None:
+    code, out, _ = tidegate(name)
+    assert code == 0
+    assert out.startswith(f"{name}\n  in spark.conf: {says}")
+
+
+@pytest.mark.usefixtures("place")
+def test_a_field_of_the_connection(tidegate: Callable[..., tuple[int, str, str]]) -> None:
+    assert tidegate("sasl.password") == (
+        0,
+        """\
+sasl.password
+  in connection: accepted
+  why: a field of the Kafka connection: docs/how-to/secured-cluster.md
+  since: 0.1.0
+""",
+        "",
+    )
+
+
 def test_a_translated_setting(tidegate: Callable[..., tuple[int, str, str]]) -> None:
     code, out, _ = tidegate("isolation.level")
     assert (code, out.splitlines()[1]) == (0, "  in options: translated to isolation")
@@ -142,11 +175,8 @@ def test_as_json(tidegate: Callable[..., tuple[int, str, str]]) -> None:
     [
         ("max.pol.records", "; did you mean 'max.poll.records'?"),
         ("kafka.max.pol.records", "; did you mean 'kafka.max.poll.records'?"),
-        ("failOnDataLos", "; did you mean 'failOnDataLoss'?"),
-        (
-            "spark.eventLog.dir",
-            "; other settings that begin with spark. pass to Spark as they are",
-        ),
+        ("failOnDataLos", ""),
+        ("sasl.pasword", "; did you mean 'sasl.password'?"),
         ("zzz", ""),
     ],
 )

@@ -354,15 +354,15 @@ MUTANTS = (
     ),
     Mutant(
         "secrets among Spark settings",
-        "pipelines/secret_settings.py",
-        "if secrets := secret_settings(conf):",
-        "if secrets := []:",
+        "settings/table.py",
+        "if place in _OF_SPARK and secrets.is_secret(name, value):",
+        "if False:",
         "tests/unit/pipelines/test_secrets.py"
         "::test_a_secret_among_spark_settings_is_refused_when_the_file_is_read",
     ),
     Mutant(
         "a log level that shows the login",
-        "pipelines/secret_settings.py",
+        "settings/spark_conf.py",
         'in ("ALL", "TRACE", "DEBUG")',
         'in ("ALL", "TRACE")',
         "tests/unit/pipelines/test_secrets.py::test_a_log_level_that_shows_the_login_is_refused",
@@ -377,7 +377,7 @@ MUTANTS = (
     ),
     Mutant(
         "secrets within the values of Spark settings",
-        "pipelines/secret_settings.py",
+        "settings/secrets.py",
         "return has_login(value) or any(",
         "return False and any(",
         "tests/unit/pipelines/test_secrets.py"
@@ -399,7 +399,7 @@ MUTANTS = (
     ),
     Mutant(
         "an account's key, whatever the account's name",
-        "pipelines/secret_settings.py",
+        "settings/secrets.py",
         "if _OF_AN_ACCOUNT.search(name):",
         "if False:",
         "tests/unit/pipelines/test_secrets.py"
@@ -407,7 +407,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reference to a secret by its form",
-        "pipelines/secret_settings.py",
+        "settings/secrets.py",
         "if any(rule.fullmatch(name) and form.fullmatch(value) for",
         "if any(rule.fullmatch(name) and (form.pattern[:3] != 'arn') for",
         "tests/unit/pipelines/test_secrets.py"

@@ -415,9 +415,9 @@ MUTANTS = (
     ),
     Mutant(
         "a pipeline sets no cluster of tokens",
-        "pipelines/secret_settings.py",
-        'if name.startswith("spark.kafka.clusters.")',
-        "if not name",
+        "settings/spark_conf.py",
+        '"spark.kafka.clusters.*", None,',
+        '"spark.kafka.other.*", None,',
         "tests/unit/pipelines/test_secrets.py"
         "::test_settings_of_tokens_are_refused_when_the_file_is_read",
     ),

@@ -21,7 +21,7 @@ from tidegate.settings.table import find
 
 # The settings besides those of security, with the names of Airflow's Kafka provider. Nothing else
 # is passed on: a client option can run code (login modules, interceptors).
-_NAMES = ("bootstrap.servers", "client.id", "request.timeout.ms")
+NAMES = ("bootstrap.servers", "client.id", "request.timeout.ms")
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\],@]+):([0-9]{1,5})")
 _TIMEOUT = (501, 539_999)  # kafka-python: above the wait of a fetch, below that of an idle socket
 
@@ -46,7 +46,7 @@ class KafkaSettings:
 
     def __post_init__(self) -> None:
         given = checked(self.connection, self.extra)
-        if ignored := sorted(given.keys() - {*_NAMES, *security.NAMES}):
+        if ignored := sorted(given.keys() - {*NAMES, *security.NAMES}):
             logger.info("connection %s: settings that are not used: %s", self.connection, ignored)
         object.__setattr__(self, "extra", given)
 

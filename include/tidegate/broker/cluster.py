@@ -99,25 +99,36 @@ class Survey:
         )
 
 
-def with_retries(settings: KafkaSettings, least: int = 1) -> tenacity.Retrying:
+def with_retries(settings: KafkaSettings, request: str, least: int = 1) -> tenacity.Retrying:
     """Return what tries a request as often as `settings` say, as Spark does for its look-ups, and
-    `least` times; each try that fails is logged.
+    `least` times; each try that fails is logged by the words of `request`.
 
     Connecting has a patience of its own, and is tried again only if they say how often.
     """
+    most = max(settings.tries or _TRIES, least)
+
+    def log(state: tenacity.RetryCallState) -> None:
+        error = state.outcome and state.outcome.exception()
+        logger.warning(
+            "%s failed: try %d of %d; the next in %g s: %s: %s",
+            request, state.attempt_number, most, settings.pause, type(error).__name__, error,
+        )  # fmt: skip
+
     again = BrokerError if settings.tries is None else (BrokerError, BrokerUnreachable)
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(again),
-        stop=tenacity.stop_after_attempt(max(settings.tries or _TRIES, least)),
+        stop=tenacity.stop_after_attempt(most),
         wait=tenacity.wait_fixed(settings.pause),
-        before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+        before_sleep=log,
         reraise=True,
     )
 
 
 def survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Survey:
     """Return cluster id, topic ids and watermarks, by one connection; tried several times."""
-    return with_retries(settings)(_survey, settings, tuple(topics), isolation)
+    return with_retries(settings, "the look-up of topics and offsets")(
+        _survey, settings, tuple(topics), isolation
+    )
 
 
 def _survey(settings: KafkaSettings, topics: Iterable[str], isolation: str) -> Survey:

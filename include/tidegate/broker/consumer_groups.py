@@ -25,7 +25,9 @@ def committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
     Tried three times at least: a fresh broker answers the first request about any group with "not
     available yet".
     """
-    return with_retries(settings, _LEAST)(_committed, settings, group)
+    return with_retries(settings, f"the look-up of consumer group {group!r}", _LEAST)(
+        _committed, settings, group
+    )
 
 
 def _committed(settings: KafkaSettings, group: str) -> dict[str, dict[int, int]]:
@@ -43,7 +45,9 @@ def commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:
 
     Raises NotAuthorised, or BrokerError, which names those that were refused.
     """
-    with_retries(settings, _LEAST)(_commit, settings, group, offsets)
+    with_retries(settings, f"the commit to consumer group {group!r}", _LEAST)(
+        _commit, settings, group, offsets
+    )
 
 
 def _commit(settings: KafkaSettings, group: str, offsets: Offsets) -> None:

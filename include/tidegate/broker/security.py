@@ -47,6 +47,8 @@ MECHANISMS = {
 _LOGIN = {"sasl.mechanism", *(n for m in MECHANISMS.values() for n in (*m.needed, *m.allowed))}
 CERTIFICATES = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 NAMES = ("security.protocol", *sorted(_LOGIN), *tls.NAMES, *delegation_token.NAMES)
+ALIASES = {"sasl.mechanisms": "sasl.mechanism"}
+"""Names of librdkafka → those of both clients here."""
 _PREFIXES = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "tidegate.")
 # Settings of other clients, by the beginning of their names → why they are refused.
 _REFUSED = {
@@ -63,14 +65,16 @@ _REFUSED = {
     "ssl.provider": "it names a library to run",
     "ssl.crl.location": "Java has no such setting, and both clients must make the same checks",
 }
+_NOT_FOR_BOTH = "not among the security settings that Tidegate can give to both its clients"
 
 
 def resolve(given: dict[str, Any]) -> list[str]:
     """Replace aliases and drop settings without effect, in place; return what contradicts."""
     complaints = []
-    alias = given.pop("sasl.mechanisms", None)  # librdkafka's name
-    if alias is not None and given.setdefault("sasl.mechanism", alias) != alias:
-        complaints.append("sasl.mechanism, sasl.mechanisms: both are given, and differ")
+    for alias, name in ALIASES.items():
+        value = given.pop(alias, None)
+        if value is not None and given.setdefault(name, value) != value:
+            complaints.append(f"{name}, {alias}: both are given, and differ")
     if str(given.pop("enable.ssl.certificate.verification", True)).lower() != "true":
         complaints.append(
             "enable.ssl.certificate.verification: only 'true', the default: the check is always"
@@ -134,13 +138,18 @@ def _unknown(key: str) -> str | None:
     if key in NAMES or not usual.startswith(_PREFIXES):
         return None
     shown = key if key == usual else repr(key)
-    for prefix, reason in _REFUSED.items():
-        if usual.startswith(prefix):
-            return f"{shown}: refused: {reason}"
-    return (
-        f"{shown}: not among the security settings that Tidegate can give to both its clients"
-        f"{did_you_mean(usual, NAMES)}"
-    )
+    if reason := _reason(usual):
+        return f"{shown}: refused: {reason}"
+    return f"{shown}: {_NOT_FOR_BOTH}{did_you_mean(usual, NAMES)}"
+
+
+def refusal(name: str) -> str | None:
+    """Return why a setting of this name is refused in a connection; None if it is not."""
+    return (_reason(name) or _NOT_FOR_BOTH) if _unknown(name) else None
+
+
+def _reason(name: str) -> str | None:
+    return next((why for start, why in _REFUSED.items() if name.startswith(start)), None)
 
 
 def _login(given: Mapping[str, Any], protocol: str, by_default: str) -> Iterator[str]:

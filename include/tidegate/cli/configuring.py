@@ -36,7 +36,9 @@ def settings(
     if name is None:
         answer(render_settings.document(TABLE), render_settings.print_table, as_json=as_json)
     else:
-        found = render_settings.document(named(name))
+        from tidegate.broker.connection_fields import fields
+
+        found = render_settings.document(named(name, fields()))
         answer(found, render_settings.print_named, as_json=as_json)
 
 

@@ -27,8 +27,7 @@ from tidegate.errors import BrokerUnreachable, ConfigurationError, StageFailed, 
 from tidegate.lake import s3_settings
 from tidegate.launch import cds_archive, delegation_tokens, environment, jars, java_options
 from tidegate.launch.spark_output import SparkOutput, failure_line
-from tidegate.pipelines import secret_settings
-from tidegate.settings import spark_conf
+from tidegate.settings import secrets, spark_conf
 from tidegate.spark.job_files import read_refusal
 
 _SPARK_SUBMIT = Path(__file__).with_name("spark-submit.sh")
@@ -281,8 +280,8 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _application(
     job: str, args: tuple[str, ...], conf: Mapping[str, str], records: int, *, name: str
 ) -> Submission:
-    if secrets := secret_settings.secret_settings(conf):
-        raise ConfigurationError(secret_settings.complaint(secrets), settings=secrets)
+    if found := secrets.secret_settings(conf):
+        raise ConfigurationError(secrets.complaint(found), settings=found)
     connector = [str(path) for path in jars.paths("spark-kafka")]
     settings = {
         "spark.ui.enabled": "false",

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from tidegate.pipelines import secret_settings
 from tidegate.pipelines.value_types import Scalar, as_texts
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge
@@ -49,8 +48,6 @@ class Spark(Strict):
         del given
         if key != "conf":
             return None
-        if wrong := secret_settings.refused(as_texts(value)):
-            return "conf", wrong.removeprefix("spark.conf: ")
         if complaints := judge(cls.place, as_texts(value)).complaints:
             return "conf", "; ".join(complaints)
         return None

@@ -11,7 +11,7 @@ from croniter import croniter
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tidegate.pipelines import secret_settings
+from tidegate.settings import secrets
 
 # Numbers from environment variables are text.
 _WHOLE = re.compile(r"-?(0|[1-9][0-9_]*)")
@@ -112,7 +112,7 @@ def _are_listed(partitions: Any) -> Any:
 
 
 def _is_absolute(path: str) -> str:
-    if secret_settings.has_login(path):
+    if secrets.has_login(path):
         # It would be written to the ledger, to plans and to the DAG's documentation.
         text = "a URL here holds no password: give keys by the environment"
         raise PydanticCustomError("unquoted", text)

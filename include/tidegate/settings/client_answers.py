@@ -49,3 +49,11 @@ def of_clients(
                 default=defaults.get(name),
                 outside=outside.get(name),
             )
+
+
+def setup_timeouts(given: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the time-outs of connecting, by Kafka's names."""
+    shortest, longest = (f"socket.connection.setup.timeout.{each}ms" for each in ("", "max."))
+    if shortest in given and longest in given and int(given[longest]) < int(given[shortest]):
+        return [f"{longest}: less than {shortest}: no time-out would be as long as that"]
+    return []

@@ -98,7 +98,7 @@ COMMON: Mapping[str, Check] = {
     "retry.backoff.max.ms": _MILLISECONDS,
     "retry.backoff.ms": _MILLISECONDS,
     "send.buffer.bytes": whole(-1),
-    "socket.connection.setup.timeout.max.ms": whole(-(2**63), LONG),
+    "socket.connection.setup.timeout.max.ms": whole(100, LONG),
     "socket.connection.setup.timeout.ms": whole(100, LONG),
 }
 

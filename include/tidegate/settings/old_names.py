@@ -14,16 +14,15 @@ _TO_SOURCE = {
     "socket.receive.buffer.bytes": "kafka.receive.buffer.bytes",
     "socket.timeout.ms": "kafka.request.timeout.ms",
     "refresh.leader.backoff.ms": "kafka.retry.backoff.ms",
-    "queued.max.messages.kbytes": "",
 }
 _TO_SINK = {
     "request.required.acks": "kafka.acks",
-    "request.timeout.ms": "kafka.request.timeout.ms",
     "compression.codec": "kafka.compression.type",
     "message.send.max.retries": "kafka.retries",
     "queue.buffering.max.ms": "kafka.linger.ms",
-    "send.buffer.bytes": "kafka.send.buffer.bytes",
 }
+_WITHOUT_PREFIX = ("request.timeout.ms", "send.buffer.bytes")
+"""Settings of an old producer whose names are those of today, without `kafka.`."""
 _OF_SERVERS = ("metadata.broker.list", "broker.list")
 _CLUSTER = (*_OF_SERVERS, "bootstrap.servers")
 _ZOOKEEPER = (
@@ -37,10 +36,11 @@ _COMMITS = (
 )  # fmt: skip
 
 
-def _both(name: str, why: str, use: str) -> list[Setting]:
+def _both(name: str, why: str, use: str, use_in_sink: str | None = None) -> list[Setting]:
+    uses = {Place.SOURCE: use, Place.SINK: use if use_in_sink is None else use_in_sink}
     return [
-        Setting(name=prefix + name, place=place, answer=Answer.REFUSED, why=why, use=use)
-        for place in (Place.SOURCE, Place.SINK)
+        Setting(name=prefix + name, place=place, answer=Answer.REFUSED, why=why, use=uses[place])
+        for place in uses
         for prefix in ("", "kafka.")
         if (prefix, name) != ("kafka.", "bootstrap.servers")
     ]
@@ -54,7 +54,6 @@ def _translated(place: Place, names: dict[str, str]) -> list[Setting]:
         )
         for old, new in names.items()
         for prefix in ("", "kafka.")
-        if new and prefix + old != new
     ]  # fmt: skip
 
 
@@ -68,10 +67,17 @@ OLD: tuple[Setting, ...] = (
     *(each for name in _COMMITS if f"kafka.{name}" not in (
         "kafka.enable.auto.commit", "kafka.auto.commit.interval.ms"
     ) for each in _both(
-        name, "the ledger keeps the progress, and is written with the data", "`progress_group`"
+        name, "the ledger keeps the progress, and is written with the data", "`progress_group`", ""
     )),
     *_translated(Place.SOURCE, _TO_SOURCE),
     *_translated(Place.SINK, _TO_SINK),
+    *(
+        Setting(
+            name=name, place=Place.SINK, answer=Answer.TRANSLATED, becomes=f"kafka.{name}",
+            why="settings of the producer have the prefix kafka",
+        )
+        for name in _WITHOUT_PREFIX
+    ),
     *(
         Setting(
             name=name, place=Place.CONNECTION, answer=Answer.TRANSLATED,

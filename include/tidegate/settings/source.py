@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidegate.settings.client_answers import of_clients
+from tidegate.settings.client_answers import of_clients, setup_timeouts
 from tidegate.settings.kafka_clients import CONSUMER
 from tidegate.settings.setting import (
     INT,
@@ -235,6 +235,8 @@ def disagreements(
         wrong.append(
             "kafka.default.api.timeout.ms: less than kafka.request.timeout.ms, or the client fails"
         )
+    of_consumer = {n.removeprefix("kafka."): v for n, v in found.items()}
+    wrong += [f"kafka.{each}" for each in setup_timeouts(of_consumer)]
     tries, pause = (found.get(f"fetchOffset.{n}") for n in ("numRetries", "retryIntervalMs"))
     if tries and pause and int(tries) * int(pause) > _LONGEST_RETRYING:
         wrong.append(

@@ -1,7 +1,7 @@
 """Settings of Spark itself that matter here: Kafka's pools, and what Tidegate decides.
 
 Source: Spark's integration guide for Kafka, `kafka010.package` of the connector 4.0, `SQLConf` and
-`internal.config` of Spark 4.0. Other names that begin with `spark.` pass unjudged.
+`internal.config` of Spark 4.0. Of other names that begin with `spark.`, only secrets are refused.
 """
 
 from __future__ import annotations
@@ -33,6 +33,16 @@ RUN_ONCE = {
 _CONNECTOR = re.compile(
     r"(^|[/,\s])(commons-pool2|kafka-clients|spark-(sql|token-provider)-kafka-0-10)[-_][^/,]*\.jar"
 )
+
+
+def _log_level(value: str) -> str | None:
+    """Check the level of Spark's log."""
+    if value.upper() not in ("ALL", "TRACE", "DEBUG"):
+        return None
+    return (
+        "ALL, TRACE and DEBUG are refused: Spark's connector would log the login of the Kafka "
+        "connection; INFO shows the most"
+    )
 
 
 def _never(consequence: str) -> Check:
@@ -130,6 +140,15 @@ SPARK: tuple[Setting, ...] = (
         name="spark.kafka.consumer.cache.jmx.enable", place=Place.SPARK, check=boolean,
         outside="false", why="shows the pool of consumers as an MBean of the driver's and the "
         "executors' Java",
+    ),
+    _decided(
+        "spark.kafka.clusters.*", None, "from the Kafka connection, for delegation tokens",
+        "`tidegate.delegation_token` of the connection",
+    ),
+    Setting(
+        name="spark.log.level", place=Place.SPARK, check=_log_level, default="WARN",
+        why="not ALL, TRACE or DEBUG: Spark's connector would log the login of the Kafka "
+        "connection",
     ),
     _decided("spark.submit.deployMode", "client", "elsewhere there is no job file"),
     _decided("spark.master", None, "by the Spark connection", "`spark.connection`"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.core.nearest import did_you_mean
 from tidegate.errors import ConfigurationError
+from tidegate.settings import secrets
 from tidegate.settings.old_names import OLD
 from tidegate.settings.setting import UNSET, Answer, Place, Setting
 from tidegate.settings.sink import SINK
@@ -50,19 +51,40 @@ def find(place: Place, name: str) -> Setting | None:
     return next((replace(each, name=name) for each in groups), None)
 
 
-def named(name: str) -> tuple[Setting, ...]:
+def named(name: str, more: Iterable[Setting] = ()) -> tuple[Setting, ...]:
     """Return the settings of this name at all places, in any letter case, with or without `kafka.`.
 
-    ConfigurationError with the nearest name if there is none.
+    `more` are settings beside those of the table. ConfigurationError with the nearest name that is
+    not refused if there is none.
     """
-    found = tuple(each for each in TABLE if _short(each.name) == _short(name))
-    if found := found or _groups(name):
-        return found
-    known = [name for each in TABLE for name in (each.name, each.name.removeprefix("kafka."))]
-    of_spark = "; other settings that begin with spark. pass to Spark as they are"
-    raise ConfigurationError(
-        f"there is no setting {name!r} in the table{did_you_mean(name, known)}"
-        + (of_spark if name.lower().startswith("spark.") else "")
+    known = (*TABLE, *more)
+    found = [each for each in known if _short(each.name) == _short(name)]
+    found += [each for each in _groups(name) if each.place not in {one.place for one in found}]
+    if name.startswith("spark."):
+        return _in_spark(name, found)
+    if found:
+        return tuple(found)
+    allowed = [each.name for each in known if each.answer is not Answer.REFUSED]
+    near = did_you_mean(name, [near for each in allowed for near in (each, _bare(each))])
+    raise ConfigurationError(f"there is no setting {name!r} in the table{near}")
+
+
+def _in_spark(name: str, found: Sequence[Setting]) -> tuple[Setting, ...]:
+    """Return the answers to a setting of Spark of which `found` is in the table."""
+    if secrets.named_secret(name):
+        if not secrets.refers(name):
+            return (_secret(name),)
+        why = f"only with a value that refers to a secret: {secrets.WHY}"
+        return (Setting(name=name, place=Place.SPARK, why=why, use=secrets.USE),)
+    if any(each.place is Place.SPARK for each in found):
+        return tuple(found)
+    as_it_is = Setting(name=name, place=Place.SPARK, why="it passes to Spark as it is")
+    return (as_it_is, *found)
+
+
+def _secret(name: str) -> Setting:
+    return Setting(
+        name=name, place=Place.SPARK, answer=Answer.REFUSED, why=secrets.WHY, use=secrets.USE
     )
 
 
@@ -70,8 +92,12 @@ def _groups(name: str) -> tuple[Setting, ...]:
     return tuple(each for each in _GROUPS if name.startswith(each.name.removesuffix("*")))
 
 
+def _bare(name: str) -> str:
+    return name.removeprefix("kafka.")
+
+
 def _short(name: str) -> str:
-    return name.lower().removeprefix("kafka.")
+    return _bare(name.lower())
 
 
 def judge(place: Place, given: Mapping[str, str]) -> Verdict:
@@ -84,6 +110,8 @@ def judge(place: Place, given: Mapping[str, str]) -> Verdict:
     complaints: list[str] = []
     for name, value in given.items():
         setting = find(place, name)
+        if place in _OF_SPARK and secrets.is_secret(name, value):
+            setting = _secret(name)
         if setting is None:
             if complaint := _unknown(place, name):
                 complaints.append(f"{name}: {complaint}")
@@ -127,7 +155,9 @@ def _unknown(place: Place, name: str) -> str | None:
     """Return the complaint about a name that is not in the table; None if it may pass."""
     if place in _OF_SPARK:
         return _unknown_to_spark(name)
-    known = [each.name for each in TABLE if each.place is place]
+    known = [
+        each.name for each in TABLE if each.place is place and each.answer is not Answer.REFUSED
+    ]
     client = "consumer" if place is Place.SOURCE else "producer"
     if (prefixed := find(place, f"kafka.{name}")) and prefixed.answer is Answer.REFUSED:
         return _refusal(prefixed)

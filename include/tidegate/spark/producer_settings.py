@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tidegate.settings.client_answers import setup_timeouts
 from tidegate.settings.kafka_clients import COMMON
 from tidegate.settings.setting import UNSET, Place, without_unset
 from tidegate.settings.sink import DEFAULTS, READING
@@ -55,7 +56,7 @@ def contradictions(given: Mapping[str, str], connection: Mapping[str, str] = NOT
     """Return what would keep the producer from starting, or from sending."""
     known = without_unset(given)
     found = {n: v for n, v in settings(known, connection).items() if n in known or n not in given}
-    wrong = []
+    wrong = setup_timeouts(found)
     names = ("delivery.timeout.ms", "linger.ms", "request.timeout.ms")
     times = [int(found[name]) for name in names if name in found]
     if len(times) == 3 and times[0] < times[1] + times[2]:

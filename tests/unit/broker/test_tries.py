@@ -80,6 +80,29 @@ def test_within_the_tries(
     assert cluster.survey(settings, ["t"], "read_committed") == "seen"
     assert slept == [0.25, 0.25]
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert [record.getMessage().partition("raised ")[2] for record in caplog.records] == [
-        "BrokerUnreachable: away.", "BrokerError: no leader.",
-    ]  # fmt: skip
+    assert [record.getMessage() for record in caplog.records] == [
+        "the look-up of topics and offsets failed: try 1 of 3; the next in 0.25 s: "
+        "BrokerUnreachable: away",
+        "the look-up of topics and offsets failed: try 2 of 3; the next in 0.25 s: "
+        "BrokerError: no leader",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "what"),
+    [
+        (lambda: consumer_groups.committed(KAFKA, "g"), "the look-up of consumer group 'g'"),
+        (lambda: consumer_groups.commit(KAFKA, "g", {}), "the commit to consumer group 'g'"),
+    ],
+)
+def test_what_is_tried_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ask: Any, what: str
+) -> None:
+    """In words: no name of a function."""
+    monkeypatch.setattr(consumer_groups, "Cluster", Broker(BrokerError("no leader")))
+    with pytest.raises(BrokerError):
+        ask()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{what} failed: try {each} of 3; the next in 1 s: BrokerError: no leader"
+        for each in (1, 2)
+    ]

@@ -113,7 +113,7 @@ def test_a_secret_among_spark_settings_is_refused_when_the_file_is_read(name: st
 def test_settings_of_tokens_are_refused_when_the_file_is_read() -> None:
     """With or without a token in the connection: Spark's default regex matches every broker."""
     name = "spark.kafka.clusters.x.auth.bootstrap.servers"
-    with pytest.raises(ValueError, match=rf"spark.conf: {name}: Tidegate sets these"):
+    with pytest.raises(ValueError, match=rf"spark.conf: {name}: refused: Tidegate sets it"):
         parse({**LEAST, "spark": {"conf": {name: "c:9093"}}})
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tidegate.settings import setting, sink, source, spark_conf
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE, Verdict, find, judge, named
+from tidegate.spark import producer_settings
 
 OPTIONS = (Place.SOURCE, Place.SINK)
 VALID = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO", "classic")
@@ -117,9 +118,12 @@ def test_names_that_begin_alike_have_one_answer() -> None:
     assert (found.name, found.answer) == ("spark.sql.catalog.lake.uri", Answer.WARNED)
     assert find(Place.SPARK, "spark.sql.legacy.x") is None
     assert find(Place.SPARK, "spark.sql.catalogImplementation") is None
-    assert [each.name for each in named("spark.sql.legacy.x")] == ["spark.sql.legacy.*"]
-    (exact,) = named("spark.sql.legacy.timeParserPolicy")
-    assert exact.name == "spark.sql.legacy.timeParserPolicy"
+    assert [each.name for each in named("spark.sql.legacy.x")] == [
+        "spark.sql.legacy.x", "spark.sql.legacy.*",
+    ]  # fmt: skip
+    ingest, egress = named("spark.sql.legacy.timeParserPolicy")
+    assert ingest.name == egress.name == "spark.sql.legacy.timeParserPolicy"
+    assert (ingest.answer, egress.answer) == (Answer.ACCEPTED, Answer.REFUSED)
 
 
 @pytest.mark.parametrize("place", [Place.SPARK, Place.SENDING])
@@ -188,6 +192,7 @@ def test_a_name_that_is_not_known(place: Place, name: str, says: str) -> None:
         (Place.SOURCE, "kafka.heartbeat.interval.ms", "-1", "from 0 to"),
         (Place.SOURCE, "kafka.session.timeout.ms", "-1", "from 0 to"),
         (Place.SOURCE, "kafka.socket.connection.setup.timeout.ms", "0", "from 100 to"),
+        (Place.SOURCE, "kafka.socket.connection.setup.timeout.max.ms", "-1", "from 100 to"),
         (Place.SINK, "kafka.max.block.ms", "1", "from 1000 to"),
         (Place.SINK, "kafka.partitioner.class", "com.example.Mine", "RoundRobinPartitioner"),
         (Place.SINK, "request.required.acks", "0", "would lose records"),
@@ -202,6 +207,27 @@ def test_a_value_that_a_client_would_refuse(place: Place, name: str, value: str,
     (complaint,) = judge(place, {name: value}).complaints
     assert complaint.startswith(f"{name}: ")
     assert says in complaint
+
+
+SETUP, SETUP_MAX = (f"socket.connection.setup.timeout.{each}ms" for each in ("", "max."))
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({SETUP: "20000", SETUP_MAX: "19999"}, True),
+        ({SETUP: "20000", SETUP_MAX: "20000"}, False),
+        ({SETUP: "60000"}, False),
+        ({SETUP_MAX: "5000"}, False),
+        ({SETUP: "20000", SETUP_MAX: "${X}"}, False),
+    ],
+)
+def test_the_longest_time_to_connect(given: dict[str, str], wrong: bool) -> None:
+    """Of consumer and producer. A value alone is compared with none: Kafka takes the lesser."""
+    says = f"{SETUP_MAX}: less than {SETUP}: no time-out would be as long as that"
+    of_source = source.disagreements({f"kafka.{name}": value for name, value in given.items()})
+    assert of_source == [f"kafka.{says}"] * wrong
+    assert producer_settings.contradictions(given) == [says] * wrong
 
 
 def test_an_unset_variable_is_not_checked() -> None:
