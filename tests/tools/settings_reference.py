@@ -34,8 +34,8 @@ HEADINGS = {
     Place.SPARK: (
         "Spark settings",
         "Keys of `spark.conf`, in their own letter case. A name that ends in `.*` stands for all "
-        "that begin so. Other names that begin with `spark.` pass to Spark as they are, unless they "
-        "hold a [secret](configuration.md#pipeline-file).",
+        "that begin so. Other names that begin with `spark.` pass to Spark as they are, unless "
+        "they hold a [secret](configuration.md#pipeline-file).",
     ),
     Place.SENDING: ("Spark settings of an egress", "Keys of `spark.conf`, beside those above."),
     Place.CONNECTION: (

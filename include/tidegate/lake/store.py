@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +20,7 @@ from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import ObjectStore as Obstore
 from obstore.store import from_url
 
-from tidegate.core import layout
+from tidegate.core import layout, locations
 from tidegate.errors import ConfigurationError
 from tidegate.lake import conditional_put, large_copies, s3_settings
 from tidegate.lake.local_store import LocalStore
@@ -179,8 +178,7 @@ def open_store(lake: str, pipeline: str) -> Store:
             raise ConfigurationError(f"lake {lake!r}: a file URL is file:///and/a/path")
         return LocalStore(Path(directory) / pipeline)
     url = f"{lake.rstrip('/')}/{pipeline}"
-    if strange := sorted(set(re.findall(r"[\s%?#]", url))):
-        # obstore, Spark and pyarrow make different keys of these.
+    if strange := locations.unsafe(url):
         raise ConfigurationError(f"lake {lake!r}: a URL here has no {' '.join(map(repr, strange))}")
     try:
         return ObjectStore(url, opened(url))

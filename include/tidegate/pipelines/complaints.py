@@ -56,8 +56,8 @@ _ELSEWHERE = {
 }
 
 
-def complaint(error: Any, known_keys: Mapping[str, list[str]]) -> str:
-    """Return one of pydantic's errors as a line that begins with the key, in Tidegate's words.
+def complaints(error: Any, known_keys: Mapping[str, list[str]]) -> list[str]:
+    """Return one of pydantic's errors as lines that begin with the key, in Tidegate's words.
 
     `known_keys` maps the path of each mapping to the keys that it may have.
     """
@@ -65,6 +65,13 @@ def complaint(error: Any, known_keys: Mapping[str, list[str]]) -> str:
     context = error.get("ctx", {})
     if "key" in context:
         path[-1:] = [context["key"]] if context["key"] else []
+    key = ".".join(path)
+    if error["type"] == "contradictions":
+        return [": ".join(filter(None, [key, text])) for text in context["texts"]]
+    return [_complaint(error, path, known_keys)]
+
+
+def _complaint(error: Any, path: list[str], known_keys: Mapping[str, list[str]]) -> str:
     key = ".".join(path)
     match error["type"]:
         case "extra_forbidden":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -11,6 +11,7 @@ from tidegate.core.source_root import Root
 from tidegate.pipelines.strict import Contradiction, SendingSpark, Strict
 from tidegate.pipelines.value_types import (
     Count,
+    Lake,
     Path,
     PipelineName,
     Scalar,
@@ -48,7 +49,7 @@ class Source(Strict):
 
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
-        wrong: str | list[str] | None
+        wrong: str | Sequence[str] | None
         match key:
             case "path" if value is not None and (wrong := Root.of(value).complaint()):
                 return "path", f"not a pattern of names: {wrong}"
@@ -56,7 +57,7 @@ class Source(Strict):
                 return "format", "missing; one of parquet, json, csv, text"
             case "options" if format_ := given.get("format"):
                 if wrong := file_reader_options.complaints(format_, as_texts(value)):
-                    return "options", "; ".join(wrong)
+                    return "options", wrong
             case "lake" if "path" in given and (given["path"] is None) == (value is None):
                 return "", "give either a path or the lake of an ingest pipeline, by its name"
             case "lake" if value and any(given.get(k) for k in ("format", "options", "columns")):
@@ -86,9 +87,9 @@ class Target(Strict):
             case "topics" if "topic" in given and (given["topic"] is None) == (value is None):
                 return "", "give either topic, or topics that columns.topic chooses from"
             case "producer" if wrong := producer_settings.judged(as_texts(value)).complaints:
-                return "producer", "; ".join(wrong)
+                return "producer", wrong
             case "options" if wrong := judge(Place.SINK, as_texts(value)).complaints:
-                return "options", "; ".join(wrong)
+                return "options", wrong
             case "options" if "producer" in given:
                 return _together(as_texts(given["producer"]), as_texts(value))
         return None
@@ -153,12 +154,12 @@ def _together(short: Mapping[str, str], options: Mapping[str, str]) -> Contradic
     """Return what contradicts itself in valid settings of both forms."""
     of_options = judge(Place.SINK, options).settings
     if twice := sorted(producer_settings.judged(short).settings.keys() & of_options.keys()):
-        return "options", "; ".join(f"{name}: given twice, in producer too" for name in twice)
+        return "options", [f"{name}: given twice, in producer too" for name in twice]
     both = _settings(short, options)
     if wrong := producer_settings.contradictions(_of_producer(both)):
-        return _key_of_producer(short, options), "; ".join(wrong)
+        return _key_of_producer(short, options), wrong
     if wrong := disagreements(_of_reading(both)):
-        return "options", "; ".join(wrong)
+        return "options", wrong
     return None
 
 
@@ -183,7 +184,7 @@ class Egress(Strict):
     kind: Literal["egress"]
     source: Source
     target: Target
-    lake: Path
+    lake: Lake
     columns: Columns = Columns()
     order_by: tuple[str, ...] = ()
     order: Literal["report", "strict"] = "report"
@@ -210,7 +211,7 @@ class Egress(Strict):
                 by_key = _is_null("partition", source, columns)
                 settings = target.producer_settings
                 if wrong := producer_settings.disorders(settings, by_key=by_key):
-                    return f"target.{target.key_of_producer}", "; ".join(wrong)
+                    return f"target.{target.key_of_producer}", wrong
             case "order" if value == "strict" and source:
                 if given.get("order_by") == () and not source.lake:
                     return "order", "strict: rows of files have no order without order_by"

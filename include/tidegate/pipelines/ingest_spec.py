@@ -13,11 +13,11 @@ from tidegate.pipelines.strict import Contradiction, Spark, Strict
 from tidegate.pipelines.value_types import (
     OLD_WORDS,
     Count,
+    Lake,
     LakeTopic,
     LakeTopics,
     Partition,
     Partitions,
-    Path,
     PipelineName,
     Regex,
     Scalar,
@@ -86,7 +86,7 @@ class Ingest(Strict):
     pattern: Regex | None = None
     assign: dict[LakeTopic, Partitions] | None = None
     exclude: Regex | None = None
-    lake: Path
+    lake: Lake
     schedule: Schedule | None = None
     start: Start = "earliest"
     max_records: Count = 5_000_000
@@ -113,7 +113,7 @@ class Ingest(Strict):
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
         match key:
             case "options" if wrong := _wrong_options(as_texts(value), given.get("isolation")):
-                return "options", "; ".join(wrong)
+                return "options", wrong
             case "assign" if value is not None and not value:
                 return "assign", "names no partition; give some, for example {orders: [0, 2]}"
             case "assign" if {"topics", "pattern"} <= given.keys():
@@ -201,7 +201,7 @@ def _start_complaint(start: StartAt, given: Mapping[str, Any]) -> Contradiction 
             complaints.append(f"{topic}: no start for partitions {missing}")
         if others := sorted(found.keys() - set(partitions)):
             complaints.append(f"{topic}: partitions {others} are not assigned")
-    return (f"start.{key}", "; ".join(complaints)) if complaints else None
+    return (f"start.{key}", complaints) if complaints else None
 
 
 def _selected(existing: Iterable[str], ingest: Mapping[str, Any]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from tidegate.pipelines.complaints import complaint
+from tidegate.pipelines.complaints import complaints
 from tidegate.pipelines.egress_spec import Columns, Egress, Source, Target
 from tidegate.pipelines.ingest_spec import Ingest, StartAt, one_of
 from tidegate.pipelines.strict import SendingSpark, Spark
@@ -56,8 +56,9 @@ def parse(form: dict[str, Any]) -> Spec:
     try:
         spec = _KINDS[kind].model_validate(form)
     except ValidationError as error:
-        complaints = (complaint(each, _KNOWN_KEYS[kind]) for each in error.errors())
-        raise ValueError("\n".join(dict.fromkeys(complaints))) from None
+        known = _KNOWN_KEYS[kind]
+        lines = (line for each in error.errors() for line in complaints(each, known))
+        raise ValueError("\n".join(dict.fromkeys(lines))) from None
     if isinstance(spec, Ingest) and spec.assign:
         return spec.model_copy(update={"topics": tuple(spec.assign)})
     return spec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -12,8 +12,8 @@ from tidegate.pipelines.value_types import Scalar, as_texts
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge
 
-Contradiction = tuple[str, str]
-"""The key that a complaint is about (empty: the mapping itself), and the complaint."""
+Contradiction = tuple[str, str | Sequence[str]]
+"""The key that complaints are about (empty: the mapping itself), and one or several of them."""
 
 
 class Strict(BaseModel):
@@ -31,8 +31,9 @@ class Strict(BaseModel):
     @classmethod
     def _agrees(cls, value: Any, info: ValidationInfo) -> Any:
         if found := cls.contradiction(str(info.field_name), value, info.data):
-            about, text = found
-            raise PydanticCustomError("unquoted", "{text}", {"key": about, "text": text})
+            about, said = found
+            texts = [said] if isinstance(said, str) else list(said)
+            raise PydanticCustomError("contradictions", "{key}", {"key": about, "texts": texts})
         return value
 
 
@@ -49,7 +50,7 @@ class Spark(Strict):
         if key != "conf":
             return None
         if complaints := judge(cls.place, as_texts(value)).complaints:
-            return "conf", "; ".join(complaints)
+            return "conf", complaints
         return None
 
     @property

@@ -11,6 +11,7 @@ from croniter import croniter
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from tidegate.core import locations
 from tidegate.settings import secrets
 
 # Numbers from environment variables are text.
@@ -116,10 +117,16 @@ def _is_absolute(path: str) -> str:
         # It would be written to the ledger, to plans and to the DAG's documentation.
         text = "a URL here holds no password: give keys by the environment"
         raise PydanticCustomError("unquoted", text)
-    if path and "://" not in path and not path.startswith("/"):
-        # Airflow and a terminal have different working directories.
-        raise ValueError("neither an absolute path nor a URL")
+    # No relative one: Airflow and a terminal have different working directories.
+    if path and (wrong := locations.complaint(path)):
+        raise ValueError(wrong)
     return path
+
+
+def _is_safe(lake: str) -> str:
+    if lake.startswith("s3://") and (strange := locations.unsafe(lake)):
+        raise ValueError(f"a URL here has no {' '.join(map(repr, strange))}")
+    return lake
 
 
 Whole = Annotated[int, BeforeValidator(_whole), Field(ge=-(2**63), lt=2**63)]
@@ -135,6 +142,7 @@ Scalar = Annotated[str | int | float | bool, BeforeValidator(_is_scalar)]
 Regex = Annotated[Text, AfterValidator(_compiles)]
 Schedule = Annotated[str, AfterValidator(_fires)]
 Path = Annotated[Text, AfterValidator(_is_absolute)]
+Lake = Annotated[Path, AfterValidator(_is_safe)]
 TopicName = Annotated[str, AfterValidator(_is_topic_name)]
 LakeTopic = Annotated[TopicName, AfterValidator(_is_a_value)]
 TopicNames = Annotated[tuple[TopicName, ...], AfterValidator(_are_distinct)]

@@ -39,14 +39,16 @@ def test_each_refused_setting_has_its_reason(setting: Setting) -> None:
 
 
 def test_all_at_once_and_beside_other_complaints() -> None:
+    """One line for each."""
     said = complaints(
         {"kafka.max.pol.records": 1, "failOnDataLoss": True, "minPartitions": 0}, on_expired="later"
     )
     assert said.splitlines() == [
         "options: kafka.max.pol.records: no option of Spark's, and no setting of Kafka's consumer; "
-        "did you mean 'kafka.max.poll.records'?; failOnDataLoss: refused: records that are gone "
-        "are a failure, or a gap in the ledger; use `on_expired`; minPartitions: from 1 to "
-        "2147483647, or the client fails",
+        "did you mean 'kafka.max.poll.records'?",
+        "options: failOnDataLoss: refused: records that are gone are a failure, or a gap in the "
+        "ledger; use `on_expired`",
+        "options: minPartitions: from 1 to 2147483647, or the client fails",
         "on_expired: 'later': must be fail or skip",
     ]
 

@@ -190,10 +190,10 @@ def test_all_complaints_come_at_once(load):
         (
             {
                 "topics": [],
-                "assign": {"a": [0, 2], "b": [0]},
+                "assign": {"a": [0, 2]},
                 "start": {"timestamps": {"a": {0: AT}}},
             },
-            "start.timestamps: a: no start for partitions [2]; b: no start for partitions [0]",
+            "start.timestamps: a: no start for partitions [2]",
         ),
         ({"kind": "both"}, "kind: 'both': must be ingest (topics into the lake) or egress ("),
         ({"name": "Flights"}, "name: 'Flights': a name begins with a small letter and has small"),
@@ -213,6 +213,63 @@ def test_each_wrong_value_is_named(change, complaint):
         lines = str(refused.value).splitlines()
         assert any(line.startswith(complaint) for line in lines)
         assert len(lines) == 1 + len(others.keys() - change.keys())
+
+
+def test_several_complaints_about_a_key_are_lines() -> None:
+    """Each begins with the key."""
+    start = {"timestamps": {"a": {0: AT}, "c": {0: AT}}}
+    assign = {"a": [0, 2], "b": [0]}
+    with pytest.raises(ValueError) as refused:
+        parse({**LEAST, "topics": [], "assign": assign, "start": start})
+    assert str(refused.value).splitlines() == [
+        "start.timestamps: not among the topics: ['c']",
+        "start.timestamps: a: no start for partitions [2]",
+        "start.timestamps: b: no start for partitions [0]",
+    ]
+
+
+USABLE = "use a directory (/data, file:///data) or s3://bucket/data"
+
+
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [
+        ("hdfs://nn:8020/lake", f"hdfs:// is not supported; {USABLE}"),
+        ("ftp://host/lake", f"ftp:// is not supported; {USABLE}"),
+        ("gs://bucket/lake", f"gs:// is not supported; {USABLE}"),
+        ("abfss://c@a.dfs.core.windows.net/lake", f"abfss:// is not supported; {USABLE}"),
+        ("https://host/lake", f"https:// is not supported; {USABLE}"),
+        ("s3a://bucket/lake", "s3a:// is not supported; use s3://"),
+        ("S3://bucket/lake", "S3:// is not supported; use s3://"),
+        ("file://host/lake", "a file URL is file:///and/a/path"),
+        ("s3:///lake", "no bucket: s3://bucket/and/a/path"),
+        ("s3://*/lake", "no bucket: s3://bucket/and/a/path"),
+        ("lake", "neither an absolute path nor a URL"),
+        ("s3://bucket/a lake", "a URL here has no ' '"),
+        ("s3://bucket/a%20lake", "a URL here has no '%'"),
+        ("/lake", None),
+        ("/a lake", None),
+        ("file:///lake", None),
+        ("s3://bucket", None),
+        ("s3://my.bucket-1/a/lake", None),
+    ],
+)
+def test_where_a_lake_may_be(place: str, complaint: str | None) -> None:
+    """And the files of an egress, whose path may be a pattern. What a run could not open is refused
+    when the file is read.
+    """
+    out = {"name": "o", "kind": "egress", "target": {"topic": "t"}, "lake": "/l"}
+    forms = {
+        "lake": {**LEAST, "lake": place},
+        "source.path": {**out, "source": {"path": place, "format": "text"}},
+    }
+    for key, form in forms.items():
+        if complaint is None or (key == "source.path" and complaint.startswith("a URL")):
+            parse(form)
+        else:
+            with pytest.raises(ValueError) as refused:
+                parse(form)
+            assert str(refused.value) == f"{key}: {place!r}: {complaint}"
 
 
 @pytest.mark.parametrize("text", ["", "- a", "a: [", "a: *b", "text"])
