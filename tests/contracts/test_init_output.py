@@ -78,6 +78,8 @@ lake: ${TIDEGATE_LAKE} is not set in the environment: set it before a run
         ((*EGRESS, "--source", "/in/*.csv", "--format", "csv", "--kafka", "k"),
          {"source.path": "/in/*.csv", "source.format": "csv", "target.kafka": "k",
           "target.topic": "t"}),
+        (("init", "--name", "out", "--topic", "t", "--source", "orders"),
+         {"kind": "egress", "source.lake": "orders"}),
         ((*INGEST[:2], "on", "--topic", "010"), {"name": "on", "topics": ("010",)}),
     ],
 )  # fmt: skip
@@ -132,10 +134,14 @@ def test_an_existing_file_stays(tidegate: Tidegate) -> None:
         (("--name", "out", "--kind", "egress"), "give --topic, --source, --format, or run this"),
         ((*EGRESS[1:], "--source", "/in"), "give --format, or run this in a terminal"),
         ((*EGRESS[1:], "--source", "a", "--topic", "u"), "give one --topic: several need "),
+        (("--name", "o", "--topic", "t", "--format", "csv"), "give --source, or run this"),
+        (("--name", "o", "--kind", "ingest", "--topic", "t", "--source", "/in", "--format", "csv"),
+         "--source, --format: of an egress; give --kind egress"),
+        (("--name", "../x"), "nothing was written:\n  - name: '../x': a name"),
         (("--name", "../x", "--topic", "t"), "nothing was written:\n  - name: '../x': a name"),
         (("--name", "x", "--topic", "a/b", "--lake", "l"), "  - lake: 'l': neither an absolute"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_written(tidegate: Tidegate, args: tuple[str, ...], says: str) -> None:
     """Nothing is asked where there is no terminal; no file is left behind."""
     code, out, err = tidegate("init", *args)
@@ -180,6 +186,32 @@ def test_questions_about_an_egress(tidegate: Tidegate) -> None:
 
 def test_a_terminal_is_not_asked_for_what_options_say(tidegate: Tidegate) -> None:
     assert tidegate(*INGEST, typed="")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("orders\n", "ConfigurationError: pipelines/orders.yaml was not written: File exists\n"),
+        ("../x\n", "ConfigurationError: nothing was written:\n  - name: '../x': a name begins"),
+    ],
+)
+def test_a_name_is_judged_before_the_next_question(
+    tidegate: Tidegate, typed: str, says: str
+) -> None:
+    Path("pipelines").mkdir()
+    Path("pipelines/orders.yaml").write_text("mine")
+    code, _, err = tidegate("init", typed=typed)
+    assert (code, says in err, "Kind (" in err) == (2, True, False)
+
+
+def test_a_terminal_is_asked_for_what_an_egress_lacks(tidegate: Tidegate) -> None:
+    """A source says that it is one."""
+    args = ("init", "--name", "out", "--topic", "t", "--source", "/in")
+    code, _, err = tidegate(*args, typed="csv\n\n\n")
+    assert (code, "Kind (" in err) == (0, False)
+    spec = files.load(Path("pipelines/out.yaml"), {"TIDEGATE_LAKE": "/lake"})
+    assert isinstance(spec, Egress)
+    assert (spec.source.path, spec.source.format) == ("/in", "csv")
 
 
 def test_the_schema(tidegate: Tidegate) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import errno
 import json
 import os
 import sys
@@ -17,7 +18,7 @@ from tidegate.core.printable import printable
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files as pipeline_files
 from tidegate.pipelines import scaffold
-from tidegate.pipelines.value_types import is_pipeline_name
+from tidegate.pipelines.value_types import is_pipeline_name, pipeline_name
 from tidegate.pipelines.yaml_reader import BadFile
 from tidegate.settings.table import TABLE, named
 
@@ -138,7 +139,10 @@ def init(
     name: Annotated[str | None, typer.Option(help="The pipeline, and its file.")] = None,
     kind: Annotated[
         Kind | None,
-        typer.Option(help="ingest: topics into a lake (the default); egress: files to a topic."),
+        typer.Option(
+            help="ingest: topics into a lake (the default); egress: files to a topic (the default "
+            "with --source or --format)."
+        ),
     ] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Repeat it for several.")] = None,
     source: Annotated[
@@ -157,7 +161,11 @@ def init(
 ) -> None:
     """Write a first pipeline file with comments; a terminal is asked for what no option says."""
     missing: list[str] = []
-    asking = sys.stdin.isatty() and not (name and topic)
+    kind = _kind(kind, {"--source": source, "--format": file_format})
+    needed: list[object] = [name, topic]
+    if kind is Kind.EGRESS:
+        needed += [source, file_format or (source and is_pipeline_name(source))]
+    asking = sys.stdin.isatty() and not all(needed)
 
     def chosen(value: str | None, option: str, question: str, default: str = "") -> str:
         if not value and asking:
@@ -167,6 +175,8 @@ def init(
         return value or default
 
     name = chosen(name, "--name", "Name of the pipeline")
+    if name:
+        _check_new(name)
     kind = Kind(chosen(kind, "--kind", "Kind", Kind.INGEST))
     topics = topic or chosen(None, "--topic", "Topics, with commas").split(",")
     if kind is Kind.EGRESS:
@@ -185,6 +195,25 @@ def init(
     else:
         raise ConfigurationError("give one --topic: several need target.topics in the file")
     _write(name, text)
+
+
+def _kind(kind: Kind | None, of_egress: dict[str, str | None]) -> Kind | None:
+    """Return the kind that the options say; ConfigurationError if they contradict it."""
+    given = [option for option, value in of_egress.items() if value]
+    if given and kind is Kind.INGEST:
+        raise ConfigurationError(f"{', '.join(given)}: of an egress; give --kind egress")
+    return Kind.EGRESS if given else kind
+
+
+def _check_new(name: str) -> None:
+    """Raise ConfigurationError if a pipeline cannot have this name, or has it already."""
+    try:
+        pipeline_name(name)
+    except ValueError as error:
+        text = f"nothing was written:\n  - name: {printable(repr(name))}: {error}"
+        raise ConfigurationError(text) from None
+    if (path := pipeline_files.directory() / f"{name}.yaml").exists():
+        raise _unwritten(path, FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)))
 
 
 def _write(name: str, text: str) -> None:

@@ -79,7 +79,8 @@ _NOT_CRON = (
 )
 
 
-def _is_pipeline_name(name: str) -> str:
+def pipeline_name(name: str) -> str:
+    """Return a name that a pipeline may have; ValueError if it may not."""
     if not is_pipeline_name(name):
         raise ValueError(
             "a name begins with a small letter and has small letters, digits, _ and -, 64 at most, "
@@ -147,7 +148,7 @@ TopicName = Annotated[str, AfterValidator(_is_topic_name)]
 LakeTopic = Annotated[TopicName, AfterValidator(_is_a_value)]
 TopicNames = Annotated[tuple[TopicName, ...], AfterValidator(_are_distinct)]
 LakeTopics = Annotated[tuple[LakeTopic, ...], AfterValidator(_are_distinct)]
-PipelineName = Annotated[str, AfterValidator(_is_pipeline_name)]
+PipelineName = Annotated[str, AfterValidator(pipeline_name)]
 
 OLD_WORDS: Mapping[str, str] = {
     "smallest": "earliest",
