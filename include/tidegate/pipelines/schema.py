@@ -1,7 +1,8 @@
 """JSON Schema of pipeline files, for editors.
 
 It is narrower than `parse` in three places: options have the letter case of the table, switches are
-`true` or `false`, and `kind` is no variable. Contradictions between keys are left to `parse`.
+`true` or `false`, and `kind` is no variable. What only `parse` knows: the file's name, keys given
+twice, comparisons of values, expressions, and when a schedule fires.
 """
 
 from __future__ import annotations
@@ -12,16 +13,28 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from tidegate.pipelines import schema_rules
+from tidegate.pipelines.schema_rules import TIME, Schema, any_case, text, whole_text
 from tidegate.pipelines.spec import Egress, Ingest
-from tidegate.settings.setting import Answer, Check, Place, Setting, Whole, Word, boolean
+from tidegate.settings.setting import Answer, Check, Place, Setting, Whole, Word, boolean, duration
+from tidegate.settings.sink import READING
 from tidegate.settings.table import TABLE, find
 
-Schema = dict[str, Any]
-
-_VARIABLE = r"\$\{[A-Za-z_]"
 _SCALAR: Schema = {"type": ["string", "number", "boolean"]}
-_PATTERNS = {"name": "^[a-z](?!.*__)[a-z0-9_-]{0,63}$", "lake": "^/|://"}
 _BOUNDS = {"ge": "minimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_NEVER: Schema = {"not": {}, "doNotSuggest": True}
+_SECRET = r"(\.secret\.key|\.access\.key|\.session\.token|[pP]assword)$"
+"""The commonest names of secrets: `parse` knows more."""
+_OWN: dict[str, Schema] = {
+    "kafka.acks": {"anyOf": [{"enum": ["all", "-1", "1", -1, 1]}, text()]},
+    "kafka.check.crcs": {"anyOf": [{"const": True}, text(any_case(["true"]))]},
+    "kafka.partitioner.ignore.keys": {"anyOf": [{"const": False}, text(any_case(["false"]))]},
+    "kafka.compression.gzip.level": {
+        "anyOf": [{"enum": [-1, *range(1, 10)]}, text("^(-1|0*[1-9])$")]
+    },
+    "spark.log.level": {"not": {"pattern": any_case(["ALL", "TRACE", "DEBUG"])}},
+}
+"""Of settings whose check has no values that can be read from it."""
 _OPTIONS = {
     ("Ingest", "options"): ((Place.SOURCE,), ""),
     ("Target", "options"): ((Place.SINK,), ""),
@@ -37,9 +50,7 @@ def schema() -> Schema:
     definitions = {name: _adapted(model) for name, model in models["$defs"].items()}
     for (model, key), (places, prefix) in _OPTIONS.items():
         definitions[model]["properties"][key] = _options(places, prefix)
-    for model in ("Ingest", "Egress"):
-        for key, pattern in _PATTERNS.items():
-            definitions[model]["properties"][key] = _text(pattern)
+    schema_rules.add(definitions)
     egress = {"properties": {"kind": {"const": "egress"}}, "required": ["kind"]}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -53,17 +64,12 @@ def schema() -> Schema:
     }
 
 
-def _text(*patterns: str) -> Schema:
-    """Return the schema of a text of one of these patterns, or with a variable."""
-    return {"type": "string", "pattern": "|".join([*patterns, _VARIABLE])}
-
-
 def _or_text(form: Schema, *patterns: str) -> Schema:
-    return {"anyOf": [form, _text(*patterns)]}
+    return {"anyOf": [form, text(*patterns)]}
 
 
 def _whole(**bounds: int) -> Schema:
-    return _or_text({"type": "integer", **bounds}, "^-?(0|[1-9][0-9_]*)$")
+    return _or_text({"type": "integer", **bounds}, whole_text(bounds.get("minimum", -1)))
 
 
 def _adapted(node: Any) -> Any:
@@ -93,7 +99,7 @@ def _adapted(node: Any) -> Any:
         case {"enum": list()}:
             return {**_or_text(kept), **default}
         case {"type": "string", "format": "date-time"}:
-            return {**_text(r"^\d{4}-\d\d-\d\d[Tt ]"), **default}
+            return {**text(TIME), **default}
         case {"type": "array", "minLength": least}:
             del kept["minLength"]
             return {**kept, "minItems": least, **default}
@@ -101,22 +107,29 @@ def _adapted(node: Any) -> Any:
 
 
 def _options(places: Sequence[Place], without: str) -> Schema:
-    """Return the schema of the settings at some places, by their names without a prefix."""
+    """Return the schema of the settings at some places, by their names without a prefix.
+
+    A known name of Spark in another letter case, and the commonest names of secrets, are refused.
+    """
     settings = [each for each in TABLE if each.place in places and each.name.startswith(without)]
-    found: Schema = {
-        "type": "object",
-        "properties": {each.name.removeprefix(without): _option(each) for each in settings},
-        "additionalProperties": False,
-    }
-    if Place.SPARK in places:
-        groups = [name for name in found["properties"] if name.endswith("*")]
+    of_spark = Place.SPARK in places
+    exact, others = {}, {}
+    for each in settings:
+        name = each.name.removeprefix(without)
+        form = _NEVER if without and each.name in READING else _option(each)
+        if name.endswith("*"):
+            others[f"^{re.escape(name.removesuffix('*'))}"] = form
+        else:
+            exact[name] = form
+            if of_spark:
+                others[any_case([name], but=name)] = _NEVER
+    found: Schema = {"type": "object", "properties": exact, "additionalProperties": False}
+    if of_spark:
+        others[_SECRET] = {"anyOf": [{"enum": [True, False, "true", "false", ""]}, text("^arn:")]}
         found |= {
-            "propertyNames": {"pattern": r"^spark\."},
-            "patternProperties": {
-                f"^{re.escape(name.removesuffix('*'))}": found["properties"].pop(name)
-                for name in groups
-            },
             "additionalProperties": _SCALAR,
+            "patternProperties": others,
+            "propertyNames": {"pattern": r"^spark\..*\S$"},
         }
     return found
 
@@ -125,17 +138,30 @@ def _option(setting: Setting) -> Schema:
     use = f"; use {setting.use}" if setting.use else ""
     about = {"description": f"{setting.answer}: {setting.why}{use}"} if setting.why else {}
     if setting.answer is Answer.REFUSED:
-        return {"not": {}, "doNotSuggest": True, **about}
+        return {**_NEVER, **about}
     judged = find(setting.place, setting.becomes or setting.name) or setting
-    return {**_values(judged.check), **about}
+    return {**(_OWN.get(judged.name) or _values(judged.check)), **about}
 
 
 def _values(check: Check | None) -> Schema:
     match check:
         case Whole(least, most):
-            return _whole(minimum=least, maximum=most)
-        case Word(known, ignore_case=False) if not any(
-            word.lstrip("-").isdigit() for word in known
-        ):
-            return _or_text({"enum": list(known)})
-    return _or_text({"type": "boolean"}, "^(true|false)$") if check is boolean else _SCALAR
+            digits = "^-?[0-9]{1,19}$" if least < 0 else "^[0-9]{1,19}$"
+            number = {"type": "integer", "minimum": least, "maximum": most}
+            return _or_text(number, digits if least < 1 else "^0*[1-9][0-9]{0,18}$")
+        case Word(known, ignore_case):
+            pattern = any_case(known) if ignore_case else f"^({'|'.join(map(re.escape, known))})$"
+            numbers = [int(word) for word in known if re.fullmatch("-?[0-9]+", word)]
+            switches = [word == "true" for word in known if word in ("true", "false")]
+            return (
+                _or_text({"enum": [*numbers, *switches]}, pattern)
+                if numbers or switches
+                else (text(pattern))
+            )
+    if check is boolean:
+        return _or_text({"type": "boolean"}, any_case(["true", "false"]))
+    if check is duration:
+        return _or_text(
+            {"type": "integer"}, r"^\s*-?[0-9]{1,15}([uUmM]?[sS]|[mM]([iI][nN])?|[hHdD])?\s*$"
+        )
+    return {**_SCALAR, "pattern": r"\S"} if check is not None else _SCALAR

@@ -31,7 +31,7 @@ def _any_value(names: str) -> Mapping[str, Check]:
     return dict.fromkeys(names.split(), lambda _: None)
 
 
-_ALLOWED: Mapping[str, Mapping[str, Check]] = {
+ALLOWED: Mapping[str, Mapping[str, Check]] = {
     "parquet": _any_value("datetimerebasemode int96rebasemode"),
     "json": _any_value(f"{_VALUES} linesep primitivesasstring"),
     "csv": {**_any_value(_VALUES + _CSV), "charset": _encoding, "encoding": _encoding},
@@ -67,4 +67,4 @@ def complaints(format_: str, given: Mapping[str, str]) -> list[str]:
     """Return all that is wrong with the options for a format; Spark ignores the case of names."""
     refused = {**_REFUSED, **(_REFUSED_FOR_JSON if format_ == "json" else {})}
     kind = f"an option of {format_}"
-    return OptionTable(kind, refused, _ALLOWED[format_], ignore_case=True).complaints(given)
+    return OptionTable(kind, refused, ALLOWED[format_], ignore_case=True).complaints(given)
