@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant(
         "a name that may be the part of a secret is not shown",
         "pipelines/translation/draft.py",
-        "if _PREFIXED.fullmatch(name) or name.lower() in _NAMES or name in self.own:",
+        "if is_known or _PREFIXED.fullmatch(name):",
         "if True:",
         "tests/unit/pipelines/test_translation_input.py::test_a_secret_is_never_shown",
     ),
@@ -288,14 +288,14 @@ MUTANTS = (
     Mutant(
         "options of a reader that are not in the text are no start at latest",
         "pipelines/translation/program.py",
-        'case "options" if part != "write" and not self._is_known(n + 2):',
+        'case "options" if not program.is_known(n + 2):',
         'case "options" if False:',
         "tests/unit/pipelines/test_translation_starts.py"
         "::test_a_reader_whose_options_are_elsewhere",
     ),
     Mutant(
         "what other maps say is not where a direct stream begins",
-        "pipelines/translation/program.py",
+        "pipelines/translation/direct_stream.py",
         "is_known = own >= entries.keys() and",
         "is_known =",
         "tests/unit/pipelines/test_translation_starts.py"
@@ -303,7 +303,7 @@ MUTANTS = (
     ),
     Mutant(
         "a map that is only partly in the text is not known",
-        "pipelines/translation/program.py",
+        "pipelines/translation/tokens.py",
         "return end if ends or is_next else 0",
         "return end",
         "tests/unit/pipelines/test_translation_starts.py"
@@ -323,6 +323,27 @@ MUTANTS = (
         "names = {*CHECKPOINTS} & given.keys() if skips else set()",
         "names = set[str]()",
         "tests/unit/pipelines/test_translation_starts.py::test_a_checkpoint_and_a_start_that_skips",
+    ),
+    Mutant(
+        "a direct stream with a checkpoint does not begin at latest",
+        "pipelines/translation/start.py",
+        "if (skips or group) and CHECKPOINT in given:",
+        "if False:",
+        "tests/unit/pipelines/test_translation_streams.py::test_a_checkpoint_of_a_direct_stream",
+    ),
+    Mutant(
+        "a pipeline file with a TO DO is refused",
+        "pipelines/files.py",
+        "found = _unsettled(text)",
+        "found: list[str] = []",
+        "tests/unit/pipelines/test_translation_meaning.py::test_a_file_with_a_to_do_is_no_pipeline",
+    ),
+    Mutant(
+        "a mask of a connector is a TO DO",
+        "pipelines/translation/transforms.py",
+        "            _transform(draft, type_)\n",
+        "            pass\n",
+        "tests/unit/pipelines/test_translation_losses.py::test_a_transform_of_a_sink",
     ),
     Mutant(
         "a printed backfill is one that is taken",

@@ -21,6 +21,7 @@ from tidegate.pipelines.yaml_reader import BadFile
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 _LEFT = "holds ${…} after it was expanded: defaults and values are not expanded again"
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
+_TO_DO = re.compile("^# TO DO: ", re.MULTILINE)
 
 
 def directory() -> Path:
@@ -80,7 +81,7 @@ def examined(text: str, name: str, environ: Mapping[str, str]) -> Examined:
     if not isinstance(form, dict):
         raise BadFile("a pipeline file is a mapping of keys to values")
     form, unset, wrong = _expand(form, environ)
-    found = []
+    found = _unsettled(text)
     if "name" in form and form["name"] != name:
         stated = " ".join(filter(None, ["name:", quoted(form["name"])]))
         found.append(f"{stated} must be the file's own name, {quoted(name)}")
@@ -97,6 +98,12 @@ def examined(text: str, name: str, environ: Mapping[str, str]) -> Examined:
             spec = parse(_without(form, keys, name))
     unset = [printable(each) for each in dict.fromkeys(unset)]
     return Examined(None if complaints else spec, tuple(complaints), tuple(unset))
+
+
+def _unsettled(text: str) -> list[str]:
+    """Return a complaint for each comment `# TO DO: …` that `tidegate translate` has written."""
+    lines = (text.count("\n", 0, each.start()) + 1 for each in _TO_DO.finditer(text))
+    return [f"line {n}: a TO DO of the translation: settle it, then delete it" for n in lines]
 
 
 def _is_about(complaint: str, key: str) -> bool:

@@ -63,8 +63,21 @@ _REFUSED_FOR_JSON = {
 }
 
 
+NAMES = frozenset(_REFUSED) | {name for names in ALLOWED.values() for name in names}
+"""In small letters."""
+
+
+def why_refused(format_: str, name: str) -> str:
+    """Return why a format's option is refused, whatever its value; `name` is in small letters."""
+    return _refused(format_).get(name, "source.options does not take it, or not this value")
+
+
 def complaints(format_: str, given: Mapping[str, str]) -> list[str]:
     """Return all that is wrong with the options for a format; Spark ignores the case of names."""
-    refused = {**_REFUSED, **(_REFUSED_FOR_JSON if format_ == "json" else {})}
+    refused = _refused(format_)
     kind = f"an option of {format_}"
     return OptionTable(kind, refused, ALLOWED[format_], ignore_case=True).complaints(given)
+
+
+def _refused(format_: str) -> Mapping[str, str]:
+    return {**_REFUSED, **(_REFUSED_FOR_JSON if format_ == "json" else {})}

@@ -390,13 +390,17 @@ def test_a_program_that_sends_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "path"),
     [
-        ({}, "s3://raw/topics/"),
-        ({"topics.dir": "/in/x/"}, "s3://raw/in/x/"),
-        ({"topics.dir": ""}, "s3://raw/"),
+        ({}, "s3://raw/topics/**/*.json"),
+        ({"topic.regex.list": "orders:.*"}, "s3://raw/topics/"),
+        ({"topic.regex.list": "orders:.*", "topics.dir": "/in/x/"}, "s3://raw/in/x/"),
+        ({"topic.regex.list": "orders:.*", "topics.dir": ""}, "s3://raw/"),
         ({"mode": "RESTORE_BACKUP"}, "s3://raw/topics/orders/"),
+        ({"mode": None, "topic.regex.list": None, "topics": "orders"}, "s3://raw/topics/orders/"),
+        ({"mode": None, "s3.bucket.name": None, "aws.s3.bucket.name": "raw"},
+         "s3://raw/**/*.json"),
     ],
-)
-def test_an_s3_source(more: dict[str, str], path: str, tmp_path: Path) -> None:
+)  # fmt: skip
+def test_an_s3_source(more: dict[str, str | None], path: str, tmp_path: Path) -> None:
     spec = loaded(of({**SOURCE, **more}), tmp_path)
     assert isinstance(spec, Egress)
     assert (spec.name, spec.target.topic, spec.schedule) == ("restore-1", "orders", "* * * * *")

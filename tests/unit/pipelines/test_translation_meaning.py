@@ -1,15 +1,18 @@
 """What a translation cannot keep is a TO DO or a comment; the commands that it prints are taken."""
 
 import shlex
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
-from support.translated import CANARY, SOURCE, TOPIC, comments, keys, of, program
+from support.translated import CANARY, SOURCE, TOPIC, comments, keys, loaded, of, program
 from tidegate.cli import windows as cli_windows
 from tidegate.core.windows import parse_edges, resolve_ranges
+from tidegate.errors import ConfigurationError
 from tidegate.pipelines.translation import Translation, translate
 
 # Windows
@@ -105,7 +108,10 @@ def test_a_window_that_no_backfill_has(options: dict[str, str]) -> None:
     """No command is printed that would be refused, or that would read something else."""
     made = of({**TOPIC, **options})
     assert backfills(made) == []
-    assert "no window of `tidegate backfill` is the same: it needs" in comments(made)
+    says = "no window of `tidegate backfill` is the same: it needs"
+    ends = [each for each in made.missing if each.startswith("ending")]
+    assert ["a run of the pipeline reads to the end of the log" in each for each in ends] == [True]
+    assert says in ends[0]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +119,9 @@ def test_a_window_that_no_backfill_has(options: dict[str, str]) -> None:
 )
 def test_an_end_that_is_none(end: str) -> None:
     made = of({**TOPIC, "startingOffsets": '{"t":{"0":5}}', "endingOffsets": end})
+    (missing,) = made.missing
     assert backfills(made) == []
-    assert "endingOffsets: not what Spark takes here" in comments(made)
+    assert missing.startswith("endingOffsets: not what Spark takes here")
 
 
 @pytest.mark.parametrize("end", ["latest", '{"t":{"0":-1}}'])
@@ -122,6 +129,13 @@ def test_an_end_at_the_end_of_the_log(end: str) -> None:
     made = of({**TOPIC, "startingOffsets": '{"t":{"0":5}}', "endingOffsets": end})
     assert backfills(made) == []
     assert "endingOffsets: a run reads to the end of the log" in comments(made)
+
+
+def test_an_end_that_is_an_expression() -> None:
+    reads = 'spark.read.format("kafka").option("subscribe", "t").option("endingOffsets", {}).load()'
+    (missing,) = program(reads.format("ends")).missing
+    assert missing.startswith("endingOffsets: the job ends there")
+    assert program(reads.format('""')).missing == ()
 
 
 def test_topics_in_a_command_are_topics() -> None:
@@ -281,3 +295,26 @@ def test_units_of_a_trigger(interval: str, schedule: str | None) -> None:
 def test_all_that_is_missing_at_once(form: dict[str, Any], labels: list[str]) -> None:
     """Each once, in the words of the translation."""
     assert [each.partition(":")[0] for each in of(form).missing] == labels
+
+
+# Until it is settled
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"subscribe": "t", "checkpointLocation": "/c", "trigger": "1 minute"},
+        {"subscribe": "t", "endingOffsets": '{"t":{"0":50}}'},
+        {**SOURCE, "folders": "a"},
+    ],
+)
+def test_a_file_with_a_to_do_is_no_pipeline(form: dict[str, Any], tmp_path: Path) -> None:
+    """Although each of its keys is valid: each TO DO is to be settled, and its comment deleted."""
+    made = of(form)
+    (line,) = (n for n, each in enumerate(made.text.splitlines(), 1) if "TO DO" in each)
+    with pytest.raises(ConfigurationError) as refused:
+        loaded(made, tmp_path)
+    (complaint,) = str(refused.value).splitlines()[1:]
+    assert complaint == f"  - line {line}: a TO DO of the translation: settle it, then delete it"
+    settled = made.text.replace("# TO DO: ", "# ")
+    loaded(replace(made, text=settled), tmp_path)

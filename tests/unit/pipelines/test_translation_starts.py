@@ -184,7 +184,7 @@ def test_a_reader_whose_options_are_only_partly_in_the_text(first: str, options:
     assert "it is not known where to begin" not in "".join(known.missing)
 
 
-@pytest.mark.parametrize("load", ["**options", "None, **options", "startingOffsets=here"])
+@pytest.mark.parametrize("load", ["**options", "None, **options"])
 def test_options_that_are_given_to_load(load: str) -> None:
     made = program(f'spark.read.format("kafka").option("subscribe", "a").load({load})')
     (missing,) = made.missing

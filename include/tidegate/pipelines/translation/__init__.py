@@ -45,8 +45,10 @@ class Translation:
     refused: int
 
 
-def translate(data: bytes, stem: str = "") -> Translation:
+def translate(data: bytes, stem: str = "", name: str = "") -> Translation:
     """Return the pipeline file for a text; `stem` is the name of the text's file.
+
+    `name` is the pipeline's; without it, one is made from the text or the stem.
 
     ConfigurationError if the text is nothing that can be translated. No message, and nothing in
     the file, has a secret of the text, or a value that did not become a key of the file.
@@ -62,9 +64,10 @@ def translate(data: bytes, stem: str = "") -> Translation:
     read = _read(text)
     draft: Draft | None
     if connect.is_one(read):
-        draft, what = connect.draft(read, stem), "a connector of Kafka Connect"
+        draft, what = connect.draft(read, stem, name), "a connector of Kafka Connect"
     else:
-        draft, what = spark_job.draft(read, stem) if spark_job.is_one(read) else None, read.what
+        what = read.what
+        draft = spark_job.draft(read, stem, name) if spark_job.is_one(read) else None
     if draft is None:
         raise ConfigurationError(_NONE)
     return _written(draft, what)

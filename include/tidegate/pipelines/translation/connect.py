@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tidegate.pipelines.translation import connection, spark_job, start
+from tidegate.pipelines.translation import connection, passed, spark_job, start, transforms
 from tidegate.pipelines.translation.draft import TOPIC, Draft
 from tidegate.pipelines.translation.given import Given, Read
 from tidegate.settings.setting import Place
@@ -50,12 +50,6 @@ _DROPPED = {
     "mode": "each run sends the files that were not sent before",
     "record.batch.max.size": "the size of requests is the producer's: target.options",
     "task.batch.size": "a run sends up to max_files files",
-    "folders": "narrow source.path by a pattern of names",
-    "file.discovery.starting.timestamp": "narrow source.path by a pattern of names",
-}
-_REFUSED = {
-    "transforms": "records are kept as they were sent: transform them in a view, or send them on "
-    "by `columns` of an egress",
 }
 _DROPPED_PREFIXES = {
     "key.converter": _BYTES, "value.converter": _BYTES, "header.converter": _BYTES,
@@ -66,15 +60,21 @@ _DROPPED_PREFIXES = {
     "s3.": _STORE, "kafka.api.": "it belongs in the Kafka connection", "format.": _BYTES,
     "file.": _LAYOUT, "kafka.auth.": "it belongs in the Kafka connection",
 }  # fmt: skip
-_REFUSED_PREFIXES = {"transforms.": _REFUSED["transforms"], "predicates": _REFUSED["transforms"]}
+_CHOOSES_FILES = "it chooses the files, and others would be sent: narrow source.path by a pattern"
+_NEEDED_OF_SOURCE = {
+    "folders": _CHOOSES_FILES,
+    "file.discovery.starting.timestamp": _CHOOSES_FILES,
+    "file.name.regex.pattern": _CHOOSES_FILES,
+    "topics.prefix": "records would go to topics of other names: set target.topic",
+}
 _BUCKET = ("s3.bucket.name", "aws.s3.bucket.name")
 _PREFIX = ("topics.dir", "aws.s3.prefix")
 _REGION = ("s3.region", "aws.s3.region")
 _ENDPOINT = ("store.url", "aws.s3.endpoint")
 _INTERVAL = ("rotate.schedule.interval.ms", "s3.poll.interval.ms")
 _OWN = spark_job.OWN | _DROPPED.keys() | {
-    *_BUCKET, *_PREFIX, *_REGION, *_ENDPOINT, *_INTERVAL, *_REFUSED, "name", "topics",
-    "topics.regex", "topic.regex.list", "topics.prefix", "predicates",
+    *_BUCKET, *_PREFIX, *_REGION, *_ENDPOINT, *_INTERVAL, *_NEEDED_OF_SOURCE, "name",
+    "topics", "topics.regex", "topic.regex.list", "transforms", "predicates",
 }  # fmt: skip
 _FORMATS = {"json": "json", "parquet": "parquet", "string": "text", "csv": "csv"}
 
@@ -84,14 +84,17 @@ def is_one(read: Read) -> bool:
     return any(each.name == "connector.class" for each in read.settings)
 
 
-def draft(read: Read, stem: str) -> Draft | None:
-    """Return the pipeline for a connector; None if it is neither an S3 sink nor an S3 source."""
+def draft(read: Read, stem: str, called: str = "") -> Draft | None:
+    """Return the pipeline for a connector; None if it is neither an S3 sink nor an S3 source.
+
+    `stem` is the name of its file, `called` the name that the user has chosen.
+    """
     given = {each.name: each for each in read.settings if each.name}
     class_ = (given["connector.class"].value or "").lower()
     is_s3 = re.search(r"s3", class_) and "kcql" not in "".join(given)
     if not is_s3 or ("sink" in class_) == ("source" in class_):
         return None
-    result = Draft("ingest" if "sink" in class_ else "egress", _OWN, read.where)
+    result = Draft("ingest" if "sink" in class_ else "egress", _OWN, read.where, called)
     name = given.pop("name", None)
     value = name and result.text(name)
     if result.kind == "ingest":
@@ -101,11 +104,16 @@ def draft(read: Read, stem: str) -> Draft | None:
     result.name(value or "", *result.form.get("topics", ()), stem)
     if name and value:
         result.comments.setdefault(("name",), []).append(result.label(name))
+    transforms.pop(result, given)
     place = Place.SOURCE if result.kind == "ingest" else Place.SINK
     for each in (*given.values(), *(each for each in read.settings if not each.name)):
         _pass(result, place, each)
     if result.kind == "ingest":
         spark_job.default_isolation(result)
+    else:
+        result.commands.append(
+            "Files that the connector has sent are sent again, unless source.path is narrowed"
+        )
     result.commands.append(
         "The brokers and the login are settings of the Connect worker: give them to the Kafka "
         "connection"
@@ -144,13 +152,14 @@ def _sink(draft: Draft, given: dict[str, Given], name: Given | None) -> None:
 
 
 def _source(draft: Draft, given: dict[str, Given]) -> None:
-    bucket, topic = _bucket(draft, given), _target(draft, given)
+    restores = _restores(draft, given)
+    bucket, (topic, names) = _bucket(draft, given), _target(draft, given)
     directory = _first(given, _PREFIX)
-    below = (draft.text(directory) or "" if directory else "topics").strip("/")
     if bucket:
-        if draft.text(given.get("mode", Given("mode", "-", 0))) == "RESTORE_BACKUP" and topic:
-            below = f"{below}/{topic}"
-        path = "/".join(filter(None, ["s3:/", bucket[0], below])) + "/"
+        below = _below(draft, directory, is_confluent=bucket[1].name == _BUCKET[0])
+        if restores:
+            below, names = f"{below}/{topic or ''}", ""
+        path = "/".join(filter(None, ["s3:/", bucket[0], below.strip("/")])) + f"/{names}"
         draft.set(("source", "path"), path, bucket[1], "narrow it by a pattern of names")
         if directory:
             draft.comments[("source", "path")].append(draft.label(directory))
@@ -167,20 +176,47 @@ def _source(draft: Draft, given: dict[str, Given]) -> None:
         draft.missing.append("source.format: no format.class is given")
 
 
-def _target(draft: Draft, given: dict[str, Given]) -> str | None:
-    """Return the topic of a source, and set it: the one of `topic.regex.list`, or of `topics`."""
+def _below(draft: Draft, directory: Given | None, *, is_confluent: bool) -> str:
+    """Return the directory of a source's files in the bucket."""
+    if directory is None:
+        return "topics" if is_confluent else ""
+    value = draft.text(directory)
+    if value is None and directory.value != "":
+        draft.need(directory, "the directory of the files is not known: add it to source.path")
+    return (value or "").strip("/")
+
+
+def _restores(draft: Draft, given: Mapping[str, Given]) -> bool:
+    """Return whether a source of Confluent's has a directory for each topic: the default."""
+    mode = given.get("mode")
+    if mode is None:
+        return _BUCKET[0] in given and "topic.regex.list" not in given
+    if mode.value not in ("RESTORE_BACKUP", "GENERALIZED"):
+        draft.need(mode, "neither RESTORE_BACKUP nor GENERALIZED, so the files are not known")
+    return mode.value == "RESTORE_BACKUP"
+
+
+def _target(draft: Draft, given: dict[str, Given]) -> tuple[str | None, str]:
+    """Return the topic of a source, and set it; and the pattern of its files' names.
+
+    It is the topic of `topic.regex.list`, or of `topics`.
+    """
     each = given.pop("topic.regex.list", given.pop("topics", given.pop("topic", None)))
     value = draft.text(each) if each else None
-    names = [part.partition(":")[0].strip() for part in (value or "").split(",")]
-    if each and len(names) == 1 and TOPIC.fullmatch(names[0]):
-        why = "its pattern of names belongs in source.path" if ":" in (value or "") else ""
-        draft.set(("target", "topic"), names[0], each, why)
-        return names[0]
+    parts = [part.partition(":") for part in (value or "").split(",")]
+    name, _, pattern = map(str.strip, parts[0])
+    if each and len(parts) == 1 and TOPIC.fullmatch(name):
+        draft.set(("target", "topic"), name, each)
+        if ending := re.fullmatch(r"\.[*+]\\(\.[a-z0-9]{1,20})\$?", pattern):
+            return name, f"**/*{ending[1]}"
+        if not re.fullmatch(r"(\^?\.[*+]\$?)?", pattern):
+            draft.need(each, _CHOOSES_FILES)
+        return name, ""
     if each:
         draft.need(each, "a pipeline sends to one topic here: make one for each")
     else:
         draft.missing.append("target.topic: no topic is named: add `target: {topic: NAME}`")
-    return None
+    return None, ""
 
 
 def _bucket(draft: Draft, given: dict[str, Given]) -> tuple[str, Given] | None:
@@ -210,12 +246,12 @@ def _pass(draft: Draft, place: Place, each: Given) -> None:
             return
     if each.name in _INTERVAL:
         number = each.value or ""
-        spark_job.schedule(draft, each, int(number) if re.fullmatch("[0-9]{1,12}", number) else 0)
+        passed.schedule(draft, each, int(number) if re.fullmatch("[0-9]{1,12}", number) else 0)
         return
     dropped = _DROPPED.get(each.name) or _by_prefix(each.name, _DROPPED_PREFIXES)
-    refused = _REFUSED.get(each.name) or _by_prefix(each.name, _REFUSED_PREFIXES)
-    if refused:
-        draft.refuse(each, refused)
+    needed = _NEEDED_OF_SOURCE.get(each.name) if draft.kind == "egress" else None
+    if needed and each.value != "":
+        draft.need(each, needed)
     elif dropped:
         draft.drop(each, dropped)
     elif not each.name:

@@ -16,6 +16,7 @@ from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE, find, judge
 
 TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_CHANGES_RECORDS = "interceptor.classes"
 _NO_EFFECT = "it has no effect"
 _PREFIXED = re.compile(r"[A-Za-z][\w-]{0,40}(\.[\w-]{1,40}){1,8}")
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -41,6 +42,8 @@ class Draft:
     own: Collection[str]
     """Names of settings that are known beside those of the table."""
     where: str = "line"
+    called: str = ""
+    """The pipeline's name, if the user has chosen one."""
     remark: str = ""
     """What is said of the whole text, in the heading."""
     form: dict[str, Any] = field(default_factory=dict)
@@ -66,10 +69,10 @@ class Draft:
         self.comments.setdefault(path, []).append(text)
 
     def name(self, *candidates: str) -> None:
-        """Set the pipeline's name: the first of the candidates from which a name can be made."""
+        """Set the pipeline's name: the user's, or the first that can be made of a candidate."""
         names = (re.sub("_{2,}", "_", re.sub("[^a-z0-9-]+", "_", c.lower())) for c in candidates)
         stripped = (name.lstrip("0123456789_-")[:64].rstrip("_-") for name in names)
-        self.form["name"] = next(filter(None, stripped), "translated")
+        self.form["name"] = self.called or next(filter(None, stripped), "translated")
 
     def drop(self, given: Given, why: str) -> None:
         """Note that a setting is not needed any more."""
@@ -117,7 +120,7 @@ class Draft:
         if setting and setting.answer is Answer.WARNED and setting.why.startswith(_NO_EFFECT):
             self.drop(given, setting.why + (f"; use {setting.use}" if setting.use else ""))
             return
-        if setting and setting.answer is Answer.REFUSED:
+        if setting and setting.answer is Answer.REFUSED and given.value != "":
             value: str | None = "any"  # the answer is about the name
         else:
             value = self.text(given)
@@ -125,7 +128,8 @@ class Draft:
             return
         verdict = judge(place, {name: value})
         if verdict.complaints:
-            self.refuse(given, _bare(verdict.complaints[0], name))
+            note = self.need if name.endswith(_CHANGES_RECORDS) else self.refuse
+            note(given, _bare(verdict.complaints[0], name))
             return
         if _PATHS[place][0] == "spark" and (wrong := secret_settings.refused({name: value})):
             self.refuse(given, wrong.removeprefix("spark.conf: "))
@@ -136,7 +140,7 @@ class Draft:
             self.refuse(given, f"given before, as {new}")
             return
         notice = _bare(verdict.notices[0], name) if verdict.notices else "kept"
-        self.set(path, _scalar(value), given, notice)
+        self.set(path, scalar(value), given, notice)
 
     def unknown(self, given: Given) -> None:
         """Note a setting that nothing is known about."""
@@ -146,7 +150,8 @@ class Draft:
     def label(self, given: Given) -> str:
         """Return the name of a setting; its place, if the name may be the part of a secret."""
         name = given.name
-        if _PREFIXED.fullmatch(name) or name.lower() in _NAMES or name in self.own:
+        is_known = name.lower() in _NAMES or not {name, name.lower()}.isdisjoint(self.own)
+        if is_known or _PREFIXED.fullmatch(name):
             return name
         return f"{self.where} {given.line}"
 
@@ -198,7 +203,7 @@ def _bare(text: str, name: str) -> str:
     return text.removeprefix(f"{name}: ").removeprefix("refused: ")
 
 
-def _scalar(value: str) -> str | int | bool:
+def scalar(value: str) -> str | int | bool:
     """Return a value as YAML has it without quotes, if the text is the same."""
     if value in ("true", "false"):
         return value == "true"

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidegate.core.windows import parse_edges, resolve_ranges
+from tidegate.pipelines.translation.direct_stream import CHECKPOINT, OFFSETS
 from tidegate.pipelines.translation.draft import TOPIC, Draft, per_partition
 from tidegate.pipelines.translation.given import Given
 
@@ -25,9 +26,10 @@ STARTS = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
 ENDS = ("endingtimestamp", "endingoffsetsbytimestamp", "endingoffsets")
 STRATEGY = "startingoffsetsbytimestampstrategy"
 CHECKPOINTS = ("checkpointlocation", "spark.sql.streaming.checkpointLocation")
+_UNBOUNDED = "the job ends there, and a run of the pipeline reads to the end of the log"
 _NO_WINDOW = (
-    "no window of `tidegate backfill` is the same: it needs a start and an end of each partition, "
-    "both as offsets, or both as times that are past; a run reads to the end of the log"
+    f"{_UNBOUNDED}; no window of `tidegate backfill` is the same: it needs a start and an end of "
+    "each partition, both as offsets, or both as times that are past"
 )
 _Edges = Mapping[str, Mapping[Any, int | str]]
 """Offsets or ISO times by topic and partition; None: of all partitions."""
@@ -89,12 +91,28 @@ def of_client(draft: Draft, reset: Given | None, group: Given | None, default: s
         draft.set(("start",), word, None, "the default of a consumer without auto.offset.reset")
 
 
-def of_checkpoint(draft: Draft, given: Mapping[str, Given]) -> set[str]:
+def of_given_offsets(draft: Draft, given: Mapping[str, Given]) -> None:
+    """Note that a direct stream begins at offsets that the program gives it."""
+    draft.need(given[OFFSETS.lower()], "the stream begins at offsets that are not read here: give "
+               "them to start.offsets")  # fmt: skip
+    without(draft, given)
+
+
+def without(draft: Draft, given: Mapping[str, Given]) -> None:
+    """Note the settings of a client that do not say where to begin."""
+    for name in ("group.id", "auto.offset.reset"):
+        if name in given:
+            draft.drop(given[name], "start.offsets says where to begin")
+
+
+def of_checkpoint(draft: Draft, given: Mapping[str, Given], *, is_stream: bool) -> set[str]:
     """Return the names of a stream's checkpoint that are missing as offsets, and note them.
 
-    None is missing if `start` is not behind what the stream has read.
+    None is missing if `start` is not behind what the stream has read. A group's offsets may be, of
+    a direct stream, which does not begin at them.
     """
     start: Any = draft.form.get("start")
+    group = isinstance(start, dict) and "group" in start
     offsets = start.get("offsets", {}) if isinstance(start, dict) else {}
     skips = start == "latest" or any(LATEST in each.values() for each in offsets.values())
     names = {*CHECKPOINTS} & given.keys() if skips else set()
@@ -102,6 +120,16 @@ def of_checkpoint(draft: Draft, given: Mapping[str, Given]) -> set[str]:
         draft.need(given[name], "the stream has stopped at the offsets in the directory `offsets` "
                    "there, of the last batch that is in `commits`: give them to start.offsets; "
                    "latest would skip records")  # fmt: skip
+    if (skips or group) and CHECKPOINT in given:
+        names |= {CHECKPOINT}
+        draft.need(given[CHECKPOINT], "a direct stream begins at the offsets in its checkpoint, "
+                   "which cannot be read without the program: give start.offsets the ends of its "
+                   "last complete batch")  # fmt: skip
+    elsewhere = [each for each in given.values() if not each.name and each.part == "write"]
+    if skips and is_stream and not names and elsewhere:
+        draft.need(elsewhere[0], "these settings may have a checkpoint, at whose offsets the "
+                   "stream begins: give them to start.offsets; latest would skip "
+                   "records")  # fmt: skip
     return names
 
 
@@ -116,6 +144,8 @@ def windows(draft: Draft, given: Mapping[str, Given], topics: list[str]) -> None
     setting = given[chosen]
     value = draft.text(setting)
     if value is None:
+        if setting.value != "":
+            draft.need(setting, _NO_WINDOW)
         return
     ends = _ends(chosen, value, topics)
     starts = _starts(draft.form.get("start"), topics)
@@ -123,13 +153,13 @@ def windows(draft: Draft, given: Mapping[str, Given], topics: list[str]) -> None
     if value.lower() == "latest" or offsets == {LATEST}:
         draft.drop(setting, "a run reads to the end of the log that its plan has found")
     elif ends is None:
-        draft.refuse(setting, "not what Spark takes here; `tidegate backfill` reads a window")
+        draft.need(setting, f"not what Spark takes here; {_UNBOUNDED}")
     elif commands := _commands(starts, ends, topics):
         draft.drop(setting, "a run reads to the end of the log; the window is a backfill, below")
         draft.commands.append("Only the window of the job, in place of a run:")
         draft.commands += [f"tidegate backfill {draft.form['name']} {each}" for each in commands]
     else:
-        draft.refuse(setting, _NO_WINDOW)
+        draft.need(setting, _NO_WINDOW)
 
 
 def _starts(start: Any, topics: list[str]) -> _Edges:
