@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli import main
+from tidegate.pipelines import files
 
 JOB = 'spark.read.format("kafka").option("subscribe", "on").option("nonsense", "x").load()'
 
@@ -19,8 +20,8 @@ def translate(
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "nowhere"))
 
-    def run(text: bytes = b"", file: str = "-") -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["tidegate", "translate", file])
+    def run(text: bytes = b"", file: str = "-", *more: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["tidegate", "translate", file, *more])
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
         with pytest.raises(SystemExit) as ended:
             main.run()
@@ -65,3 +66,69 @@ def test_a_file_that_cannot_be_read(
     assert (code, out) == (2, "")
     assert "cannot be read: " in err
     assert "\x1b" not in err
+
+
+def test_a_new_file(translate: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    """Its name is the pipeline's, so `tidegate validate` takes it; it is never written over."""
+    file = tmp_path / "orders.yaml"
+    code, out, err = translate(JOB.encode(), "-", "--output", str(file))
+    written = file.read_text()
+    assert (code, out) == (0, "")
+    assert err.startswith("orders: 2 settings mapped")
+    assert err.endswith(f"refused; wrote {file}\n")
+    assert "\nname: orders\nkind: ingest\n" in written
+    assert "include/pipelines/orders.yaml" in written.splitlines()[0]
+    assert files.load(file, {"TIDEGATE_LAKE": "/lake"}).name == "orders"
+    code, out, err = translate(JOB.encode(), "-", "-o", str(file))
+    assert (code, out, file.read_text()) == (2, "", written)
+    assert "was not written: File exists" in err
+
+
+def test_no_file_of_what_cannot_be_translated(
+    translate: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    file = tmp_path / "orders.yaml"
+    code, out, _ = translate(b"Dear all", "-", "--output", str(file))
+    assert (code, out, file.exists()) == (2, "", False)
+
+
+def test_a_new_file_with_a_to_do(
+    translate: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    file = tmp_path / "orders.yaml"
+    code, out, err = translate(b"fetch.min.bytes=1\n", "-", "--output", str(file))
+    assert (code, out) == (2, "")
+    assert err.startswith("to do: topics: ")
+    assert "# TO DO: topics: " in file.read_text()
+
+
+def test_a_name(translate: Callable[..., tuple[int, str, str]]) -> None:
+    """Also in the commands of a backfill that the file has."""
+    text = b'{"subscribe": "t", "startingTimestamp": "0", "endingTimestamp": "1000"}'
+    code, out, err = translate(text, "-", "--name", "orders")
+    assert code == 0
+    assert "\nname: orders\n" in out
+    assert "# tidegate backfill orders --topic t" in out
+    assert "save it as orders.yaml" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--name", "Orders"), "'Orders' is no name of a pipeline"),
+        (("--output", "Orders.yaml"), "'Orders' is no name of a pipeline"),
+        (("--output", "orders.yml"), "--output: orders.yml: the file is NAME.yaml"),
+        (("--output", "a.yaml", "--name", "b"), "--output: a.yaml: the file is b.yaml"),
+    ],
+)
+def test_names_that_no_pipeline_has(
+    options: tuple[str, ...],
+    says: str,
+    translate: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = translate(JOB.encode(), "-", *options)
+    assert (code, out, list(tmp_path.glob("*.y*ml"))) == (2, "", [])
+    assert says in err
