@@ -48,13 +48,21 @@ def test_what_is_not_translated(data: bytes, says: str) -> None:
     "piece",
     ["/*", '"""', "'", '"\\', ".option(", "\\\n", "--conf x='", "([", '["a.b"]=', ".options(**a",
      'a={"', ".put('", "a:", "a.put.", "a={'b':a={},", "a.Map(",
-     ".load(b=", "Map('a.b'->1)"],
+     ".load(b=", "Map('a.b'->1)", ".load(a,b=c"],
 )  # fmt: skip
 def test_large_texts_do_not_take_long(piece: str) -> None:
     """No form of text is read again from each of its places."""
     data = (".option(" + piece * (MOST_BYTES // len(piece) - 8)).encode()
     with pytest.raises(ConfigurationError):
         translate(data)
+
+
+@pytest.mark.parametrize(
+    "piece", ["Subscribe(a,", "createDirectStream(a,a,a,a)", "Subscribe(a) a=Set('b') "]
+)
+def test_many_direct_streams_do_not_take_long(piece: str) -> None:
+    data = (piece * (MOST_BYTES // len(piece) - 8)).encode()
+    assert translate(b"KafkaUtils " + data).missing
 
 
 # Secrets
@@ -204,6 +212,7 @@ def test_any_settings(form: dict[str, Any], as_properties: bool, directory: Path
             st.sampled_from(
                 [".option(", ".options(", ")", "(", ",", '"subscribe"', '"t"', "->", ":", ".write",
                  ".readStream", ".load(", '"""', "'", "Map(", "KafkaUtils", "createDirectStream",
+                 "Subscribe(", "topics", ".checkpoint(", ".csv(", '"header"', ".schema(",
                  "[", "]", "Set(", "-", "1", "L", "\n", "#", "//", "--conf ", "spark.x=1",
                  ".trigger(", "\\", 'f"', "{", "=", ".put(", '"group.id"', ".options(**a)", "a"]
             ),

@@ -98,6 +98,7 @@ def test_the_type_of_a_transform_is_not_shown() -> None:
         {"folders": "a,b"},
         {"file.discovery.starting.timestamp": "1700000000"},
         {"file.name.regex.pattern": "(.*)"},
+        {"file.name.template": "{{topic}}-{{partition}}"},
         {"topics.prefix": "copy_"},
         {"topics.dir": "${DIRECTORY}"},
         {"mode": "${MODE}"},

@@ -102,6 +102,8 @@ def test_a_window_of_times(options: dict[str, str], expected: list[Any]) -> None
         {"startingOffsetsByTimestamp": '{"t":{"0":1}}',
          "endingOffsetsByTimestamp": '{"t":{"0":2,"1":2}}'},
         {"startingTimestamp": "5", "endingOffsetsByTimestamp": '{"u":{"0":9}}'},
+        {"subscribe": "t,u", "startingOffsets": '{"t":{"0":5},"u":{"0":5}}',
+         "endingOffsets": '{"t":{"0":9}}'},
     ],
 )  # fmt: skip
 def test_a_window_that_no_backfill_has(options: dict[str, str]) -> None:

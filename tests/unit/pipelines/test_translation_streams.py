@@ -104,6 +104,7 @@ def test_a_checkpoint_among_arguments(call: str, label: str) -> None:
         ),
         (OLD, 'KafkaUtils.createDirectStream(ssc, ["orders"], p, offsets)'),
         (OLD, 'KafkaUtils.createDirectStream(ssc, ["orders"], p, fromOffsets={t: 5})'),
+        (NEW, "KafkaUtils.createRDD[A, B](sc, p, Array(OffsetRange(t, 0, 0, 9)), consistent)"),
         (NEW, NEW_STREAM.format("Subscribe", 'Array("orders"), p, fromOffsets')),
         (NEW, NEW_STREAM.format("SubscribePattern", 'Pattern.compile("o.*"), p, offsets')),
         (NEW, NEW_STREAM.format("ConsumerStrategies.Assign", "offsets.keys.toList, p, offsets")),

@@ -65,6 +65,7 @@ _NEEDED_OF_SOURCE = {
     "folders": _CHOOSES_FILES,
     "file.discovery.starting.timestamp": _CHOOSES_FILES,
     "file.name.regex.pattern": _CHOOSES_FILES,
+    "file.name.template": _CHOOSES_FILES,
     "topics.prefix": "records would go to topics of other names: set target.topic",
 }
 _BUCKET = ("s3.bucket.name", "aws.s3.bucket.name")

@@ -10,7 +10,7 @@ from tidegate.pipelines.translation.tokens import NAME, Tokens
 CHECKPOINT = "checkpoint"
 OFFSETS = "fromOffsets"
 _STRATEGIES = ("Subscribe", "SubscribePattern", "Assign")
-_STREAMS = ("createDirectStream", "createStream", *_STRATEGIES)
+_STREAMS = ("createDirectStream", "createStream", "createRDD", *_STRATEGIES)
 _CONTEXTS = ("StreamingContext", "JavaStreamingContext")
 _COLLECTIONS = ("Set", "HashSet", "Seq", "List", "Array", "asList", "singleton", "singletonList")
 _CONVERSIONS = ("toSet", "toList", "toSeq", "toArray", "asJava", "asJavaCollection")
@@ -33,6 +33,8 @@ def settings(program: Tokens) -> Iterator[Given]:
     strategies = [n for n in _calls(program) if program.at(n).text in _STRATEGIES]
     streams = [n for n in _calls(program) if program.at(n).text == "createDirectStream"]
     yield from (Given("subscribe", None, program.at(n).line) for n in streams[1:])
+    ranges = [n for n in _calls(program) if program.at(n).text == "createRDD"]
+    yield from (Given(OFFSETS, None, program.at(n).line) for n in ranges)
     for n in strategies or streams:
         positional, named = program.arguments(n + 1)
         if strategies:

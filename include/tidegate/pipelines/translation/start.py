@@ -92,9 +92,10 @@ def of_client(draft: Draft, reset: Given | None, group: Given | None, default: s
 
 
 def of_given_offsets(draft: Draft, given: Mapping[str, Given]) -> None:
-    """Note that a direct stream begins at offsets that the program gives it."""
-    draft.need(given[OFFSETS.lower()], "the stream begins at offsets that are not read here: give "
-               "them to start.offsets")  # fmt: skip
+    """Note that a direct stream, or a batch of ranges, begins at offsets of the program."""
+    draft.need(given[OFFSETS.lower()], "the program begins at offsets that are not read here: give "
+               "them to start.offsets, and ranges that have an end to `tidegate "
+               "backfill`")  # fmt: skip
     without(draft, given)
 
 
@@ -186,10 +187,10 @@ def _ends(chosen: str, value: str, topics: list[str]) -> _Edges | None:
 
 def _commands(starts: _Edges, ends: _Edges, topics: Collection[str]) -> list[str]:
     """Return the options of `tidegate backfill` for the windows; none if it refuses one of them."""
+    if ends.keys() != {*topics} or not all(map(TOPIC.fullmatch, topics)):
+        return []
     commands = []
     for topic, end in sorted(ends.items()):
-        if topic not in topics or not TOPIC.fullmatch(topic):
-            return []
         for (first, last), partitions in _windows(topic, starts.get(topic, {}), end).items():
             if not _is_window(topic, first, last):
                 return []
