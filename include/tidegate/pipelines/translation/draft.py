@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.printable import CONTROL
-from tidegate.pipelines import secret_settings
 from tidegate.pipelines.translation.given import Given
+from tidegate.settings import secrets
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE, find, judge
 
@@ -102,7 +102,7 @@ class Draft:
             self.refuse(given, "its value is a variable of another system: write it into the file")
         elif CONTROL.search(given.value):
             self.refuse(given, "its value holds a control character, or is not Unicode")
-        elif secret_settings.secret_settings({given.name: given.value}):
+        elif secrets.is_secret(given.name, given.value):
             self.refuse(given, "it holds a secret, which has no place in a pipeline's file")
         elif not given.value.strip():
             self.drop(given, "it is empty")
@@ -130,9 +130,6 @@ class Draft:
         if verdict.complaints:
             note = self.need if name.endswith(_CHANGES_RECORDS) else self.refuse
             note(given, _bare(verdict.complaints[0], name))
-            return
-        if _PATHS[place][0] == "spark" and (wrong := secret_settings.refused({name: value})):
-            self.refuse(given, wrong.removeprefix("spark.conf: "))
             return
         ((new, value),) = verdict.settings.items()
         path = ("isolation",) if new == "isolation" else (*_PATHS[place], new)
