@@ -180,7 +180,9 @@ def _stat(pid: int, *, dead_too: bool = False) -> _Stat | None:
         return None
     # The name, field 2, may itself hold spaces and parentheses: count from the last one.
     fields = text.rpartition(")")[2].split()
-    if fields[0] in "ZX" and not dead_too:
+    # The other threads of one that ends still have its files, and its ports.
+    is_dead = fields[0] in "ZX" and int(fields[17]) <= 1
+    if is_dead and not dead_too:
         return None
     return _Stat(pid, parent=int(fields[1]), session=int(fields[3]), started=int(fields[19]))
 

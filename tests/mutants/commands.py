@@ -25,6 +25,13 @@ MUTANTS = (
         "tests/unit/local/test_local_setup.py::test_two_demos_at_once_are_one_after_the_other",
     ),
     Mutant(
+        "a server has ended when its threads have",
+        "../tidegate_local/processes.py",
+        'is_dead = fields[0] in "ZX" and int(fields[17]) <= 1',
+        'is_dead = fields[0] in "ZX"',
+        "tests/unit/local/test_processes.py::test_a_process_lives_until_its_last_thread_has_ended",
+    ),
+    Mutant(
         "no packages exchanged below what runs",
         "../tidegate_local/bootstrap.py",
         "            self._refuse_under_running_processes()\n",

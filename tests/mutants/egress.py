@@ -25,6 +25,13 @@ MUTANTS = (
         "tests/unit/egress/test_sender.py::test_another_process_lives_until_it_is_killed",
     ),
     Mutant(
+        "a sender lives while one of its threads does",
+        "egress/sender.py",
+        'has_ended = fields[0] in "ZX" and int(fields[17]) <= 1',
+        'has_ended = fields[0] in "ZX"',
+        "tests/unit/egress/test_sender.py::test_a_sender_lives_until_its_last_thread_has_ended",
+    ),
+    Mutant(
         "a sender lives while its driver does",
         "egress/sender.py",
         "    while _processes_naming(attempt):\n",

@@ -9,6 +9,20 @@ from typing import Self
 
 import psutil
 
+WITHOUT_FIRST_THREAD = """\
+import os, socket, threading, time
+from ctypes import CDLL
+server = socket.create_server(("127.0.0.1", 0))
+threading.Thread(target=time.sleep, args=(60,)).start()
+print(server.getsockname()[1], flush=True)
+CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+"""A program that prints the port at which it listens, then ends the first of its two threads.
+
+Linux shows it as a zombie, which it is not: it has its files, and its port. So is any process with
+threads for a moment when it is killed.
+"""
+
 
 class CommandLines:
     """Collect what a `ps` of any user would show while the block runs."""
@@ -49,6 +63,14 @@ def command_line(pid: int) -> str:
         return " ".join(psutil.Process(pid).cmdline())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return ""
+
+
+def wait_for_zombie(pid: int) -> None:
+    """Wait until Linux shows a process as a zombie; at most 10 seconds."""
+    deadline = time.monotonic() + 10
+    while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, f"{pid} is no zombie"
+        time.sleep(0.01)
 
 
 def spark_jvm(pid: int) -> int:

@@ -137,7 +137,8 @@ def _start_time(pid: int) -> int | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    has_ended = fields[0] in "ZX" and int(fields[17]) <= 1  # it, and all its threads
+    return None if has_ended else int(fields[19])
 
 
 def _processes_naming(attempt: str) -> list[int]:

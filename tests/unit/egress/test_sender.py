@@ -15,6 +15,7 @@ from unittest import mock
 
 import pytest
 
+from support.process_list import WITHOUT_FIRST_THREAD, wait_for_zombie
 from tidegate.egress import sender
 from tidegate.egress.sender import is_alive, is_dead, sender_identity
 
@@ -54,6 +55,21 @@ def test_another_process_lives_until_it_is_killed(process: subprocess.Popen[byte
     assert is_dead(claimed, ATTEMPT, never, patience=0)
     process.wait()
     assert is_dead(claimed, ATTEMPT, never, patience=0)
+
+
+def test_a_sender_lives_until_its_last_thread_has_ended() -> None:
+    program = [sys.executable, "-c", WITHOUT_FIRST_THREAD]
+    with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline()
+            claimed = sender_of(process.pid)
+            wait_for_zombie(process.pid)
+            assert not is_dead(claimed, ATTEMPT, never, patience=0)
+        finally:
+            process.kill()
+        process.wait()
+        assert is_dead(claimed, ATTEMPT, never, patience=0)
 
 
 def test_a_pid_that_is_used_again_is_another_process(process: subprocess.Popen[bytes]) -> None:

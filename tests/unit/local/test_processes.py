@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.process_list import WITHOUT_FIRST_THREAD, wait_for_zombie
 from tidegate_local import ports, processes
 
 
@@ -122,6 +123,19 @@ def test_a_killed_process_is_not_found_and_can_be_started_again(home: Path) -> N
     assert processes.find("sleeper", home=home) is None
     assert not processes.send(first, signal.SIGTERM)
     assert processes.start("sleeper", ["sleep", "60"], home=home).pid != first.pid
+
+
+def test_a_process_lives_until_its_last_thread_has_ended(home: Path) -> None:
+    """Until then it has its ports, and the next start would have to take others."""
+    program = [sys.executable, "-c", WITHOUT_FIRST_THREAD]
+    started = processes.start("threads", program, home=home)
+    port = int(wait_for(started.log))
+    wait_for_zombie(started.pid)
+    assert not ports.is_free(port)
+    assert processes.find("threads", home=home) == started
+    assert processes.stop("threads", home=home, timeout=0.1)
+    assert ports.is_free(port)
+    assert processes.find("threads", home=home) is None
 
 
 def test_free_ports_stay_out_of_the_way_of_outgoing_connections() -> None:
