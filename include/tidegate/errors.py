@@ -105,6 +105,10 @@ class LedgerCorrupt(TidegateError):
     """A ledger entry cannot be read, or does not follow from the one before it."""
 
 
+class FormatTooNew(TidegateError):
+    """A newer Tidegate wrote a document of the lake in a format that this version cannot read."""
+
+
 class LakeDamaged(TidegateError):
     """An object that the ledger refers to is missing, or is not what the ledger says."""
 

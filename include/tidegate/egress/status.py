@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from typing import Any
 
 from tidegate.core import layout
-from tidegate.core.entries import Claim
+from tidegate.core.entries import Claim, Commit
 from tidegate.core.fold import Fold
 from tidegate.egress.backlog import read_backlog
 from tidegate.egress.sender import is_dead_here
 from tidegate.errors import TidegateError
-from tidegate.lake import plans
+from tidegate.lake import json_documents, plans
 from tidegate.lake.ledger import Ledger, last_entry
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store, open_store
@@ -87,9 +87,17 @@ def _quarantine(store: Store, fold: Fold) -> dict[str, Any] | None:
     kept = {each.path.removeprefix(layout.QUARANTINE).split("/")[0]
             for each in store.objects(layout.QUARANTINE)}  # fmt: skip
     commits = [commit for commit in fold.live.values() if commit.plan_id in kept]
-    manifests = in_parallel(lambda commit: store.get(commit.manifest.path), commits)
-    rows = sum(each["bad"] for data in manifests if data for each in json.loads(data)["files"])
+    rows = sum(in_parallel(lambda commit: _bad_rows(store, commit), commits))
     return {"rows": rows, "uri": store.uri(layout.QUARANTINE.rstrip("/"))} if rows else None
+
+
+def _bad_rows(store: Store, commit: Commit) -> int:
+    """Return how many rows of a commit are in quarantine; 0 if its manifest is missing."""
+
+    def count(form: Mapping[str, Any]) -> int:
+        return sum(each["bad"] for each in form["files"])
+
+    return json_documents.read(store, commit.manifest.path, count) or 0
 
 
 def _claim_to_json(store: Store, claim: Claim) -> dict[str, Any]:

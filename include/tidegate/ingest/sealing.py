@@ -21,6 +21,7 @@ from tidegate.core.wording import counted
 from tidegate.errors import (
     AttemptWrong,
     BrokerError,
+    FormatTooNew,
     IdentityChanged,
     LakeDamaged,
     RowsMissing,
@@ -108,7 +109,8 @@ def seal_finished(
     """Seal the candidates that Spark has finished, add their chunks to `sealed`; return the errors.
 
     `epochs` are leader epochs from before Spark read. An attempt that is wrong, or of a partition
-    without a leader, never prevents the seal of another. Raises IdentityChanged on another cluster.
+    without a leader, never prevents the seal of another. Raises IdentityChanged on another cluster,
+    FormatTooNew if a newer release has staged.
     """
     kafka, store = opened.run.kafka, opened.store
     done: dict[Attempt, Mapping[str, Any]] = {}
@@ -117,6 +119,8 @@ def seal_finished(
         try:
             if (form := attempts.read_done(store, attempt)) is not None:
                 done[attempt] = form
+        except FormatTooNew:
+            raise
         except TidegateError as error:
             failures[attempt] = error
     if not done:

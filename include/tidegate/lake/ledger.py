@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import posixpath
 import secrets
@@ -71,7 +70,10 @@ class Ledger:
         self.refuse_unsafe_store()
 
     def refresh(self) -> Fold:
-        """Fold the entries that were added since; LedgerCorrupt names the one that is wrong."""
+        """Fold the entries that were added since.
+
+        LedgerCorrupt names the one that is wrong, FormatTooNew one of a newer release.
+        """
         while (data := self._store.get(layout.entry(self.fold.n + 1))) is not None:
             self._add(data)
         return self.fold
@@ -194,14 +196,17 @@ class Ledger:
 
     def _parsed(self, data: bytes) -> Entry:
         n = self.fold.n + 1
-        form: Mapping[str, Any] = json.loads(data)
+        uri = self._store.uri(layout.entry(n))
+        form: Mapping[str, Any] = json_documents.loads(data, uri)
         if form["format"] != FORMAT:
             raise ValueError(f"format {form['format']!r}; this is format {FORMAT}")
         if (form["n"], form["pipeline"]) != (n, self._pipeline):
             raise ValueError(f"it says number {form['n']} of pipeline {form['pipeline']!r}")
         if form["previous"] != self.fold.digest:
             raise ValueError(f"it does not follow from entry {n - 1}: one of them was changed")
-        return KINDS[form["kind"]].from_json(form)
+        if (kind := form["kind"]) not in KINDS:
+            raise json_documents.too_new(uri, f"a ledger entry of kind {kind!r}")
+        return KINDS[kind].from_json(form)
 
     def _check_unchanged(self, n: int, digest: str) -> None:
         """Refuse a ledger of which an entry, of a checkpoint or read before, was changed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ from tidegate.core.accounting import StagedFile
 from tidegate.core.entries import Commit
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
+from tidegate.lake import json_documents
 from tidegate.lake.attempts import Seal
 from tidegate.lake.store import Store
 
@@ -69,8 +69,8 @@ def read_forms(store: Store, commit: Commit) -> list[dict[str, Any]]:
 def read_form(store: Store, commit: Commit) -> dict[str, Any]:
     """Return the manifest of any commit as JSON; LakeDamaged if it was changed."""
     data = store.get(commit.manifest.path)
+    where = store.uri(commit.manifest.path)
     if data is None or canonical.digest(data) != commit.manifest.sha256:
         state = "is missing" if data is None else "was changed"
-        where = store.uri(commit.manifest.path)
         raise LakeDamaged(f"the manifest {where} {state}; restore it from a copy")
-    return dict(json.loads(data))
+    return dict(json_documents.loads(data, where))

@@ -16,7 +16,7 @@ from tidegate import faults
 from tidegate.core import layout
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
-from tidegate.errors import LakeDamaged, TidegateError
+from tidegate.errors import FormatTooNew, LakeDamaged, TidegateError
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.store import Store
@@ -71,14 +71,16 @@ def finalise_each(
 ) -> list[int]:
     """Finalise commits; return those that are in place now, and add errors to `failures`.
 
-    An error of one stops no other: until the next plan retries it, readers by the ledger use its
-    staged files.
+    An error of one stops no other, except FormatTooNew: until the next plan retries it, readers by
+    the ledger use its staged files.
     """
     done = []
     for n in commits:
         try:
             finalise(store, ledger, n, files)
             done.append(n)
+        except FormatTooNew:
+            raise
         except TidegateError as error:
             logger.error("commit #%d cannot be placed: %s", n, error)
             failures.append(error)

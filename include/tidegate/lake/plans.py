@@ -41,9 +41,20 @@ class Frozen:
 
 
 def load(store: Store, plan_id: str) -> Plan:
-    """Return a frozen plan; LakeDamaged if it is missing or is not what its name says."""
+    """Return a frozen plan; LakeDamaged if it is missing or is not what its name says.
+
+    FormatTooNew if a newer release has planned with what this version does not know.
+    """
     where = store.uri(layout.plan(plan_id))
-    plan = json_documents.read(store, layout.plan(plan_id), Plan.from_json)
+
+    def read_plan(form: Mapping[str, Any]) -> Plan:
+        plan = Plan.from_json(form)
+        # The digest covers all keys: the bytes are right, and the plan has lost some of them.
+        if plan.id != plan_id and canonical.digest(canonical.encode(form)).startswith(plan_id):
+            raise json_documents.too_new(where, "a plan with keys that this version does not know")
+        return plan
+
+    plan = json_documents.read(store, layout.plan(plan_id), read_plan)
     if plan is None:
         raise LakeDamaged(f"plan {plan_id} is missing ({where})")
     if plan.id != plan_id:

@@ -11,7 +11,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
-from tidegate.errors import LakeDamaged, TidegateError
+from tidegate.errors import FormatTooNew, LakeDamaged, TidegateError
 from tidegate.lake import attempts, committing, plans
 from tidegate.lake.attempts import SEAL, Staged
 from tidegate.lake.ledger import Ledger
@@ -27,8 +27,8 @@ def publish_unfinished(
     """Commit what other runs have sealed and not published; return whether anything was.
 
     A run that is still working on such a plan finds its chunk committed. A plan that cannot be
-    published now is logged and stays unfinished. Raises transient errors only: because of those
-    nothing that is sealed may be given up.
+    published now is logged and stays unfinished. Raises transient errors, because of which nothing
+    that is sealed may be given up, and FormatTooNew.
     """
     before = ledger.fold.n
     listed = in_parallel(lambda plan: attempts.staged_files(store, plan.id), unfinished)
@@ -39,7 +39,7 @@ def publish_unfinished(
                 ledger.refresh()
                 committing.publish_sealed(store, ledger, plan, run=run, not_placed=[])
         except TidegateError as error:
-            if error.kind == "transient":
+            if error.kind == "transient" or isinstance(error, FormatTooNew):
                 raise
             logger.warning("plan %s: its sealed chunks were not published: %s", plan.id, error)
             continue

@@ -435,11 +435,11 @@ def test_a_plans_note_is_of_its_first_freezing(store):
         lambda data: data.replace(b'"live"', b'"LIVE"'),
         lambda data: data[:-1],
         lambda _: b"[]",
-        lambda data: data.replace(b'"format":1', b'"format":2'),
+        lambda data: data.replace(b'"format":1', b'"format":0'),
     ],
 )
 def test_a_damaged_plan_is_named(store, damage):
-    """Changed, cut short, nonsense, of a later format: refused, and not frozen over either."""
+    """Changed, cut short, nonsense, of no known format: refused, and not frozen over either."""
     plans.freeze(store, "key", PLAN, 1, note={})
     path = Path(store.native(layout.plan(PLAN.id)))
     path.write_bytes(damage(path.read_bytes()))

@@ -134,10 +134,11 @@ def test_an_entry_that_cannot_be_parsed(log, n, data):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda form: form.update(format=2),
+        lambda form: form.update(format=0),
+        lambda form: form.update(format="2"),
         lambda form: form.update(n=4),
         lambda form: form.update(pipeline="q"),
-        lambda form: form.update(kind="comit"),
+        lambda form: form.pop("kind"),
         lambda form: form.update(previous="0" * 64),
         lambda form: form.pop("attempt"),
         lambda form: form.update(topics=[]),
@@ -149,7 +150,7 @@ def test_an_entry_that_cannot_be_parsed(log, n, data):
     ],
 )
 def test_an_entry_that_makes_no_sense(log, change):
-    """Another format, number, pipeline, kind, predecessor; ranges that are none."""
+    """Another format, number, pipeline, predecessor; no kind; ranges that are none."""
     edit(log, 3, change)
     refused(log, 3)
 

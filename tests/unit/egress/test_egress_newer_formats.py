@@ -1,0 +1,108 @@
+"""Documents of a newer release: an egress is refused by their names, and nothing changes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.egress_world import World, dies_while_sending
+from tidegate.core import canonical, layout
+from tidegate.egress.publish import publish
+from tidegate.egress.release import release
+from tidegate.egress.status import status
+from tidegate.egress.verify import verify
+from tidegate.errors import FormatTooNew, SendFailed
+from tidegate.lake import attempts
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import open_store
+from tidegate.maintenance.sweep import sweep
+
+READERS: dict[str, Callable[[World], object]] = {
+    "plan": lambda world: world.plan("open"),
+    "send": lambda world: world.send("open"),
+    "publish": lambda world: publish(world.open("open")),
+    "release": lambda world: release(world.spec, None, "resend", "a test", run="me"),
+    "status": lambda world: status(world.spec),
+    "verify": lambda world: verify(world.spec, None, lambda _: None),
+    "sweep": lambda world: sweep(world.spec, run="sweep"),
+}
+RUN = ("plan", "send", "publish")
+
+
+@pytest.fixture
+def home(world: World) -> Path:
+    """The lake of a pipeline with a run that is published, and one whose sender died."""
+    world.put(a="one\n")
+    world.plan("done")
+    world.send_and_publish("done")
+    world.put(b="two\n")
+    world.plan("open")
+    with pytest.raises(SendFailed):
+        world.send("open", dies_while_sending)
+    return world.home / "lake/out"
+
+
+def edit(file: Path, **keys: object) -> None:
+    file.write_bytes(canonical.encode(json.loads(file.read_bytes()) | keys))
+
+
+def refused(world: World, reader: str, file: Path) -> None:
+    before = {path: path.read_bytes() for path in world.home.rglob("*") if path.is_file()}
+    with pytest.raises(FormatTooNew, match=rf"^{file.as_uri()} was .* \(format 2; this .* reads 1"):
+        READERS[reader](world)
+    assert before == {path: path.read_bytes() for path in world.home.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_an_entry_of_a_later_format(world: World, home: Path, reader: str) -> None:
+    file = home / layout.entry(world.fold.n)
+    edit(file, format=2)
+    refused(world, reader, file)
+
+
+@pytest.mark.parametrize("reader", [*RUN, "status"])
+def test_a_plan_of_a_later_format(world: World, home: Path, reader: str) -> None:
+    (claim,) = world.fold.claims.values()
+    file = home / layout.plan(claim.plan_id)
+    edit(file, format=2)
+    refused(world, reader, file)
+
+
+@pytest.mark.parametrize("reader", RUN)
+def test_a_pointer_of_a_later_format(world: World, home: Path, reader: str) -> None:
+    file = home / layout.generation(world.run("open").key, 1)
+    edit(file, format=2)
+    refused(world, reader, file)
+
+
+@pytest.mark.parametrize("reader", ["send", "publish"])
+def test_a_seal_of_a_later_format(world: World, home: Path, reader: str) -> None:
+    """All is sent and sealed, and not committed yet."""
+    world.send("open")
+    store = open_store(world.spec.lake, "out")
+    (plan_id,) = (claim.plan_id for claim in world.fold.claims.values())
+    (attempt,) = (
+        each for each, files in attempts.staged_files(store, plan_id).items()
+        if each.seal_path in dict(files)
+    )  # fmt: skip
+    file = home / attempt.seal_path
+    edit(file, format=2)
+    refused(world, reader, file)
+
+
+def test_a_manifest_of_a_later_format(world: World, home: Path) -> None:
+    """`verify` reads it, and `status` for what is in quarantine."""
+    world.send_and_publish("open")
+    store = open_store(world.spec.lake, "out")
+    fold = Ledger(store, "out").fold
+    commit = fold.live[fold.n]
+    file = home / commit.manifest.path
+    edit(file, format=2)
+    changed = {"path": commit.manifest.path, "sha256": canonical.digest(file.read_bytes())}
+    edit(home / layout.entry(fold.n), manifest=changed)
+    bad_rows = home / layout.quarantine(commit.plan_id, commit.attempt) / "part.parquet"
+    bad_rows.parent.mkdir(parents=True)
+    bad_rows.touch()
+    for reader in ("verify", "status"):
+        refused(world, reader, file)
