@@ -1,3 +1,3 @@
 """Move planned, bounded amounts of data between Kafka and a Parquet lake, provably once."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
