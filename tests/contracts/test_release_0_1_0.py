@@ -196,6 +196,7 @@ RACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [None, *BOTH])
 @pytest.mark.parametrize("other", RACES.values(), ids=RACES)
 def test_both_versions_race_for_one_chunk(
