@@ -18,7 +18,8 @@ from workload import PARTITIONS, TOPIC, Sent, check, load
 
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch import jars
-from tidegate.launch.spark_submit import ensure_archive, submission, submit
+from tidegate.launch.spark_submit import ensure_archive, submit
+from tidegate.launch.submission import submission
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate_local import kafka
 

@@ -12,8 +12,8 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import BrokerUnreachable, StageFailed
-from tidegate.launch import spark_submit
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch import spark_home
+from tidegate.launch.submission import Submission
 from tidegate.orchestration import tasks
 from tidegate.orchestration.tasks import SparkTask
 
@@ -61,7 +61,7 @@ def run(
     binary.chmod(0o755)
     task = SparkTask(task_id="stage", run_of=mock.Mock())
     task._conn_id = "spark_default"
-    env = spark_submit._environment()
+    env = spark_home.environment()
     given = Submission(str(binary), "job.py", (), "flights r1", {}, (), env, kafka)
 
     def execute(operator: SparkSubmitOperator, _: Any) -> None:

@@ -25,7 +25,7 @@ from tidegate.errors import PartitionsLeftOut, Transient
 from tidegate.ingest.publish import Published
 from tidegate.ingest.run import ingest
 from tidegate.lake import plans
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 from tidegate.spark.ingest_job import IngestJob

@@ -390,7 +390,7 @@ MUTANTS = (
     ),
     Mutant(
         "a redaction pattern that hides no login",
-        "launch/spark_submit.py",
+        "launch/submission.py",
         '"|".join([_SECRET_OPTIONS, *filter(None, [conf.get(_REDACTED)])])',
         "conf.get(_REDACTED, _SECRET_OPTIONS)",
         "tests/unit/launch/test_spark_submit.py"

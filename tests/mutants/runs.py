@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "no master retries what a task sends",
-        "launch/spark_submit.py",
+        "launch/masters.py",
         "if tries and int(tries[2]) > 1 and",
         "if False and",
         "tests/unit/launch/test_spark_submit.py",
@@ -85,8 +85,8 @@ MUTANTS = (
     ),
     Mutant(
         "Spark does not inherit what Airflow's variables hold",
-        "launch/spark_submit.py",
-        "        **environment.withheld(),  # the job file has what an application needs\n",
+        "launch/spark_home.py",
+        "        **withheld(),  # the job file has what an application needs\n",
         "",
         "tests/unit/launch/test_spark_submit.py::test_what_airflows_variables_hold_is_not_inherited",
     ),

@@ -10,7 +10,9 @@ from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import StageFailed
 from tidegate.launch import jars
-from tidegate.launch.spark_submit import ensure_archive, for_places, submission, submit
+from tidegate.launch.masters import for_places
+from tidegate.launch.spark_submit import ensure_archive, submit
+from tidegate.launch.submission import submission
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate_local.kafka import Broker
 

@@ -22,7 +22,8 @@ RECORDS = 200_000
 _PARENT = """
 import sys
 from pathlib import Path
-from tidegate.launch.spark_submit import submission, submit
+from tidegate.launch.spark_submit import submit
+from tidegate.launch.submission import submission
 
 submit(
     submission(Path(sys.argv[1]), {}, 1, name="death"),

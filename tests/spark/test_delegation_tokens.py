@@ -18,7 +18,8 @@ from support.scram_broker import PASSWORD, ScramBroker
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import NotAuthenticated
 from tidegate.launch import delegation_tokens as before
-from tidegate.launch.spark_submit import submission, submit
+from tidegate.launch.spark_submit import submit
+from tidegate.launch.submission import submission
 from tidegate.spark import delegation_tokens
 from tidegate.spark.delegation_tokens import NoToken
 from tidegate.spark.job_files import Login

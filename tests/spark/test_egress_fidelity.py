@@ -17,7 +17,7 @@ from tidegate.egress import lake_source
 from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 from tidegate.spark.egress_job import SENDING, EgressJob
 
 Lake = dict[int, list[topic_reader.Record]]

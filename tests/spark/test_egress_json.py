@@ -13,7 +13,7 @@ from tidegate.egress import plan as planning
 from tidegate.egress.release import release
 from tidegate.egress.verify import verify
 from tidegate.errors import PartitionsLeftOut, RowsRefused, SendFailed, StageFailed
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 from tidegate.spark.egress_job import SENDING
 
 

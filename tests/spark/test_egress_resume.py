@@ -18,7 +18,7 @@ from support.egress_pipeline import EgressPipeline
 from tidegate.egress.release import release
 from tidegate.egress.verify import verify
 from tidegate.errors import RowsRefused, SendFailed, StageFailed
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 from tidegate.spark import readback, records
 from tidegate.spark.egress_job import SENDING, EgressJob
 

@@ -11,7 +11,8 @@ import pytest
 from support import topic_reader, topic_records
 from support.cli_user import Terminal
 from tidegate.core.offsets import OffsetRange
-from tidegate.launch.spark_submit import submission, submit
+from tidegate.launch.spark_submit import submit
+from tidegate.launch.submission import submission
 from tidegate.pipelines.spec import parse
 from tidegate.spark import kafka_source
 from tidegate_local.kafka import Broker

@@ -16,7 +16,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.requests import Asked, Backfill
 from tidegate.errors import WindowRefused
 from tidegate.ingest.run import ingest
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import Ingest, parse
 from tidegate.runs.run import Run
 from tidegate.spark import ingest as spark_ingest

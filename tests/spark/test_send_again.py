@@ -25,7 +25,7 @@ from tidegate.errors import (
 )
 from tidegate.lake.boundaries import neighbours
 from tidegate.lake.store import open_store
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 from tidegate.pipelines.files import load_ingest
 from tidegate.runs.run import Run, open_run
 from tidegate.spark import readback

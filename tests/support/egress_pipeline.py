@@ -17,7 +17,7 @@ from tidegate.egress import plan as planning
 from tidegate.egress.run import egress
 from tidegate.errors import StageFailed
 from tidegate.ingest import run as ingest
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import Egress, Ingest, parse
 from tidegate.runs.run import LIVE, EgressRun, Run, open_run
 from tidegate.spark import ingest as staging

@@ -22,7 +22,8 @@ from tidegate import faults
 from tidegate.cli import main
 from tidegate.errors import StageFailed
 from tidegate.launch import spark_output, spark_submit
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.masters import for_master
+from tidegate.launch.submission import Submission
 from tidegate.spark import egress, ingest, session
 from tidegate.spark.egress_job import EgressJob
 
@@ -79,7 +80,7 @@ class _Lines(logging.Handler):
 
 def _submit(given: Submission, *, master: str, log: Callable[[str], None]) -> None:
     """Do what spark-submit does with an application of Tidegate, in a session of its own."""
-    application = spark_submit.for_master(given, master)
+    application = for_master(given, master)
     spark = spark_session.shared().newSession()
     for key, value in application.conf.items():
         if key.startswith("spark.sql.") and spark.conf.isModifiable(key):

@@ -17,7 +17,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.ingest import drafting, explain, report, sealing, truncation
 from tidegate.lake.ledger import Ledger
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
 from tidegate.runs.steps import Submit

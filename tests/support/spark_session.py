@@ -6,7 +6,7 @@ from unittest import mock
 
 from pyspark.sql import SparkSession
 
-from tidegate.launch import spark_submit
+from tidegate.launch.submission import submission
 from tidegate.spark.session import configure
 
 _started: list[SparkSession] = []
@@ -15,7 +15,7 @@ _started: list[SparkSession] = []
 def shared() -> SparkSession:
     """Return the session: two cores, and the settings of an application of half a million rows."""
     if not _started:
-        settings = spark_submit.submission(Path("none"), {}, 500_000, name="tests").conf
+        settings = submission(Path("none"), {}, 500_000, name="tests").conf
         with mock.patch.dict(os.environ, SPARK_LOCAL_IP="127.0.0.1"):
             builder = SparkSession.builder.master("local[2]").appName("tidegate tests")
             session = builder.config(map=dict(settings)).config("spark.log.level", "ERROR")

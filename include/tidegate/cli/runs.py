@@ -26,7 +26,7 @@ from tidegate.pipelines.spec import Egress, Spec
 from tidegate.runs.connections import of_run
 
 if TYPE_CHECKING:
-    from tidegate.launch.spark_submit import Submission
+    from tidegate.launch.submission import Submission
     from tidegate.runs.run import EgressRun, Run
 
 INTERRUPTED = 130  # the exit code; of another signal, as a shell has it, 128 and its number

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tidegate.doctor.check import Line, failure, ok
-from tidegate.launch import jars
+from tidegate.launch import jars, spark_home
 
 _SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 # In the constants of a class file: a text of five bytes.
@@ -60,8 +59,7 @@ def _class(content: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _of_pyspark() -> Iterable[Path]:
-    spec = importlib.util.find_spec("pyspark")
-    home = Path(spec.origin).parent if spec and spec.origin else None
+    home = spark_home.find()
     return sorted(home.glob("jars/*kafka*.jar")) if home else ()
 
 

@@ -41,7 +41,9 @@ from tidegate.errors import (
 )
 from tidegate.lake import deliveries, plans, sources
 from tidegate.lake.deliveries import Delivery, SentFile
-from tidegate.launch.spark_submit import for_places, sending_submission, terminal_if_refused
+from tidegate.launch.masters import for_places
+from tidegate.launch.spark_submit import terminal_if_refused
+from tidegate.launch.submission import sending_submission
 from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.step_progress import StepProgress

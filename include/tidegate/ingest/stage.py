@@ -31,7 +31,9 @@ from tidegate.ingest.plan import living_plan, plan
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.launch import delegation_tokens
-from tidegate.launch.spark_submit import for_places, submission, terminal_if_refused
+from tidegate.launch.masters import for_places
+from tidegate.launch.spark_submit import terminal_if_refused
+from tidegate.launch.submission import submission
 from tidegate.runs.connections import client_name
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.step_progress import StepProgress

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidegate.launch import jars
+from tidegate.launch import jars, spark_home
 from tidegate.launch.file_lock import locked
 
 _KEPT = 3  # archives of 170 MB: this one, and those of other environments on the machine
@@ -68,6 +67,5 @@ def _key() -> str:
 
 def _class_path() -> Iterator[Path]:
     yield from jars.paths("spark-kafka")
-    spec = importlib.util.find_spec("pyspark")
-    if spec and spec.origin:
-        yield from sorted((Path(spec.origin).parent / "jars").glob("*.jar"))
+    if home := spark_home.find():
+        yield from sorted(home.glob("jars/*.jar"))

@@ -6,7 +6,6 @@ replaces another cluster's login; one that matches nothing leaves the client wit
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.delegation_token import DelegationToken
 from tidegate.errors import ConfigurationError
-from tidegate.launch import jars
+from tidegate.launch import jars, spark_home
 from tidegate.spark.job_files import Login
 
 PROXY_USER = "Obtaining delegation token for proxy user is not yet supported."
@@ -132,8 +131,7 @@ def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]
 
 def _spark_defaults() -> dict[str, str]:
     """Return the Java options in the spark-defaults.conf of spark-submit, by their place."""
-    package = importlib.util.find_spec("pyspark")
-    home = Path(package.origin).parent if package and package.origin else Path()
+    home = spark_home.find() or Path()
     path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     try:
         text = path.read_text(errors="replace")

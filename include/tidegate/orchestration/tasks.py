@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tidegate.core.requests import DataInterval
     from tidegate.launch.spark_output import SparkOutput
-    from tidegate.launch.spark_submit import Submission
+    from tidegate.launch.submission import Submission
     from tidegate.runs.run import EgressRun, Run
 
 PARAMS = ("max_records", "dry_run", "replan")
@@ -179,8 +179,9 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
 
         If it fails, the log gets its whole output: the worker, with its files, may be gone soon.
         """
+        from tidegate.launch.masters import for_master
         from tidegate.launch.spark_output import failure_line
-        from tidegate.launch.spark_submit import for_master, supervised
+        from tidegate.launch.spark_submit import supervised
         from tidegate.orchestration import connections
 
         submission = for_master(submission, connections.spark_master(self._conn_id))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.core.plan import Plan
 from tidegate.lake.plans import Frozen
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 
 MOST_LISTED = 20
 """Partitions, commits or findings that one message lists; of more it has only the number."""

@@ -16,7 +16,7 @@ from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerError, ConfigurationError, StageFailed
 from tidegate.faults import FaultInjected
 from tidegate.ingest.run import ingest
-from tidegate.launch.spark_submit import Submission
+from tidegate.launch.submission import Submission
 from tidegate.spark.ingest_job import IngestJob
 
 

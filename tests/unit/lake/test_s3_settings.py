@@ -12,7 +12,8 @@ from tidegate.lake import large_copies, multipart_uploads, s3_settings
 from tidegate.lake.store import LocalStore, ObjectStore, open_store
 from tidegate.lake.store_errors import as_lake_errors
 from tidegate.launch import cds_archive, jars
-from tidegate.launch.spark_submit import for_master, for_places, submission
+from tidegate.launch.masters import for_master, for_places
+from tidegate.launch.submission import submission
 
 SECRET = "hunter2-never-to-be-seen"
 ENVIRONMENT = {

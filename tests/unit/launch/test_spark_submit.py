@@ -26,16 +26,10 @@ from tidegate.errors import (
 )
 from tidegate.launch import cds_archive, jars
 from tidegate.launch import spark_submit as module
+from tidegate.launch.masters import for_master
 from tidegate.launch.spark_output import failure_line
-from tidegate.launch.spark_submit import (
-    Submission,
-    ensure_archive,
-    for_master,
-    sending_submission,
-    submission,
-    submit,
-    terminal_if_refused,
-)
+from tidegate.launch.spark_submit import ensure_archive, submit, terminal_if_refused
+from tidegate.launch.submission import Submission, sending_submission, submission
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate.spark.job_files import write_refusal
 

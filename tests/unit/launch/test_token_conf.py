@@ -10,13 +10,9 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.delegation_token import DelegationToken
 from tidegate.errors import ConfigurationError
 from tidegate.launch import cds_archive, delegation_tokens, jars
-from tidegate.launch.spark_submit import (
-    Submission,
-    _command,
-    for_master,
-    sending_submission,
-    submission,
-)
+from tidegate.launch.masters import for_master
+from tidegate.launch.spark_submit import _command
+from tidegate.launch.submission import Submission, sending_submission, submission
 
 PASSWORD = "hunter2"
 ON = {"tidegate.delegation_token": True}

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from tidegate.errors import ConfigurationError
-from tidegate.launch.spark_submit import submission
+from tidegate.launch.submission import submission
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import parse
 

@@ -5,7 +5,6 @@ which PySpark contains, fetches the jars from its default repository; its cache 
 """
 
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from tidegate.errors import TidegateError
-from tidegate.launch import environment
+from tidegate.launch import environment, spark_home
 from tidegate.launch.file_lock import locked
 
 _IVY_SETTINGS = """\
@@ -185,10 +184,9 @@ def _run_ivy(jars: Sequence[Jar], into: Path) -> None:
 
 
 def _ivy_jar() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    if spec and spec.origin:
-        for jar in Path(spec.origin).parent.glob("jars/ivy-2*.jar"):
-            return jar
+    home = spark_home.find()
+    for jar in home.glob("jars/ivy-2*.jar") if home else ():
+        return jar
     raise JarError("PySpark's own Ivy is not installed: run `make setup`")
 
 

@@ -1,0 +1,58 @@
+"""What an application needs by the master that it runs on, and by the places that it opens."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+
+from tidegate.errors import ConfigurationError
+from tidegate.lake import s3_settings
+from tidegate.launch import delegation_tokens, jars
+from tidegate.launch.submission import CLASS_PATH, Submission
+
+_TASK_TRIES = "spark.task.maxFailures"
+_CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
+
+
+def for_places(given: Submission, *places: str) -> Submission:
+    """Add the settings and jars for S3 if one of the places that Spark reads or writes is there."""
+    if not any(place.startswith("s3a://") for place in places):
+        return given
+    s3_jars = [str(path) for path in jars.paths("spark-s3")]
+    # At the end: the archive of classes needs the class path to begin as when it was made.
+    end = ":".join([*s3_jars, *filter(None, [os.environ.get(_CLASS_PATH_END)])])
+    return replace(
+        given,
+        conf={**s3_settings.spark_conf(), **given.conf},
+        jars=(*given.jars, *s3_jars),
+        env={**given.env, _CLASS_PATH_END: end},
+    )
+
+
+def for_master(given: Submission, master: str) -> Submission:
+    """Remove, for a local master, the jars that only executors on other machines need.
+
+    Raises ConfigurationError for one that retries tasks (`local[2,4]`) which must run once: it
+    overrides `spark.task.maxFailures`.
+    """
+    if given.kafka:
+        tokens = delegation_tokens.tokens_of([given.kafka])
+        kerberos = delegation_tokens.for_master(tokens, master)
+        given = replace(given, conf={**given.conf, **kerberos})
+    if master.partition("[")[0] != "local":
+        return given
+    tries = re.fullmatch(r"local\[([^,\]]*),\s*(\d+)\s*\]", master)
+    if tries and int(tries[2]) > 1 and given.conf.get(_TASK_TRIES) == "1":
+        raise ConfigurationError(
+            f"Spark master {master!r}: it runs a failed task up to {tries[2]} times, and so would "
+            f"send records twice; make it local[{tries[1]}], the task's own retries send the rest"
+        )
+    class_path = given.conf.get(CLASS_PATH, ""), given.env.get(_CLASS_PATH_END, "")
+    local_jars = ":".join(class_path).split(":")
+    return replace(
+        given,
+        jars=tuple(jar for jar in given.jars if jar not in local_jars),
+        # Otherwise Spark looks up this machine's host name, which may not resolve.
+        env={**given.env, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )

@@ -1,0 +1,138 @@
+"""Calls of spark-submit: described once, for the command line and for Airflow.
+
+Settings that correctness needs win over a pipeline's `spark.conf`, which wins over settings for
+speed. No secret is passed here: secrets are in the job file, and only its path is an argument.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tidegate
+from tidegate.broker import kerberos
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.errors import ConfigurationError
+from tidegate.launch import delegation_tokens, jars, java_options, spark_home
+from tidegate.settings import secrets, spark_conf
+
+CLASS_PATH = "spark.driver.extraClassPath"
+_JOBS = Path(tidegate.__file__).parents[2] / "spark_jobs"
+
+# Records; below, generating code or optimising it fully costs more than it saves (ADR 5).
+_TINY = 200_000
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+# Without these Spark keeps a thousand queries and jobs for its page, even if the page is off.
+_RETAINED = {
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "2000",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+# The event log and the pages show the options of source and sink. A spark.redaction.regex of the
+# pipeline replaces the pattern that hides secrets among them; this one stays beside it.
+_REDACTED = "spark.sql.redaction.options.regex"
+_SECRET_OPTIONS = "(?i:url|jaas|secret|passw|token)"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One call of spark-submit, in client mode; `env` is added to the caller's environment.
+
+    `kafka` is the cluster that the application cannot do without: it is watched meanwhile.
+    """
+
+    binary: str
+    application: str
+    args: tuple[str, ...]
+    name: str
+    conf: Mapping[str, str]
+    jars: tuple[str, ...]
+    env: Mapping[str, str]
+    kafka: KafkaSettings | None = None
+
+
+def submission(
+    job_file: Path,
+    conf: Mapping[str, str],
+    records: int,
+    *,
+    name: str,
+    kafka: KafkaSettings | None = None,
+) -> Submission:
+    """Return the application that stages a job file's chunks, for any master.
+
+    `records` decides how much the JVM optimises. Raises ConfigurationError if `conf`, the
+    pipeline's own settings, holds a secret: all users of the machine could see it.
+    """
+    fast = _INTERPRETED if records < _TINY else {}
+    given = of_job("ingest.py", (str(job_file),), {**fast, **conf}, records, name=name)
+    return _with_kerberos(_with_kafka(given, kafka))
+
+
+def sending_submission(
+    job_file: Path,
+    conf: Mapping[str, str],
+    *,
+    name: str,
+    rows: int,
+    kafka: KafkaSettings | None = None,
+) -> Submission:
+    """Return the application that sends a plan's rows, about `rows` of them."""
+    once = {**conf, **spark_conf.RUN_ONCE}
+    given = of_job("egress.py", (str(job_file),), once, rows, name=name)
+    return _with_kerberos(_with_kafka(given, kafka))
+
+
+def _with_kerberos(given: Submission) -> Submission:
+    """Give Java the krb5.conf of KRB5_CONFIG, a variable that it does not read."""
+    path = given.kafka and given.kafka.mechanism == "GSSAPI" and kerberos.krb5_conf()
+    if not path:
+        return given
+    option = shlex.quote(f"-Djava.security.krb5.conf={path}")
+    names = ("spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions")
+    added = {name: f"{given.conf.get(name, '')} {option}".strip() for name in names}
+    return replace(given, conf={**given.conf, **added})
+
+
+def of_job(
+    job: str, args: tuple[str, ...], conf: Mapping[str, str], records: int, *, name: str
+) -> Submission:
+    """Return the call for a job of this package; ConfigurationError if `conf` holds a secret."""
+    if found := secrets.secret_settings(conf):
+        raise ConfigurationError(secrets.complaint(found), settings=found)
+    connector = [str(path) for path in jars.paths("spark-kafka")]
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "WARN",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.driver.defaultJavaOptions": java_options.driver(records, conf),
+        "spark.executor.defaultJavaOptions": java_options.NO_CORE_DUMP,
+        **spark_conf.CONSUMER_CACHES,
+        **_RETAINED,
+        **conf,
+        "spark.submit.deployMode": "client",  # elsewhere there is no job file
+        _REDACTED: "|".join([_SECRET_OPTIONS, *filter(None, [conf.get(_REDACTED)])]),
+    }
+    # In the class path, because the archive of classes holds only classes from there.
+    settings[CLASS_PATH] = ":".join([*connector, *filter(None, [settings.get(CLASS_PATH)])])
+    others = settings.pop("spark.jars", "")
+    return Submission(
+        binary=str(spark_home.SPARK_SUBMIT),
+        application=str(_JOBS / job),
+        args=args,
+        name=name,
+        conf=settings,
+        jars=(*connector, *filter(None, others.split(","))),
+        env=spark_home.environment(),
+    )
+
+
+def _with_kafka(given: Submission, kafka: KafkaSettings | None) -> Submission:
+    tokens = delegation_tokens.conf([kafka], given.conf) if kafka else {}
+    return replace(given, conf={**given.conf, **tokens}, kafka=kafka)
