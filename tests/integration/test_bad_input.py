@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from support import oracle_client, topic_reader, topic_records
 from support.cli_user import TIDEGATE, Terminal
-from support.process_list import CommandLines
+from support.process_list import CommandLines, is_job
 from tidegate_local import kafka
 from tidegate_local.kafka import Broker
 from tidegate_local.ports import free_port
@@ -166,14 +166,14 @@ def test_the_password_is_seen_nowhere(secured: tuple[Broker, str], tmp_path: Pat
     login |= {"sasl.username": "reader", "sasl.password": PASSWORD}
     terminal = Terminal(tmp_path, address, extra=login, processes=True)
     terminal.pipeline("secret", ["secret"])
-    assert "spark_jobs/ingest.py" in watched(terminal, "run", "secret")
+    assert is_job(watched(terminal, "run", "secret"), "ingest")
     oracle_client.agree(broker.bootstrap, terminal.lake, "secret", ["secret"])
     # And by egress: refused for a bad row, killed after sending, finished by another attempt.
     topic_records.create(broker.bootstrap, "secret-back", partitions=2)
     back = {"source": {"lake": "secret"}, "target": {"topic": "secret-back"}}
     terminal.egress("back", **back)
     again = ("run", "back", "--run-id", "r")
-    assert "spark_jobs/egress.py" in watched(terminal, *again, code=3)
+    assert is_job(watched(terminal, *again, code=3), "egress")
     terminal.egress("back", **back, columns={"partition": "partition % 2"})
     watched(terminal, *again, code=4, TIDEGATE_FAULT="send.sent:raise")
     watched(terminal, *again)

@@ -14,7 +14,7 @@ import pytest
 
 from support import oracle_client, topic_reader, topic_records
 from support.cli_user import Terminal
-from support.process_list import command_line, descendants, is_running
+from support.process_list import command_line, descendants, is_job, is_running
 from tidegate_local import kafka
 from tidegate_local.kafka import Broker
 
@@ -42,7 +42,7 @@ def until(process: subprocess.Popen[str], condition: Callable[[], bool]) -> list
     while not condition():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    spark = [p for p in descendants(process.pid) if "spark_jobs/" in command_line(p)]
+    spark = [p for p in descendants(process.pid) if is_job(command_line(p))]
     assert len(spark) == 2, "the JVM and its driver"
     return spark
 

@@ -16,7 +16,7 @@ import pytest
 from support import oracle_client, topic_records
 from support.cli_user import TIDEGATE, Terminal
 from support.printed import WIDTH
-from support.process_list import command_line, descendants, have_ended
+from support.process_list import command_line, descendants, have_ended, is_job
 from tidegate_local.kafka import Broker
 
 ROWS, CHUNKS = 12_000, 6
@@ -54,7 +54,7 @@ class OnTerminal:
                 received += data
                 if react and b" rows in " in received:
                     below = descendants(process.pid)
-                    self.spark = [p for p in below if "spark_jobs/" in command_line(p)]
+                    self.spark = [p for p in below if is_job(command_line(p))]
                     react(process, master)
                     react = None
             self.code = process.wait(60)

@@ -5,25 +5,22 @@ import os
 import signal
 import subprocess
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-import tidegate
 from support import oracle_client, spark_cluster, topic_records
 from support.cli_user import Terminal
 from support.process_list import descendants
 from support.spark_cluster import Cluster
 from tidegate.core.offsets import OffsetRange
-from tidegate.launch import jars
+from tidegate.launch import jars, job_zip
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate_local.kafka import Broker
 
-PACKAGE = Path(tidegate.__file__).parent
-JOBS = PACKAGE.parents[1] / "spark_jobs"
+JOBS = Path(__file__).parents[2] / "spark_jobs"
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +97,6 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
     python = spark_cluster.bare_python()
     alone = subprocess.run([python, "-I", "-c", "import tidegate"], capture_output=True)
     assert b"ModuleNotFoundError" in alone.stderr
-    zipped = tmp_path / "tidegate.zip"
-    with zipfile.ZipFile(zipped, "w") as archive:
-        sources = [PACKAGE / f"{name}.py" for name in ("__init__", "errors", "faults")]
-        for room in ("core", "settings", "spark"):
-            sources += (PACKAGE / room).glob("*.py")
-        for source in sources:
-            archive.write(source, source.relative_to(PACKAGE.parent))
     topic_records.numbers(broker.bootstrap, "zipped", 300, partitions=2)
     window = (OffsetRange("zipped", 0, 10, 150), OffsetRange("zipped", 1, 0, 150))
     options = {
@@ -119,7 +109,7 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
         [
             spark_cluster.spark_home() / "bin/spark-submit", "--master", spark.master,
             "--jars", ",".join(map(str, jars.paths("spark-kafka"))),
-            "--py-files", zipped, JOBS / "ingest.py", tmp_path / "job.json",
+            "--py-files", job_zip.build(), JOBS / "ingest.py", tmp_path / "job.json",
         ],
         env={
             **{k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYTHON"))},

@@ -10,7 +10,7 @@ import pytest
 
 from support import oracle_client, publisher_race, topic_records
 from support.cli_user import Terminal
-from support.process_list import command_line, descendants, is_running, spark_jvm
+from support.process_list import command_line, descendants, is_job, is_running, spark_jvm
 from tidegate_local.kafka import Broker
 
 
@@ -120,7 +120,7 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     jvm, below = spark_jvm(process.pid), descendants(process.pid)
-    drivers = [p for p in below if "spark_jobs/ingest.py" in command_line(p) and p != jvm]
+    drivers = [p for p in below if is_job(command_line(p), "ingest") and p != jvm]
     assert drivers
     os.kill(jvm if victim == "jvm" else process.pid, signal.SIGKILL)
     killed = time.monotonic()

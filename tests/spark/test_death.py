@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from support.process_list import command_line, descendants, is_running, spark_jvm
+from support.process_list import command_line, descendants, is_job, is_running, spark_jvm
 from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
@@ -71,7 +71,7 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
     try:
         _wait_for(lambda: len(list(staging.glob("topic=*/*.parquet"))) >= 2, 120)
         jvm = spark_jvm(parent.pid)
-        (driver,) = [p for p in descendants(jvm) if "spark_jobs/ingest.py" in command_line(p)]
+        (driver,) = [p for p in descendants(jvm) if is_job(command_line(p), "ingest")]
         yield Family(parent, jvm, driver, staging)
     finally:
         parent.kill()

@@ -81,6 +81,11 @@ def spark_jvm(pid: int) -> int:
     return jvm
 
 
+def is_job(arguments: str, name: str = "") -> bool:
+    """Say whether the arguments of a process name a job of Tidegate: `ingest`, `egress`, or any."""
+    return f"tidegate/spark/jobs/{name}" in arguments
+
+
 def is_running(pid: int) -> bool:
     """Say whether a process runs; a dead one that its parent has not waited for does not."""
     try:

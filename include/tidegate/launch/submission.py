@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import tidegate
 from tidegate.broker import kerberos
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.launch import delegation_tokens, jars, java_options, spark_home
 from tidegate.settings import secrets, spark_conf
+from tidegate.spark import jobs
 
 CLASS_PATH = "spark.driver.extraClassPath"
-_JOBS = Path(tidegate.__file__).parents[2] / "spark_jobs"
-
+_JOBS = Path(jobs.__file__).parent
 # Records; below, generating code or optimising it fully costs more than it saves (ADR 5).
 _TINY = 200_000
 _INTERPRETED = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.process_list import have_ended
+from support.process_list import have_ended, is_job
 from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
@@ -68,7 +68,10 @@ def test_a_redaction_pattern_adds_to_what_hides_the_login() -> None:
 
 
 def test_the_job_file_is_the_only_argument() -> None:
-    assert described().args == ("/private/job.json",)
+    given = described()
+    assert given.args == ("/private/job.json",)
+    assert is_job(given.application, "ingest")
+    assert Path(given.application).is_file()
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,14 @@ import signal
 
 from tidegate.spark.parent_death import end_with_parent
 
-end_with_parent(signal.SIGKILL)
 
-from tidegate.spark.warm_up import main  # noqa: E402
+def run() -> None:
+    """Load it; needs no argument."""
+    end_with_parent(signal.SIGKILL)
+    from tidegate.spark.warm_up import main
+
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    run()

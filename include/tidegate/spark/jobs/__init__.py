@@ -1,0 +1,1 @@
+"""The files that spark-submit starts, each by its path."""

@@ -1,0 +1,22 @@
+"""Stage the chunks of one job file: `spark-submit ingest.py JOB_FILE`."""
+
+import signal
+import sys
+
+from tidegate.spark.parent_death import end_with_parent
+
+
+def run() -> int:
+    """Do the job of the first argument; return the exit code."""
+    end_with_parent(signal.SIGKILL)  # before the imports below take their time
+    import logging
+
+    from tidegate.spark.ingest import main
+
+    logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
+    logging.getLogger("tidegate").setLevel(logging.INFO)
+    return main(sys.argv[1])
+
+
+if __name__ == "__main__":
+    sys.exit(run())
