@@ -7,7 +7,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-faults test-mutants lint format docs lock bench clean
+.PHONY: help setup demo test test-unit test-slow test-faults test-mutants lint format docs dist lock constraints bench clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,11 +50,23 @@ docs: setup ## the site of docs/ in build/site, without network; a broken link f
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/site
 	@echo "build/site/index.html"
 
+dist: setup ## build the wheel, in dist/, from the tracked files
+	@$(BIN)/python tests/tools/build_wheel.py dist
+
 lock: ## pin requirements.txt into requirements.lock, with hashes
 	@$(PYTHON) -m venv --clear build/uv && build/uv/bin/pip install --quiet uv
 	@build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header \
 	  requirements.txt -o requirements.lock
+
+constraints: setup ## choose versions for each Airflow that is supported: docs/constraints
+	@for airflow in 3.1 3.2 3.3; do \
+	  $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	    --extra airflow --extra spark --extra s3 --extra msk --extra kafka-connection \
+	    --constraints docs/constraints/airflow-$$airflow.in \
+	    pyproject.toml -o docs/constraints/airflow-$$airflow.txt || exit 1; \
+	done
 
 bench: setup ## measure throughput on this machine
 	@$(BIN)/python tests/bench/bench_ingest.py

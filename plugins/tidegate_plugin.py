@@ -1,19 +1,7 @@
-"""Put Tidegate's page into Airflow's left navigation, and its rights into the API server."""
+"""Tidegate's plugin, for an Airflow that does not find the one of an installed Tidegate itself."""
 
-from typing import ClassVar
+from importlib.metadata import entry_points
 
-from airflow.plugins_manager import AirflowPlugin
-
-from tidegate import ui
-
-
-class TidegatePlugin(AirflowPlugin):
-    name = "tidegate"
-    fastapi_apps: ClassVar = [{"name": "Tidegate", "app": ui.serve, "url_prefix": "/tidegate"}]
-    fastapi_root_middlewares: ClassVar = [{"name": "Tidegate", "middleware": ui.SignTriggers}]
-    # At the top level: beside a second plugin it would move into a "Plugins" menu. The address is
-    # relative to Airflow's <base href>, so that it holds under any api.base_url; without the slash
-    # at its end Airflow's own catch-all route would answer.
-    external_views: ClassVar = [
-        {"name": "Tidegate", "href": "tidegate/", "url_route": "tidegate", "nav_top_level": True}
-    ]
+# Airflow reports a second plugin of one name as an error.
+if not entry_points(group="airflow.plugins", name="tidegate"):
+    from tidegate.ui.plugin import TidegatePlugin as TidegatePlugin

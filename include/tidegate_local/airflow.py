@@ -18,11 +18,14 @@ from pathlib import Path
 
 import psutil
 
+import tidegate
 from tidegate.errors import Transient
 from tidegate_local import postgres, processes, proxies, state_files
 from tidegate_local.postgres import Postgres
 
 PROJECT = Path(__file__).resolve().parents[2]
+IS_CHECKOUT = (PROJECT / "pyproject.toml").is_file()
+DAGS = PROJECT / "dags" if IS_CHECKOUT else Path(tidegate.__file__).parent / "airflow/dag_files"
 USER = "admin"
 VERSION = version("apache-airflow")
 SERVICES: Mapping[str, tuple[str, ...]] = {
@@ -48,7 +51,7 @@ def environment(
     port: int,
     lake: str,
     s3: Mapping[str, str] | None = None,
-    dags: Path = PROJECT / "dags",
+    dags: Path = DAGS,
     plugins: Path = PROJECT / "plugins",
 ) -> dict[str, str]:
     """Return the environment of Airflow's processes and tasks.

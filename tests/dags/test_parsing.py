@@ -26,10 +26,10 @@ BY_HAND = {"tidegate_backfill", "tidegate_maintenance", "tidegate_replay"}
 """The DAGs that are there whatever pipelines there are."""
 
 
-def parse():
+def parse(directory: Path = PROJECT / "dags") -> Any:
     from airflow.dag_processing.dagbag import DagBag
 
-    return DagBag(dag_folder=str(PROJECT / "dags"))
+    return DagBag(dag_folder=str(directory))
 
 
 @pytest.fixture
@@ -60,6 +60,31 @@ def test_exactly_the_expected_dags(pipelines: Path, no_way_out: None) -> None:
     assert bag.import_errors == {}
     assert set(bag.dags) == {"tidegate__flights", "tidegate__other", "tidegate__back", *BY_HAND}
     assert seconds < 1
+
+
+def test_the_bundle_has_the_same_dags(pipelines: Path, no_way_out: None) -> None:
+    """Airflow finds the packaged file, whose text names DAGs and Airflow, and no other."""
+    from tidegate.airflow.bundle import TidegateDagBundle
+
+    (pipelines / "flights.yaml").write_text(FLIGHTS)
+    (pipelines / "wrong.yaml").write_text("kind: ingest")
+    bag, other = parse(TidegateDagBundle(name="tidegate").path), parse()
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"tidegate__flights", "tidegate__wrong", *BY_HAND} == set(other.dags)
+    assert {Path(dag.fileloc).name for dag in bag.dags.values()} == {"tidegate_dags.py"}
+
+
+def test_no_directory_of_pipelines_is_an_import_error(
+    pipelines: Path, no_way_out: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow shows it; with an empty answer all DAGs would silently be gone."""
+    from tidegate.airflow.bundle import TidegateDagBundle
+
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(pipelines / "away"))
+    for directory in (PROJECT / "dags", TidegateDagBundle(name="tidegate").path):
+        bag = parse(directory)
+        assert bag.dags == {}
+        assert all("away; set TIDEGATE_PIPELINES" in each for each in bag.import_errors.values())
 
 
 def test_reading_a_dag_file_loads_no_client(pipelines: Path) -> None:

@@ -4,10 +4,12 @@ import dataclasses
 import json
 import os
 import re
+import runpy
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,6 +36,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.ui.app import app as page
 
+PROJECT = Path(__file__).parents[2]
 DOWN = "Kafka at nowhere: no broker answered"
 
 
@@ -333,6 +336,27 @@ def test_what_nobody_foresaw_is_told_without_its_words(
     answer = ann.get("/tidegate/status.json")
     assert answer.json()["pipelines"][0]["error"]["name"] == "Internal"
     assert "secret" not in answer.text
+
+
+def test_no_directory_of_pipelines_is_named(
+    ann: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_PIPELINES", "/nowhere")
+    answer = ann.get("/tidegate/")
+    assert answer.status_code == 503
+    assert answer.json()["detail"].startswith("there is no directory /nowhere; set TIDEGATE_PIPE")
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_plugins_folder_adds_no_second_plugin(
+    monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    """Airflow reports a second plugin of one name as an error, in every process."""
+    mine = [mock.Mock()] if installed else []
+    monkeypatch.setattr(metadata, "entry_points", lambda **_: mine)
+    module = runpy.run_path(str(PROJECT / "plugins/tidegate_plugin.py"))
+    plugins = {name for name, found in module.items() if plugins_manager.is_valid_plugin(found)}
+    assert plugins == (set() if installed else {"TidegatePlugin"})
 
 
 def test_airflow_takes_the_plugin() -> None:

@@ -4,6 +4,20 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a directory of pipelines that is not there is refused",
+        "pipelines/files.py",
+        "if not (place := directory()).is_dir():",
+        "if not (place := directory()):",
+        "tests/unit/pipelines/test_spec.py::test_a_directory_that_is_not_there_is_named",
+    ),
+    Mutant(
+        "only a checkout has pipelines beside the package",
+        "pipelines/files.py",
+        'if (_CHECKOUT / "pyproject.toml").is_file():',
+        "if True:",
+        "tests/unit/pipelines/test_spec.py::test_a_directory_that_is_not_there_is_named",
+    ),
+    Mutant(
         "the doctor's rivals have connections of their own",
         "doctor/lake.py",
         "[open_store(lake, pipeline) for _ in range(create_check.RIVALS)]",

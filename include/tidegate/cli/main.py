@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import importlib.util
 import json
 import logging
 import os
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tidegate import __version__, flows
-from tidegate.cli import configuring, local, maintenance, render, render_egress, windows
+from tidegate.cli import configuring, jars, local, maintenance, render, render_egress, windows
 from tidegate.cli.connections import kafka
 from tidegate.cli.console import (
     Json,
@@ -42,12 +41,12 @@ app = typer.Typer(
     help="Planned, bounded amounts of data between Kafka and a Parquet lake, provably once.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 app.add_typer(local.app, name="local")
 app.add_typer(windows.app)
 app.add_typer(maintenance.app)
 app.add_typer(configuring.app)
+app.add_typer(jars.app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -106,7 +105,7 @@ def run() -> None:
 
 def _use_local_stack() -> None:
     """Set lake and connections of the local stack where the environment has none."""
-    if importlib.util.find_spec("tidegate_local") is None:
+    if not local.is_installed():
         return  # a production installation
     from tidegate_local import proxies, stack
 
@@ -165,6 +164,7 @@ def demo(
     on_s3: Annotated[bool, typer.Option("--s3", help="Use a lake in an S3 bucket.")] = (False),
 ) -> None:
     """Start Kafka and Airflow locally, ingest a year of real flights, and verify the lake."""
+    local.require_packages()
     from tidegate_local import stack
     from tidegate_local.demo import demo as show
 

@@ -25,7 +25,7 @@ from tidegate.cli.console import (
 from tidegate.cli.render import print_each
 from tidegate.cli.variables import signature, variables
 from tidegate.core.wording import counted
-from tidegate.errors import NeedsAirflow
+from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
 from tidegate.runs.run import NO_MIRROR, Mirror
@@ -131,11 +131,15 @@ def checkpoint(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 def doctor(pipeline: OneOrAll = None, as_json: Json = False) -> None:
     """Check everything that a run needs; each warning and failure names its fix."""
     from tidegate.doctor import machine
-    from tidegate.doctor.check import examine
+    from tidegate.doctor.check import Check, examine, failure
 
     checks = machine.checks()
-    for name in [pipeline] if pipeline else files.names():
-        checks += _checks_of(name)
+    try:
+        for name in [pipeline] if pipeline else files.names():
+            checks += _checks_of(name)
+    except ConfigurationError as error:  # there is no directory of pipelines
+        what, _, fix = str(error).partition("; ")
+        checks.append(Check("pipelines", lambda: iter([failure("pipelines", what, fix)])))
     found = examine(checks)
     answer(found, _print_doctor, as_json=as_json)
     raise typer.Exit(3 if found["failures"] else 0)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import getpass
-import importlib.util
 import os
 
+from tidegate.cli import local
 from tidegate.errors import NeedsAirflow
 from tidegate.runs.run import NO_MIRROR, Mirror
 
@@ -36,7 +36,7 @@ def signature() -> str:
 
 
 def _of_the_local_stack() -> dict[str, str]:
-    if importlib.util.find_spec("tidegate_local") is None:
+    if not local.is_installed():
         return {}
     from tidegate_local import airflow, postgres, stack
 

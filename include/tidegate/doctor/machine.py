@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from tidegate.doctor.check import Check, Line, failure, ok, warning
@@ -33,17 +34,20 @@ def checks() -> list[Check]:
 
 
 def pyspark_pair() -> Iterator[Line]:
-    """Compare the versions of two packages that share files: if they differ, UDFs fail in Py4J."""
+    """Compare the versions of two packages that share files: if they differ, UDFs fail in Py4J.
+
+    The second comes with Airflow's Spark provider alone.
+    """
     versions = {}
     for package in ("pyspark", "pyspark-client"):
-        try:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            yield failure("pyspark", f"{package} is not installed", "run `make setup`")
-            return
+    if "pyspark" not in versions:
+        yield failure("pyspark", "pyspark is not installed", "pip install 'tidegate[spark]'")
+        return
     says = ", ".join(f"{package} {number}" for package, number in versions.items())
     if len(set(versions.values())) > 1:
-        fix = f"install pyspark-client=={versions['pyspark']}, or run `make setup` again"
+        fix = f"install pyspark-client=={versions['pyspark']}"
         yield failure("pyspark", f"{says}: must be equal, they share their files", fix)
     else:
         yield ok("pyspark", says)
@@ -78,7 +82,7 @@ def spark_jars() -> Iterator[Line]:
     ]
     if wrong:
         says = f"missing or not the pinned one: {', '.join(wrong)}"
-        yield failure("jars", says, f"run `make setup`; the cache is {jars.cache_dir()}")
+        yield failure("jars", says, f"run `tidegate jars`; the cache is {jars.cache_dir()}")
         return
     versions = {jar.artifact: jar.version for jar in locked}
     connector = next(v for artifact, v in versions.items() if artifact.startswith("spark-sql-kaf"))

@@ -31,7 +31,7 @@ def check_provider(conf: Mapping[str, str]) -> Iterator[Line]:
     shown = "; ".join(f"{name} in {jar}" for jar, name in found)
     if not found:
         says = "no jar provides Spark's data source `kafka`"
-        yield failure("provider", says, f"run `make setup`; the cache is {jars.cache_dir()}")
+        yield failure("provider", says, f"run `tidegate jars`; the cache is {jars.cache_dir()}")
     elif len(found) > 1:
         says = f"{len(found)} jars provide Spark's data source `kafka`: {shown}"
         fix = "take all but the first away: Tidegate adds the connector of Spark's own version"

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import botocore.exceptions
-
 from tidegate.lake import s3_settings
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store_errors import as_lake_errors_of_s3
@@ -26,6 +24,8 @@ def copy(url: str, source: str, target: str, size: int) -> None:
 
     FileNotFoundError where there is no such object. A copy that is killed leaves an open upload.
     """
+    from botocore.exceptions import BotoCoreError, ClientError
+
     bucket, prefix = s3_settings.bucket_and_prefix(url)
     where = {"Bucket": bucket, "Key": prefix + target}
     origin = {"Bucket": bucket, "Key": prefix + source}
@@ -38,7 +38,7 @@ def copy(url: str, source: str, target: str, size: int) -> None:
             parts = _parts(client, upload, origin, etag, size)
             client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
         except BaseException:
-            with suppress(botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
+            with suppress(BotoCoreError, ClientError):
                 client.abort_multipart_upload(**upload)
             raise
 
@@ -64,9 +64,11 @@ def _parts(
 
 @contextmanager
 def _missing(source: str) -> Iterator[None]:
+    from botocore.exceptions import ClientError
+
     try:
         yield
-    except botocore.exceptions.ClientError as error:
+    except ClientError as error:
         if error.response["Error"].get("Code") in ("NoSuchKey", "404"):
             raise FileNotFoundError(source) from error
         raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,7 +29,11 @@ class Location:
 
 
 def location(environ: Mapping[str, str] = os.environ) -> Location:
-    """Read the environment as obstore does; ConfigurationError for an endpoint that it refuses."""
+    """Read the environment as obstore does; ConfigurationError for an endpoint that it refuses,
+    and without botocore, which not every call needs: it would be missing in the middle of a run.
+    """
+    if find_spec("botocore") is None:
+        raise ConfigurationError("S3 needs botocore: pip install 'tidegate[s3]'")
     endpoint = environ.get("AWS_ENDPOINT_URL") or environ.get("AWS_ENDPOINT") or None
     if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
         raise ConfigurationError(f"AWS_ENDPOINT_URL={endpoint}: an endpoint is http(s)://host:port")

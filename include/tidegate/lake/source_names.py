@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-import botocore.exceptions
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore as Obstore
@@ -62,7 +61,7 @@ def list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
             elif _matches(root, each.file.name):
                 reason = _unusable(each.file.name)
                 yield LeftOutFile(printable_name(each.file.name), reason) if reason else each
-    except (BaseError, botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+    except BaseError as error:
         raise SourceUnavailable(f"source {root.url} cannot be listed: {one_line(error)}") from error
     except OSError as error:
         said = printable_name(str(error))
@@ -162,6 +161,15 @@ def _is_below(top: str, path: str) -> bool:
 
 def _in_s3(root: Root) -> Iterator[Found]:
     """List a bucket; markers of folders are no files."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield from _in_bucket(root)
+    except (BotoCoreError, ClientError) as error:
+        raise SourceUnavailable(f"source {root.url} cannot be listed: {one_line(error)}") from error
+
+
+def _in_bucket(root: Root) -> Iterator[Found]:
     bucket, _, prefix = root.url.removeprefix("s3://").partition("/")
     prefix = unquote(prefix).strip("/")
     prefix = f"{prefix}/" if prefix else ""

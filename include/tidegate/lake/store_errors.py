@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import botocore.exceptions
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
 
@@ -43,6 +42,8 @@ def as_lake_errors(url: str) -> Iterator[None]:
 @contextmanager
 def as_lake_errors_of_s3(url: str) -> Iterator[None]:
     """Raise LakeReadOnly for what S3 does not permit botocore, LakeUnavailable for the rest."""
+    import botocore.exceptions
+
     try:
         yield
     except botocore.exceptions.ClientError as error:

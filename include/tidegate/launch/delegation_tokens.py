@@ -98,7 +98,7 @@ def complaints(
     if here and not any(jar.artifact.startswith(_PROVIDER) for jar in jars.read("spark-kafka")):
         found.append(
             f"the jars of Spark's Kafka connector lack {_PROVIDER}, which obtains tokens; "
-            "run `make setup`"
+            "install Tidegate anew"
         )
     return found
 

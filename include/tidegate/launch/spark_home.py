@@ -23,7 +23,7 @@ def find() -> Path | None:
 def home() -> Path:
     """Return Spark's directory; ConfigurationError if PySpark is not installed."""
     if (found := find()) is None:
-        raise ConfigurationError("PySpark is not installed beside Tidegate: run `make setup`")
+        raise ConfigurationError("PySpark is not installed: pip install 'tidegate[spark]'")
     return found
 
 

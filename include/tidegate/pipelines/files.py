@@ -22,12 +22,20 @@ _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^
 _LEFT = "holds ${…} after it was expanded: defaults and values are not expanded again"
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
 _TO_DO = re.compile("^# TO DO: ", re.MULTILINE)
+_CHECKOUT = Path(__file__).parents[3]
+_SET = "set TIDEGATE_PIPELINES to the directory of the pipeline files"
 
 
 def directory() -> Path:
-    """Return where pipeline files are: TIDEGATE_PIPELINES, else `include/pipelines`."""
-    named = os.environ.get("TIDEGATE_PIPELINES")
-    return Path(named) if named else Path(__file__).parents[2] / "pipelines"
+    """Return where pipeline files are: TIDEGATE_PIPELINES, in a checkout else `include/pipelines`.
+
+    ConfigurationError if there is neither.
+    """
+    if named := os.environ.get("TIDEGATE_PIPELINES"):
+        return Path(named)
+    if (_CHECKOUT / "pyproject.toml").is_file():
+        return _CHECKOUT / "include" / "pipelines"
+    raise ConfigurationError(f"no directory of pipeline files is known; {_SET}")
 
 
 @dataclass(frozen=True)
@@ -147,8 +155,13 @@ def load_ingest(name: str) -> Ingest:
 
 
 def names() -> list[str]:
-    """Return the printable names of all pipeline files, valid or not."""
-    return sorted(printable_name(path.stem) for path in directory().glob("*.yaml"))
+    """Return the printable names of all pipeline files, valid or not.
+
+    ConfigurationError if there is no such directory: an empty answer would hide a wrong setting.
+    """
+    if not (place := directory()).is_dir():
+        raise ConfigurationError(printable(f"there is no directory {place}; {_SET}"))
+    return sorted(printable_name(path.stem) for path in place.glob("*.yaml"))
 
 
 def ingest_names() -> list[str]:

@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tidegate.core.coverage import coverage_bar
 from tidegate.core.wording import counted
 from tidegate.egress.status import status as egress_status
-from tidegate.errors import TidegateError, Transient
+from tidegate.errors import ConfigurationError, TidegateError, Transient
 from tidegate.ingest.coverage import intervals
 from tidegate.ingest.status import read_state, status
 from tidegate.orchestration import connections
@@ -83,7 +83,10 @@ def readable(request: Request, user: Annotated[BaseUser, Depends(get_user)]) -> 
             return False
         return True
 
-    return [name for name in files.names() if may_read(name)]
+    try:
+        return [name for name in files.names() if may_read(name)]
+    except ConfigurationError as error:  # there is no directory of pipelines
+        raise HTTPException(503, str(error)) from None
 
 
 Readable = Annotated[list[str], Depends(readable)]

@@ -8,6 +8,7 @@ import pytest
 from tidegate.cli import main, maintenance
 from tidegate.doctor import machine
 from tidegate.doctor import pipeline as pipeline_checks
+from tidegate.doctor.check import Check, ok
 from tidegate.errors import BrokerUnreachable, LakeUnavailable
 from tidegate.lake.local_store import LocalStore
 from tidegate.runs.run import NO_MIRROR
@@ -52,6 +53,16 @@ def tidegate(lakes, monkeypatch, capsys):
         return ended.value.code or 0, *capsys.readouterr()
 
     return run
+
+
+def test_the_doctor_without_a_directory_of_pipelines(tidegate, monkeypatch):
+    """The machine is checked all the same."""
+    monkeypatch.setattr(machine, "checks", lambda: [Check("x", lambda: iter([ok("x", "fine")]))])
+    monkeypatch.setenv("TIDEGATE_PIPELINES", "/nowhere")
+    code, out, _ = tidegate("doctor", "--json")
+    lines = [(each["check"], each["state"], each["says"]) for each in json.loads(out)["checks"]]
+    wrong = ("pipelines", "failure", "there is no directory /nowhere")
+    assert (code, lines) == (3, [("x", "ok", "fine"), wrong])
 
 
 COMMANDS = ("status", "repair", "reconcile", "sweep", "checkpoint")

@@ -51,6 +51,18 @@ def test_two_versions_of_pyspark(monkeypatch):
     assert "install pyspark-client==4.0.4" in text
 
 
+def test_pyspark_without_airflows_provider(monkeypatch):
+    """The client comes with the provider; without it there is nothing to compare."""
+
+    def version(name):
+        if name == "pyspark-client":
+            raise machine.PackageNotFoundError(name)
+        return "4.0.4"
+
+    monkeypatch.setattr(machine, "version", version)
+    assert states_and_text(machine.pyspark_pair())[0] == [("pyspark", "ok")]
+
+
 def test_no_pyspark(monkeypatch):
     def missing(name):
         raise machine.PackageNotFoundError(name)
@@ -58,7 +70,7 @@ def test_no_pyspark(monkeypatch):
     monkeypatch.setattr(machine, "version", missing)
     states, text = states_and_text(machine.pyspark_pair())
     assert states == [("pyspark", "failure")]
-    assert "not installed" in text
+    assert "pip install 'tidegate[spark]'" in text
 
 
 @pytest.mark.parametrize(
@@ -110,7 +122,7 @@ def test_a_truncated_jar(tmp_path, monkeypatch):
     assert states == [("jars", "failure")]
     assert known[0].name in text
     assert known[1].name in text
-    assert "make setup" in text
+    assert "run `tidegate jars`" in text
 
 
 def test_jars_of_another_spark(monkeypatch):

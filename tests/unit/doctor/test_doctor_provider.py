@@ -44,7 +44,7 @@ def test_no_jar_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """The connector is missing, or damaged: the command that fetches it again is named."""
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
     states, text = found()
-    assert (states, "make setup" in text) == ([("provider", "failure")], True)
+    assert (states, "tidegate jars" in text) == ([("provider", "failure")], True)
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / connector_name()).write_bytes(b"PK")
     assert found()[0] == [("provider", "failure")]

@@ -138,8 +138,10 @@ def test_two_callers_at_once_fetch_once(ivy: Ivy) -> None:
 
 
 def test_missing_jars_name_the_next_step(cache: Path) -> None:
-    with pytest.raises(JarError, match=r"4 of the 4 jars of spark-kafka .* run `make setup`"):
+    with pytest.raises(JarError, match=r"4 of the 4 jars of spark-kafka .* run `tidegate jars`$"):
         jars.paths("spark-kafka")
+    with pytest.raises(JarError, match=r"of kafka-broker .* run `tidegate jars --local`$"):
+        jars.paths("kafka-broker")
 
 
 def test_no_java_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,6 +338,18 @@ def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):
         files.load_named("fligths")
 
 
+def test_a_directory_that_is_not_there_is_named(tmp_path, monkeypatch):
+    """No names would look like no pipelines: DAGs would be gone, and commands do nothing."""
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "away"))
+    for ask in (files.names, lambda: files.load_named("a"), files.ingest_names):
+        with pytest.raises(ConfigurationError, match=r"no directory .*/away; set TIDEGATE_PIPEL"):
+            ask()
+    monkeypatch.delenv("TIDEGATE_PIPELINES")
+    monkeypatch.setattr(files, "_CHECKOUT", tmp_path)  # an installed package
+    with pytest.raises(ConfigurationError, match="is known; set TIDEGATE_PIPELINES"):
+        files.directory()
+
+
 def test_the_projects_own_pipelines_are_right():
     """The sample is the first test input."""
     paths = sorted(files.directory().glob("*.yaml"))

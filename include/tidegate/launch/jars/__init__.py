@@ -18,6 +18,9 @@ from tidegate.errors import TidegateError
 from tidegate.launch import environment, spark_home
 from tidegate.launch.file_lock import locked
 
+OF_SPARK = ("spark-kafka", "spark-s3")
+OF_THE_BROKER = "kafka-broker"
+
 _IVY_SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="default"/>
@@ -107,7 +110,7 @@ def paths(name: str) -> list[Path]:
     if missing := [file.name for file in files if not file.is_file()]:
         raise JarError(
             f"{len(missing)} of the {len(files)} jars of {name} are not in {directory}"
-            f" ({missing[0]}, …): run `make setup`",
+            f" ({missing[0]}, …): run `tidegate jars{' --local' if name == OF_THE_BROKER else ''}`",
             missing=missing,
         )
     return files
@@ -187,7 +190,7 @@ def _ivy_jar() -> Path:
     home = spark_home.find()
     for jar in home.glob("jars/ivy-2*.jar") if home else ():
         return jar
-    raise JarError("PySpark's own Ivy is not installed: run `make setup`")
+    raise JarError("PySpark, which has Ivy, is not installed: pip install 'tidegate[spark]'")
 
 
 def _cause(run: subprocess.CompletedProcess[str]) -> str:

@@ -1,0 +1,1 @@
+"""The directory of the DAG bundle, with one DAG file."""

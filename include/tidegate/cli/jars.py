@@ -1,0 +1,41 @@
+"""`tidegate jars`: what Spark needs on this machine before the first run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.console import Document, Json, answer, note, say
+from tidegate.core.wording import counted
+
+app = typer.Typer()
+
+
+@app.command("jars")
+def fetch(
+    with_broker: Annotated[
+        bool, typer.Option("--local", help="Also those of the local stack's Kafka broker.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch the pinned jars that are missing, and make the archive of Spark's classes."""
+    from tidegate.launch import jars
+    from tidegate.launch.spark_submit import ensure_archive
+
+    names = [*jars.OF_SPARK, *([jars.OF_THE_BROKER] if with_broker else [])]
+    files = {file.name for name in names for file in jars.ensure(name)}
+    archive = ensure_archive(note)
+    found = {
+        "format": 1,
+        "directory": str(jars.cache_dir() / "jars"),
+        "jars": sorted(files),
+        "archive": str(archive) if archive else None,
+    }
+    answer(found, _print, as_json=as_json)
+
+
+def _print(found: Document) -> None:
+    say(f"{counted(len(found['jars']), 'jar')} in {found['directory']}")
+    if found["archive"]:
+        say(f"archive of classes: {found['archive']}")

@@ -1,0 +1,58 @@
+"""`tidegate jars`: which locks it fetches, and what it prints."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli import main
+from tidegate.launch import jars, spark_submit
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """The names of the locks that are fetched; the archive cannot be made."""
+    names: list[str] = []
+
+    def ensure(name: str) -> list[Path]:
+        names.append(name)
+        return [tmp_path / "jars" / f"{name}.jar", tmp_path / "jars" / "shared.jar"]
+
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(jars, "ensure", ensure)
+    monkeypatch.setattr(spark_submit, "ensure_archive", lambda log: log("no archive"))
+    return names
+
+
+def tidegate(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
+    monkeypatch.setattr("sys.argv", ["tidegate", *args])
+    with pytest.raises(SystemExit) as ended:
+        main.run()
+    return int(ended.value.code or 0)
+
+
+def test_the_jars_of_spark(
+    fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Without the archive a run only starts more slowly: that is no failure."""
+    assert tidegate(monkeypatch, "jars") == 0
+    assert fetched == ["spark-kafka", "spark-s3"]
+    out, err = capsys.readouterr()
+    assert (out, err) == (f"3 jars in {tmp_path}/jars\n", "no archive\n")
+
+
+def test_with_those_of_the_broker(
+    fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(spark_submit, "ensure_archive", lambda _: tmp_path / "cds/a.jsa")
+    assert tidegate(monkeypatch, "jars", "--local", "--json") == 0
+    assert sorted(fetched) == jars.names()
+    assert json.loads(capsys.readouterr().out) == {
+        "format": 1,
+        "directory": f"{tmp_path}/jars",
+        "jars": ["kafka-broker.jar", "shared.jar", "spark-kafka.jar", "spark-s3.jar"],
+        "archive": f"{tmp_path}/cds/a.jsa",
+    }
