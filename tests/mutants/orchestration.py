@@ -4,6 +4,13 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "an old Spark provider gets no argument that it does not know",
+        "orchestration/compatibility.py",
+        '{"durable": False} if has_it else {}',
+        '{"durable": False}',
+        "tests/dags/test_compatibility.py::test_a_provider_that_leaves_nothing_is_not_asked_to",
+    ),
+    Mutant(
         "a backfill's right to its pipeline",
         "orchestration/form_dags.py",
         '    rights.check(context, params["pipeline"])\n    spec = files.load_ingest',

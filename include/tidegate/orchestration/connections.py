@@ -9,14 +9,11 @@ from typing import Any
 
 from airflow.exceptions import AirflowNotFoundException
 from airflow.sdk import BaseHook, Variable
-from airflow.sdk.exceptions import (
-    AirflowRuntimeError,
-    AirflowSecretsBackendAccessDenied,
-    ErrorType,
-)
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
+from tidegate.orchestration.compatibility import AirflowSecretsBackendAccessDenied
 from tidegate.orchestration.metadata_database import DESCRIPTION
 from tidegate.pipelines.spec import Spec
 from tidegate.runs import connections

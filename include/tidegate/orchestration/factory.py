@@ -14,7 +14,6 @@ from airflow.sdk import (
     DAG,
     Asset,
     AssetAlias,
-    CronDataIntervalTimetable,
     Param,
     get_current_context,
     task,
@@ -23,6 +22,7 @@ from airflow.sdk import (
 from tidegate import flows
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import tasks
+from tidegate.orchestration.compatibility import CronDataIntervalTimetable
 from tidegate.orchestration.links import ReportLink
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec

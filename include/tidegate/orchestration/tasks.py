@@ -17,6 +17,7 @@ from tidegate import flows
 from tidegate.core.requests import Dates, Live
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
+from tidegate.orchestration.compatibility import ends_with_the_task
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
     """Runs the Spark step of a run by one spark-submit, which ends with the task."""
 
     def __init__(self, *, run_of: RunOf, **kwargs: Any) -> None:
-        super().__init__(durable=False, **kwargs)
+        super().__init__(**ends_with_the_task(SparkSubmitOperator), **kwargs)
         self._run_of = run_of
         self._output: SparkOutput | None = None
 
