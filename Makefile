@@ -50,11 +50,14 @@ docs: setup ## the site of docs/ in build/site, without network; a broken link f
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/site
 	@echo "build/site/index.html"
 
-lock: ## pin requirements.txt into requirements.lock, with hashes
+COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header
+IMAGE := include/tidegate_local/compose/image
+
+lock: ## pin requirements.txt into requirements.lock, and the image's part of it, with hashes
 	@$(PYTHON) -m venv --clear build/uv && build/uv/bin/pip install --quiet uv
-	@build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header \
-	  requirements.txt -o requirements.lock
+	@$(COMPILE) requirements.txt -o requirements.lock
+	@$(COMPILE) --constraint requirements.lock $(IMAGE).txt -o $(IMAGE).lock
 
 bench: setup ## measure throughput on this machine
 	@$(BIN)/python tests/bench/bench_ingest.py
