@@ -53,11 +53,14 @@ docs: setup ## the site of docs/ in build/site, without network; a broken link f
 dist: setup ## build the wheel, in dist/, from the tracked files
 	@$(BIN)/python tests/tools/build_wheel.py dist
 
-lock: ## pin requirements.txt into requirements.lock, with hashes
+COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header
+IMAGE := include/tidegate_local/compose/image
+
+lock: ## pin requirements.txt into requirements.lock, and the image's part of it, with hashes
 	@$(PYTHON) -m venv --clear build/uv && build/uv/bin/pip install --quiet uv
-	@build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-emit-find-links --allow-unsafe --no-annotate --no-header \
-	  requirements.txt -o requirements.lock
+	@$(COMPILE) requirements.txt -o requirements.lock
+	@$(COMPILE) --constraint requirements.lock $(IMAGE).txt -o $(IMAGE).lock
 
 constraints: setup ## choose versions for each Airflow that is supported: docs/constraints
 	@for airflow in 3.1 3.2 3.3; do \

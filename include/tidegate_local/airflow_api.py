@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -145,6 +145,29 @@ class AirflowApi:
                     f" {seen}; watch it at {self.url}/dags/{dag_id}/runs/{run_id}"
                 )
             time.sleep(1.0)
+
+    def complete(
+        self,
+        dag_id: str,
+        run_id: str,
+        *,
+        timeout: float,
+        on_retry: Callable[[], None] = lambda: None,
+        on_change: Callable[[dict[str, str]], None] = lambda _: None,
+    ) -> dict[str, Any]:
+        """Trigger a run, unless it exists, unpause the DAG, and wait; failed tasks are retried.
+
+        It is triggered while the DAG is still paused and due an hour ago, so that it goes before
+        the scheduled run that unpausing makes.
+        """
+        due = datetime.now(UTC) - timedelta(hours=1)
+        if not self.trigger(dag_id, run_id, due=due):
+            found = self.run(dag_id, run_id)
+            if found and found["state"] == "failed":
+                on_retry()
+                self.clear(dag_id, run_id)
+        self.unpause(dag_id)
+        return self.wait(dag_id, run_id, timeout=timeout, on_change=on_change)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any:
         """Return the XCom of a task under `key`, or None."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -123,17 +122,11 @@ def _complete_run(this: Demo, dag: str, run_id: str) -> None:
         this.say(f"run {run_id} of {dag} was successful before")
         return
     with this.step(f"run {run_id} of {dag}"):
-        # Triggered while the DAG is still paused and due an hour ago, so that it goes before the
-        # scheduled run that unpausing makes.
-        due = datetime.now(UTC) - timedelta(hours=1)
-        if not this.api.trigger(dag, run_id, due=due) and _state(this, dag, run_id) == "failed":
-            this.say(f"run {run_id} had failed: its failed tasks run again")
-            this.api.clear(dag, run_id)
-        this.api.unpause(dag)
-        run = this.api.wait(
+        run = this.api.complete(
             dag,
             run_id,
             timeout=_TIMEOUT,
+            on_retry=lambda: this.say(f"run {run_id} had failed: its failed tasks run again"),
             on_change=lambda tasks: _say_progress(this, run_id, tasks),
         )
     if run["state"] != "success":
@@ -165,7 +158,10 @@ def _count(this: Demo) -> tuple[int, int, list[tuple[str, int]]]:
     with duckdb.connect() as db:
         if this.stack.s3:
             source = "flights"
-            db.register(source, _dataset_in_bucket(this))
+            server = s3.find(this.home / "s3")
+            assert server is not None, "the stack is up"
+            url = f"{this.stack.lake}/flights/data"
+            db.register(source, s3.dataset(url, server.environment))
         else:
             files = f"{this.stack.lake}/flights/data/**/*.parquet".replace("'", "''")
             source = f"read_parquet('{files}', hive_partitioning = true)"
@@ -178,22 +174,6 @@ def _count(this: Demo) -> tuple[int, int, list[tuple[str, int]]]:
         ).fetchall()
     assert counted is not None
     return counted[0], counted[1], carriers
-
-
-def _dataset_in_bucket(this: Demo) -> Any:
-    """Return the lake as a PyArrow dataset: DuckDB would have to download its S3 reader."""
-    from pyarrow import dataset, fs
-
-    server = s3.find(this.home / "s3")
-    assert server is not None, "the stack is up"
-    bucket = fs.S3FileSystem(
-        access_key=server.access_key,
-        secret_key=server.secret_key,
-        endpoint_override=server.endpoint,
-        region=s3.REGION,
-    )
-    path = this.stack.lake.removeprefix("s3://")
-    return dataset.dataset(f"{path}/flights/data", filesystem=bucket, partitioning="hive")
 
 
 def _result_lines(

@@ -92,7 +92,7 @@ def start(home: Path, *, port: int | None = None, bucket: str | None = None) -> 
         )
         assert server is not None
         if bucket:
-            _create_bucket(server, bucket)
+            create_bucket(server.client(), bucket)
         return server
 
 
@@ -124,6 +124,36 @@ def stop(home: Path) -> bool:
     ended = processes.stop(_NAME, home=home, timeout=3.0)
     _remove_sockets(state_files.read(home / "ports.json") or {})
     return ended
+
+
+def create_bucket(client: Any, bucket: str) -> None:
+    """Create a bucket if it is not there."""
+    with suppress(client.exceptions.BucketAlreadyExists, client.exceptions.BucketAlreadyOwnedByYou):
+        client.create_bucket(Bucket=bucket)
+
+
+def dataset(url: str, environ: Mapping[str, str]) -> Any:
+    """Return the files below a URL `s3://bucket/…` as a PyArrow dataset, by the `AWS_*` variables.
+
+    DuckDB would have to download its S3 reader.
+    """
+    from pyarrow import dataset, fs
+
+    where = s3_settings.location(environ)
+    bucket = fs.S3FileSystem(
+        access_key=environ["AWS_ACCESS_KEY_ID"],
+        secret_key=environ["AWS_SECRET_ACCESS_KEY"],
+        endpoint_override=where.endpoint,
+        region=where.region,
+    )
+    return dataset.dataset(url.removeprefix("s3://"), filesystem=bucket, partitioning="hive")
+
+
+def count(url: str, environ: Mapping[str, str]) -> tuple[int, int]:
+    """Return the rows of a dataset of the lake, and its distinct (topic, partition, offset)."""
+    keys = ["topic", "partition", "offset"]
+    table = dataset(url, environ).to_table(columns=keys)
+    return table.num_rows, table.group_by(keys).aggregate([]).num_rows
 
 
 def _command(home: Path, ports: Mapping[str, int]) -> list[str]:
@@ -181,12 +211,6 @@ def _answers(server: Server) -> bool:
     urllib.request.urlopen(f"{server.endpoint}/healthz", timeout=2.0).close()  # URLError is OSError
     with urllib.request.urlopen(f"{server.master}/dir/status", timeout=2.0) as answer:
         return bool(json.load(answer)["Topology"]["Max"])
-
-
-def _create_bucket(server: Server, bucket: str) -> None:
-    client = server.client()
-    with suppress(client.exceptions.BucketAlreadyExists, client.exceptions.BucketAlreadyOwnedByYou):
-        client.create_bucket(Bucket=bucket)
 
 
 def _failure(home: Path, reason: str) -> S3DidNotStart:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,10 +26,7 @@ _EXAMPLES = {
     "Kafka": '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
     "Spark": '{"conn_type": "spark", "host": "local[2]"}',
 }
-_HINTS = {
-    "Kafka": '{"bootstrap.servers": "host:9092"} as extra',
-    "Spark": "the master as host (local[2], spark://host:7077, yarn, k8s://…)",
-}
+_MASTERS = "its host is the master: local[2], spark://host:7077, yarn, k8s://…"
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,18 @@ def from_environment(
 def not_defined(
     kind: Literal["Kafka", "Spark"], connection_id: str, *, in_airflow: bool
 ) -> ConfigurationError:
-    """Return the error for a connection that does not exist, with an example of one."""
+    """Return the error for a connection that does not exist: how to define it, both ways."""
+    name, form = variable(connection_id), _EXAMPLES[kind]
+    command = f"airflow connections add {shlex.quote(connection_id)} --conn-json '{form}'"
+    hint = f" ({_MASTERS})" if kind == "Spark" else ""
     if in_airflow:
         return ConfigurationError(
-            f"Airflow has no connection {connection_id!r}: add it, of type {kind}, with "
-            f"{_HINTS[kind]}"
+            f"Airflow has no connection {connection_id!r} of type {kind}: add it by "
+            f"`{command}`, or set {name} to that JSON for all of Airflow's processes{hint}"
         )
     return ConfigurationError(
-        f"{kind} connection {connection_id!r} is not defined: set {variable(connection_id)} to "
-        f"'{_EXAMPLES[kind]}'"
+        f"{kind} connection {connection_id!r} is not defined: set {name} to '{form}', or "
+        f"store it in Airflow by `{command}`{hint}"
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 from support import printed
 from tidegate.cli import main
 from tidegate_local import demo, flights, stack, topic_digest
+from tidegate_local.airflow_api import AirflowApi
 
 DAG, BACK = demo.DAG, demo.BACK
 RANGES = {"demo-1": (0, 77_100), "demo-2": (77_100, 84_194)}
@@ -97,7 +98,7 @@ Stop     .venv/bin/tidegate local down
 EQUAL = "Way back 336,776 records in topic 'flights-back', equal to those in 'flights'\n"
 
 
-class MadeUpAirflow:
+class MadeUpAirflow(AirflowApi):
     """An Airflow in which every run succeeds, but those that are said to fail."""
 
     url = "http://127.0.0.1:8080"
