@@ -16,7 +16,6 @@ import typer
 
 from tidegate import __version__, flows
 from tidegate.cli import configuring, local, maintenance, render, render_egress, windows
-from tidegate.cli.connections import kafka
 from tidegate.cli.console import (
     Json,
     MaxChunks,
@@ -35,6 +34,7 @@ from tidegate.cli.console import (
 from tidegate.cli.runs import carry_out, new_run
 from tidegate.cli.variables import signature
 from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
 
