@@ -1,3 +1,23 @@
-"""Move planned, bounded amounts of data between Kafka and a Parquet lake, provably once."""
+"""Move planned, bounded amounts of data between Kafka and a Parquet lake, provably once.
+
+The names of the Python API (docs/python-api.md) are those of `tidegate.api`, which is imported when
+one of them is asked for: this file is also in processes that have nothing of it but `tidegate.core`
+and `tidegate.spark`. `__init__.pyi` has their types.
+"""
+
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.2.0"
+
+__all__ = ["OffsetRange", "files", "open_lake", "plan", "run", "status"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("tidegate.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

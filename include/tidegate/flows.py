@@ -7,8 +7,10 @@ so that parsing a DAG file or printing a help text imports neither Kafka nor Spa
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from tidegate.pipelines.spec import Egress, Ingest, Spec
 
 if TYPE_CHECKING:
     from tidegate.broker.client_settings import KafkaSettings
+    from tidegate.runs.run import EgressRun, Run
 
 TaskEnded = Callable[[Mapping[str, Any]], bool]
 """Returns whether the Airflow task instance that a claim names as its sender has ended."""
@@ -54,7 +57,8 @@ class Flow:
     verdict: Callable[..., None]
     """(run): raise if chunks are missing, or partitions or files were excluded."""
     run_all: Callable[..., Any]
-    """(run, submit, replan=, on_planned=, on_published=, on_progress=): all steps; Published."""
+    """(run, submit, task_ended=, replan=, on_planned=, on_published=, on_progress=): all steps;
+    Published. Without `task_ended`, no task is known to have ended."""
     early_end: Callable[[Any], Any]
     """(run): what a run that ended early leaves behind, as EarlyEnd."""
     explain: Callable[[Any, Callable[[], str], KafkaOf], dict[str, Any]]
@@ -107,7 +111,9 @@ INGEST = Flow(
     work=lambda run, submit, _: _opening("tidegate.ingest.stage.stage")(run, submit),
     publish=_opening("tidegate.ingest.publish.publish"),
     verdict=_opening("tidegate.ingest.publish.verdict"),
-    run_all=lazy("tidegate.ingest.run.ingest"),
+    run_all=lambda run, submit, _=None, **options: lazy("tidegate.ingest.run.ingest")(
+        run, submit, **options
+    ),
     early_end=lazy("tidegate.ingest.run.early_end"),
     explain=lambda run, master, _: _opening("tidegate.ingest.explain.explain")(
         run, master=master()
@@ -126,10 +132,9 @@ EGRESS = Flow(
     work=_opening("tidegate.egress.send.send"),
     publish=_opening("tidegate.egress.publish.publish"),
     verdict=_opening("tidegate.egress.publish.verdict"),
-    # Without Airflow, no task is known to have ended.
-    run_all=lambda run, submit, **options: lazy("tidegate.egress.run.egress")(
-        run, submit, lambda _: False, **options
-    ),
+    run_all=lambda run, submit, task_ended=lambda _: False, **options: lazy(
+        "tidegate.egress.run.egress"
+    )(run, submit, task_ended, **options),
     early_end=lazy("tidegate.egress.run.early_end"),
     explain=lambda run, _, kafka_of: _opening("tidegate.egress.explain.explain")(
         run, source_kafka=_kafka_of_lake(run.spec, kafka_of)
@@ -143,6 +148,30 @@ FLOWS = {flow.kind: flow for flow in (INGEST, EGRESS)}
 def of(spec: Spec) -> Flow:
     """Return the functions of a pipeline's kind."""
     return FLOWS[spec.kind]
+
+
+def new_run(
+    spec: Spec,
+    kafka: KafkaSettings,
+    run_id: str | None = None,
+    *,
+    dag_id: str | None = None,
+    **settings: Any,
+) -> Run | EgressRun:
+    """Return a run of a pipeline outside Airflow; without an id it gets a new one."""
+    from tidegate.runs.connections import of_run
+
+    now = datetime.now(UTC)
+    run_id = run_id or f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
+    run: Run | EgressRun = of(spec).new_run(
+        spec,
+        of_run(kafka, spec, "run", run_id, secrets.token_hex(4)),
+        dag_id=dag_id or f"tidegate__{spec.name}",
+        run_id=run_id,
+        window_date=now.date(),
+        **settings,
+    )
+    return run
 
 
 def topics(spec: Spec) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Every step first checks what is done already, so a killed demo is simply run aga
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidegate import api
 from tidegate.errors import ConfigurationError, Difference, TidegateError
 from tidegate.launch.file_lock import locked
+from tidegate.pipelines import files
 from tidegate_local import airflow, flights, s3, stack, topic_digest
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.stack import Say, Stack
@@ -153,24 +156,20 @@ def _failure_report(this: Demo, dag: str, run_id: str) -> str:
 
 def _count(this: Demo) -> tuple[int, int, list[tuple[str, int]]]:
     """Return rows, distinct (partition, offset), and flights per carrier, the most first."""
-    import duckdb
-
-    with duckdb.connect() as db:
-        if this.stack.s3:
-            source = "flights"
-            server = s3.find(this.home / "s3")
-            assert server is not None, "the stack is up"
-            url = f"{this.stack.lake}/flights/data"
-            db.register(source, s3.dataset(url, server.environment))
-        else:
-            files = f"{this.stack.lake}/flights/data/**/*.parquet".replace("'", "''")
-            source = f"read_parquet('{files}', hive_partitioning = true)"
+    if this.stack.s3:
+        server = s3.find(this.home / "s3")
+        assert server is not None, "the stack is up"
+        os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the server's
+        os.environ.update(server.environment)
+    environ = {**os.environ, "TIDEGATE_LAKE": this.stack.lake}
+    spec = files.load(files.directory() / "flights.yaml", environ)
+    with api.open_lake(spec).duckdb() as db:
         counted = db.execute(
-            f'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM {source}'
+            'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM flights'
         ).fetchone()
         carriers = db.execute(
             "SELECT json_extract_string(decode(value), '$.carrier') AS carrier, count(*)"
-            f" FROM {source} GROUP BY carrier ORDER BY count(*) DESC, carrier"
+            " FROM flights GROUP BY carrier ORDER BY count(*) DESC, carrier"
         ).fetchall()
     assert counted is not None
     return counted[0], counted[1], carriers

@@ -1,24 +1,135 @@
-"""The snippet of docs/python-api.md that needs neither Kafka nor Spark.
+"""The Python API without Kafka and Spark: what is exported, what it returns, its snippets.
 
-The other one is run by tests/integration/test_python_api.py.
+The snippets that run a pipeline are run by tests/integration/test_python_api.py.
 """
 
+import ast
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import duckdb
+import pyarrow
 import pytest
 
-from support.doc_pages import fenced, page
+import tidegate
+from support import staged_attempts
+from support.doc_pages import PROJECT, fenced, page
+from tidegate import api
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import BrokerUnreachable, ConfigurationError
+from tidegate.lake import committing
 from tidegate.lake.store import LocalStore
+from tidegate.pipelines import files
 
 
-def test_read_a_pipeline_and_its_lake(
-    store: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    snippet, _ = fenced(page("docs/python-api.md"), "python")
-    path = str(tmp_path / "p.yaml")
-    exec(snippet.replace("include/pipelines/orders.yaml", path), {})
-    shown = capsys.readouterr().out.splitlines()
-    assert [line.rpartition(" ")[0] for line in shown] == ["t-0 [0, 10) 10"]
-    Path(path).write_text("{name: p, kind: ingest, topics: [t], lake: here}")
-    with pytest.raises(SystemExit, match="lake: 'here': neither an absolute path nor a URL"):
-        exec(snippet.replace("include/pipelines/orders.yaml", path), {})
+def test_names() -> None:
+    """The module, its types and its documentation have the same names; `dir` shows them."""
+    stub = ast.parse((PROJECT / "include/tidegate/__init__.pyi").read_text())
+    typed = {each.names[0].asname for each in stub.body if isinstance(each, ast.ImportFrom)}
+    assert set(tidegate.__all__) == set(api.__all__) == typed
+    for name in tidegate.__all__:
+        assert getattr(tidegate, name) is getattr(api, name)
+        assert name in dir(tidegate)
+        assert f"`tidegate.{name}(" in page("docs/python-api.md")
+    with pytest.raises(AttributeError, match="module 'tidegate' has no attribute 'file'"):
+        tidegate.file  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_an_import_of_tidegate_imports_nothing_else() -> None:
+    """An executor has the package's `__init__` alone; no name is that of a module beside it."""
+    code = (
+        "import sys, tidegate, json; bare = [m for m in sys.modules if 'tidegate' in m];"
+        "import tidegate.pipelines.files, tidegate.faults;"
+        "assert tidegate.pipelines.files.load and not isinstance(tidegate.files, type(sys));"
+        "print(json.dumps(bare))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert json.loads(done.stdout) == ["tidegate"]
+    modules = {path.stem for path in (PROJECT / "include/tidegate").iterdir()}
+    assert not modules & set(tidegate.__all__)
+
+
+def test_a_pipeline_by_name_path_or_spec(store: LocalStore, tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    (file,) = tidegate.files("p")
+    assert tidegate.files(path) == tidegate.files(files.load(path)) == [file]
+    assert (file["topic"], file["first"], file["last"], file["rows"]) == ("t", 0, 9, 10)
+    with pytest.raises(ConfigurationError, match="there is no pipeline 'q'"):
+        tidegate.files("q")
+    egress = {"name": "back", "kind": "egress", "source": {"lake": "p"}, "lake": str(tmp_path)}
+    path.with_name("back.yaml").write_text(json.dumps({**egress, "target": {"topic": "t"}}))
+    for ask in (tidegate.files, tidegate.open_lake):
+        with pytest.raises(ConfigurationError, match="'back' is an egress: only ingest pipelines"):
+            ask("back")
+
+
+def test_a_status_without_a_broker(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection that is given is asked, else the one of the environment."""
+
+    def down(kafka: KafkaSettings, *_: Any) -> None:
+        raise BrokerUnreachable(kafka.cluster)
+
+    monkeypatch.setattr("tidegate.ingest.status.survey", down)
+    status = tidegate.status("p", {"bootstrap.servers": "given.invalid:1"})
+    assert status["topics"]["t"]["partitions"]["0"]["cursor"] == 10
+    assert "given.invalid" in status["broker"]
+    assert "nowhere:1" in tidegate.status("p")["broker"]
+    with pytest.raises(
+        ConfigurationError, match=r"'kafka_default':\n .*bootstrap\.servers: missing"
+    ):
+        tidegate.status("p", {})
+
+
+def test_a_lake_as_the_ledger_has_it(store: LocalStore) -> None:
+    """A commit that is not placed is read where it is staged; uncommitted files are not in it."""
+    plan = staged_attempts.plan_of((OffsetRange("t", 1, 0, 5),))
+    seal = staged_attempts.seal(store, plan)
+    strange = store.root / "data/topic=t/window_date=2024-05-01/strange.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"offset": [1]}), strange)
+    before = tidegate.open_lake("p")
+    committing.commit(store, staged_attempts.ledger_of(store), plan, seal, run="r")
+    lake = tidegate.open_lake("p")
+    assert repr(lake) == "Lake('p', 2 files)"
+    assert "/_tidegate/staging/" in lake.files[1]["uri"]
+    assert before.dataset().count_rows() == 10
+    table = lake.dataset().to_table().sort_by([("partition", "ascending"), ("offset", "ascending")])
+    assert [*zip(*(table[c].to_pylist() for c in ("partition", "offset")), strict=True)] == [
+        *((0, offset) for offset in range(10)), *((1, offset) for offset in range(5))
+    ]  # fmt: skip
+    assert set(table["topic_id"].to_pylist()) == {"id-t"}
+    assert table.schema.field("window_date").type == pyarrow.date32()
+    with duckdb.connect() as db:
+        assert lake.duckdb(db) is db
+        (row,) = db.execute("SELECT topic, max(window_date)::VARCHAR, count(*) FROM p GROUP BY 1"
+                            ).fetchall()  # fmt: skip
+    assert row == ("t", "2024-05-01", 15)
+
+
+def test_a_lake_without_a_commit(tmp_path: Path) -> None:
+    form: Any = {"name": "new", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}
+    path = tmp_path / "new.yaml"
+    path.write_text(json.dumps(form))
+    lake = tidegate.open_lake(path)
+    assert (lake.files, lake.dataset().count_rows()) == ((), 0)
+    with lake.duckdb() as db:
+        assert db.execute('SELECT topic, "offset" FROM new').fetchall() == []
+
+
+def test_the_snippet_of_the_page(store: LocalStore, capsys: pytest.CaptureFixture[str]) -> None:
+    snippet, *_ = fenced(page("docs/python-api.md"), "python")
+    exec(snippet.replace('"orders"', '"p"').replace("FROM orders", "FROM p"), {})
+    first, rows, groups = capsys.readouterr().out.splitlines()
+    assert first.rpartition(" ")[0] == "t-0 [0, 10) 10"
+    assert (rows, groups) == ("10", "[('t', 0, 9)]")
+
+
+def test_the_snippet_of_the_how_to(store: LocalStore, capsys: pytest.CaptureFixture[str]) -> None:
+    snippet, _ = fenced(page("docs/how-to/query-the-lake.md"), "python")
+    exec(snippet.replace("my_flights", "p"), {})
+    assert capsys.readouterr().out == "[('id-t', 10)]\n"

@@ -14,8 +14,8 @@ from airflow.sdk.execution_time.secrets.execution_api import ExecutionAPISecrets
 from airflow.secrets import BaseSecretsBackend
 from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
-from tidegate.cli import connections as terminal
 from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
+from tidegate.orchestration import command_connections as terminal
 from tidegate.orchestration import connections as airflow
 from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.orchestration.tasks import airflow_errors

@@ -148,5 +148,5 @@ def test_whether_a_senders_task_has_ended(states: dict[str, dict[str, Any]], ove
     ti = SimpleNamespace(
         dag_id="d", run_id="r", task_id="plan", try_number=1, get_task_states=lambda **_: states
     )
-    ended = tasks._task_ended({"ti": ti})  # type: ignore[typeddict-item]
+    ended = tasks.task_ended({"ti": ti})  # type: ignore[typeddict-item]
     assert ended({"dag": "d", "run": "r", "task": "send", "try": 1}) is over

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli import maintenance
-from tidegate.cli.connections import kafka, spark_master
 from tidegate.core.entries import Origin
 from tidegate.doctor.check import examine
 from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.maintenance.reconcile import reconcile
+from tidegate.orchestration.command_connections import kafka, spark_master
 from tidegate.orchestration.metadata_database import NAMED_BY, StoredVariables
 from tidegate.pipelines.files import load_named
 from tidegate.pipelines.spec import parse

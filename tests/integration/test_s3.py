@@ -25,6 +25,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from support import oracle_client, publisher_race, topic_reader, topic_records
 from support.cli_user import Terminal
+from support.doc_pages import fenced
 from support.process_list import CommandLines, spark_jvm
 from tidegate.errors import LakeDamaged, LakeUnavailable
 from tidegate.lake import large_copies, multipart_uploads
@@ -130,6 +131,13 @@ def test_everything_a_topic_can_hold(
     assert example_run.stdout.strip() == str([("bucket", filled.visible.total())]), (
         example_run.stderr
     )
+
+    snippet, _ = fenced(page, "python")
+    api_run = subprocess.run(
+        [sys.executable, "-c", snippet.replace("my_flights", "bucket")],
+        env=terminal.env(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert f", {filled.visible.total()})]" in api_run.stdout, api_run.stderr
 
     assert "fs.s3a.endpoint" in seen.text, "Spark's command line was looked at"
     assert "SparkContext: Submitted application" in said, "INFO was on"

@@ -15,7 +15,6 @@ import typer
 
 from tidegate import __version__, flows
 from tidegate.cli import configuring, jars, local, maintenance, render, render_egress, windows
-from tidegate.cli.connections import kafka
 from tidegate.cli.console import (
     Json,
     MaxChunks,
@@ -34,6 +33,7 @@ from tidegate.cli.console import (
 from tidegate.cli.runs import carry_out, new_run
 from tidegate.cli.variables import signature
 from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
 

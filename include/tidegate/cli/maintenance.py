@@ -10,7 +10,6 @@ from rich.text import Text
 
 from tidegate import flows
 from tidegate.cli import offsets
-from tidegate.cli.connections import kafka, spark_master
 from tidegate.cli.console import (
     Document,
     Json,
@@ -26,6 +25,7 @@ from tidegate.cli.render import print_each
 from tidegate.cli.variables import signature, variables
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, NeedsAirflow
+from tidegate.orchestration.command_connections import kafka, spark_master
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
 from tidegate.runs.run import NO_MIRROR, Mirror

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli.connections import kafka
 from tidegate.cli.console import Json, Pipeline, answer, bold, say
 from tidegate.cli.variables import signature, variables_if_any
+from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import files
 
 app = typer.Typer(

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import secrets
 import shlex
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tidegate import flows
 from tidegate.cli import progress
-from tidegate.cli.connections import kafka, spark_master
 from tidegate.cli.console import Stopped, answer, note
 from tidegate.cli.render import PRINTERS
 from tidegate.core.requests import Replay
 from tidegate.core.wording import duration
 from tidegate.errors import LakeUnavailable, PartitionsLeftOut, TidegateError
+from tidegate.orchestration.command_connections import kafka, spark_master
 from tidegate.pipelines.spec import Egress, Spec
-from tidegate.runs.connections import of_run
 
 if TYPE_CHECKING:
     from tidegate.launch.submission import Submission
@@ -43,17 +40,7 @@ def new_run(
     spec: Spec, run_id: str | None = None, *, dag_id: str | None = None, **settings: Any
 ) -> Run | EgressRun:
     """Return a run of a pipeline; without an id it gets a new one."""
-    now = datetime.now(UTC)
-    run_id = run_id or f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
-    run: Run | EgressRun = flows.of(spec).new_run(
-        spec,
-        of_run(kafka(spec), spec, "run", run_id, secrets.token_hex(4)),
-        dag_id=dag_id or f"tidegate__{spec.name}",
-        run_id=run_id,
-        window_date=now.date(),
-        **settings,
-    )
-    return run
+    return flows.new_run(spec, kafka(spec), run_id, dag_id=dag_id, **settings)
 
 
 def carry_out(

@@ -9,7 +9,6 @@ import typer
 from rich.text import Text
 
 from tidegate import flows
-from tidegate.cli.connections import kafka
 from tidegate.cli.console import (
     Document,
     Json,
@@ -25,6 +24,7 @@ from tidegate.cli.runs import carry_out, explain, new_run
 from tidegate.core.coverage import CoverageInterval, coverage_bar
 from tidegate.core.requests import Backfill
 from tidegate.errors import ConfigurationError
+from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import files
 
 app = typer.Typer()

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate import faults
-from tidegate.core.coverage import is_complete
 from tidegate.core.entries import Commit, Gap
-from tidegate.core.fold import Fold
 from tidegate.core.offsets import Offsets, Window, bounds
 from tidegate.core.plan import LeftOut, Plan
 from tidegate.core.wording import counted
 from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDead
-from tidegate.ingest import consumer_group
+from tidegate.ingest import complete_through, consumer_group
 from tidegate.ingest import report as reports
 from tidegate.ingest.plan import chunks_to_commit
 from tidegate.ingest.ways_out import ways_out
 from tidegate.lake import committing, plans
 from tidegate.lake.attempts import Attempt
-from tidegate.pipelines.spec import Ingest
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.steps import MOST_LISTED
@@ -122,7 +119,7 @@ def publish(opened: OpenRun[Run]) -> Published:
             lambda: reports.details(opened, report, entries, plan, note),
             is_new=bool(new),
         )  # fmt: skip
-    through = _complete_through(run.spec, plan, note, ledger.fold)
+    through = complete_through.times(run.spec, plan, note, ledger.fold)
     gaps = tuple(gap for gap in ledger.fold.gaps if gap.by == run.run_id)
     earlier = sum(
         each["rows"]
@@ -134,23 +131,6 @@ def publish(opened: OpenRun[Run]) -> Published:
 
 def _attempt(commit: Commit) -> Attempt:
     return Attempt(commit.plan_id, commit.chunk, commit.attempt)
-
-
-def _complete_through(
-    spec: Ingest, plan: Plan, note: Mapping[str, Any], fold: Fold
-) -> dict[str, str]:
-    """Return the time of the survey for each complete topic; notes of earlier releases lack it."""
-    if "surveyed_at" not in note:
-        return {}
-    return {
-        topic: note["surveyed_at"]
-        for topic, marks in note["watermarks"].items()
-        if is_complete(
-            fold, plan, topic, note["topic_ids"].get(topic),
-            {int(p): each["end"] for p, each in marks.items()},
-            spec.partitions_of(topic),
-        )
-    }  # fmt: skip
 
 
 def verdict(opened: OpenRun[Run]) -> None:

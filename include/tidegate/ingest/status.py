@@ -19,7 +19,7 @@ from tidegate.ingest.plan import chunks_to_commit
 from tidegate.ingest.ways_out import way_out
 from tidegate.lake import plans
 from tidegate.lake.attempts import staged_files
-from tidegate.lake.files import live_files
+from tidegate.lake.files import CommittedFile, live_files
 from tidegate.lake.ledger import Ledger, last_entry
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest
@@ -28,7 +28,7 @@ from tidegate.runs.topics import recorded, resolved
 FORMAT = 1
 
 
-def files(spec: Ingest) -> list[Mapping[str, Any]]:
+def files(spec: Ingest) -> list[CommittedFile]:
     """List the files of the lake (contract: `files --json`)."""
     store = open_store(spec.lake, spec.name)
     return live_files(store, Ledger(store, spec.name).fold)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TypedDict
 
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
@@ -33,27 +33,46 @@ def _live_of(store: Store, fold: Fold, n: int, entry: Commit) -> list[LakeFile]:
     return [file for file in read_manifest(store, entry) if is_live(fold, n, entry, file)]
 
 
-def live_files(store: Store, fold: Fold) -> list[Mapping[str, Any]]:
-    """List every file of the lake (contract: `files --json`), each row exactly once.
+class CommittedFile(TypedDict):
+    """A file of the lake (contract: `files --json`): offsets `first` to `last`, both inclusive.
 
-    A file's `uri` is its final name once its commit is placed, else the staged one.
+    `uri` is its final name once its commit is placed, else the staged one.
     """
-    return [
-        {
-            "uri": store.uri(path),
-            "topic": file.staged.topic,
-            "topic_id": fold.live[n].topic_ids[file.staged.topic],
-            "cluster_id": fold.live[n].cluster_id,
-            "partition": file.staged.partition,
-            "first": file.staged.first,
-            "last": file.staged.last,
-            "rows": file.staged.rows,
-            "bytes": file.staged.size,
-            "plan_id": fold.live[n].plan_id,
-            "commit": n,
-        }
-        for n, file, path in located(store, fold)
-    ]
+
+    uri: str
+    topic: str
+    topic_id: str
+    cluster_id: str
+    partition: int
+    first: int
+    last: int
+    rows: int
+    bytes: int
+    plan_id: str
+    commit: int
+
+
+def live_files(store: Store, fold: Fold) -> list[CommittedFile]:
+    """List every file of the lake, each row exactly once."""
+    return [live_file(store, fold, *each) for each in located(store, fold)]
+
+
+def live_file(store: Store, fold: Fold, n: int, file: LakeFile, path: str) -> CommittedFile:
+    """Return a file of commit `n`, which lies at `path` now."""
+    commit, staged = fold.live[n], file.staged
+    return {
+        "uri": store.uri(path),
+        "topic": staged.topic,
+        "topic_id": commit.topic_ids[staged.topic],
+        "cluster_id": commit.cluster_id,
+        "partition": staged.partition,
+        "first": staged.first,
+        "last": staged.last,
+        "rows": staged.rows,
+        "bytes": staged.size,
+        "plan_id": commit.plan_id,
+        "commit": n,
+    }
 
 
 def files_over(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from tidegate.core.requests import DataInterval
+    from tidegate.lake.plans import Frozen
     from tidegate.launch.spark_output import SparkOutput
     from tidegate.launch.submission import Submission
     from tidegate.runs.run import EgressRun, Run
@@ -57,22 +58,33 @@ def run_of(spec: Spec, context: Context) -> Run | EgressRun:
     """Return the run of a pipeline's own DAG that a task instance belongs to."""
     option = flows.of(spec).option
     settings = flows.options(spec, **{option: params_of(context).get(option)})
-    if isinstance(spec, Ingest):
-        interval = _interval(context)
-        over_dates = interval and context["dag_run"].run_type == "backfill"
-        settings["asked"] = Dates(interval) if interval and over_dates else Live(interval)
-    return new_run(spec, context, (*PARAMS, option), **settings)
+    return new_run(spec, context, (*PARAMS, option), **asked_for(spec, context), **settings)
+
+
+def asked_for(spec: Spec, context: Context) -> dict[str, Any]:
+    """Return the request of an ingest, by the type and the data interval of Airflow's run."""
+    if not isinstance(spec, Ingest):
+        return {}
+    interval = _interval(context)
+    over_dates = interval and context["dag_run"].run_type == "backfill"
+    return {"asked": Dates(interval) if interval and over_dates else Live(interval)}
 
 
 def new_run(
     spec: Spec, context: Context, known_params: Collection[str], **settings: Any
 ) -> Run | EgressRun:
     """Return the run that a task instance belongs to; ConfigurationError for unknown Params."""
+    refuse_unknown(context, known_params)
+    max_records = params_of(context).get("max_records")
+    dag_id = context["dag_run"].dag_id
+    return run_of_task(spec, context, dag_id, max_records=max_records, **settings)
+
+
+def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> Run | EgressRun:
+    """Return the run of a task instance; `dag_id` and Airflow's run id identify its plan."""
     from tidegate.orchestration import connections
     from tidegate.runs.connections import of_run
 
-    dag_run = context["dag_run"]
-    refuse_unknown(context, known_params)
     interval = _interval(context)
     ti = context["ti"]
     if not isinstance(spec, Ingest):  # to find out later whether this sender has ended
@@ -82,10 +94,9 @@ def new_run(
     run: Run | EgressRun = flows.of(spec).new_run(
         spec,
         of_run(connections.kafka(spec), spec, ti.task_id, ti.run_id, str(ti.try_number)),
-        dag_id=dag_run.dag_id,
-        run_id=dag_run.run_id,
+        dag_id=dag_id,
+        run_id=context["dag_run"].run_id,
         window_date=interval[0].date() if interval else datetime.now(UTC).date(),
-        max_records=params_of(context).get("max_records"),
         mirror=connections.Variables(),
         **settings,
     )
@@ -122,8 +133,6 @@ def params_of(context: Context) -> dict[str, Any]:
 
 def plan(run_of: RunOf, context: Context) -> bool:
     """Freeze the run's plan; return whether it has work, else the other tasks are skipped."""
-    from tidegate.core import layout
-    from tidegate.core.offsets import bounds, spark_offsets
     from tidegate.orchestration import connections
 
     with airflow_errors():
@@ -137,43 +146,33 @@ def plan(run_of: RunOf, context: Context) -> bool:
             logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
             return False
         replan = bool(context["params"].get("replan"))
-        frozen = flow.plan(run, _task_ended(context), replan=replan).frozen
+        frozen = flow.plan(run, task_ended(context), replan=replan).frozen
+    push_plan(run, frozen, context)
+    return bool(frozen.plan.has_work)
+
+
+def push_plan(run: Run | EgressRun, frozen: Frozen, context: Context) -> None:
+    """Put a frozen plan into XCom: a reference, and of an ingest its offsets in Spark's form."""
+    from tidegate.core import layout
+    from tidegate.core.offsets import bounds, spark_offsets
+
     planned = frozen.plan
     uri = run.store().uri(layout.plan(planned.id))
     reference = {"plan_id": planned.id, "uri": uri, "generation": frozen.generation}
     context["ti"].xcom_push("plan", reference)
-    if flow is flows.INGEST:
+    if isinstance(run.spec, Ingest):
         starts, ends = bounds(planned.chunks)
         context["ti"].xcom_push("startingOffsets", spark_offsets(starts))
         context["ti"].xcom_push("endingOffsets", spark_offsets(ends))
     logger.info("%s", frozen)
-    return bool(planned.has_work)
 
 
-class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
-    """Runs the Spark step of a run by one spark-submit, which ends with the task."""
+class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
+    """Runs applications by the provider's spark-submit; they end with the task."""
 
-    def __init__(self, *, run_of: RunOf, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**ends_with_the_task(SparkSubmitOperator), **kwargs)
-        self._run_of = run_of
         self._output: SparkOutput | None = None
-
-    def execute(self, context: Context) -> None:
-        from tidegate.spark.parent_death import end_with_parent
-
-        # If the supervisor is killed, this task and its Spark end, too.
-        end_with_parent()
-        with airflow_errors():
-            run = self._run_of(context)
-            flow = flows.of(run.spec)
-            if self.task_id != flow.spark_step:
-                raise ConfigurationError(
-                    f"pipeline {run.spec.name!r} is {flow.kind}, and this task is for the other "
-                    "kind: its file was changed during this run. Start a new run"
-                )
-            self._conn_id = run.spec.spark.connection
-            flow.work(run, lambda given: self.submit(given, context), _task_ended(context))
-        logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
 
     def submit(self, submission: Submission, context: Context) -> None:
         """Run an application to its end by the Spark provider; raises StageFailed.
@@ -214,13 +213,43 @@ class SparkTask(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not re
         return hook
 
 
+class SparkTask(SparkOperator):
+    """Runs the Spark step of a run."""
+
+    def __init__(self, *, run_of: RunOf, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._run_of = run_of
+
+    def execute(self, context: Context) -> None:
+        from tidegate.spark.parent_death import end_with_parent
+
+        # If the supervisor is killed, this task and its Spark end, too.
+        end_with_parent()
+        with airflow_errors():
+            run = self._run_of(context)
+            flow = flows.of(run.spec)
+            if self.task_id != flow.spark_step:
+                raise ConfigurationError(
+                    f"pipeline {run.spec.name!r} is {flow.kind}, and this task is for the other "
+                    "kind: its file was changed during this run. Start a new run"
+                )
+            self._conn_id = run.spec.spark.connection
+            flow.work(run, lambda given: self.submit(given, context), task_ended(context))
+        logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
+
+
 def publish(run_of: RunOf, context: Context) -> None:
     """Commit what is sealed; put offsets and report into XCom, and an event to each asset."""
-    from tidegate.core.offsets import spark_offsets
-
     with airflow_errors():
         run = run_of(context)
         published = flows.of(run.spec).publish(run)
+    push_published(run, published, context)
+
+
+def push_published(run: Run | EgressRun, published: Any, context: Context) -> None:
+    """Put offsets and report into XCom, and an event to each of the task's assets."""
+    from tidegate.core.offsets import spark_offsets
+
     context["ti"].xcom_push("offsets", spark_offsets(published.offsets))
     context["ti"].xcom_push("report", published.report)
     events, outlets = context["outlet_events"], context["task"].outlets
@@ -261,7 +290,7 @@ def refuse(complaint: str) -> None:
     raise AirflowFailException(complaint)
 
 
-def _task_ended(context: Context) -> flows.TaskEnded:
+def task_ended(context: Context) -> flows.TaskEnded:
     """Return a function that says whether Airflow knows that a sender's task has ended."""
     this = context["ti"]
 

@@ -13,7 +13,9 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Dates
+from tidegate.errors import ConfigurationError
 from tidegate.ingest import backfill, drafting, plan, report
+from tidegate.ingest.complete_through import is_complete_through
 from tidegate.lake import committing, plans
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run
@@ -189,3 +191,64 @@ def test_commits_of_others_count(tmp_path, kafka):
     staged_attempts.seal(run.store(), other)
     committing.publish_sealed(run.store(), run.ledger(run.store()), other, run="other")
     assert through(run) == SURVEYED
+
+
+def ask(run, until, topic="t", kafka=lambda: KAFKA):
+    return is_complete_through(run.spec, topic, until, kafka)
+
+
+def no_broker():
+    raise AssertionError("the ledger alone knows")
+
+
+def test_the_ledger_answers_without_a_broker(tmp_path, kafka):
+    """Up to the survey of the last plan that is complete, whatever has been read beside it."""
+    run = run_of(tmp_path)
+    before = datetime.now(UTC)
+    told(run)
+    assert ask(run, before - timedelta(days=9), kafka=no_broker)
+    assert ask(run, before - MILLISECOND, "u", no_broker)
+    assert not ask(run, datetime.now(UTC) + timedelta(hours=1), kafka=no_broker), "still to come"
+
+
+@pytest.mark.parametrize(
+    ("marks", "complete"),
+    [
+        ({0: Watermarks(0, 10, 12)}, True),  # nothing new; what a transaction holds open, too
+        ({0: Watermarks(0, 11, 11)}, False),
+        ({0: Watermarks(0, 4, 4)}, False),  # truncated
+        ({0: Watermarks(0, 10, 10), 1: Watermarks(0, 0, 0)}, False),  # a partition without origin
+        ({}, False),  # it has no leader
+    ],
+)
+def test_the_broker_is_asked_for_what_came_since(tmp_path, kafka, marks, complete):
+    """In a topic without new records no plan is committed; nothing is frozen by asking."""
+    run = run_of(tmp_path)
+    told(run)
+    kafka.marks["t"] = marks
+    now, before = datetime.now(UTC), sorted(tmp_path.rglob("*"))
+    assert ask(run, now) == complete
+    assert sorted(tmp_path.rglob("*")) == before
+    assert ask(run, now, "u"), "another topic does not matter"
+
+
+def test_a_plan_that_left_a_part(tmp_path, kafka):
+    """The last plan is of the time, and is not complete: the next one will be."""
+    kafka.marks["t"] = {0: Watermarks(0, 20, 20)}
+    run = run_of(tmp_path, max_records=15)
+    began = datetime.now(UTC) - MILLISECOND
+    told(Run(**{**vars(run), "max_chunks": 1}))
+    assert not ask(run, began)
+    told(Run(**{**vars(run), "run_id": "next"}))
+    assert ask(run, began, kafka=no_broker)
+
+
+def test_what_is_wrong_with_a_question(tmp_path, kafka):
+    run = run_of(tmp_path)
+    with pytest.raises(ConfigurationError, match="a time needs a zone"):
+        ask(run, datetime(2026, 3, 14))
+    with pytest.raises(ConfigurationError, match="'p' does not read topic 'v': it reads"):
+        ask(run, datetime.now(UTC), "v")
+    form = {"name": "p", "kind": "ingest", "pattern": "a.*", "lake": str(tmp_path)}
+    with pytest.raises(ConfigurationError, match=r"does not read topic 't': it reads .*a\.\*"):
+        is_complete_through(parse(form), "t", datetime.now(UTC), no_broker)

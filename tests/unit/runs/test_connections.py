@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.connections import kafka, spark_master
 from tidegate.errors import ConfigurationError
+from tidegate.orchestration.command_connections import kafka, spark_master
 from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.pipelines.spec import Spec, parse
 from tidegate.runs.connections import (

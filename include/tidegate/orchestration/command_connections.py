@@ -1,4 +1,6 @@
-"""Connections for commands: from environment variables, else from the environment's Airflow."""
+"""Connections outside Airflow's tasks: from environment variables, else from the environment's
+Airflow. Commands and the Python API use them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import os
 from typing import Literal
 
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.orchestration import metadata_database
 from tidegate.pipelines.spec import Spec
 from tidegate.runs import connections
 from tidegate.runs.connections import Connection
@@ -26,8 +29,6 @@ def spark_master(spec: Spec) -> str:
 
 
 def _find(kind: Literal["Kafka", "Spark"], connection_id: str) -> Connection:
-    from tidegate.orchestration import metadata_database
-
     found = connections.from_environment(connection_id)
     in_airflow = any(os.environ.get(name) for name in metadata_database.NAMED_BY)
     if found is None and in_airflow:

@@ -1,0 +1,168 @@
+"""The Python API: `tidegate.files`, `status`, `plan`, `run` and `open_lake` (docs/python-api.md).
+
+A `pipeline` is the name of a pipeline file in TIDEGATE_PIPELINES, the path of a file, or a spec. A
+connection that is not given is looked up as the command line does: in the environment, else in the
+environment's Airflow. All errors are `tidegate.errors.TidegateError`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate import flows
+from tidegate.core.offsets import OffsetRange
+from tidegate.core.plan import Plan
+from tidegate.errors import ConfigurationError
+from tidegate.orchestration import command_connections
+from tidegate.pipelines import files as pipeline_files
+from tidegate.pipelines.spec import Ingest, Spec
+from tidegate.runs import connections
+from tidegate.runs.connections import Connection
+
+if TYPE_CHECKING:
+    from tidegate.broker.client_settings import KafkaSettings
+    from tidegate.lake.dataset import Lake
+    from tidegate.lake.files import CommittedFile
+    from tidegate.launch.spark_submit import Submission
+
+__all__ = ["OffsetRange", "files", "open_lake", "plan", "run", "status"]
+
+Pipeline = str | Path | Spec
+"""A pipeline's name, the path of its file, or its spec."""
+
+logger = logging.getLogger("tidegate")
+
+
+def files(pipeline: Pipeline) -> list[CommittedFile]:
+    """Return the committed files of an ingest pipeline, in the order of their commits.
+
+    One mapping per file, as `tidegate files --json` prints it: offsets `first` to `last`, both
+    inclusive, of one partition, and `rows`, `bytes` and `uri`. By the ledger alone: neither Kafka
+    nor a data file is read. ConfigurationError for an egress or a wrong file, LakeUnavailable for a
+    store that does not answer.
+    """
+    from tidegate.ingest.status import files as committed
+
+    return committed(_ingest(pipeline))
+
+
+def open_lake(pipeline: Pipeline) -> Lake:
+    """Return the lake of an ingest pipeline, read-only, as its ledger is now.
+
+    Errors as those of `files`.
+    """
+    from tidegate.lake import dataset
+    from tidegate.lake.ledger import Ledger
+    from tidegate.lake.store import open_store
+
+    spec = _ingest(pipeline)
+    store = open_store(spec.lake, spec.name)
+    return dataset.Lake(spec.name, store, Ledger(store, spec.name).fold)
+
+
+def status(pipeline: Pipeline, kafka: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the document of `tidegate status --json`: positions and lag, or sent and waiting.
+
+    `kafka` is the extra of a Kafka connection: `{"bootstrap.servers": "host:9092"}`. A broker that
+    does not answer is no error: `broker` says why, and its numbers are None. Writes nothing.
+    """
+    spec = _spec(pipeline)
+    return flows.of(spec).status(spec, lambda _: _kafka(spec, kafka))
+
+
+def plan(
+    pipeline: Pipeline,
+    run_id: str,
+    *,
+    kafka: Mapping[str, Any] | None = None,
+    max_records: int | None = None,
+    max_chunks: int | None = None,
+    resend: bool = False,
+    replan: bool = False,
+) -> Plan:
+    """Freeze the plan of a run, and return it; a run that has a valid plan keeps that one.
+
+    `run` with the same `run_id` carries it out. A plan has an `id` of 16 hex digits; `has_work`;
+    `records`, the most rows that it can move; of an ingest `chunks`, each a tuple of `OffsetRange`
+    that one commit takes; of an egress `files`; and `left_out`, what it excludes and why.
+
+    `kafka` as in `status`. `max_records` is the size of a chunk, `max_chunks` (ingest) the most
+    commits; `resend` (egress) also takes changed files whose names were sent. `replan` forces a new
+    plan even if the run's plan is valid. Needs Kafka, and no Spark. BrokerUnreachable and
+    LakeUnavailable may be retried.
+    """
+    this = _run(_spec(pipeline), run_id, kafka, max_records, max_chunks, resend=resend)
+    planned = flows.of(this.spec).plan(this, lambda _: False, replan=replan)
+    frozen: Plan = planned.plan
+    return frozen
+
+
+def run(
+    pipeline: Pipeline,
+    run_id: str | None = None,
+    *,
+    kafka: Mapping[str, Any] | None = None,
+    master: str | None = None,
+    max_records: int | None = None,
+    max_chunks: int | None = None,
+    resend: bool = False,
+    replan: bool = False,
+    log: Callable[[str], None] = logger.info,
+) -> Mapping[str, Any]:
+    """Carry out a whole run, and return its report: the document of `tidegate run --json`.
+
+    A run with the id of an earlier one continues it; without an id it is a new run. `master` is
+    Spark's: `local[2]`, `spark://host:7077`. `log` gets the lines of Spark's output that people are
+    to see. The other arguments are those of `plan`.
+
+    Raises PartitionsLeftOut after the healthy partitions or files are published, StageFailed if
+    Spark fails, and what `plan` raises. After a transient error, call it again with the same id.
+    """
+    from tidegate.launch import spark_submit
+
+    spec = _spec(pipeline)
+    this = _run(spec, run_id, kafka, max_records, max_chunks, resend=resend)
+    master = master or command_connections.spark_master(spec)
+
+    def submit(application: Submission) -> None:
+        spark_submit.submit(application, master=master, log=log)
+
+    report: Mapping[str, Any] = flows.of(spec).run_all(this, submit, replan=replan).report
+    return report
+
+
+def _run(
+    spec: Spec,
+    run_id: str | None,
+    kafka: Mapping[str, Any] | None,
+    max_records: int | None,
+    max_chunks: int | None,
+    *,
+    resend: bool,
+) -> Any:
+    options = flows.options(spec, max_records=max_records, max_chunks=max_chunks, resend=resend)
+    return flows.new_run(spec, _kafka(spec, kafka), run_id, **options)
+
+
+def _kafka(spec: Spec, extra: Mapping[str, Any] | None) -> KafkaSettings:
+    if extra is None:
+        return command_connections.kafka(spec)
+    return connections.kafka(spec, lambda: Connection("kafka", extra=extra))
+
+
+def _spec(pipeline: Pipeline) -> Spec:
+    if isinstance(pipeline, str):
+        return pipeline_files.load_named(pipeline)
+    return pipeline_files.load(pipeline) if isinstance(pipeline, Path) else pipeline
+
+
+def _ingest(pipeline: Pipeline) -> Ingest:
+    spec = _spec(pipeline)
+    if not isinstance(spec, Ingest):
+        raise ConfigurationError(
+            f"pipeline {spec.name!r} is an egress: only ingest pipelines have a lake of rows"
+        )
+    return spec

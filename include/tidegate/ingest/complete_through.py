@@ -1,0 +1,96 @@
+"""Complete-through times: until when all that could be read of a topic is in the lake.
+
+Each record that a consumer with the pipeline's isolation could read at that time, from the origin
+of its partition on, is committed, or its offset is in a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.core.coverage import is_complete
+from tidegate.core.fold import Fold
+from tidegate.core.plan import Plan
+from tidegate.errors import ConfigurationError
+from tidegate.ingest import drafting
+from tidegate.lake import plans
+from tidegate.lake.ledger import Ledger
+from tidegate.lake.store import Store, open_store
+from tidegate.pipelines.spec import Ingest
+from tidegate.runs.run import Run
+
+
+def times(spec: Ingest, plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
+    """Return the time of the survey for each complete topic of a plan.
+
+    It is just before the broker was asked. Notes of earlier releases lack it.
+    """
+    if "surveyed_at" not in note:
+        return {}
+    return {
+        topic: note["surveyed_at"]
+        for topic, marks in note["watermarks"].items()
+        if is_complete(
+            fold, plan, topic, note["topic_ids"].get(topic),
+            {int(p): each["end"] for p, each in marks.items()},
+            spec.partitions_of(topic),
+        )
+    }  # fmt: skip
+
+
+def is_complete_through(
+    spec: Ingest, topic: str, until: datetime, kafka: Callable[[], KafkaSettings]
+) -> bool:
+    """Return whether a topic is complete through a time.
+
+    The ledger answers if a plan that was surveyed at that time or later is complete; the broker is
+    asked only if not: of a topic in which nothing is new, no plan is committed. Writes nothing.
+    Raises ConfigurationError for a topic that is not the pipeline's, or a time without a zone.
+    """
+    if until.tzinfo is None:
+        raise ConfigurationError(f"until {until.isoformat()}: a time needs a zone")
+    if topic not in spec.select([topic]):
+        raise ConfigurationError(
+            f"pipeline {spec.name!r} does not read topic {topic!r}: it reads {spec.subscription}"
+        )
+    if until > datetime.now(UTC):
+        return False
+    store = open_store(spec.lake, spec.name)
+    fold = Ledger(store, spec.name).fold
+    return _by_ledger(spec, topic, until, store, fold) or _by_broker(
+        spec.model_copy(update={"topics": (topic,)}), kafka(), store, fold
+    )
+
+
+def _by_ledger(spec: Ingest, topic: str, until: datetime, store: Store, fold: Fold) -> bool:
+    """Return whether a committed plan says so; read back to the first that is too old."""
+    seen = set()
+    for n in sorted(fold.live, reverse=True):
+        commit = fold.live[n]
+        if commit.lane != "live" or commit.plan_id in seen:
+            continue
+        seen.add(commit.plan_id)
+        note = plans.note(store, commit.plan_id) or {}
+        if "surveyed_at" not in note or datetime.fromisoformat(note["surveyed_at"]) < until:
+            return False
+        if topic in times(spec, plans.load(store, commit.plan_id), note, fold):
+            return True
+    return False
+
+
+def _by_broker(spec: Ingest, kafka: KafkaSettings, store: Store, fold: Fold) -> bool:
+    """Return whether the topic is complete now, as a run that is only explained would find."""
+    (topic,) = spec.topics
+    today = datetime.now(UTC).date()
+    run = Run(spec, kafka, f"tidegate__{spec.name}", "complete-through", today)
+    seen = drafting.surveyed(run)
+    draft = drafting.draft(run, store, fold, seen)
+    if draft.ranges:  # a plan of them could need a sample of the records
+        return False
+    plan = drafting.plan_of(run, store, fold, seen, draft, today.isoformat())
+    ends = {p: marks.end for p, marks in seen.watermarks.get(topic, {}).items()}
+    topic_id = seen.topic_ids.get(topic)
+    return is_complete(fold, plan, topic, topic_id, ends, spec.partitions_of(topic))

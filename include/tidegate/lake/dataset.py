@@ -1,0 +1,109 @@
+"""The lake of an ingest pipeline, read-only, as a PyArrow dataset and in DuckDB."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pyarrow
+from pyarrow import dataset, fs
+
+from tidegate.core import layout
+from tidegate.core.fold import Fold
+from tidegate.core.wording import counted
+from tidegate.lake import s3_settings
+from tidegate.lake.files import CommittedFile, live_file, located
+from tidegate.lake.local_store import LocalStore
+from tidegate.lake.manifests import LakeFile
+from tidegate.lake.store import Store
+
+SCHEMA = pyarrow.schema(
+    [
+        ("key", pyarrow.binary()),
+        ("value", pyarrow.binary()),
+        ("partition", pyarrow.int32()),
+        ("offset", pyarrow.int64()),
+        ("timestamp", pyarrow.timestamp("us", tz="UTC")),
+        ("timestampType", pyarrow.int32()),
+        ("headers", pyarrow.list_(pyarrow.struct({"key": pyarrow.string(),
+                                                  "value": pyarrow.binary()}))),
+        ("topic", pyarrow.string()),
+        ("topic_id", pyarrow.string()),
+        ("window_date", pyarrow.date32()),
+    ]
+)  # fmt: skip
+"""The columns of a lake: those of the data files (docs/storage.md), then those that the ledger and
+the names of the files have."""
+
+
+class Lake:
+    """The files that the ledger had committed when the lake was opened: each row exactly once.
+
+    Later commits are not in it. A file whose commit was not placed yet is read where it was staged,
+    and may disappear one hour after its commit is placed: open the lake again for each query.
+    """
+
+    name: str
+    """The pipeline's name."""
+    files: tuple[CommittedFile, ...]
+
+    def __init__(self, name: str, store: Store, fold: Fold) -> None:
+        self.name = name
+        self._store = store
+        self._located = list(located(store, fold))
+        self.files = tuple(live_file(store, fold, *each) for each in self._located)
+
+    def __repr__(self) -> str:
+        return f"Lake({self.name!r}, {counted(len(self.files), 'file')})"
+
+    def dataset(self) -> dataset.FileSystemDataset:
+        """Return the files as a PyArrow dataset with the columns of `SCHEMA`.
+
+        No file is read for that: filters by `topic`, `topic_id` and `window_date` skip whole files,
+        and those by `partition`, `offset` and `timestamp` row groups. On S3 it has the region and
+        the endpoint of the environment, and PyArrow looks up the keys by itself: the same `AWS_*`
+        variables, else a profile or the role of the machine. ConfigurationError for a wrong
+        endpoint; OSError from PyArrow for a store that does not answer.
+        """
+        system, root = _filesystem(self._store)
+        return dataset.FileSystemDataset.from_paths(
+            [f"{root}/{path}" for _, _, path in self._located],
+            schema=SCHEMA,
+            format=dataset.ParquetFileFormat(),
+            filesystem=system,
+            partitions=[
+                (dataset.field("topic") == listed["topic"])
+                & (dataset.field("topic_id") == listed["topic_id"])
+                & (dataset.field("window_date") == _window_date(file))
+                for listed, (_, file, _) in zip(self.files, self._located, strict=True)
+            ],
+        )
+
+    def duckdb(self, connection: Any = None) -> Any:
+        """Return a DuckDB connection with a view of the dataset, named as the pipeline.
+
+        By default a new connection to a database in memory; with a `connection`, that one, so that
+        several lakes can be joined. Raises ModuleNotFoundError without the package `duckdb`.
+        """
+        import duckdb
+
+        connection = duckdb.connect() if connection is None else connection
+        connection.register(self.name, self.dataset())
+        return connection
+
+
+def _window_date(file: LakeFile) -> date:
+    return date.fromisoformat(layout.DataFile.parse(file.final).window_date)
+
+
+def _filesystem(store: Store) -> tuple[fs.FileSystem, str]:
+    """Return PyArrow's file system of a store, and the path of the store in it."""
+    if isinstance(store, LocalStore):
+        return fs.LocalFileSystem(), str(store.root)
+    where = s3_settings.location()
+    bucket, prefix = s3_settings.bucket_and_prefix(store.url)
+    given = {"endpoint_override": where.endpoint} if where.endpoint else {}
+    system = fs.S3FileSystem(
+        region=where.region, force_virtual_addressing=not where.path_style, **given
+    )
+    return system, f"{bucket}/{prefix}".rstrip("/")

@@ -1,0 +1,126 @@
+"""Which test runs or judges each fenced block of the README and of the how-tos, in their order.
+
+A block is named by its language and its beginning. What cannot be run is judged by a test: parsed,
+or compared with what the code has; the reason stands beside it.
+"""
+
+from typing import NamedTuple
+
+RUN = "tests/integration/test_snippets.py::test_the_page"
+
+
+class Block(NamedTuple):
+    """A block, the test that runs or judges it, and, if it is not run, the reason."""
+
+    language: str
+    begins: str
+    test: str
+    not_run: str = ""
+
+
+_DOCS = "tests/unit/test_docs_snippets.py"
+_CONNECTION = f"{_DOCS}::test_connections_can_be_copied"
+_COMMANDS = f"{_DOCS}::test_command_lines_are_accepted"
+_PIPELINE = f"{_DOCS}::test_pipelines_can_be_copied"
+_OTHERS = "tests/unit/test_snippets_table.py::test_what_other_tools_are_told"
+_FIRST = "tests/integration/test_first_pipeline.py::test_the_first_pipeline"
+_REST = "tests/e2e/test_airflow.py::test_a_run_triggered_by_rest"
+_TWO = "tests/integration/secured/test_two_clusters.py::test_from_one_cluster_to_another"
+_EXAMPLE = "tests/unit/pipelines/test_translation.py::test_the_example_of_the_docs"
+
+_SERVER = "a server that nobody has here"
+_CLUSTERS = "two secured clusters: that test makes its own"
+
+PAGES: dict[str, tuple[Block, ...]] = {
+    "README.md": (
+        Block("text", " plan      ledger + broker", _OTHERS, "a picture of the steps"),
+        Block("", "make demo", _OTHERS, "it would run this test"),
+        Block("yaml", "# include/pipelines/my_flights.yaml", RUN),
+        Block("", ".venv/bin/tidegate run my_flights", RUN),
+        Block("yaml", "# include/pipelines/my_flights_back.yaml", RUN),
+        Block("", "export TIDEGATE_LAKE", _CONNECTION, _SERVER),
+        Block("sql", "CREATE VIEW my_flights", RUN),
+    ),
+    "docs/how-to/backfill.md": (
+        Block("sh", ".venv/bin/tidegate backfill orders", RUN),
+        Block("sh", "  curl --silent --fail", _REST),
+        Block("", "  airflow backfill create", "tests/dags/test_airflow_commands.py"
+              "::test_airflow_commands_of_the_docs", "another Airflow than that of the tests"),
+    ),
+    "docs/how-to/containers.md": (
+        Block("", "cp .env.example .env", _OTHERS, "no container engine"),
+    ),
+    "docs/how-to/delegation-tokens.md": (
+        Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVER),
+        Block("sh", ".venv/bin/tidegate doctor orders", _COMMANDS, "a broker with tokens"),
+    ),
+    "docs/how-to/first-pipeline.md": (
+        Block("", ".venv/bin/tidegate local up", "tests/integration/test_local_stack.py"
+              "::test_up_brings_everything_and_a_second_up_finds_it"),
+        Block("sh", "BROKER=", _FIRST),
+        Block("sh", ".venv/bin/kafka-python admin", _FIRST),
+        Block("yaml", "# include/pipelines/orders.yaml", _FIRST),
+        Block("sh", ".venv/bin/tidegate doctor orders", _FIRST),
+        Block("sql", "SELECT customer, count(*)", _FIRST),
+        Block("sh", "AIRFLOW=", _REST),
+    ),
+    "docs/how-to/install.md": (
+        Block("sh", "export AIRFLOW_CONN_SPARK_DEFAULT", _CONNECTION, _SERVER),
+    ),
+    "docs/how-to/large-backlog.md": (
+        Block("sh", ".venv/bin/tidegate explain orders --max-chunks 10", RUN),
+    ),
+    "docs/how-to/quarantine.md": (
+        Block("yaml", "name: orders_out", RUN),
+        Block("sql", "SELECT file, row, reason", RUN),
+    ),
+    "docs/how-to/query-the-lake.md": (
+        Block("sql", "SELECT unnest(from_json(CASE", RUN),
+        Block("", ".venv/bin/tidegate files my_flights", RUN),
+        Block("sql", "SET VARIABLE files", RUN),
+        Block("sql", "SELECT topic_id, partition", RUN),
+        Block("python", "import tidegate", RUN),
+        Block("python", "import duckdb", "tests/integration/test_s3.py"
+              "::test_everything_a_topic_can_hold"),
+    ),
+    "docs/how-to/recreated-topic.md": (
+        Block("sh", "  .venv/bin/tidegate offsets adopt", RUN),
+    ),
+    "docs/how-to/replay.md": (
+        Block("sh", ".venv/bin/tidegate replay orders --start 0", RUN),
+        Block("sh", ".venv/bin/tidegate replay orders_back", RUN),
+    ),
+    "docs/how-to/s3.md": (
+        Block("yaml", "name: orders", RUN),
+        Block("sh", "export AWS_REGION", RUN),
+        Block("json", '{"Rules"', _OTHERS, "a rule of the bucket, for days"),
+    ),
+    "docs/how-to/secured-cluster.md": (
+        *(Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVER) for _ in range(9)),
+        Block("yaml", "# include/pipelines/orders.yaml", _PIPELINE, "a jar of Amazon's"),
+        *(Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVER) for _ in range(2)),
+        Block("sh", "export AIRFLOW_CONN_KAFKA_DEFAULT", RUN),
+        Block("sh", "kafka-acls.sh", _OTHERS, "a tool of Kafka's, which is not installed"),
+    ),
+    "docs/how-to/send-files.md": (
+        Block("yaml", "# include/pipelines/orders_out.yaml", RUN),
+        Block("sh", ".venv/bin/tidegate explain orders_out", RUN),
+        Block("yaml", "name: orders_csv", RUN),
+        Block("sh", ".venv/bin/tidegate release orders_out", _COMMANDS, "the claim of a lost host"),
+    ),
+    "docs/how-to/send-lake.md": (
+        Block("yaml", "# include/pipelines/orders_back.yaml", RUN),
+        Block("sh", ".venv/bin/tidegate run orders_back", RUN),
+        Block("yaml", "# include/pipelines/orders.yaml", _TWO, _CLUSTERS),
+        Block("yaml", "# include/pipelines/orders_elsewhere.yaml", _TWO, _CLUSTERS),
+        Block("text", "orders_elsewhere (live): would send", _TWO, _CLUSTERS),
+    ),
+    "docs/how-to/skip-offsets.md": (
+        Block("sh", ".venv/bin/tidegate offsets show orders", RUN),
+    ),
+    "docs/how-to/translate.md": (
+        Block("sh", ".venv/bin/tidegate translate old_job.scala", RUN),
+        Block("text", "val kafkaParams = Map(", _EXAMPLE),
+        Block("yaml", "name: orders", _EXAMPLE),
+    ),
+}  # fmt: skip
