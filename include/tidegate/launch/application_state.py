@@ -1,0 +1,172 @@
+"""What YARN knows of an application in cluster mode, and the proof that its driver has ended.
+
+A state is no proof: KILLED is shown before the containers end, and a resource manager that has
+lost a node shows FAILED while the driver still runs there. The proof is the node manager's, which
+has seen the process end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate.spark.yarn_container import Container
+
+Ask = Callable[[Sequence[str]], str]
+"""Runs Hadoop's command line client with arguments; returns its output, or raises OSError."""
+LookUp = Callable[[str], tuple[int, str]]
+"""Returns status and body of a page, or raises OSError."""
+
+_CLIENT = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
+_TIMEOUT = 60  # seconds; the client itself tries for 15 minutes
+_ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
+# States of the node manager's ContainerState in which no process runs any more.
+_NO_PROCESS = frozenset(
+    {
+        "EXITED_WITH_SUCCESS",
+        "EXITED_WITH_FAILURE",
+        "CONTAINER_CLEANEDUP_AFTER_KILL",
+        "CONTAINER_RESOURCES_CLEANINGUP",
+        "DONE",
+    }
+)
+_COUNT = re.compile(r"^Total number of applications .*:(\d+)\s*$", re.MULTILINE)
+_ID = re.compile(r"application_\d+_\d+")
+
+
+@dataclass(frozen=True)
+class Application:
+    """An application by its id, as the resource manager knows it: state and final state."""
+
+    id: str
+    state: str
+    final: str
+
+
+def client(spark_home: Path) -> Ask:
+    """Return the client that is among Spark's jars; HADOOP_CONF_DIR names the cluster."""
+
+    def ask(args: Sequence[str]) -> str:
+        command = [str(spark_home / "bin/spark-class"), _CLIENT, *args]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                errors="replace", timeout=_TIMEOUT, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise OSError(f"no answer within {_TIMEOUT} s") from None
+        if done.returncode:
+            lines = [*filter(None, map(str.strip, done.stderr.splitlines())), "no output"]
+            raise OSError(f"the client ended with {done.returncode}: {lines[0]}")
+        return done.stdout
+
+    return ask
+
+
+def tagged(tag: str, ask: Ask) -> list[Application]:
+    """Return all applications with a tag; OSError if YARN does not answer as expected."""
+    output = ask(["application", "-list", "-appTags", tag, "-appStates", "ALL"])
+    # Id, name, type, user, queue, state, final state, progress, URL; a name may hold tabs.
+    rows = [line.split("\t") for line in output.splitlines() if "\t" in line]
+    found = [
+        Application(row[0].strip(), row[-4].strip(), row[-3].strip())
+        for row in rows
+        if len(row) >= 9 and _ID.fullmatch(row[0].strip())
+    ]
+    count = _COUNT.search(output)
+    if count is None or int(count[1]) != len(found):
+        raise OSError(f"not a list of applications: {output.strip()[:200]!r}")
+    return found
+
+
+def kill(tag: str, ask: Ask) -> list[str]:
+    """End the applications with a tag; return their ids. The end of spark-submit ends none."""
+    running = [each.id for each in tagged(tag, ask) if each.state not in _ENDED]
+    if running:
+        ask(["application", "-kill", *running])
+    return running
+
+
+@contextmanager
+def killed_on_error(tag: str, ask: Ask, log: Callable[[str], None]) -> Iterator[None]:
+    """Kill the applications with a tag if the block, which waits for spark-submit, raises."""
+    try:
+        yield
+    except BaseException:
+        try:
+            kill(tag, ask)
+        except OSError as error:
+            log(f"the YARN application with the tag {tag} may still run: {error}")
+        raise
+
+
+def not_ended(tag: str, driver: Container, ask: Ask, look_up: LookUp | None = None) -> str | None:
+    """Return why the application of an attempt is not proven to have ended; None is the proof.
+
+    `driver` is the container that the driver itself has named before it sent anything. Executors
+    end with their driver, as on any master.
+    """
+    try:
+        found = tagged(tag, ask)
+    except OSError as error:
+        return f"YARN cannot be asked: {error}"
+    if not found:
+        return (
+            f"YARN knows no application with the tag {tag}: it may have forgotten it, or is "
+            "another cluster than that of the attempt"
+        )
+    for each in found:
+        if each.state not in _ENDED:
+            return f"{each.id} is {each.state}"
+    if not any(_is_of(driver, each) for each in found):
+        return f"{driver.id} is of none of {', '.join(each.id for each in found)}"
+    try:
+        return _still_there(driver, look_up or _page)
+    except (OSError, ValueError) as error:
+        return f"node manager {driver.node} cannot be asked for {driver.id}: {error}"
+
+
+def _is_of(driver: Container, application: Application) -> bool:
+    """Say whether a container is one of an application: `container[_e<epoch>]_<its number>_…`."""
+    number = application.id.removeprefix("application_")
+    return re.fullmatch(rf"container_(e\d+_)?{number}_\d+_\d+", driver.id) is not None
+
+
+def _still_there(driver: Container, look_up: LookUp) -> str | None:
+    """Return why a container may have a process; None if its node manager has seen the end."""
+    node = f"http://{driver.node}/ws/v1/node"
+    status, body = look_up(f"{node}/containers/{driver.id}")
+    if status == 404 and f"{driver.id}, not found" in body:
+        status, body = look_up(f"{node}/info")
+        if status == 200 and _unwrapped(body, "nodeInfo")["nmStartupTime"] < driver.started:
+            return None
+        return f"node manager {driver.node} was started after {driver.id} and may not know it"
+    if status != 200:
+        return f"node manager {driver.node} answers {status} about {driver.id}"
+    state = _unwrapped(body, "container")["state"]
+    return None if state in _NO_PROCESS else f"{driver.id} on {driver.node} is {state}"
+
+
+def _unwrapped(body: str, name: str) -> Mapping[str, Any]:
+    """Return an answer of Hadoop's REST, whose envelope is missing in shaded servers."""
+    form = json.loads(body)
+    answer = form.get(name, form) if isinstance(form, dict) else form
+    if not isinstance(answer, dict) or not {"state", "nmStartupTime"} & answer.keys():
+        raise ValueError(f"unknown answer: {body[:200]!r}")
+    return answer
+
+
+def _page(url: str) -> tuple[int, str]:
+    import httpx
+
+    try:
+        answer = httpx.get(url, headers={"Accept": "application/json"}, timeout=10, trust_env=False)
+    except httpx.HTTPError as error:
+        raise OSError(str(error)) from None
+    return answer.status_code, answer.text
