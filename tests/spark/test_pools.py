@@ -121,7 +121,8 @@ def pools(
 
 def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Capacity 2 for four tasks at once is exceeded, and nothing is lost; a producer that is no
-    longer in its pool is closed when it is released, with a warning.
+    longer in its pool is closed when it is released, with a warning (req 0.12-0.14, 0.17-0.19,
+    0.30).
     """
     found, output = pools(broker, topic, tmp_path, CONF)
     assert "kafka010-cached-simple-kafka-consumer-pool" in found.pop("bean")
@@ -138,7 +139,8 @@ def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_p
 
 @pytest.mark.slow
 def test_consumers_are_used_again(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """By the next read of their partition, as the next chunk of a plan is: same group, same pool.
+    """By the next read of their partition, as the next chunk of a plan is: same group, same pool
+    (req 1.15, 3.14).
 
     That the same executor reads a partition again is not to be had: Spark prefers executors in
     streams only.
@@ -151,7 +153,8 @@ def test_consumers_are_used_again(broker: Broker, topic: str, tmp_path: Path) ->
 def test_a_producer_in_use_outlives_the_time_out_of_its_pool(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """One task sends for more than 1.5 s with a time-out of 500 ms: by one producer, each row once.
+    """One task sends for more than 1.5 s with a time-out of 500 ms: by one producer, each row once
+    (req 0.11).
 
     Every record is a request of its own, one after the other, so that the task is slow.
     """

@@ -267,10 +267,14 @@ def test_a_whole_run_of_assigned_partitions(
         {"pattern": ""},
         {"topics": ["t"], "pattern": "t"},
         {"topics": ["t"], "assign": {"t": [0]}},
+        {"pattern": "t", "assign": {"t": [0]}},
+        {"topics": ["t"], "pattern": "t", "assign": {"t": [0]}},
     ],
 )
 def test_no_strategy_or_two(settings: dict[str, Any]) -> None:
-    """KafkaRelationSuite: "bad batch query options": no strategy, two, and empty ones."""
+    """KafkaRelationSuite: "bad batch query options": no strategy, two or three, and empty ones (req
+    1.4).
+    """
     with pytest.raises(ValueError, match=r"^(topics|assign|assign\.t|pattern): "):
         parse({**LEAST, **settings})
 
