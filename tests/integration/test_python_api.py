@@ -16,7 +16,7 @@ def test_run_a_pipeline(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Explained, run, and compared with Kafka."""
+    """Explained, run, and compared with Kafka (req 3.10)."""
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 100, partitions=2)
     file = tmp_path / "orders.yaml"
