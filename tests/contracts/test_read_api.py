@@ -26,6 +26,11 @@ from tidegate.lake.store import LocalStore
 from tidegate.pipelines import files
 
 
+def test_the_package_is_typed() -> None:
+    """A type checker reads the annotations of a package with this file alone (req 3.10)."""
+    assert (Path(tidegate.__file__).parent / "py.typed").is_file()
+
+
 def test_names() -> None:
     """The module, its types and its documentation have the same names; `dir` shows them."""
     stub = ast.parse((PROJECT / "include/tidegate/__init__.pyi").read_text())

@@ -1,6 +1,7 @@
 """The report of a run: beside the ledger, exactly as docs/storage.md says."""
 
 import json
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -156,6 +157,19 @@ def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
         "topic": "t", "partition": 0, "first": 0, "last": 4, "rows": 3, "bytes": first["bytes"],
     }  # fmt: skip
     assert first["bytes"] + last["bytes"] == size
+
+
+def test_settings_that_the_pipeline_gives(run, store, monkeypatch):
+    """Options and settings of Spark, with their origin: pools with an MBean, too (req 0.30)."""
+    conf = {"spark.kafka.consumer.cache.jmx.enable": True}
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": run.spec.lake}
+    spec = parse({**form, "options": {"minPartitions": 2}, "spark": {"conf": conf}})
+    _, kept = published(replace(run, spec=spec), store, monkeypatch)
+    assert kept["settings"] == {
+        **SETTINGS,
+        "minPartitions": {"value": "2", "origin": "pipeline"},
+        "spark.kafka.consumer.cache.jmx.enable": {"value": "true", "origin": "pipeline"},
+    }
 
 
 def test_the_first_report_stays(run, store, monkeypatch):

@@ -132,6 +132,55 @@ group as well
     )
 
 
+WRONG = {
+    "in": """
+kind: ingest
+topics: [t]
+options: {kafka.max.poll.records: hunter2, failOnDataLoss: false, kafka.fetch.min.byte: 1}
+spark: {conf: {spark.master: local, spark.kafka.consumer.cache.timeout: hunter2}}
+""",
+    "out": """
+kind: egress
+source: {path: /in, format: text}
+target:
+  topic: t
+  options: {kafka.acks: 0, kafka.transactional.id: hunter2}
+  producer: {linger.ms: hunter2}
+spark: {conf: {spark.task.maxFailures: 4, spark.hadoop.fs.s3a.secret.key: hunter2}}
+""",
+}
+
+
+@pytest.mark.usefixtures("place")
+def test_wrong_settings_of_all_places(validate: Validate) -> None:
+    """With file, key, name, reason and, where there is one, the right setting; never the value."""
+    files = {name: f"name: {name}\nlake: /lake{text}" for name, text in WRONG.items()}
+    assert validate(files) == (
+        2,
+        """\
+in.yaml: 5 complaints
+  - options: kafka.max.poll.records: not a whole number
+  - options: failOnDataLoss: refused: records that are gone are a failure, or a gap in the ledger; \
+use `on_expired`
+  - options: kafka.fetch.min.byte: no option of Spark's, and no setting of Kafka's consumer; did \
+you mean 'kafka.fetch.min.bytes'?
+  - spark.conf: spark.master: refused: Tidegate sets it: by the Spark connection; use \
+`spark.connection`
+  - spark.conf: spark.kafka.consumer.cache.timeout: not a duration, for example 500ms, 5m or 1h
+out.yaml: 5 complaints
+  - target.producer: linger.ms: not a whole number
+  - target.options: kafka.acks: 0 would lose records silently; use all
+  - target.options: kafka.transactional.id: refused: Spark's sink has no transactions: it would \
+never commit one
+  - spark.conf: spark.task.maxFailures: refused: Tidegate sets it: Spark retries nothing, for what \
+a task has sent cannot be taken back; use `retries`, which sends the rest
+  - spark.conf: spark.hadoop.fs.s3a.secret.key: refused: a secret here would show in the process \
+list; use Spark's environment, a credentials provider or spark-defaults.conf
+""",
+        "",
+    )
+
+
 def test_the_encoding_of_files_may_be_a_variable(validate: Validate) -> None:
     text = (
         "{name: out, kind: egress, lake: /lake, target: {topic: t}, columns: {value: v}, "

@@ -14,9 +14,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from support import oracle_client, spark_cluster, topic_records
+from support import client_configs, oracle_client, spark_cluster, topic_records
 from support.cli_user import Terminal
 from support.spark_cluster import Cluster
+from tidegate.settings import kafka_clients
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE
 from tidegate_local import kafka
@@ -81,14 +82,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-def configs(log: str) -> list[dict[str, str]]:
-    """Return what each consumer has logged of its own settings when it began."""
-    blocks = re.findall(r"ConsumerConfig values: ?\n((?:\t[^\n]*\n)+)", log)
-    return [
-        dict(line.strip().partition(" = ")[::2] for line in block.splitlines()) for block in blocks
-    ]
-
-
 def test_there_is_a_value_for_every_setting() -> None:
     """Of the consumer; a new one of the table must be read back, too."""
     passing = (Answer.ACCEPTED, Answer.WARNED)
@@ -104,7 +97,9 @@ def test_there_is_a_value_for_every_setting() -> None:
 def test_every_setting_arrives_at_an_executors_consumer(
     spark: Cluster, broker: Broker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Read from the log of a consumer in another process (section 5 of the requirements)."""
+    """Read from the log of a consumer in another process, and, as far as it knows them, of the
+    driver's admin client (section 5 of the requirements).
+    """
     connection = {"conn_type": "spark", "host": spark.master}
     terminal = Terminal(
         tmp_path, broker.bootstrap,
@@ -115,22 +110,38 @@ def test_every_setting_arrives_at_an_executors_consumer(
     log4j.write_text(SAYS_CONFIGS)
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 400, partitions=2)
-    conf = {"spark.executor.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j}"}
+    conf = {
+        "spark.executor.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j}",
+        "spark.log.level": "INFO",
+    }
     terminal.pipeline(
         "options", [name], options={**CONSUMER, "groupIdPrefix": "team-a"}, spark={"conf": conf}
     )
-    report = terminal.json("run", "options", "--run-id", "the run")
+    done = terminal.run("run", "options", "--run-id", "the run", "--json")
+    report = json.loads(done.stdout)
     assert report["rows"] == 400
     logs = [path.read_text() for path in spark.home.glob("work/app-*/*/stderr")]
     group = f"team-a-{report['plan_id']}"
-    found = [each for log in logs for each in configs(log) if each["group.id"] == group]
+    found = [
+        each
+        for log in logs
+        for each in client_configs.logged(log, "ConsumerConfig")
+        if each["group.id"] == group
+    ]
     assert found
+    expected = {name.removeprefix("kafka."): value for name, value in CONSUMER.items()}
     for each in found:
-        expected = {name.removeprefix("kafka."): value for name, value in CONSUMER.items()}
         assert {name: each[name] for name in expected} == expected
         # What no option can change.
         assert (each["auto.offset.reset"], each["enable.auto.commit"]) == ("none", "false")
         assert re.fullmatch(r"tidegate-options-stage-the_run-[0-9a-f]{16}", each["client.id"])
+    of_driver = client_configs.logged(client_configs.output_of(done), "AdminClientConfig")
+    known = kafka_clients.COMMON.keys() | kafka_clients.ADMIN.keys()
+    expected = {name: value for name, value in expected.items() if name in known}
+    assert len(expected) > 10
+    assert of_driver
+    for each in of_driver:
+        assert {name: each[name] for name in expected} == expected
     oracle_client.agree(broker.bootstrap, terminal.lake, "options", [name])
 
 

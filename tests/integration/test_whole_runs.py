@@ -4,11 +4,13 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
-from support import oracle_client, publisher_race, topic_records
+from support import oracle_client, publisher_race, topic_reader, topic_records
 from support.cli_user import Terminal
 from support.process_list import command_line, descendants, is_job, is_running, spark_jvm
 from tidegate_local.kafka import Broker
@@ -61,6 +63,38 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
     assert found["against_kafka"]["rows"] == filled.visible.total()
     status = terminal.json("status", "everything")["topics"]["everything"]["partitions"]
     assert all(p["lag"] == 0 for p in status.values())
+
+
+@pytest.mark.slow
+def test_a_compacted_log(terminal: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
+    """Offsets whose records the broker has compacted away have no row, and are proven to have no
+    record: the chunk is sealed, and the lake equals what an independent consumer reads.
+    """
+    config = {"cleanup.policy": "compact", "segment.ms": "50", "min.cleanable.dirty.ratio": "0.001"}
+    name = topic(partitions=1, config=config)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+    def send(count: int) -> None:
+        for n in range(count):
+            producer.produce(name, b"v%d" % n, key=b"%d" % (n % 7))
+        producer.flush(30)
+
+    send(300)
+    until = time.monotonic() + 60
+    while len(topic_reader.read(broker.bootstrap, name)) >= 300:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+        send(1)  # a new segment: the one before it is compacted
+    topic_records.configure(broker.bootstrap, name, cleanup_policy="delete", retention_ms="-1")
+    time.sleep(1)  # a compaction that is in progress ends
+    left = len(topic_reader.read(broker.bootstrap, name))
+    end = topic_reader.ends(broker.bootstrap, name)[0]
+    assert left < end
+    terminal.pipeline("compacted", [name])
+    (commit,) = terminal.json("run", "compacted")["commits"]
+    account = {"start": 0, "end": end, "rows": left, "invisible": end - left}
+    assert commit["topics"] == {name: {"0": account}}
+    oracle_client.agree(broker.bootstrap, terminal.lake, "compacted", [name])
 
 
 def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None:

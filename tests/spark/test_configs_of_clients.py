@@ -6,6 +6,7 @@ import pytest
 
 from support import client_configs, topic_records
 from support.cli_user import Terminal
+from tidegate.settings import kafka_clients
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.sink import READING
 from tidegate.settings.table import TABLE
@@ -62,8 +63,8 @@ READ = {
 
 @pytest.mark.slow
 def test_accepted_settings_reach_the_clients(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The producer of the tasks, and the consumers of the read-back: by Spark's names in capitals,
-    and by the short form, once each.
+    """The producer of the tasks, the consumers of the read-back, and the driver's admin client: by
+    Spark's names in capitals, and by the short form, once each (req 4.8).
     """
     accepted = {
         each.name.removeprefix("kafka.")
@@ -87,9 +88,7 @@ def test_accepted_settings_reach_the_clients(broker: Broker, topic: str, tmp_pat
         target={"topic": topic, "producer": producer, "options": options},
         spark={"conf": {"spark.log.level": "INFO"}},
     )  # fmt: skip
-    done = terminal.run("run", "out")
-    path = (done.stdout + done.stderr).rpartition("Spark's output: ")[2].split()[0]
-    output = Path(path).read_text()
+    output = client_configs.output_of(terminal.run("run", "out"))
     (sender,) = client_configs.logged(output, "ProducerConfig")
     expected = {**GIVEN, "acks": "-1"}  # how the client writes `all`
     assert {name: sender[name] for name in GIVEN} == expected
@@ -97,3 +96,7 @@ def test_accepted_settings_reach_the_clients(broker: Broker, topic: str, tmp_pat
     assert readers
     for reader in readers:
         assert {name: reader[name] for name in READ} == READ
+    of_driver = client_configs.logged(output, "AdminClientConfig")
+    name = "default.api.timeout.ms"  # the only one of READ that an admin client has
+    assert READ.keys() & (kafka_clients.COMMON.keys() | kafka_clients.ADMIN.keys()) == {name}
+    assert {each[name] for each in of_driver} == {READ[name]}

@@ -1,20 +1,15 @@
 """The producer of an egress: its settings, the limits of topics, errors of single records."""
 
-import contextlib
 import random
-import re
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
 
 from support import topic_records
 from support.egress_pipeline import EgressPipeline
 from tidegate.errors import RowsRefused, SendFailed
-from tidegate.settings import kafka_clients
 
 
 def lines(*ids: int) -> str:
@@ -170,38 +165,3 @@ def _overhead(pipeline: EgressPipeline, topic: str) -> int:
     (pipeline.source / "q.txt").unlink()
     (row,) = refused.value.numbers["rows"]
     return int(row["reason"].split()[0]) - 4_000
-
-
-def test_allowed_producer_settings_are_valid_for_the_client(spark: SparkSession) -> None:
-    """The client accepts the minimum and maximum of each number, and refuses values beyond; below
-    the minimum, some producers start but would send nothing.
-    """
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    idle = {"buffer.memory", "delivery.timeout.ms", "max.block.ms", "max.request.size",
-            "request.timeout.ms", "socket.connection.setup.timeout.ms"}  # fmt: skip
-
-    def starts(name: str, value: int) -> bool:
-        settings = jvm.java.util.HashMap()
-        settings.put("bootstrap.servers", "nowhere:1")
-        serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
-        for each in ("key.serializer", "value.serializer"):
-            settings.put(each, serializer)
-        settings.put(name, str(value))
-        config = jvm.org.apache.kafka.clients.producer.ProducerConfig.configDef()
-        with contextlib.suppress(Py4JJavaError):
-            jvm.org.apache.kafka.common.config.AbstractConfig(config, settings)
-            return True
-        return False
-
-    checks = {**kafka_clients.COMMON, **kafka_clients.PRODUCER}
-    bounds = {name: re.match(r"from (-?\d+) to (\d+),", checks[name]("9" * 19) or "")
-              for name in checks}  # fmt: skip
-    numbers = {name: (int(found[1]), int(found[2])) for name, found in bounds.items() if found}
-    assert len(numbers) > 20
-    for name, (least, most) in numbers.items():
-        assert starts(name, least), name
-        assert starts(name, most), name
-        assert checks[name](str(least - 1)), name
-        assert starts(name, least - 1) is (name in idle), name
-        assert not starts(name, most + 1), name

@@ -1,6 +1,7 @@
 """Chunks are staged exactly as planned, with a real broker; pyarrow reads the staged files."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ from tidegate.core.offsets import OffsetRange, Window
 from tidegate.lake.footers import read_staged
 from tidegate.lake.store import Listed, LocalStore
 from tidegate.spark import ingest
-from tidegate.spark.failures import describe
+from tidegate.spark.failures import describe, thrown
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate.spark.parquet_writer import written_files
@@ -289,13 +290,34 @@ def test_records_that_expired_fail_the_chunk(
     assert "\n" not in message
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "error", "least"),
+    [
+        (0, 101, "org.apache.kafka.clients.consumer.OffsetOutOfRangeException", 1),
+        (150, 200, "org.apache.kafka.clients.consumer.OffsetOutOfRangeException", 0),
+        pytest.param(
+            0, 100, "TimeoutException: Cannot fetch record for offset 0 in 1000 milliseconds", 1,
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["one beyond the end", "all beyond the end", "not in time"],
+)  # fmt: skip
 def test_records_that_are_not_there_fail_the_chunk(
-    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
-) -> None:
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path,
+    start: int, end: int, error: str, least: float,
+) -> None:  # fmt: skip
+    """Beyond the end of the log, or not within `kafkaConsumer.pollTimeoutMs`, which Spark waits for
+    the first record that does not come.
+    """
     numbers(broker.bootstrap, topic, 100, partitions=1)
-    hurry = {"kafkaConsumer.pollTimeoutMs": "1000"}
-    with pytest.raises(Py4JJavaError):
-        stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, 101), **hurry)
+    options = {"kafkaConsumer.pollTimeoutMs": "1000"}
+    if end == 100:  # the broker holds the fetch: there are not so many bytes
+        options |= {"kafka.fetch.min.bytes": "1000000", "kafka.fetch.max.wait.ms": "2000"}
+    began = time.monotonic()
+    with pytest.raises(Py4JJavaError) as failed:
+        stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, start, end), **options)
+    assert time.monotonic() - began >= least
+    assert error in thrown(failed.value)
     assert not list(tmp_path.rglob("_done.json"))
 
 

@@ -39,7 +39,7 @@ def pool_sizes(spark: SparkSession) -> Callable[[], PoolSizes]:
 
 
 def test_the_pools_have_tidegates_settings(spark: SparkSession) -> None:
-    """Where a pipeline gives none: read back from the pools of this session."""
+    """Where a pipeline gives none: read back from the pools of this session (req 0.18, 0.19)."""
     consumers, fetched = _pools(spark)
     config = _field(consumers.getClass(), consumers, "poolConfig")
     assert config.softMaxSize() == 64
@@ -97,7 +97,9 @@ def test_fetched_records_are_those_of_running_tasks(
     tmp_path: Path,
     pool_sizes: Callable[[], PoolSizes],
 ) -> None:
-    """While one task reads a large partition, the pool holds the records of one fetch."""
+    """While one task reads a large partition, the pool holds the records of one fetch (req
+    0.24).
+    """
     create(broker.bootstrap, topic, partitions=1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"})
     for number in range(200_000):

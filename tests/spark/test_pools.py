@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from support import topic_reader, topic_records
+from support import client_configs, topic_reader, topic_records
 from support.cli_user import Terminal
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.spark_submit import submit
 from tidegate.launch.submission import submission
 from tidegate.pipelines.spec import parse
+from tidegate.settings.setting import Answer, Place
+from tidegate.settings.table import TABLE
 from tidegate.spark import kafka_source
 from tidegate_local.kafka import Broker
 
-PARTITIONS, RECORDS = 6, 600
+PARTITIONS, RECORDS, TASKS = 6, 600, 4
 CONF = {
     "spark.kafka.consumer.cache.capacity": 2,
     "spark.kafka.consumer.cache.timeout": "3s",
@@ -30,7 +32,7 @@ CONF = {
 }
 # The pools take their settings from the first use in a Java process, so each case has its own.
 PROBE = """
-import json, sys, threading
+import json, sys, time
 from pathlib import Path
 from tidegate.spark import session
 
@@ -54,27 +56,37 @@ rows = sum(spark.read.format("kafka").options(**job["source"]).load().count() fo
 companion, readers = module("consumer.KafkaDataConsumer")
 consumers, fetched = (field(companion, readers, n) for n in ("consumerPool", "fetchedDataPool"))
 config = field(consumers.getClass(), consumers, "poolConfig")
+pool = field(consumers.getClass(), consumers, "pool")
+left = pool.getNumIdle() + pool.getNumActive()
 companion, senders = module("producer.InternalKafkaProducerPool")
 producers = field(companion, senders, "pool")
 params = jvm.java.util.HashMap()
 params.put("bootstrap.servers", job["bootstrap"])
 for each in ("key.serializer", "value.serializer"):
     params.put(each, "org.apache.kafka.common.serialization.ByteArraySerializer")
+evictor = field(producers.getClass(), producers, "scheduled").isDefined()
+kept = field(producers.getClass(), producers, "cache")
+senders.release(senders.acquire(params))
+until = time.monotonic() + (10 if evictor else 0)
+while not kept.isEmpty() and time.monotonic() < until:
+    time.sleep(0.05)
+idle = kept.size()
 twice = [senders.acquire(params) for _ in range(2)]
 same = twice[0].equals(twice[1])
 senders.release(twice[0])
-field(producers.getClass(), producers, "cache").clear()  # as if another had taken its place
+kept.clear()  # as if another had taken its place
 senders.release(twice[1])
 try:
     twice[1].producer().send(jvm.org.apache.kafka.clients.producer.ProducerRecord("t", b"x"))
     closed = "no"
 except Exception as error:
     closed = str(error)
-pool = field(consumers.getClass(), consumers, "pool")
 bean = pool.getJmxName()  # null if it is not registered
 print("POOLS " + json.dumps({
     "rows": rows,
     "created": pool.getCreatedCount(),
+    "freed": pool.getDestroyedCount() - pool.getDestroyedByEvictorCount(),
+    "left": left,
     "capacity": config.softMaxSize(),
     "idle": config.getMinEvictableIdleDuration().toMillis(),
     "evictor": config.getDurationBetweenEvictionRuns().toMillis(),
@@ -83,7 +95,8 @@ print("POOLS " + json.dumps({
     "fetched": field(fetched.getClass(), fetched, "minEvictableIdleTimeMillis"),
     "fetched evictor": field(fetched.getClass(), fetched, "evictorThreadRunIntervalMillis"),
     "producer": field(producers.getClass(), producers, "cacheExpireTimeoutMillis"),
-    "producer evictor": field(producers.getClass(), producers, "scheduled").isDefined(),
+    "producer evictor": evictor,
+    "idle producers": idle,
     "same producer": same,
     "closed": closed,
 }))
@@ -94,8 +107,8 @@ spark.stop()
 def pools(
     broker: Broker, topic: str, home: Path, conf: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Read a topic of six partitions twice, by four tasks at once; return the pools' settings, and
-    Spark's output.
+    """Read a topic of six partitions twice, by four tasks at once, and take a producer; return the
+    pools' settings, what they hold then, and Spark's output.
     """
     topic_records.numbers(broker.bootstrap, topic, RECORDS, partitions=PARTITIONS)
     form = {"name": "pools", "kind": "ingest", "topics": [topic], "lake": str(home / "lake")}
@@ -115,23 +128,38 @@ def pools(
     job.write_text(json.dumps({"source": source, "bootstrap": broker.bootstrap}))
     output: list[str] = []
     application = replace(submission(job, settings, RECORDS, name="pools"), application=str(script))
-    submit(application, master="local[4]", log=output.append)
+    submit(application, master=f"local[{TASKS}]", log=output.append)
     (line,) = (each for each in output if each.startswith("POOLS "))
     return json.loads(line.removeprefix("POOLS ")), output
 
 
+def test_there_is_a_value_for_every_setting() -> None:
+    """Of the pools; a new one of the table must be read back, too."""
+    of_pools = {
+        each.name
+        for each in TABLE
+        if each.place is Place.SPARK
+        and each.answer is Answer.ACCEPTED
+        and each.name.startswith("spark.kafka.")
+    }
+    assert of_pools == CONF.keys()
+
+
 def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """Capacity 2 for four tasks at once is exceeded, and nothing is lost; a producer that is no
-    longer in its pool is closed when it is released, with a warning.
+    """Capacity 2 for four tasks at once is exceeded, idle consumers make room, and nothing is lost;
+    without an evictor an idle producer stays, and one that is no longer in its pool is closed when
+    it is released, with a warning (req 0.12-0.14, 0.17-0.19, 0.30).
     """
     found, output = pools(broker, topic, tmp_path, CONF)
     assert "kafka010-cached-simple-kafka-consumer-pool" in found.pop("bean")
     assert "after producer has been closed" in found.pop("closed")
     assert found.pop("created") >= PARTITIONS
+    assert found.pop("freed") > 0
+    assert found.pop("left") <= TASKS
     assert found == {
         "rows": 2 * RECORDS, "capacity": 2, "idle": 3_000, "evictor": 200, "jmx": True,
         "fetched": 4_000, "fetched evictor": 300, "producer": 5_000, "producer evictor": False,
-        "same producer": True,
+        "idle producers": 1, "same producer": True,
     }  # fmt: skip
     assert [each for each in output if "Pool exceeds its soft max size" in each]
     assert [each for each in output if "is not a member of the cache. Closing" in each]
@@ -139,20 +167,30 @@ def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_p
 
 @pytest.mark.slow
 def test_consumers_are_used_again(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """By the next read of their partition, as the next chunk of a plan is: same group, same pool.
+    """By the next read of their partition, as the next chunk of a plan is: same group, same pool
+    (req 1.15, 3.14). An idle producer is closed (req 0.12, 0.13).
 
     That the same executor reads a partition again is not to be had: Spark prefers executors in
     streams only.
     """
-    found, _ = pools(broker, topic, tmp_path, {"spark.kafka.consumer.cache.timeout": "1m"})
+    conf = {
+        "spark.kafka.consumer.cache.timeout": "1m",
+        "spark.sql.kafkaConsumerCache.capacity": 7,  # the old name
+        "spark.kafka.producer.cache.timeout": "500ms",
+        "spark.kafka.producer.cache.evictorThreadRunInterval": "100ms",
+    }
+    found, _ = pools(broker, topic, tmp_path, conf)
     assert (found["rows"], found["created"], found["bean"]) == (2 * RECORDS, PARTITIONS, None)
+    assert (found["capacity"], found["freed"], found["left"]) == (7, 0, PARTITIONS)
+    assert (found["producer evictor"], found["idle producers"]) == (True, 0)
 
 
 @pytest.mark.slow
 def test_a_producer_in_use_outlives_the_time_out_of_its_pool(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """One task sends for more than 1.5 s with a time-out of 500 ms: by one producer, each row once.
+    """One task sends for more than 1.5 s with a time-out of 500 ms: by one producer, each row once
+    (req 0.11).
 
     Every record is a request of its own, one after the other, so that the task is slow.
     """
@@ -176,6 +214,4 @@ def test_a_producer_in_use_outlives_the_time_out_of_its_pool(
     assert sorted(int(each.value or b"") for each in sent) == list(range(count))
     times = [each.timestamp for each in sent]
     assert max(times) - min(times) > 1_500
-    path = (done.stdout + done.stderr).rpartition("Spark's output: ")[2].split()[0]
-    output = Path(path).read_text()
-    assert output.count("ProducerConfig values:") == 1
+    assert len(client_configs.logged(client_configs.output_of(done), "ProducerConfig")) == 1

@@ -175,19 +175,20 @@ class Scan:
                 self.look_at(HOLDERS if is_holder(argv) else "environment", where, environ)
 
     def hits(self) -> list[Hit]:
-        """Return all secrets that were found where they may not be."""
+        """Return all secrets that were found where they may not be, up to now."""
+        looked_at = self._contents.copy()  # processes are looked at meanwhile
         return sorted(
             Hit(place, where.replace(needle.decode(errors="replace"), "…"), name, form)
             for name, secret in self.secrets.items()
             for form, needle in forms(secret).items()
-            for (place, content), where in self._contents.items()
+            for (place, content), where in looked_at.items()
             if needle in content and name not in self.allowed.get(place, ())
         )
 
     def places(self) -> dict[str, tuple[int, int, int]]:
         """Return for each place how many contents it had, how many bytes, how many controls."""
         found: dict[str, tuple[int, int, int]] = {}
-        for place, content in self._contents:
+        for place, content in self._contents.copy():
             count, size, controls = found.get(place, (0, 0, 0))
             control = self.control.encode() in content
             found[place] = (count + 1, size + len(content), controls + control)

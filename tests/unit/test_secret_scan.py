@@ -208,3 +208,25 @@ def test_keys(tmp_path: Path) -> None:
     entries = [b"name" * 9 + key * 32 + bytes(4) for key in (b"A", b"B")]
     keytab.write_bytes(b"\5\2" + b"".join(len(e).to_bytes(4, "big") + e for e in entries))
     assert list(keytab_secrets(keytab).values()) == [b"A" * 8, b"B" * 8]
+
+
+def test_places_may_be_looked_at_while_they_are_searched(scan: Scan) -> None:
+    """As by `processes`, whose block is still open when the hits are asked for."""
+    scan.look_at("a page", "first", SECRET)
+    for number in range(5_000):
+        scan.look_at("a page", f"page {number}", f"{CONTROL} {number}")
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.001):
+            scan.look_at("a page", "another", secrets.token_bytes(8))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(5):
+            assert [hit.where for hit in scan.hits()] == ["first"]
+            assert scan.places()["a page"][0] > 5_000
+    finally:
+        over.set()
+        looking.join()

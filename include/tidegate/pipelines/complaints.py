@@ -51,6 +51,8 @@ _ELSEWHERE = {
     "when it is sent; the header tidegate-timestamp has that of a lake's record",
     "mode": "records are appended, as Kafka has nothing else",
     "target.mode": "records are appended, as Kafka has nothing else",
+    "schema": "Spark's Kafka source has columns of its own; those of an egress's files are "
+    "source.columns",
     "where": "a pipeline reads or sends all rows; a filter is for a replay of a lake: `tidegate "
     "replay … --where …`",
 }

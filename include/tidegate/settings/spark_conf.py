@@ -60,6 +60,16 @@ def _of_connector(value: str) -> str | None:
     )
 
 
+def _no_tokens(value: str) -> str | None:
+    """Return the caution about a provider of Kafka's delegation tokens that is switched off."""
+    if value.lower() != "false":
+        return None
+    return (
+        "on YARN and Kubernetes Spark then obtains no delegation token of Kafka: a run of a "
+        "connection that asks for one fails there"
+    )
+
+
 _POOLS: tuple[tuple[str, str, Check | None, str], ...] = (
     (
         "spark.kafka.consumer.cache.timeout", "5m",
@@ -144,6 +154,12 @@ SPARK: tuple[Setting, ...] = (
     _decided(
         "spark.kafka.clusters.*", None, "from the Kafka connection, for delegation tokens",
         "`tidegate.delegation_token` of the connection",
+    ),
+    Setting(
+        name="spark.security.credentials.kafka.enabled", place=Place.SPARK, check=boolean,
+        caution=_no_tokens, outside="true",
+        why="by it Spark obtains Kafka's delegation tokens on YARN and Kubernetes; elsewhere "
+        "Tidegate's driver does",
     ),
     Setting(
         name="spark.log.level", place=Place.SPARK, check=_log_level, default="WARN",

@@ -4,6 +4,7 @@ The names in the docstrings are those of `KafkaRelationSuite` and `KafkaOffsetRe
 4.0. What Spark decides when a query runs is decided here when the file is read, or by `plan`.
 """
 
+import json
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -14,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from support import ingest_steps, oracle_client, topic_records
+from support import client_configs, ingest_steps, oracle_client, topic_records
 from support.cli_user import Terminal
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.requests import Asked, Backfill
@@ -267,10 +268,14 @@ def test_a_whole_run_of_assigned_partitions(
         {"pattern": ""},
         {"topics": ["t"], "pattern": "t"},
         {"topics": ["t"], "assign": {"t": [0]}},
+        {"pattern": "t", "assign": {"t": [0]}},
+        {"topics": ["t"], "pattern": "t", "assign": {"t": [0]}},
     ],
 )
 def test_no_strategy_or_two(settings: dict[str, Any]) -> None:
-    """KafkaRelationSuite: "bad batch query options": no strategy, two, and empty ones."""
+    """KafkaRelationSuite: "bad batch query options": no strategy, two or three, and empty ones (req
+    1.4).
+    """
     with pytest.raises(ValueError, match=r"^(topics|assign|assign\.t|pattern): "):
         parse({**LEAST, **settings})
 
@@ -348,14 +353,22 @@ def test_ranges_are_split(
 @pytest.mark.slow
 def test_offsets_fetched_the_old_way(terminal: Terminal, broker: Broker, topic: Topic) -> None:
     """KafkaOffsetReaderSuite with a consumer in place of the admin client
-    (`useDeprecatedOffsetFetching`): the plan's offsets are read all the same.
+    (`useDeprecatedOffsetFetching`): the plan's offsets are read all the same, and the driver has no
+    admin client.
     """
     name = topic(partitions=3)
     topic_records.numbers(broker.bootstrap, name, 300, partitions=3)
     terminal.processes = True  # with a session of its own
-    conf = {"spark.sql.streaming.kafka.useDeprecatedOffsetFetching": True}
+    conf = {
+        "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": True,
+        "spark.log.level": "INFO",
+    }
     start = {"offsets": {name: {0: 50, 1: -2, 2: -1}}}
     terminal.pipeline("old", [name], spark={"conf": conf}, start=start)
-    assert terminal.json("run", "old")["rows"] == 150
+    done = terminal.run("run", "old", "--json")
+    assert json.loads(done.stdout)["rows"] == 150
+    output = client_configs.output_of(done)
+    assert client_configs.logged(output, "ConsumerConfig")
+    assert client_configs.logged(output, "AdminClientConfig") == []
     ranges = {name: {"0": (50, 100), "1": (0, 100)}}
     oracle_client.agree(broker.bootstrap, terminal.lake, "old", [name], ranges=ranges)

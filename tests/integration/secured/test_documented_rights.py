@@ -12,10 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 
-from support import doc_pages, in_process, topic_reader, topic_records
+from support import doc_pages, in_process, spark_session, topic_reader, topic_records
 from support.cli_user import Terminal
 from support.secured_broker import PASSWORD, SecuredBroker
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.spark.failures import thrown
 
 ROW = re.compile(r"\| (.+) \| ([A-Z_]+) \| the (topics|target topics|group) \| (.+) \|")
 RECORDS = 200
@@ -158,8 +162,8 @@ def test_with_exactly_these_rights(world: World, work: str) -> None:
 
 @pytest.mark.slow
 def test_describe_suffices_to_look_at_offsets(world: World) -> None:
-    """Status, coverage and cursors of a pipeline that others run; what Spark's driver needs, too,
-    to look up offsets. To plan needs READ, which the executors need (req 1.9).
+    """Status, coverage and cursors of a pipeline that others run. Spark's driver needs no more to
+    look up offsets; to plan needs READ, which the executors need (req 1.9).
     """
     topic = f"{world.user}-source"
     world.terminal.pipeline("p", [topic])
@@ -178,6 +182,13 @@ def test_describe_suffices_to_look_at_offsets(world: World) -> None:
     assert world.terminal.json("offsets", "show", "p")["offsets"] == {topic: {"0": 100, "1": 100}}
     error = world.terminal.json("explain", "p", code=3)["error"]
     assert (error["name"], "READ" in error["message"]) == ("NotAuthorised", True)
+    login = KafkaSettings("k", world.terminal.extra).for_spark(world.terminal.home)
+    source = spark_session.shared().read.format("kafka").options(**login, subscribe=topic)
+    rows = source.load()
+    assert rows.rdd.getNumPartitions() == 2  # the driver has looked their offsets up
+    with pytest.raises((Py4JJavaError, CapturedException)) as refused:
+        rows.count()
+    assert "TopicAuthorizationException" in thrown(refused.value)
 
 
 @pytest.mark.slow

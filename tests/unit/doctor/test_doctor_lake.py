@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import ClassVar
 
+import pyspark
 import pytest
 
 from support.doctor_checks import commit, overwrite, states_and_text
@@ -123,6 +124,15 @@ def test_a_truncated_jar(tmp_path, monkeypatch):
     assert known[0].name in text
     assert known[1].name in text
     assert "run `tidegate jars`" in text
+
+
+def test_versions_of_the_jars():
+    """Connector and Kafka's client as in the lock, Spark as PySpark says (req 0.29)."""
+    locked = {jar.artifact: jar.version for jar in jars.read("spark-kafka")}
+    connector, client = locked["spark-sql-kafka-0-10_2.13"], locked["kafka-clients"]
+    (line,) = machine.spark_jars()
+    says = f"connector {connector}, kafka-clients {client}, Spark {pyspark.__version__}"
+    assert line == ok("jars", says)
 
 
 def test_jars_of_another_spark(monkeypatch):

@@ -66,6 +66,24 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
     assert run.store().get(path) == before
 
 
+def test_settings_that_the_pipeline_gives(world: World) -> None:
+    """Options of the sink, its producer and settings of Spark, with their origin (req 0.30)."""
+    world.settings = {
+        "target": {"topic": "t", "options": {"fetchOffset.numRetries": 5}, "producer": {"acks": 1}},
+        "spark": {"conf": {"spark.kafka.consumer.cache.jmx.enable": True}},
+    }
+    world.put(a="1\n")
+    world.send_and_publish()
+    run = world.run()
+    kept = json.loads(run.store().get(layout.report(run.key, 1)) or b"")
+    given = {name: each for name, each in kept["settings"].items() if each["origin"] == "pipeline"}
+    assert given == {
+        "fetchOffset.numRetries": {"value": "5", "origin": "pipeline"},
+        "kafka.acks": {"value": "1", "origin": "pipeline"},
+        "spark.kafka.consumer.cache.jmx.enable": {"value": "true", "origin": "pipeline"},
+    }
+
+
 def test_a_broken_order_is_reported_everywhere(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

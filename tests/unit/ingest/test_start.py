@@ -93,7 +93,9 @@ LATEST = {"t": {0: 9, 1: 5}, "u": {0: 8}}
     ],
 )
 def test_every_form(at, offsets):
-    """Kafka's own numbers for the ends, -2 and -1, too; a log's end is its last stable offset."""
+    """Kafka's own numbers for the ends, -2 and -1, too; a log's end is its last stable offset (req
+    1.3).
+    """
     assert begun(at) == offsets
 
 

@@ -153,7 +153,9 @@ def test_no_java_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_copied_cache_needs_no_network(
     ivy: Ivy, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither a network nor Java: what is there is compared with the lock, nothing is fetched."""
+    """Neither a network nor Java: what is there is compared with the lock, nothing is fetched (req
+    3.11).
+    """
     fetched = [file.name for file in jars.ensure("two")]
     calls = ivy.calls
     shutil.copytree(cache.parent, tmp_path / "copy")

@@ -200,6 +200,7 @@ def test_all_complaints_come_at_once(load):
         ({"spark": "big"}, "spark: must be a mapping, for example {connection: spark_default}"),
         ({"spark": {"conf": {"a": [1]}}}, "spark.conf.a: must be text, a number, true or false"),
         ({"where": "key = 1"}, "where: unknown key: a pipeline reads or sends all rows; a filter"),
+        ({"schema": "a INT"}, "schema: unknown key: Spark's Kafka source has columns of its own"),
         ({"name": "a__b"}, "name: 'a__b'"),
         ({"name": "flights\n"}, "name: 'flights\\n'"),
         ({"name": "a" * 65}, "name: "),
@@ -317,7 +318,7 @@ def test_assigned_partitions():
     [("smallest", "earliest"), ("beginning", "earliest"), ("largest", "latest"), ("end", "latest")],
 )
 def test_old_words_for_the_ends_of_a_log(old, word):
-    """Accepted, with a notice that names today's word."""
+    """Accepted, with a notice that names today's word (req 4.5)."""
     said = f"read as {word}: {old} is an older word for it"
     assert parse({**LEAST, "start": old}).notices == (f"start: {said}",)
     otherwise = {"group": "g", "otherwise": old}

@@ -149,6 +149,12 @@ def test_a_command_line() -> None:
              "startingOffsetsByTimestampStrategy": "latest"},
             {"timestamp": "1970-01-01T00:00:01Z"},
         ),
+        (
+            {"startingOffsets": '{"t":{"0":5}}', "startingTimestamp": "1000",
+             "startingOffsetsByTimestamp": '{"t":{"0":2000}}',
+             "startingOffsetsByTimestampStrategy": "latest"},
+            {"timestamp": "1970-01-01T00:00:01Z"},
+        ),
     ],
 )  # fmt: skip
 def test_where_a_spark_job_begins(options: dict[str, Any], start: Any, tmp_path: Path) -> None:

@@ -72,10 +72,22 @@ def test_a_window_of_offsets(options: dict[str, str], expected: list[Any]) -> No
              "endingOffsetsByTimestamp": '{"t":{"0":86400000,"1":86400000}}'},
             [("0", 0, 2), ("1", 1, 2)],
         ),
+        (
+            {"startingTimestamp": "0", "endingOffsets": '{"t":{"0":7}}',
+             "endingOffsetsByTimestamp": '{"t":{"0":1000}}', "endingTimestamp": "86400000"},
+            [(None, 0, 2)],
+        ),
+        (
+            {"startingTimestamp": "0", "endingOffsets": '{"t":{"0":7}}',
+             "endingOffsetsByTimestamp": '{"t":{"0":1000}}'},
+            [("0", 0, 1)],
+        ),
     ],
 )  # fmt: skip
 def test_a_window_of_times(options: dict[str, str], expected: list[Any]) -> None:
-    """Partitions of one window are in one command."""
+    """Partitions of one window are in one command; of several ends Spark's precedence decides: a
+    timestamp, timestamps by partition, offsets.
+    """
     times = ["1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z", "1970-01-02T00:00:00Z"]
     found = backfills(of({**TOPIC, **options}))
     for each in found:

@@ -240,6 +240,7 @@ def test_a_value_that_is_no_connection_is_not_quoted(
 
 
 def test_a_kafka_connection_that_is_missing_or_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the pipeline, and what to set (req 1.2)."""
     with pytest.raises(ConfigurationError, match=r"pipeline 'p': .*set AIRFLOW_CONN_KAFKA_X"):
         kafka(of_kafka("kafka_x"))
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", '{"conn_type": "kafka"}')

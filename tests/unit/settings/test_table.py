@@ -13,6 +13,7 @@ from tidegate.settings.table import TABLE, Verdict, find, judge, named
 from tidegate.spark import producer_settings
 
 OPTIONS = (Place.SOURCE, Place.SINK)
+TOKENS = "spark.security.credentials.kafka.enabled"
 VALID = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO", "classic")
 
 
@@ -82,6 +83,9 @@ def test_names_in_any_letter_case(place: Place, data: st.DataObject) -> None:
         (Place.SENDING, "spark.jars", "/a/spark-sql-kafka-0-10_2.12-3.5.1.jar", "may load either"),
         (Place.SPARK, "spark.jars", "/kafka-clients-2.8/own.jar,/a/my-kafka-clients.jar", None),
         (Place.SPARK, "spark.sql.catalog.lake.uri", "x", "it names code that Spark runs"),
+        (Place.SPARK, TOKENS, "False", "on YARN and Kubernetes Spark then obtains no delegation"),
+        (Place.SENDING, TOKENS, "false", "a run of a connection that asks for one fails there"),
+        (Place.SPARK, TOKENS, "true", None),
     ],
 )  # fmt: skip
 def test_an_accepted_value_with_a_consequence(
@@ -201,6 +205,7 @@ def test_a_name_that_is_not_known(place: Place, name: str, says: str) -> None:
         (Place.SPARK, "spark.kafka.producer.cache.timeout", "5 m", "not a duration"),
         (Place.SPARK, "spark.kafka.consumer.cache.capacity", "0", "from 1 to"),
         (Place.SPARK, "spark.kafka.consumer.cache.jmx.enable", "yes", "true or false"),
+        (Place.SPARK, TOKENS, "off", "true or false"),
     ],
 )
 def test_a_value_that_a_client_would_refuse(place: Place, name: str, value: str, says: str) -> None:
