@@ -66,7 +66,7 @@ constraints: setup ## choose versions for each Airflow that is supported: docs/c
 	@for airflow in 3.1 3.2 3.3; do \
 	  $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
-	    --extra airflow --extra spark --extra s3 --extra msk --extra kafka-connection \
+	    --extra airflow --extra spark --extra s3 --extra msk --extra duckdb --extra kafka-connection \
 	    --constraints docs/constraints/airflow-$$airflow.in \
 	    pyproject.toml -o docs/constraints/airflow-$$airflow.txt || exit 1; \
 	done

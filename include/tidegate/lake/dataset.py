@@ -11,6 +11,7 @@ from pyarrow import dataset, fs
 from tidegate.core import layout
 from tidegate.core.fold import Fold
 from tidegate.core.wording import counted
+from tidegate.errors import ConfigurationError
 from tidegate.lake import s3_settings
 from tidegate.lake.files import CommittedFile, live_file, located
 from tidegate.lake.local_store import LocalStore
@@ -83,9 +84,14 @@ class Lake:
         """Return a DuckDB connection with a view of the dataset, named as the pipeline.
 
         By default a new connection to a database in memory; with a `connection`, that one, so that
-        several lakes can be joined. Raises ModuleNotFoundError without the package `duckdb`.
+        several lakes can be joined. ConfigurationError without the package `duckdb`.
         """
-        import duckdb
+        try:
+            import duckdb
+        except ModuleNotFoundError:
+            raise ConfigurationError(
+                "DuckDB is not installed: pip install 'tidegate[duckdb]'"
+            ) from None
 
         connection = duckdb.connect() if connection is None else connection
         connection.register(self.name, self.dataset())

@@ -1,5 +1,6 @@
 """A lake as a dataset: columns of files that Spark writes, filters that skip files, S3."""
 
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -76,6 +77,12 @@ def test_a_name_that_needs_quotes(store: LocalStore) -> None:
     lake = Lake("my-lake.1", store, staged_attempts.ledger_of(store).fold)
     with lake.duckdb() as db:
         assert db.execute('SELECT count(*) FROM "my-lake.1"').fetchone() == (12,)
+
+
+def test_without_duckdb(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'tidegate\[duckdb\]'"):
+        lake_of(store).duckdb()
 
 
 def test_a_lake_in_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
