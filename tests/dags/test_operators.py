@@ -174,11 +174,7 @@ def test_a_wrong_question_fails_for_good(
         sensor(until, **options).poke(context(sensor(until)))
 
 
-EXAMPLE = (
-    fenced(page("docs/airflow.md"), "python")[0]
-    .replace("tidegate.airflow", "tidegate.orchestration.operators")
-    .replace('"orders"', '"p"')
-)
+EXAMPLE = fenced(page("docs/airflow.md"), "python")[0].replace('"orders"', '"p"')
 
 
 def test_the_example_of_the_docs(

@@ -1,14 +1,27 @@
-"""Tidegate's DAGs for an own Airflow.
+"""Tidegate in an own Airflow: its DAGs, and operators for DAGs that users write.
 
-`from tidegate.airflow import dags; globals().update(dags())` is all that a DAG file needs.
+`from tidegate.airflow import dags; globals().update(dags())` is all that a DAG file needs. The
+operators are imported when one of them is asked for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
+
+    from tidegate.orchestration.operators import TidegateCompleteThroughSensor, TidegateRunOperator
+
+__all__ = ["TidegateCompleteThroughSensor", "TidegateRunOperator", "dags"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tidegate.orchestration import operators
+
+    return getattr(operators, name)
 
 
 def dags() -> dict[str, DAG]:
