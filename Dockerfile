@@ -22,11 +22,9 @@ RUN python -m venv .venv \
 
 COPY pyproject.toml README.md LICENSE /tmp/source/
 COPY include /tmp/source/include
-COPY dags dags
-COPY plugins plugins
 # a+rX: the umask of who has checked the project out may be 077.
 RUN pip install --no-cache-dir --no-deps --no-build-isolation /tmp/source \
- && python -c "from tidegate.launch import jars; [jars.ensure(name) for name in ('spark-kafka', 'spark-s3')]" \
+ && tidegate jars --no-archive \
  && pip uninstall --yes pip \
  && mkdir --parents cache/logs include/pipelines \
  && chmod --recursive a+rX /opt/tidegate

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import yaml
+
+from support.doc_pages import fenced, page
 
 PROJECT = Path(__file__).parents[2]
 BACK = """
@@ -74,6 +78,23 @@ def test_the_bundle_has_the_same_dags(pipelines: Path, no_way_out: None) -> None
     assert {Path(dag.fileloc).name for dag in bag.dags.values()} == {"tidegate_dags.py"}
 
 
+def test_airflow_makes_the_bundle_of_the_compose_file(
+    pipelines: Path, no_way_out: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no other: the image has no DAGs folder. The how-to says the same entry."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+
+    services = yaml.safe_load(page("docker-compose.yaml"))["services"]
+    name = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
+    given = services["dag-processor"]["environment"][name]
+    assert given == services["scheduler"]["environment"][name]
+    assert given == f"[{re.findall('adding `([^`]+)`', page('docs/how-to/install.md'))[0]}]"
+    monkeypatch.setenv(name, given)
+    (bundle,) = DagBundlesManager().get_all_dag_bundles()
+    bundle.initialize()
+    assert set(parse(bundle.path).dags) == BY_HAND
+
+
 def test_no_directory_of_pipelines_is_an_import_error(
     pipelines: Path, no_way_out: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,17 +108,21 @@ def test_no_directory_of_pipelines_is_an_import_error(
         assert all("away; set TIDEGATE_PIPELINES" in each for each in bag.import_errors.values())
 
 
-def test_reading_a_dag_file_loads_no_client(pipelines: Path) -> None:
-    """What is slow to import is imported by the tasks."""
-
+@pytest.mark.parametrize("own", [False, True], ids=["Tidegate's", "with operators"])
+def test_reading_a_dag_file_loads_no_client(pipelines: Path, own: bool, tmp_path: Path) -> None:
+    """What is slow to import is imported by the tasks. Another's DAG file has the operators."""
     (pipelines / "flights.yaml").write_text(FLIGHTS)
     (pipelines / "back.yaml").write_text(BACK)
+    file = PROJECT / "dags/pipelines.py"
+    if own:
+        file = tmp_path / "own.py"
+        file.write_text(fenced(page("docs/airflow.md"), "python")[0])
     script = (
         "import sys, runpy; runpy.run_path(sys.argv[1]);"
         "print([m for m in ('kafka', 'pyarrow', 'obstore', 'pyspark.sql') if m in sys.modules])"
     )
     told = subprocess.run(
-        [sys.executable, "-c", script, str(PROJECT / "dags/pipelines.py")],
+        [sys.executable, "-c", script, str(file)],
         capture_output=True,
         text=True,
         check=True,

@@ -17,6 +17,9 @@ def fetch(
     with_broker: Annotated[
         bool, typer.Option("--local", help="Also those of the local stack's Kafka broker.")
     ] = False,
+    no_archive: Annotated[
+        bool, typer.Option("--no-archive", help="Jars alone: for an image or another machine.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Fetch the pinned jars that are missing, and make the archive of Spark's classes."""
@@ -25,7 +28,7 @@ def fetch(
 
     names = [*jars.OF_SPARK, *([jars.OF_THE_BROKER] if with_broker else [])]
     files = {file.name for name in names for file in jars.ensure(name)}
-    archive = ensure_archive(note)
+    archive = None if no_archive else ensure_archive(note)
     found = {
         "format": 1,
         "directory": str(jars.cache_dir() / "jars"),

@@ -43,6 +43,15 @@ def test_the_jars_of_spark(
     assert (out, err) == (f"3 jars in {tmp_path}/jars\n", "no archive\n")
 
 
+def test_without_the_archive(
+    fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tidegate(monkeypatch, "jars", "--no-archive", "--json") == 0
+    assert fetched == ["spark-kafka", "spark-s3"]
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["archive"], err) == (None, "")
+
+
 def test_with_those_of_the_broker(
     fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
