@@ -26,9 +26,11 @@ _OTHERS = "tests/unit/test_snippets_table.py::test_what_other_tools_are_told"
 _FIRST = "tests/integration/test_first_pipeline.py::test_the_first_pipeline"
 _REST = "tests/e2e/test_airflow.py::test_a_run_triggered_by_rest"
 _TWO = "tests/integration/secured/test_two_clusters.py::test_from_one_cluster_to_another"
+_STORED = "tests/dags/test_connection_commands.py::test_commands_of_the_docs_can_be_copied"
 _EXAMPLE = "tests/unit/pipelines/test_translation.py::test_the_example_of_the_docs"
 
 _SERVER = "a server that nobody has here"
+_AIRFLOW = "another Airflow than that of the tests"
 _CLUSTERS = "two secured clusters: that test makes its own"
 
 PAGES: dict[str, tuple[Block, ...]] = {
@@ -45,10 +47,12 @@ PAGES: dict[str, tuple[Block, ...]] = {
         Block("sh", ".venv/bin/tidegate backfill orders", RUN),
         Block("sh", "  curl --silent --fail", _REST),
         Block("", "  airflow backfill create", "tests/dags/test_airflow_commands.py"
-              "::test_airflow_commands_of_the_docs", "another Airflow than that of the tests"),
+              "::test_airflow_commands_of_the_docs", _AIRFLOW),
     ),
     "docs/how-to/containers.md": (
         Block("", "cp .env.example .env", _OTHERS, "no container engine"),
+        Block("", "chmod -R a+rX", "tests/unit/local/test_compose_steps.py"
+              "::test_pipelines_of_a_host_with_umask_077_are_named", "modes of this checkout"),
     ),
     "docs/how-to/delegation-tokens.md": (
         Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVER),
@@ -64,8 +68,15 @@ PAGES: dict[str, tuple[Block, ...]] = {
         Block("sql", "SELECT customer, count(*)", _FIRST),
         Block("sh", "AIRFLOW=", _REST),
     ),
+    "docs/how-to/helm.md": (
+        Block("", "   kubectl create secret", "tests/unit/test_examples.py"
+              "::test_the_values_read_the_secret_that_the_page_makes", "no Kubernetes"),
+    ),
     "docs/how-to/install.md": (
+        Block("sh", "pip install", "tests/unit/test_examples.py"
+              "::test_the_wheel_is_installed_as_the_page_says", _AIRFLOW),
         Block("sh", "export AIRFLOW_CONN_SPARK_DEFAULT", _CONNECTION, _SERVER),
+        Block("sh", "airflow connections add spark_default", _STORED, _AIRFLOW),
     ),
     "docs/how-to/large-backlog.md": (
         Block("sh", ".venv/bin/tidegate explain orders --max-chunks 10", RUN),
@@ -99,6 +110,7 @@ PAGES: dict[str, tuple[Block, ...]] = {
         *(Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVER) for _ in range(9)),
         Block("yaml", "# include/pipelines/orders.yaml", _PIPELINE, "a jar of Amazon's"),
         *(Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVER) for _ in range(2)),
+        Block("sh", ".venv/bin/airflow connections add", _STORED, _AIRFLOW),
         Block("sh", "export AIRFLOW_CONN_KAFKA_DEFAULT", RUN),
         Block("sh", "kafka-acls.sh", _OTHERS, "a tool of Kafka's, which is not installed"),
     ),
@@ -113,6 +125,7 @@ PAGES: dict[str, tuple[Block, ...]] = {
         Block("sh", ".venv/bin/tidegate run orders_back", RUN),
         Block("yaml", "# include/pipelines/orders.yaml", _TWO, _CLUSTERS),
         Block("yaml", "# include/pipelines/orders_elsewhere.yaml", _TWO, _CLUSTERS),
+        Block("sh", ".venv/bin/airflow connections add", _STORED, _AIRFLOW),
         Block("text", "orders_elsewhere (live): would send", _TWO, _CLUSTERS),
     ),
     "docs/how-to/skip-offsets.md": (

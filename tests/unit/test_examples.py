@@ -4,16 +4,20 @@ import ast
 import json
 import operator
 import re
+import shlex
 import subprocess
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+import typer
 import yaml
 
-from support.doc_pages import PROJECT, page
+from support.doc_pages import DOCS, PROJECT, fenced, page
+from tidegate.cli.main import app
 from tidegate.runs import connections
 
 EXAMPLES = PROJECT / "docs/examples"
@@ -141,7 +145,52 @@ def test_images_have_a_pinned_base_and_the_wheel(kind: str) -> None:
     (base,) = re.findall(r"^FROM (\S+)$", text, re.MULTILINE)
     assert re.search(r":\d+\.\d+[.-]\d+", base)
     assert f"{WHEEL}[airflow,spark,s3]" in text
-    assert text.index(WHEEL) < text.index("tidegate jars fetch")
+    assert text.index(WHEEL) < text.index("RUN tidegate jars\n")
+
+
+def test_the_wheel_is_installed_as_the_page_says() -> None:
+    """The line of docs/how-to/install.md: the next version, and constraints that are there."""
+    install = page("docs/how-to/install.md")
+    pip, jars = fenced(install, "sh")[0].splitlines()
+    assert shlex.split(pip) == [
+        "pip", "install", f"dist/{WHEEL}[airflow,spark,s3]", "--constraint", "airflow-3.3.txt"
+    ]  # fmt: skip
+    assert jars == "tidegate jars"
+    linked = re.findall(r"\]\(\.\./constraints/(\S+?)\)", install)
+    assert sorted(linked) == sorted(
+        path.name for path in (PROJECT / "docs/constraints").glob("*.txt")
+    )
+
+
+def test_extras_that_docs_examples_and_errors_name_exist() -> None:
+    """`tidegate[…]`, with or without the rest of a wheel's name; the page has a word on each."""
+    form = tomllib.loads(page("pyproject.toml"))["project"]["optional-dependencies"]
+    files = [*DOCS, *EXAMPLES.rglob("*.*"), *EXAMPLES.rglob("Dockerfile"),
+             PROJECT / "Dockerfile", *PROJECT.glob("include/**/*.py")]  # fmt: skip
+    named = {
+        extra: file
+        for file in files
+        for extras in re.findall(r"\btidegate[\w.-]*\[([a-z0-9, -]+)\]", file.read_text())
+        for extra in extras.split(",")
+    }
+    assert {"airflow", "s3", "spark", "local", "duckdb"} <= named.keys()
+    assert {extra: file for extra, file in named.items() if extra not in form} == {}
+    (row,) = re.findall(r"^\| packages \| (.*)$", page("docs/how-to/install.md"), re.MULTILINE)
+    assert form.keys() <= set(re.findall(r"`([a-z0-9-]+)`", row))
+
+
+@pytest.mark.parametrize(
+    "name", [*(f"docs/examples/{kind}/Dockerfile" for kind in ("helm", "astro")),
+             "docs/how-to/mwaa.md", "Dockerfile"],
+)  # fmt: skip
+def test_the_command_that_fetches_jars_is_accepted(name: str) -> None:
+    """In an image, or with a variable before it."""
+    (words,) = re.findall(r"(?:RUN |&& |TIDEGATE_CACHE=\S+ )tidegate ([^\n`\\&]*)", page(name))
+    command: Any = typer.main.get_command(app)
+    command = command.commands["jars"]
+    given = words.split()
+    assert given.pop(0) == "jars"
+    command.make_context("jars", given)  # a usage error otherwise
 
 
 def test_the_startup_script_is_one_of_a_shell() -> None:
