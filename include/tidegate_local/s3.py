@@ -132,30 +132,6 @@ def create_bucket(client: Any, bucket: str) -> None:
         client.create_bucket(Bucket=bucket)
 
 
-def dataset(url: str, environ: Mapping[str, str]) -> Any:
-    """Return the files below a URL `s3://bucket/…` as a PyArrow dataset, by the `AWS_*` variables.
-
-    DuckDB would have to download its S3 reader.
-    """
-    from pyarrow import dataset, fs
-
-    where = s3_settings.location(environ)
-    bucket = fs.S3FileSystem(
-        access_key=environ["AWS_ACCESS_KEY_ID"],
-        secret_key=environ["AWS_SECRET_ACCESS_KEY"],
-        endpoint_override=where.endpoint,
-        region=where.region,
-    )
-    return dataset.dataset(url.removeprefix("s3://"), filesystem=bucket, partitioning="hive")
-
-
-def count(url: str, environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return the rows of a dataset of the lake, and its distinct (topic, partition, offset)."""
-    keys = ["topic", "partition", "offset"]
-    table = dataset(url, environ).to_table(columns=keys)
-    return table.num_rows, table.group_by(keys).aggregate([]).num_rows
-
-
 def _command(home: Path, ports: Mapping[str, int]) -> list[str]:
     listening = [
         f"-{part}.port{kind}={ports[part + kind]}" for part in _PARTS for kind in ("", ".grpc")

@@ -21,6 +21,7 @@ from support.doc_pages import DOCS, FENCED, command_lines, fenced, named, page
 from tidegate import errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.cli.main import app
+from tidegate.lake.dataset import SCHEMA
 from tidegate.pipelines import files
 from tidegate.runs import connections
 from tools import command_reference
@@ -103,18 +104,7 @@ def test_connections_can_be_copied(path: Path) -> None:
             assert all(each.endswith(": No such file or directory") for each in complaints)
 
 
-DATA_FILE = pyarrow.schema(
-    [
-        ("key", pyarrow.binary()),
-        ("value", pyarrow.binary()),
-        ("partition", pyarrow.int32()),
-        ("offset", pyarrow.int64()),
-        ("timestamp", pyarrow.timestamp("us", tz="UTC")),
-        ("timestampType", pyarrow.int32()),
-        ("headers", pyarrow.list_(pyarrow.struct({"key": pyarrow.string(),
-                                                  "value": pyarrow.binary()}))),
-    ]
-)  # fmt: skip
+DATA_FILE = pyarrow.schema(list(SCHEMA)[: SCHEMA.names.index("topic")])
 
 
 @pytest.fixture

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 
 import tenacity
 
+from tidegate import api
 from tidegate.errors import ConfigurationError, Difference, TidegateError
+from tidegate.pipelines import files
 from tidegate.runs import connections
-from tidegate_local import flights, s3
+from tidegate_local import flights
 from tidegate_local.airflow_api import AirflowApi, AirflowUnreachable
 from tidegate_local.compose.prepare import USER
 
@@ -36,19 +39,21 @@ def load(environ: Mapping[str, str], say: Say, *, timeout: float = _TIMEOUT) -> 
     bootstrap = _bootstrap(environ)
     sent = _flights(bootstrap, timeout)
     say(f"topic {TOPIC!r} at {bootstrap}: {sent:,} flights sent, all {FLIGHTS:,} are there")
-    api = _api(environ)
-    _await_dags(api, {INGEST, BACK, MAINTENANCE}, timeout)
+    airflow = _api(environ)
+    _await_dags(airflow, {INGEST, BACK, MAINTENANCE}, timeout)
     for dag in (INGEST, BACK):
-        run = api.complete(dag, _RUN, timeout=timeout)
+        run = airflow.complete(dag, _RUN, timeout=timeout)
         say(f"run {_RUN} of {dag}: {run['state']}")
         if run["state"] != "success":
-            failed = [task["task_id"] for task in api.tasks(dag, _RUN) if task["state"] == "failed"]
+            failed = [
+                task["task_id"] for task in airflow.tasks(dag, _RUN) if task["state"] == "failed"
+            ]
             raise NotLoaded(
                 f"run {_RUN} of {dag} failed in {', '.join(failed)}: its log is in Airflow; run"
                 " this again to try again"
             )
-    api.unpause(MAINTENANCE)
-    rows, distinct = s3.count(f"{environ['TIDEGATE_LAKE']}/{TOPIC}/data", environ)
+    airflow.unpause(MAINTENANCE)
+    rows, distinct = _count(environ)
     if (rows, distinct) != (FLIGHTS, FLIGHTS):
         raise Difference(
             f"the lake holds {rows:,} rows, {distinct:,} distinct (partition, offset), and not the"
@@ -57,6 +62,17 @@ def load(environ: Mapping[str, str], say: Say, *, timeout: float = _TIMEOUT) -> 
             distinct=distinct,
         )
     say(f"{rows:,} rows = {distinct:,} distinct (partition, offset) in {environ['TIDEGATE_LAKE']}")
+
+
+def _count(environ: Mapping[str, str]) -> tuple[int, int]:
+    """Return the rows of the pipeline's lake, and its distinct (topic, partition, offset).
+
+    By Arrow: the image has no DuckDB.
+    """
+    keys = ["topic", "partition", "offset"]
+    spec = files.load(Path(environ["TIDEGATE_PIPELINES"]) / "flights.yaml", environ)
+    table = api.open_lake(spec).dataset().to_table(columns=keys)
+    return table.num_rows, table.group_by(keys).aggregate([]).num_rows
 
 
 def _bootstrap(environ: Mapping[str, str]) -> str:
@@ -87,13 +103,13 @@ def _flights(bootstrap: str, timeout: float) -> int:
     raise AssertionError("the last attempt raises")
 
 
-def _await_dags(api: AirflowApi, expected: Collection[str], timeout: float) -> None:
+def _await_dags(airflow: AirflowApi, expected: Collection[str], timeout: float) -> None:
     """Wait until Airflow has parsed the DAGs; NotLoaded names a file that it cannot parse."""
     deadline = time.monotonic() + timeout
     while True:
         try:
-            missing = sorted(set(expected) - set(api.dags()))
-            broken = api.import_errors()
+            missing = sorted(set(expected) - set(airflow.dags()))
+            broken = airflow.import_errors()
         except AirflowUnreachable:
             if time.monotonic() > deadline:
                 raise

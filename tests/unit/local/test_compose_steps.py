@@ -8,13 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset
-import pyarrow.parquet
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import EndpointConnectionError
 from sqlalchemy.engine import make_url
 
+from support import ingest_world
+from tidegate.core.cursor import Watermarks
 from tidegate.errors import ConfigurationError, Difference
+from tidegate.ingest.run import ingest
 from tidegate.lake import s3_settings
 from tidegate_local import flights, s3
 from tidegate_local.airflow_api import AirflowApi, AirflowUnreachable
@@ -210,7 +213,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     monkeypatch.setattr(loader, "_api", lambda _: made)
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(flights, "load", lambda *_: 336_776)
-    monkeypatch.setattr(s3, "count", lambda *_: (336_776, 336_776))
+    monkeypatch.setattr(loader, "_count", lambda _: (336_776, 336_776))
     return made
 
 
@@ -269,21 +272,25 @@ def test_dags_that_never_come_are_an_error(api: Api, parsed: Any) -> None:
 
 
 def test_rows_that_are_missing_are_an_error(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "count", lambda *_: (336_776, 336_775))
+    monkeypatch.setattr(loader, "_count", lambda _: (336_776, 336_775))
     with pytest.raises(Difference, match="336,775 distinct"):
         loader.load(LOADER, lambda _: None, timeout=5)
 
 
-def test_rows_are_counted_by_their_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row that is in two files is one offset; the topic is in the path."""
-    for name, offsets in (("a", [0, 1]), ("b", [1, 2])):
-        file = tmp_path / f"topic=t/window_date=2013-01-01/{name}.parquet"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        table = pyarrow.table({"partition": [0, 0], "offset": offsets})
-        pyarrow.parquet.write_table(table, file)
-    made = pyarrow.dataset.dataset(str(tmp_path), partitioning="hive")
-    monkeypatch.setattr(s3, "dataset", lambda *_: made)
-    assert s3.count("s3://lake/flights/data", BUCKET) == (4, 3)
+def test_rows_are_counted_by_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the pipeline in TIDEGATE_PIPELINES; a row that is there twice is one offset."""
+    marks = {0: Watermarks(0, 30, 30), 1: Watermarks(0, 20, 20)}
+    world = ingest_world.make(tmp_path / "lake", monkeypatch, marks)
+    world.settings = {"name": "flights"}
+    ingest(world.run("r"), world.submit())
+    form = {"name": "flights", "kind": "ingest", "topics": ["t"], "lake": "${TIDEGATE_LAKE}"}
+    (tmp_path / "flights.yaml").write_text(json.dumps(form))
+    given = {"TIDEGATE_PIPELINES": str(tmp_path), "TIDEGATE_LAKE": str(world.root)}
+    assert loader._count(given) == (50, 50)
+    _, file = sorted((world.root / "flights/data").rglob("*.parquet"))
+    table = pq.read_table(file)
+    pq.write_table(pa.concat_tables([table, table]), file)
+    assert loader._count(given) == (70, 50)
 
 
 def test_the_image_has_what_is_locked_and_no_development_packages() -> None:
