@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Mapping, NamedTuple, Sequence  # noqa: UP035
 
-PYTHONS = ((3, 12), (3, 11))
+PYTHONS = ((3, 12), (3, 11), (3, 13))
+"""In the order in which they are looked for on the PATH."""
 JAVAS = (17, 21)
 DISK = 4 * 10**9
 """Bytes; an installation takes 1.6 GB, and its packages are unpacked beside it."""
@@ -73,8 +74,8 @@ def find_python(env: Mapping[str, str]) -> Python:
         raise SetupError(f"{unfit.path} lacks venv or ensurepip: install {name}-venv")
     running = "{}.{}".format(*sys.version_info[:2])
     raise SetupError(
-        f"this is Python {running}, and no {' or '.join(names)} on the PATH runs:"
-        " install Python 3.11 or 3.12"
+        f"this is Python {running}, and none of {', '.join(names)} on the PATH runs:"
+        " install Python 3.11, 3.12 or 3.13"
     )
 
 

@@ -9,12 +9,15 @@ import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
+from support.doc_pages import page
 from tidegate_local import bootstrap, machine
 from tidegate_local.machine import SetupError
 
@@ -96,11 +99,17 @@ def test_a_fitting_python_that_runs_is_taken(monkeypatch: pytest.MonkeyPatch) ->
 def test_no_python_that_fits(
     program: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = program("own/python3", answers("/own", "3.13"))
+    own = program("own/python3", answers("/own", "3.14"))
     monkeypatch.setattr(sys, "executable", str(own))
-    complaint = f"^this is Python {RUNNING}, and no python3.12 or python3.11 on the PATH runs"
+    complaint = f"^this is Python {RUNNING}, and none of python3.12, python3.11, python3.13 on"
     with pytest.raises(SetupError, match=complaint):
         machine.find_python({"PATH": str(own.parent)})
+
+
+def test_the_pythons_are_those_of_the_package() -> None:
+    form = tomllib.loads(page("pyproject.toml"))["project"]
+    wanted = SpecifierSet(form["requires-python"])
+    assert {(3, n) for n in range(8, 30) if f"3.{n}" in wanted} == set(machine.PYTHONS)
 
 
 def test_a_python_without_venv(
