@@ -326,7 +326,13 @@ def test_every_page_has_its_world() -> None:
     assert run == {*WORLDS, "docs/how-to/s3.md"}
 
 
-@pytest.mark.parametrize("name", [*WORLDS, "docs/how-to/s3.md"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "README.md" else pytest.mark.slow)
+        for name in (*WORLDS, "docs/how-to/s3.md")
+    ],
+)
 def test_the_page(name: str, project: World, a_bucket: Callable[[World], None]) -> None:
     """Its blocks in their order; a command that fails, or a query, fails the page."""
     prepare, check = WORLDS.get(name, (a_bucket, printed("s3://lakes/snippets/lake")))
