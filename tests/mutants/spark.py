@@ -401,7 +401,7 @@ MUTANTS = (
     Mutant(
         "spark-defaults.conf has no global JAAS",
         "launch/delegation_tokens.py",
-        "        places |= _spark_defaults()\n",
+        "        places |= _spark_defaults(home)\n",
         "",
         "tests/unit/launch/test_token_conf.py::test_a_global_jaas_file_in_sparks_defaults",
     ),

@@ -58,24 +58,32 @@ def tokens_of(clusters: Sequence[KafkaSettings]) -> list[DelegationToken]:
     return [token for kafka in once.values() if (token := kafka.delegation_token)]
 
 
-def conf(clusters: Sequence[KafkaSettings], given: Mapping[str, str]) -> dict[str, str]:
+def conf(
+    clusters: Sequence[KafkaSettings], given: Mapping[str, str], home: Path | None = None
+) -> dict[str, str]:
     """Return Spark's settings for the tokens of these connections, without secrets.
 
-    `given` are the pipeline's own settings. Raises ConfigurationError with all complaints.
+    `given` are the settings of pipeline and Spark connection, `home` the latter's own Spark. Raises
+    ConfigurationError with all complaints.
     """
     tokens = tokens_of(clusters)
-    if wrong := complaints(tokens, given):
+    if wrong := complaints(tokens, given, home=home):
         listed = "\n".join(f"  - {each}" for each in wrong)
         raise ConfigurationError(f"delegation tokens:\n{listed}")
     return {name: value for token in tokens for name, value in token.conf().items()}
 
 
 def complaints(
-    tokens: Sequence[DelegationToken], given: Mapping[str, str], *, here: bool = True
+    tokens: Sequence[DelegationToken],
+    given: Mapping[str, str],
+    *,
+    here: bool = True,
+    home: Path | None = None,
 ) -> list[str]:
-    """Return why Spark could not use these tokens together, or with a pipeline's settings.
+    """Return why Spark could not use these tokens together, or with the settings that are given.
 
-    Without `here`, variables, files and jars of this machine are not looked at.
+    Without `here`, variables, files and jars of this machine are not looked at. `home` is a Spark
+    other than the installed one.
     """
     if not tokens:
         return []
@@ -83,7 +91,7 @@ def complaints(
     places = {f"spark.conf: {name}": given.get(name, "") for name in _JAVA_OPTIONS}
     if here:
         places |= {f"the variable {name}": os.environ.get(name, "") for name in _VARIABLES}
-        places |= _spark_defaults()
+        places |= _spark_defaults(home)
     found += [
         f"{place}: -D{_JAAS}: with a global JAAS configuration Spark uses no token; remove it"
         for place, value in places.items()
@@ -129,9 +137,9 @@ def for_master(tokens: Sequence[DelegationToken], master: str) -> dict[str, str]
     return {"spark.kerberos.keytab": keytab, "spark.kerberos.principal": principal}
 
 
-def _spark_defaults() -> dict[str, str]:
+def _spark_defaults(home: Path | None) -> dict[str, str]:
     """Return the Java options in the spark-defaults.conf of spark-submit, by their place."""
-    home = spark_home.find() or Path()
+    home = home or spark_home.find() or Path()
     path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     try:
         text = path.read_text(errors="replace")

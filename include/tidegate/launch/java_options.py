@@ -19,13 +19,16 @@ _OPTIMISE_HOT_CODE = (
 )
 
 
-def driver(records: int, conf: Mapping[str, str]) -> str:
-    """Return the options of a driver that reads or writes about so many records."""
+def driver(records: int, conf: Mapping[str, str], *, archived: bool = True) -> str:
+    """Return the options of a driver that reads or writes about so many records.
+
+    `archived`: the archive of classes, if there is one, is of its Spark and jars.
+    """
     # Metaspace's initial limit of 21 MB would cost several full collections while Spark starts.
     options = [NO_CORE_DUMP, "-XX:-UsePerfData", "-XX:MetaspaceSize=256m"]
     options += ["-XX:TieredStopAtLevel=1"] if records < _SMALL else _OPTIMISE_HOT_CODE
     if "GC" not in conf.get("spark.driver.extraJavaOptions", ""):  # given two, no JVM starts
         options.append("-XX:+UseSerialGC" if records < _SMALL else "-XX:+UseParallelGC")
-    if archive := cds_archive.find():
+    if archived and (archive := cds_archive.find()):
         options += [*CLASS_ARCHIVE, f"-XX:SharedArchiveFile={archive}"]
     return " ".join(options)

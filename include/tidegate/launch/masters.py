@@ -8,25 +8,35 @@ from dataclasses import replace
 
 from tidegate.errors import ConfigurationError
 from tidegate.lake import s3_settings
-from tidegate.launch import delegation_tokens, jars
-from tidegate.launch.submission import CLASS_PATH, Submission
+from tidegate.launch import delegation_tokens, spark_jars
+from tidegate.launch.spark_connection import LOCAL, SparkConnection
+from tidegate.launch.submission import CLASS_PATH, PACKAGES, Submission, joined
 
 _TASK_TRIES = "spark.task.maxFailures"
 _CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
 
 
-def for_places(given: Submission, *places: str) -> Submission:
-    """Add the settings and jars for S3 if one of the places that Spark reads or writes is there."""
+def for_places(given: Submission, *places: str, spark: SparkConnection = LOCAL) -> Submission:
+    """Add the settings and jars for S3 if one of the places that Spark reads or writes is there.
+
+    Raises ConfigurationError if the Spark connection has jars of its own, and none for S3.
+    """
     if not any(place.startswith("s3a://") for place in places):
         return given
-    s3_jars = [str(path) for path in jars.paths("spark-s3")]
+    try:
+        spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"Spark connection {spark.id!r}: {error}") from None
+    s3_jars = [str(path) for path in spark_jars.files(spark.jars, spark_jars.S3)]
+    conf = {**s3_settings.spark_conf(), **given.conf}
+    fetched = spark_jars.packages(spark.jars, spark_jars.S3, spark.home)
     # At the end: the archive of classes needs the class path to begin as when it was made.
-    end = ":".join([*s3_jars, *filter(None, [os.environ.get(_CLASS_PATH_END)])])
+    end = ":".join(filter(None, [*s3_jars, os.environ.get(_CLASS_PATH_END)]))
     return replace(
         given,
-        conf={**s3_settings.spark_conf(), **given.conf},
+        conf=joined(conf, PACKAGES, fetched),
         jars=(*given.jars, *s3_jars),
-        env={**given.env, _CLASS_PATH_END: end},
+        env={**given.env, **({_CLASS_PATH_END: end} if s3_jars else {})},
     )
 
 

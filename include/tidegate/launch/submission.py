@@ -1,7 +1,8 @@
 """Calls of spark-submit: described once, for the command line and for Airflow.
 
-Settings that correctness needs win over a pipeline's `spark.conf`, which wins over settings for
-speed. No secret is passed here: secrets are in the job file, and only its path is an argument.
+Settings that correctness needs win over a pipeline's `spark.conf`, which wins over its Spark
+connection's `conf`, which wins over settings for speed. No secret is passed here: secrets are in
+the job file, and only its path is an argument.
 """
 
 from __future__ import annotations
@@ -14,11 +15,20 @@ from pathlib import Path
 from tidegate.broker import kerberos
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
-from tidegate.launch import delegation_tokens, jars, java_options, spark_home
+from tidegate.launch import (
+    delegation_tokens,
+    java_options,
+    job_zip,
+    spark_home,
+    spark_jars,
+)
+from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.settings import secrets, spark_conf
 from tidegate.spark import jobs
 
 CLASS_PATH = "spark.driver.extraClassPath"
+PACKAGES = "spark.jars.packages"
+_MODULES = "spark.submit.pyFiles"
 _JOBS = Path(jobs.__file__).parent
 # Records; below, generating code or optimising it fully costs more than it saves (ADR 5).
 _TINY = 200_000
@@ -63,15 +73,18 @@ def submission(
     *,
     name: str,
     kafka: KafkaSettings | None = None,
+    spark: SparkConnection = LOCAL,
 ) -> Submission:
     """Return the application that stages a job file's chunks, for any master.
 
     `records` decides how much the JVM optimises. Raises ConfigurationError if `conf`, the
-    pipeline's own settings, holds a secret: all users of the machine could see it.
+    pipeline's own settings, holds a secret: all users of the machine could see it. Of `spark` all
+    is used but the master.
     """
     fast = _INTERPRETED if records < _TINY else {}
-    given = of_job("ingest.py", (str(job_file),), {**fast, **conf}, records, name=name)
-    return _with_kerberos(_with_kafka(given, kafka))
+    own = {**fast, **spark.conf, **conf}
+    given = of_job("ingest.py", (str(job_file),), own, records, name=name, spark=spark)
+    return _with_kerberos(_with_kafka(given, kafka, spark))
 
 
 def sending_submission(
@@ -81,11 +94,12 @@ def sending_submission(
     name: str,
     rows: int,
     kafka: KafkaSettings | None = None,
+    spark: SparkConnection = LOCAL,
 ) -> Submission:
     """Return the application that sends a plan's rows, about `rows` of them."""
-    once = {**conf, **spark_conf.RUN_ONCE}
-    given = of_job("egress.py", (str(job_file),), once, rows, name=name)
-    return _with_kerberos(_with_kafka(given, kafka))
+    once = {**spark.conf, **conf, **spark_conf.RUN_ONCE}
+    given = of_job("egress.py", (str(job_file),), once, rows, name=name, spark=spark)
+    return _with_kerberos(_with_kafka(given, kafka, spark))
 
 
 def _with_kerberos(given: Submission) -> Submission:
@@ -100,26 +114,38 @@ def _with_kerberos(given: Submission) -> Submission:
 
 
 def of_job(
-    job: str, args: tuple[str, ...], conf: Mapping[str, str], records: int, *, name: str
+    job: str,
+    args: tuple[str, ...],
+    conf: Mapping[str, str],
+    records: int,
+    *,
+    name: str,
+    spark: SparkConnection = LOCAL,
 ) -> Submission:
     """Return the call for a job of this package; ConfigurationError if `conf` holds a secret."""
     if found := secrets.secret_settings(conf):
         raise ConfigurationError(secrets.complaint(found), settings=found)
-    connector = [str(path) for path in jars.paths("spark-kafka")]
+    connector = [str(path) for path in spark_jars.files(spark.jars, spark_jars.KAFKA)]
+    is_other = spark.home is not None or spark.python is not None
+    archived = not is_other and spark.jars == spark_jars.CACHE
     settings = {
         "spark.ui.enabled": "false",
         "spark.log.level": "WARN",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.driver.defaultJavaOptions": java_options.driver(records, conf),
+        "spark.driver.defaultJavaOptions": java_options.driver(records, conf, archived=archived),
         "spark.executor.defaultJavaOptions": java_options.NO_CORE_DUMP,
         **spark_conf.CONSUMER_CACHES,
         **_RETAINED,
         **conf,
-        "spark.submit.deployMode": "client",  # elsewhere there is no job file
+        "spark.submit.deployMode": "client",
         _REDACTED: "|".join([_SECRET_OPTIONS, *filter(None, [conf.get(_REDACTED)])]),
     }
     # In the class path, because the archive of classes holds only classes from there.
-    settings[CLASS_PATH] = ":".join([*connector, *filter(None, [settings.get(CLASS_PATH)])])
+    settings = joined(settings, CLASS_PATH, *connector, by=":")
+    if is_other:  # its Python need not have this package
+        settings = joined(settings, _MODULES, str(job_zip.build()))
+    fetched = spark_jars.packages(spark.jars, spark_jars.KAFKA, spark.home)
+    settings = joined(settings, PACKAGES, fetched)
     others = settings.pop("spark.jars", "")
     return Submission(
         binary=str(spark_home.SPARK_SUBMIT),
@@ -128,10 +154,18 @@ def of_job(
         name=name,
         conf=settings,
         jars=(*connector, *filter(None, others.split(","))),
-        env=spark_home.environment(),
+        env=spark_home.environment(spark.home, spark.python),
     )
 
 
-def _with_kafka(given: Submission, kafka: KafkaSettings | None) -> Submission:
-    tokens = delegation_tokens.conf([kafka], given.conf) if kafka else {}
+def joined(conf: Mapping[str, str], name: str, *values: str, by: str = ",") -> dict[str, str]:
+    """Return settings in which a list begins with these values; empty ones are left out."""
+    listed = by.join(filter(None, [*values, conf.get(name, "")]))
+    return {**conf, name: listed} if listed else dict(conf)
+
+
+def _with_kafka(
+    given: Submission, kafka: KafkaSettings | None, spark: SparkConnection
+) -> Submission:
+    tokens = delegation_tokens.conf([kafka], given.conf, spark.home) if kafka else {}
     return replace(given, conf={**given.conf, **tokens}, kafka=kafka)

@@ -30,7 +30,7 @@ RUN_ONCE = {
     "spark.stage.ignoreDecommissionFetchFailure": "false",
 }
 """Of an egress: what a task has sent cannot be taken back, so the next attempt does the rest."""
-_CONNECTOR = re.compile(
+CONNECTOR = re.compile(
     r"(^|[/,\s])(commons-pool2|kafka-clients|spark-(sql|token-provider)-kafka-0-10)[-_][^/,]*\.jar"
 )
 
@@ -52,7 +52,7 @@ def _never(consequence: str) -> Check:
 
 def _of_connector(value: str) -> str | None:
     """Return the caution about jars of the user among which is one of Kafka's connector."""
-    if not _CONNECTOR.search(value):
+    if not CONNECTOR.search(value):
         return None
     return (
         "a jar of Kafka's connector is among them, and Tidegate adds its own: executors may load "
@@ -166,7 +166,10 @@ SPARK: tuple[Setting, ...] = (
         why="not ALL, TRACE or DEBUG: Spark's connector would log the login of the Kafka "
         "connection",
     ),
-    _decided("spark.submit.deployMode", "client", "elsewhere there is no job file"),
+    _decided(
+        "spark.submit.deployMode", "client", "by the Spark connection",
+        "`deploy-mode` of the Spark connection",
+    ),
     _decided("spark.master", None, "by the Spark connection", "`spark.connection`"),
     _decided(
         "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS",

@@ -1,0 +1,202 @@
+"""A Spark connection: its master, and what its extra says, read and checked once.
+
+The keys that Airflow's Spark provider has keep its names. What only other operators of the provider
+use is ignored.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidegate.core.nearest import did_you_mean
+from tidegate.errors import ConfigurationError
+from tidegate.launch import spark_home, spark_jars
+from tidegate.pipelines.value_types import as_text
+from tidegate.settings.setting import Place
+from tidegate.settings.table import judge
+
+_EXAMPLES = {
+    "deploy-mode": "client",
+    "queue": "root.default",
+    "namespace": "spark-jobs",
+    "spark-home": "/opt/spark",
+    "spark-binary": "/opt/spark/bin/spark-submit",
+    "python": "/usr/bin/python3.12",
+    "jars": "/opt/spark-jars",
+    "conf": '{"spark.cores.max": "4"}',
+}
+_IGNORED = frozenset({"rest-scheme", "rest-port", "yarn_resourcemanager_webapp_address"})
+_REFUSED = dict.fromkeys(
+    ("keytab", "principal"),
+    "write spark.kerberos.keytab, a path, and spark.kerberos.principal in conf",
+)
+# What the keys are among Spark's settings, and the masters that know it.
+_OF_MASTERS = {
+    "queue": ("spark.yarn.queue", "yarn"),
+    "namespace": ("spark.kubernetes.namespace", "k8s"),
+}
+_HAS_A_KEY = {
+    **{name: key for key, (name, _) in _OF_MASTERS.items()},
+    "spark.pyspark.python": "python",
+    "spark.pyspark.driver.python": "python",
+}
+_KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list"}
+
+
+@dataclass(frozen=True)
+class SparkConnection:
+    """Where and with what applications run.
+
+    `conf` are settings, below those of a pipeline. `home` is a SPARK_HOME other than the installed
+    PySpark; `python` the interpreter of driver and executors, if not this one; `jars` where the
+    jars besides Spark's own are: `cache`, `packages`, `image` or a directory.
+    """
+
+    id: str
+    master: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    home: Path | None = None
+    python: str | None = None
+    jars: str = spark_jars.CACHE
+    notices: tuple[str, ...] = ()
+
+
+LOCAL = SparkConnection("spark_default", "local[*]")
+
+
+def parse(connection: str, master: str, extra: Any, place: Place) -> SparkConnection:
+    """Return a connection by its id, master and extra; `place` is that of its pipeline's settings.
+
+    Raises ConfigurationError with all complaints. Paths and programs are those of this machine, on
+    which the driver runs.
+    """
+    if not isinstance(extra, Mapping):
+        raise ConfigurationError(
+            f"Spark connection {connection!r}: its extra is not a mapping of settings"
+        )
+    # An empty field of a form is a setting that is not given.
+    given = {str(key): value for key, value in extra.items() if value not in (None, "", {})}
+    wrong, notices = _names(given)
+    texts: dict[str, str] = {}
+    for key in (_EXAMPLES.keys() - {"conf"}) & given.keys():
+        if isinstance(given[key], str):
+            texts[key] = given[key].strip()
+        else:
+            wrong.append(f"{key}: {_kind(given[key])}; write a text, as {_EXAMPLES[key]}")
+    home = _home(texts, wrong)
+    source = texts.get("jars", spark_jars.CACHE)
+    wrong += [*_deploy_mode(texts, master), *_python(texts), *_jars(source, home, wrong)]
+    conf = _conf(given.get("conf", {}), place, wrong, notices)
+    for key, (name, of) in _OF_MASTERS.items():
+        if key in texts and master.startswith(of):
+            conf[name] = texts[key]
+        elif key in texts:
+            notices.append(f"{key}: it has no effect: it is for masters that begin with {of}")
+    if source == spark_jars.PACKAGES:
+        notices.append(
+            "jars: Spark fetches them when an application starts: each run needs the network, and "
+            "no digest is compared"
+        )
+    if wrong:
+        listed = "\n".join(f"  - {each}" for each in sorted(wrong))
+        raise ConfigurationError(f"Spark connection {connection!r}:\n{listed}")
+    told = tuple(f"Spark connection {connection!r}: {each}" for each in notices)
+    return SparkConnection(connection, master, conf, home, texts.get("python"), source, told)
+
+
+def _names(given: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the complaints and the notices about keys that are not used."""
+    wrong, notices = [], []
+    for name in given.keys() - _EXAMPLES.keys() - _IGNORED:
+        if use := _REFUSED.get(name):
+            wrong.append(f"{name}: refused: Airflow's provider would keep it in a file; {use}")
+        elif near := did_you_mean(name.lower().replace("_", "-"), _EXAMPLES):
+            wrong.append(f"{name}: no key of a Spark connection{near}")
+        else:
+            notices.append(f"{name}: it is not used")
+    return wrong, sorted(notices)
+
+
+def _deploy_mode(texts: Mapping[str, str], master: str) -> list[str]:
+    match texts.get("deploy-mode", "client"):
+        case "client":
+            return []
+        case "cluster" if master.startswith("spark://"):
+            why = "Spark's own master runs no Python application in cluster mode"
+        case "cluster":
+            why = "not yet supported; it will be for the masters yarn and k8s://…"
+        case _:
+            return ["deploy-mode: a text that is no mode of Spark; write client"]
+    return [f"deploy-mode: cluster: {why}; write client"]
+
+
+def _home(texts: Mapping[str, str], wrong: list[str]) -> Path | None:
+    """Return the SPARK_HOME that is given; complaints are added to `wrong`."""
+    given = {"spark-home": Path(texts["spark-home"])} if "spark-home" in texts else {}
+    if (binary := texts.get("spark-binary", "spark-submit")) != "spark-submit":
+        path = Path(binary)
+        if path.parts[-2:] == ("bin", "spark-submit"):
+            given["spark-binary"] = path.parents[1]
+        else:
+            wrong.append(f"spark-binary: no path of …/bin/spark-submit; {_example('spark-binary')}")
+    if len(set(given.values())) > 1:
+        wrong.append("spark-binary: it is not that of spark-home; leave one of them out")
+    for key, home in given.items():
+        if not (home.is_absolute() and spark_home.is_spark(home)):
+            wrong.append(
+                f"{key}: there is no Spark, with bin/spark-submit and jars/spark-core_*.jar, on "
+                f"this machine; {_example(key)}"
+            )
+            return None
+    return next(iter(given.values()), None)
+
+
+def _python(texts: Mapping[str, str]) -> list[str]:
+    if "python" in texts and not shutil.which(texts["python"]):
+        return [f"python: no program on this machine, where the driver runs; {_example('python')}"]
+    return []
+
+
+def _jars(source: str, home: Path | None, wrong: list[str]) -> list[str]:
+    if source in (spark_jars.CACHE, spark_jars.PACKAGES, spark_jars.IMAGE) or (
+        Path(source).is_absolute() and Path(source).is_dir()
+    ):
+        is_known = not any(each.startswith(("spark-home", "spark-binary")) for each in wrong)
+        complaint = spark_jars.complaint(source, home) if is_known else None
+        return [complaint] if complaint else []
+    return [
+        "jars: neither a directory on this machine nor one of the words; write cache, packages, "
+        f"image, or an absolute path, as {_EXAMPLES['jars']}"
+    ]
+
+
+def _conf(conf: Any, place: Place, wrong: list[str], notices: list[str]) -> dict[str, str]:
+    """Return the settings by the table; complaints and notices are added to the lists."""
+    if not isinstance(conf, Mapping):
+        wrong.append(f"conf: {_kind(conf)}; write a mapping, as {_EXAMPLES['conf']}")
+        return {}
+    texts = {}
+    for name, value in conf.items():
+        if key := _HAS_A_KEY.get(name):
+            wrong.append(f"conf: {name}: refused: the connection has a key for it; write `{key}`")
+        elif isinstance(value, str | int | float):
+            texts[name] = as_text(value)
+        else:
+            wrong.append(f"conf: {name}: {_kind(value)}; write a text, a number, true or false")
+    verdict = judge(place, texts)
+    wrong += [f"conf: {each}" for each in verdict.complaints]
+    notices += [f"conf: {each}" for each in verdict.notices]
+    return dict(verdict.settings)
+
+
+def _example(key: str) -> str:
+    return f"write a path, as {_EXAMPLES[key]}"
+
+
+def _kind(value: Any) -> str:
+    """Return what a value is, without quoting it: it may be secret."""
+    return _KINDS.get(type(value), "null" if value is None else "a mapping")
