@@ -115,22 +115,23 @@ def run(
     """Carry out a whole run, and return its report: the document of `tidegate run --json`.
 
     A run with the id of an earlier one continues it; without an id it is a new run. `master` is
-    Spark's: `local[2]`, `spark://host:7077`. `log` gets the lines of Spark's output that people are
-    to see. The other arguments are those of `plan`.
+    Spark's, in place of the Spark connection: `local[2]`, `spark://host:7077`. `log` gets the lines
+    of Spark's output that people are to see. The other arguments are those of `plan`.
 
     Raises PartitionsLeftOut after the healthy partitions or files are published, StageFailed if
     Spark fails, and what `plan` raises. After a transient error, call it again with the same id.
     """
     from tidegate.launch import spark_submit
+    from tidegate.launch.spark_connection import SparkConnection
 
     spec = _spec(pipeline)
     this = _run(spec, run_id, kafka, max_records, max_chunks, resend=resend)
-    master = master or command_connections.spark_master(spec)
+    spark = SparkConnection("master", master) if master else command_connections.spark(spec)
 
     def submit(application: Submission) -> None:
-        spark_submit.submit(application, master=master, log=log)
+        spark_submit.submit(application, master=spark.master, log=log)
 
-    report: Mapping[str, Any] = flows.of(spec).run_all(this, submit, replan=replan).report
+    report: Mapping[str, Any] = flows.of(spec).run_all(this, spark, submit, replan=replan).report
     return report
 
 

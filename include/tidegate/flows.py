@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from tidegate.pipelines.spec import Egress, Ingest, Spec
 
 if TYPE_CHECKING:
     from tidegate.broker.client_settings import KafkaSettings
+    from tidegate.launch.spark_connection import SparkConnection
     from tidegate.runs.run import EgressRun, Run
 
 TaskEnded = Callable[[Mapping[str, Any]], bool]
@@ -51,18 +52,18 @@ class Flow:
     plan: Callable[..., Any]
     """(run, task_ended, replan=): the run's Planned, frozen if it had none."""
     work: Callable[..., Any]
-    """(run, submit, task_ended): carry out the Spark step."""
+    """(run, spark, submit, task_ended): carry out the Spark step on a Spark connection."""
     publish: Callable[..., Any]
     """(run): commit what is sealed; the run's Published."""
     verdict: Callable[..., None]
     """(run): raise if chunks are missing, or partitions or files were excluded."""
     run_all: Callable[..., Any]
-    """(run, submit, task_ended=, replan=, on_planned=, on_published=, on_progress=): all steps;
-    Published. Without `task_ended`, no task is known to have ended."""
+    """(run, spark, submit, task_ended=, replan=, on_planned=, on_published=, on_progress=): all
+    steps; Published. Without `task_ended`, no task is known to have ended."""
     early_end: Callable[[Any], Any]
     """(run): what a run that ended early leaves behind, as EarlyEnd."""
-    explain: Callable[[Any, Callable[[], str], KafkaOf], dict[str, Any]]
-    """(run, master, kafka_of): what the run would do; `master` looks up Spark's master."""
+    explain: Callable[[Any, SparkConnection, KafkaOf], dict[str, Any]]
+    """(run, spark, kafka_of): what the run would do."""
     status: Callable[[Any, KafkaOf], dict[str, Any]]
     """(spec, kafka_of): the document of `tidegate status --json`."""
     verify: Callable[..., dict[str, Any]]
@@ -108,15 +109,17 @@ INGEST = Flow(
     new_run=lazy("tidegate.runs.run.Run"),
     replay=lambda spec, topic, _, window: {"asked": Replay(spec.topic_named(topic), **window)},
     plan=lambda run, _, **options: _opening("tidegate.ingest.plan.plan")(run, **options),
-    work=lambda run, submit, _: _opening("tidegate.ingest.stage.stage")(run, submit),
+    work=lambda run, spark, submit, _: _opening("tidegate.ingest.stage.stage")(
+        replace(run, spark=spark), submit
+    ),
     publish=_opening("tidegate.ingest.publish.publish"),
     verdict=_opening("tidegate.ingest.publish.verdict"),
-    run_all=lambda run, submit, _=None, **options: lazy("tidegate.ingest.run.ingest")(
-        run, submit, **options
+    run_all=lambda run, spark, submit, _=None, **options: lazy("tidegate.ingest.run.ingest")(
+        replace(run, spark=spark), submit, **options
     ),
     early_end=lazy("tidegate.ingest.run.early_end"),
-    explain=lambda run, master, _: _opening("tidegate.ingest.explain.explain")(
-        run, master=master()
+    explain=lambda run, spark, _: _opening("tidegate.ingest.explain.explain")(
+        replace(run, spark=spark), master=spark.master
     ),
     status=lambda spec, kafka_of: lazy("tidegate.ingest.status.status")(spec, kafka_of(spec)),
     verify=lazy("tidegate.ingest.verify.verify"),
@@ -129,15 +132,17 @@ EGRESS = Flow(
     new_run=lazy("tidegate.runs.run.EgressRun"),
     replay=_replay_of_lake,
     plan=_opening("tidegate.egress.plan.plan"),
-    work=_opening("tidegate.egress.send.send"),
+    work=lambda run, spark, *args: _opening("tidegate.egress.send.send")(
+        replace(run, spark=spark), *args
+    ),
     publish=_opening("tidegate.egress.publish.publish"),
     verdict=_opening("tidegate.egress.publish.verdict"),
-    run_all=lambda run, submit, task_ended=lambda _: False, **options: lazy(
+    run_all=lambda run, spark, submit, task_ended=lambda _: False, **options: lazy(
         "tidegate.egress.run.egress"
-    )(run, submit, task_ended, **options),
+    )(replace(run, spark=spark), submit, task_ended, **options),
     early_end=lazy("tidegate.egress.run.early_end"),
-    explain=lambda run, _, kafka_of: _opening("tidegate.egress.explain.explain")(
-        run, source_kafka=_kafka_of_lake(run.spec, kafka_of)
+    explain=lambda run, spark, kafka_of: _opening("tidegate.egress.explain.explain")(
+        replace(run, spark=spark), source_kafka=_kafka_of_lake(run.spec, kafka_of)
     ),
     status=lambda spec, _: lazy("tidegate.egress.status.status")(spec),
     verify=lazy("tidegate.egress.verify.verify"),

@@ -162,7 +162,7 @@ settings of the pipeline
   kafka.partitioner.class: {PARTITIONER}
   spark.executorEnv.APP_PAT: not shown
   spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval: 500ms
-settings of its Kafka connection
+settings of its connections
   kafka.request.timeout.ms: 40000
 note: target.producer: acks: its value is read as all
 """

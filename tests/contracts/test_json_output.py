@@ -9,6 +9,7 @@ import pytest
 
 from support.default_settings import SETTINGS
 from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, PLAN, PLAN_SHA, SEAL
+from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core import canonical
@@ -26,6 +27,7 @@ from tidegate.lake import committing, plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
+from tidegate.runs.connections import Connection, of_spark
 from tidegate.runs.run import Run, open_run
 
 
@@ -356,6 +358,35 @@ def test_explain_shows_settings_with_their_origins(spec, store, monkeypatch):
     assert [notice.split(": ")[1] for notice in form["notices"]] == [
         "kafka.isolation.level", "includeHeaders", "fetch.message.max.bytes", "kafka.group.id",
     ]  # fmt: skip
+
+
+def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
+    """Below the pipeline's; a value that may be secret is null. Its notices are shown, too."""
+    seen = Survey(CLUSTER, {"flights": TopicIdentity(FLIGHTS_ID, {0: 0})},
+                  {"flights": {0: Watermarks(2, 20, 25)}})  # fmt: skip
+    monkeypatch.setattr(drafting, "survey", lambda *_: seen)
+    for module in (drafting, explain):
+        monkeypatch.setattr(module, "expiries", lambda *_: {})
+    least = json.loads(spec.model_dump_json(include={"name", "kind", "topics", "lake"}))
+    given = parse({**least, "spark": {"conf": {"spark.executor.memory": "3g"}}})
+    extra = {
+        "queue": "root.etl",
+        "conf": {"spark.cores.max": 4, "spark.executor.memory": "2g",
+                 "spark.kafka.consumer.cache.timeout": "9s", "spark.log.level": "INFO"},
+    }  # fmt: skip
+    spark = of_spark("spark_x", Connection("spark", "local[2]", extra=extra), given.spark.place)
+    run = Run(given, KAFKA, "tidegate__flights", "r", date(2024, 5, 1))
+    form = flows.of(given).explain(run, spark, lambda _: KAFKA)
+    assert form["splits"] == 1  # known by the master
+    assert form["settings"] == {
+        **SETTINGS,
+        "spark.cores.max": {"value": None, "origin": "connection"},
+        "spark.executor.memory": {"value": None, "origin": "pipeline"},
+        "spark.kafka.consumer.cache.timeout": {"value": "9s", "origin": "connection"},
+        "spark.log.level": {"value": "INFO", "origin": "connection"},
+    }
+    (notice,) = form["notices"]
+    assert notice.startswith("Spark connection 'spark_x': queue: it has no effect")
 
 
 def test_status_json_without_a_broker(spec, monkeypatch):

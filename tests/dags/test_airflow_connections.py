@@ -21,10 +21,11 @@ from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.orchestration.tasks import airflow_errors
 from tidegate.pipelines.spec import parse
 
-EXTRA = {"deploy-mode": "cluster", "queue": "root.default", "namespace": "n"}
+EXTRA = {"deploy-mode": "client", "queue": "root.default", "namespace": "n"}
 FORM = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
 SPEC = parse({**FORM, "spark": {"connection": "spark_x"}})
 OF_KAFKA_X = parse({**FORM, "kafka": "x"})
+ON_SPARK_X = parse({**FORM, "spark": {"connection": "x"}})
 
 
 def define(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
@@ -50,7 +51,7 @@ def define(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
         ({"conn_type": "my-spark", "host": "h", "port": 1}, "my_spark://h:1"),
         ({"conn_type": "yarn"}, "yarn://"),
         ("spark://h:7077", "spark://h:7077"),
-        ("spark://User:secret@H.example:7077/schema?deploy-mode=cluster", "spark://h.example:7077"),
+        ("spark://User:secret@H.example:7077/schema?deploy-mode=client", "spark://h.example:7077"),
         ("spark://yarn?queue=root.default", "yarn"),
         ("spark://local%5B2%5D", "local[2]"),
         ("spark://k8s%3A%2F%2Fhttps%3A%2F%2FH:443", "k8s://https://H:443"),
@@ -64,8 +65,8 @@ def test_the_master_of_a_connection(
     monkeypatch: pytest.MonkeyPatch, value: Any, master: str
 ) -> None:
     define(monkeypatch, value)
-    assert terminal.spark_master(SPEC) == master
-    assert airflow.spark_master("spark_x") == master
+    assert terminal.spark(SPEC).master == master
+    assert airflow.spark(SPEC) == terminal.spark(SPEC)
     monkeypatch.setitem(vars(spark_submit), "kube_client", True)  # for k8s:// it must be there
     assert spark_submit.SparkSubmitHook(conn_id="spark_x")._connection["master"] == master
 
@@ -74,7 +75,7 @@ def test_the_master_of_a_connection(
 def test_a_connection_that_names_no_master(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
     """The provider would start Spark with `None://local[2]` or `spark://`."""
     define(monkeypatch, value)
-    for look_up in (lambda: terminal.spark_master(SPEC), lambda: airflow.spark_master("spark_x")):
+    for look_up in (lambda: terminal.spark(SPEC), lambda: airflow.spark(SPEC)):
         with pytest.raises(ConfigurationError, match="'spark_x' names no master"):
             look_up()
 
@@ -169,7 +170,7 @@ def test_in_a_task_an_outage_is_no_missing_connection(
     """Airflow says "not found" for both; an outage is transient, so that Airflow retries."""
     for look_up in (
         lambda: airflow.kafka(OF_KAFKA_X),
-        lambda: airflow.spark_master("x"),
+        lambda: airflow.spark(ON_SPARK_X),
     ):
         backends(vault, api)
         with pytest.raises(AirflowUnavailable, match=says) as refused, airflow_errors():

@@ -51,7 +51,7 @@ def test_an_error_shows_the_variable_and_the_command(
     if kind == "Kafka":
         assert KafkaSettings("ours", found.extra).bootstrap_servers == "host:9092"
     else:
-        assert connections.spark_master("ours", found) == "local[2]"
+        assert connections.of_spark("ours", found).master == "local[2]"
 
 
 def test_an_id_with_a_space_stays_one_word() -> None:
@@ -81,7 +81,7 @@ def test_commands_of_the_docs_can_be_copied(page: Path) -> None:
     for connection_id, form in in_examples(page):
         found = stored(connection_id, form)
         if found.conn_type == "spark":
-            assert connections.spark_master(connection_id, found).startswith("spark://")
+            assert connections.of_spark(connection_id, found).master.startswith("spark://")
             continue
         try:
             KafkaSettings(connection_id, found.extra)

@@ -33,6 +33,8 @@ def world(pipelines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> W
     """The pipeline p of topic t with 250 records: three chunks."""
     kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "nowhere:1"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    spark = {"conn_type": "spark", "host": "local[2]"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
     monkeypatch.setattr("tidegate.spark.parent_death.end_with_parent", lambda: None)
     world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
@@ -70,6 +72,27 @@ def test_a_whole_run(world: World) -> None:
     assert found["report"]["rows"] == 250
     assert len(found["report"]["commits"]) == 3
     assert given["outlet_events"][orders].extra["rows"] == 250
+
+
+def test_the_spark_connection_of_the_pipeline(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings are in what is submitted; a wrong one is refused at once."""
+    form = {"conn_type": "spark", "host": "local[2]", "extra": {"conf": {"spark.cores.max": 3}}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(form))
+    task = TidegateRunOperator(task_id="go", pipeline="p")
+    found: list[Any] = []
+
+    def submit(given: Any) -> None:
+        found.append(given.conf["spark.cores.max"])
+        world.submit()(given)
+
+    execute(task, context(task), submit)
+    assert found == ["3"]
+    form["extra"] = {"deploy-mode": "cluster"}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(form))
+    with pytest.raises(AirflowFailException, match="'spark_default':\n  - deploy-mode: cluster"):
+        task.execute(context(task, run_id="other"))
 
 
 def test_a_retry_resumes_the_run(world: World) -> None:

@@ -1,45 +1,122 @@
 """How Airflow's provider calls spark-submit for a task of a pipeline."""
 
 import json
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit as provider
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from support import ingest_world
 from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.cli import runs
+from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerUnreachable, StageFailed
-from tidegate.launch import spark_home
+from tidegate.launch import cds_archive, jars, spark_home, spark_submit
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
 from tidegate.orchestration import tasks
 from tidegate.orchestration.tasks import SparkTask
+from tidegate.pipelines.files import load_named
+
+CORE, CONNECTOR = "spark-core_2.13-4.0.3.jar", "spark-sql-kafka-0-10_2.13-4.0.3.jar"
 
 
-def test_the_driver_runs_where_the_task_runs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+EXTRA = {
+    "deploy-mode": "client", "queue": "root.etl", "namespace": "jobs",
+    "conf": {"spark.cores.max": 4, "spark.executor.memory": "2g"},
+}  # fmt: skip
+Call = tuple[list[str], Mapping[str, str]]
+"""The words of a command line, each once and sorted, with the mere name of the job file; and the
+variables that are added.
+"""
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://host:7077", "yarn", "k8s://https://h"])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_task_submits_what_a_command_does(
+    monkeypatch: pytest.MonkeyPatch, pipelines: Path, tmp_path: Path, master: str, own: bool
 ) -> None:
-    """A connection with `deploy-mode: cluster` too: elsewhere the job file would not be found."""
-    extra = {"deploy-mode": "cluster"}
-    connection = {"conn_type": "spark", "host": "spark://host", "port": 7077, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
-    commands: list[list[str]] = []
+    """On every master, in client mode, with a Spark of the connection's own, which the provider
+    refuses, too; no variable is in the command line.
+    """
+    extra: dict[str, Any] = dict(EXTRA)
+    if own:
+        home = tmp_path / "spark"
+        for name in ("bin/spark-submit", f"jars/{CORE}", f"jars/{CONNECTOR}"):
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).touch()
+        extra |= {"spark-home": str(home), "jars": "image", "python": sys.executable}
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "nowhere:1"}}
+    spark = {"conn_type": "spark", "host": master, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tidegate.spark.parent_death.end_with_parent", lambda: None)
+    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
+    monkeypatch.setattr(cds_archive, "find", lambda: None)
+    monkeypatch.setitem(vars(provider), "kube_client", True)  # for k8s:// it must be there
+    world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
+    conf = {"spark.executor.memory": "3g"}
+    (pipelines / "p.yaml").write_text(json.dumps({**form, "spark": {"conf": conf}}))
+
+    by_task, by_command = task_call(), command_call(monkeypatch)
+    assert by_task[1] == by_command[1]
+    assert by_task[1]["PYSPARK_PYTHON"] == sys.executable
+    assert by_task[0] == sorted({*by_command[0], "--deploy-mode", "client"})
+    assert {master, "spark.cores.max=4", "spark.executor.memory=3g"} < {*by_task[0]}
+    assert ("spark.yarn.queue=root.etl" in by_task[0]) == (master == "yarn")
+    assert ("spark.kubernetes.namespace=jobs" in by_task[0]) == master.startswith("k8s")
+    assert "PYSPARK_PYTHON" not in str(by_task[0])
+
+
+class Stopped(BaseException):
+    """Raised in the place of a start, past what asks the broker about a failure."""
+
+
+def task_call() -> Call:
+    """Return what the provider would start for a task of the pipeline p."""
+    found: list[Call] = []
 
     def execute(operator: SparkSubmitOperator, _: Any) -> None:
-        commands.append(operator._get_hook()._build_spark_submit_command(operator.application))
+        hook = operator._get_hook()
+        command = hook._build_spark_submit_command(operator.application)
+        found.append((words(command), hook._env))
+        raise Stopped
 
-    task = SparkTask(task_id="stage", run_of=mock.Mock())
-    task._conn_id = "spark_default"
-    conf = {"spark.submit.deployMode": "client"}
-    given = Submission("/bin/spark-submit", "job.py", ("job.json",), "p r", conf, (), {})
-    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
-    with mock.patch.object(SparkSubmitOperator, "execute", execute):
-        task.submit(given, mock.Mock())
-    (command,) = commands
-    assert command[command.index("--master") + 1] == "spark://host:7077"
-    assert command[command.index("--deploy-mode") + 1] == "client"
+    task = SparkTask(task_id="stage", run_of=lambda _: runs.new_run(load_named("p"), "r"))
+    with (
+        mock.patch.object(SparkSubmitOperator, "execute", execute),
+        pytest.raises(Stopped),
+    ):
+        task.execute(mock.MagicMock())
+    return found[0]
+
+
+def command_call(monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Return what `tidegate run p` would start."""
+    found: list[Call] = []
+
+    def command(application: Submission, master: str) -> list[str]:
+        found.append((words(of(application, master)), application.env))
+        raise Stopped
+
+    of = spark_submit._command
+    monkeypatch.setattr(spark_submit, "_command", command)
+    with pytest.raises(Stopped):
+        runs.carry_out(runs.new_run(load_named("p"), "r"), as_json=True)
+    return found[0]
+
+
+def words(command: list[str]) -> list[str]:
+    return sorted({*command[:-1], Path(command[-1]).name})
 
 
 NOISE = "WARNING: Using incubator modules: jdk.incubator.vector"
@@ -54,13 +131,11 @@ def run(
     Return what the provider and the task have logged, and the error.
     """
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
-    spark = {"conn_type": "spark", "host": "local[2]"}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
     binary = tmp_path / "spark-submit"
     binary.write_text(f"#!/bin/sh\n{script}\n")
     binary.chmod(0o755)
     task = SparkTask(task_id="stage", run_of=mock.Mock())
-    task._conn_id = "spark_default"
+    task.spark = SparkConnection("spark_default", "local[2]")
     env = spark_home.environment()
     given = Submission(str(binary), "job.py", (), "flights r1", {}, (), env, kafka)
 

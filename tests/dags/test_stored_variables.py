@@ -17,7 +17,7 @@ from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.maintenance.reconcile import reconcile
-from tidegate.orchestration.command_connections import kafka, spark_master
+from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.orchestration.metadata_database import NAMED_BY, StoredVariables
 from tidegate.pipelines.files import load_named
 from tidegate.pipelines.spec import parse
@@ -110,11 +110,11 @@ def test_the_doctor_reads_airflows_connections(connections, tmp_path, pipelines,
     assert kafka(load_named("p")).bootstrap_servers == "127.0.0.1:2"
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
     (pipelines / "r.yaml").write_text(json.dumps({**form, "name": "r", "spark": {}}))
-    assert spark_master(load_named("r")) == "local[*]"
+    assert spark(load_named("r")).master == "local[*]"
     for name in NAMED_BY:
         monkeypatch.delenv(name)
     with pytest.raises(ConfigurationError, match="set AIRFLOW_CONN_SPARK_LOST"):
-        spark_master(load_named("q"))
+        spark(load_named("q"))
 
 
 @pytest.mark.slow

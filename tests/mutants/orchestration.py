@@ -77,9 +77,9 @@ MUTANTS = (
     ),
     Mutant(
         "the driver runs where the task runs",
-        "orchestration/tasks.py",
-        'self._deploy_mode = "client"',
-        "self._deploy_mode = None",
+        "orchestration/spark_hook.py",
+        'deploy_mode="client"',
+        "deploy_mode=None",
         "tests/dags/test_spark_task.py",
     ),
     Mutant(

@@ -1,5 +1,6 @@
 """`tidegate.plan` and `tidegate.run`, with made-up watermarks and attempts."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,25 @@ def test_a_new_run_takes_what_is_new(world: World, masters: list[str]) -> None:
     assert (report["rows"], report["run"][:8]) == (150, "manual__")
     assert masters == ["local[*]"] * 2
     assert not tidegate.plan(spec, "later", kafka=KAFKA).has_work
+
+
+def test_a_spark_connection_of_the_environment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it; a master that is given is used in its place."""
+    spec = world.run("any").spec
+    form = {"conn_type": "spark", "host": "local[2]", "extra": {"conf": {"spark.cores.max": 3}}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(form))
+    found: list[tuple[str, str | None]] = []
+
+    def submit(given: Submission, *, master: str, log: Any) -> None:
+        found.append((master, given.conf.get("spark.cores.max")))
+        world.submit()(given)
+
+    monkeypatch.setattr(spark_submit, "submit", submit)
+    tidegate.run(spec, kafka=KAFKA, max_chunks=1)
+    tidegate.run(spec, kafka=KAFKA, max_chunks=1, master="local[1]")
+    assert found == [("local[2]", "3"), ("local[1]", None)]
 
 
 def test_what_is_not_found_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_connections_can_be_copied(path: Path) -> None:
             environ = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(form)}
             spark = connections.from_environment("spark_default", environ)
             assert spark is not None
-            assert connections.spark_master("spark_default", spark).startswith("spark://")
+            assert connections.of_spark("spark_default", spark).master.startswith("spark://")
             continue
         try:
             KafkaSettings("kafka_default", form["extra"])

@@ -87,7 +87,7 @@ def test_the_values_name_what_exists(values: dict[str, Any]) -> None:
         assert name not in given or not re.search("SECRET|_KEY|PASSWORD|TOKEN", name), name
     found = connections.from_environment("spark_default", given)
     assert found is not None
-    assert connections.spark_master("spark_default", found).startswith("spark://")
+    assert connections.of_spark("spark_default", found).master.startswith("spark://")
     image = f"FROM apache/airflow:{values['airflowVersion']}-python3.12"
     assert image in (EXAMPLES / "helm/Dockerfile").read_text()
     assert values["images"]["airflow"]["tag"] == f"{values['airflowVersion']}-{NEXT}"
@@ -209,5 +209,5 @@ def test_connections_in_the_pages_are_valid() -> None:
             environ = {"AIRFLOW_CONN_SPARK_DEFAULT": text}
             found = connections.from_environment("spark_default", environ)
             assert found is not None
-            assert connections.spark_master("spark_default", found) == "local[2]"
+            assert connections.of_spark("spark_default", found).master == "local[2]"
             assert json.loads(text)["conn_type"] == "spark"

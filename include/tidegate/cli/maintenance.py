@@ -25,7 +25,7 @@ from tidegate.cli.render import print_each
 from tidegate.cli.variables import signature, variables
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, NeedsAirflow
-from tidegate.orchestration.command_connections import kafka, spark_master
+from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
 from tidegate.runs.run import NO_MIRROR, Mirror
@@ -155,7 +155,7 @@ def _checks_of(name: str) -> list[Check]:
         return pipeline_checks.checks(
             spec,
             lambda: kafka(spec),
-            lambda: spark_master(spec),
+            lambda: spark(spec),
             (lambda: kafka(files.load_ingest(lake))) if lake else None,
         )
     except Exception as error:

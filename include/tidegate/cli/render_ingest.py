@@ -85,7 +85,7 @@ def _span(commits: list[int]) -> str:
 
 _ORIGINS = {
     "pipeline": "settings of the pipeline",
-    "connection": "settings of its Kafka connection",
+    "connection": "settings of its connections",
     "tidegate": "Tidegate's own settings",
 }
 

@@ -19,7 +19,8 @@ from tidegate.cli.render import PRINTERS
 from tidegate.core.requests import Replay
 from tidegate.core.wording import duration
 from tidegate.errors import LakeUnavailable, PartitionsLeftOut, TidegateError
-from tidegate.orchestration.command_connections import kafka, spark_master
+from tidegate.orchestration.command_connections import kafka
+from tidegate.orchestration.command_connections import spark as spark_of
 from tidegate.pipelines.spec import Egress, Spec
 
 if TYPE_CHECKING:
@@ -69,13 +70,13 @@ def carry_out(
 
 def _carry_out(run: Run | EgressRun, *, replan: bool, as_json: bool) -> None:
     began = time.monotonic()
-    flow, printers, master = flows.of(run.spec), PRINTERS[run.spec.kind], spark_master(run.spec)
+    flow, printers, spark = flows.of(run.spec), PRINTERS[run.spec.kind], spark_of(run.spec)
 
     def submit(given: Submission) -> None:
         from tidegate.launch import spark_submit
 
-        note(f"starting Spark ({master})")
-        spark_submit.submit(given, master=master, log=note)
+        note(f"starting Spark ({spark.master})")
+        spark_submit.submit(given, master=spark.master, log=note)
 
     def show(published: Any) -> None:
         if as_json:
@@ -93,6 +94,7 @@ def _carry_out(run: Run | EgressRun, *, replan: bool, as_json: bool) -> None:
         with progress.shown("planning") as on_progress:
             published = flow.run_all(
                 run,
+                spark,
                 submit,
                 replan=replan,
                 on_planned=lambda planned: printers.plan(planned.frozen, known=planned.known),
@@ -108,7 +110,7 @@ def _carry_out(run: Run | EgressRun, *, replan: bool, as_json: bool) -> None:
 
 def explain(run: Run | EgressRun, *, as_json: bool) -> None:
     """Print what a run would do, without doing it."""
-    explained = flows.of(run.spec).explain(run, lambda: spark_master(run.spec), kafka)
+    explained = flows.of(run.spec).explain(run, spark_of(run.spec), kafka)
     answer(explained, PRINTERS[run.spec.kind].explained, as_json=as_json)
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from tidegate.broker.client_settings import KafkaSettings, described
 from tidegate.doctor.check import Line, ok
 from tidegate.errors import TidegateError
+from tidegate.launch.spark_connection import SparkConnection
 
 KafkaLookup = Callable[[], KafkaSettings]
 """Looks up a connection; raises a TidegateError if it is not defined, or wrong."""
+SparkLookup = Callable[[], SparkConnection]
+"""The same of Spark."""
+Found = TypeVar("Found")
 
 
 def report_connections(kafka: KafkaLookup, source: KafkaLookup | None) -> Iterator[Line]:
@@ -20,10 +25,11 @@ def report_connections(kafka: KafkaLookup, source: KafkaLookup | None) -> Iterat
         yield ok("connection", f"source: the lake of {described(settings.to_json())}")
 
 
-def found(look_up: KafkaLookup) -> KafkaSettings | None:
+def found(look_up: Callable[[], Found]) -> Found | None:
     """Return a connection, or None.
 
-    The error is that of the check of the broker; to send a lake, its source's is not needed.
+    The error is that of the check of the broker or of Spark; to send a lake, its source's is not
+    needed.
     """
     try:
         return look_up()

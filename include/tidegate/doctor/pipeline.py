@@ -22,7 +22,7 @@ from tidegate.core.plan import LeftOut
 from tidegate.core.wording import counted, duration
 from tidegate.doctor import egress
 from tidegate.doctor.check import Check, Line, failure, ok, warning
-from tidegate.doctor.connections import KafkaLookup, found, report_connections
+from tidegate.doctor.connections import KafkaLookup, SparkLookup, found, report_connections
 from tidegate.doctor.lake import check_lake
 from tidegate.doctor.provider import check_provider
 from tidegate.doctor.tokens import check_tokens
@@ -30,6 +30,8 @@ from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.ingest.ways_out import way_out
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
+from tidegate.launch import spark_home
+from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import cron
 from tidegate.runs.connections import refuse_contradictions
@@ -55,10 +57,10 @@ class _Topics:
 def checks(
     spec: Spec,
     kafka: KafkaLookup,
-    master: Callable[[], str],
+    spark: SparkLookup,
     source: KafkaLookup | None = None,
 ) -> list[Check]:
-    """Return a pipeline's checks; `kafka` and `master` look up its connections and may raise.
+    """Return a pipeline's checks; `kafka` and `spark` look up its connections and may raise.
 
     `source` looks up the connection of the ingest pipeline whose lake an egress sends.
     """
@@ -71,10 +73,9 @@ def checks(
         ask["source"] = lambda: egress.check_source(spec)
         ask["kafka"] = lambda: check_broker(kafka())
         ask["target"] = lambda: egress.check_target(spec, kafka())
-    ask["spark"] = lambda: check_spark(master())
-    if {"spark.jars", "spark.jars.packages"} & spec.spark.settings.keys():
-        ask["provider"] = lambda: check_provider(spec.spark.settings)
-    ask["tokens"] = lambda: check_tokens(spec, kafka, master, source)
+    ask["spark"] = lambda: check_spark(spark())
+    ask["provider"] = lambda: _provider(spec, found(spark))
+    ask["tokens"] = lambda: check_tokens(spec, kafka, spark, source)
     ask["settings"] = lambda: _settings(spec, found(kafka))
     return [Check(name, each, spec.name) for name, each in ask.items()]
 
@@ -262,8 +263,23 @@ def _interval(schedule: str | None) -> timedelta | None:
     return max(b - a for a, b in itertools.pairwise(starts))
 
 
-def check_spark(master: str) -> Iterator[Line]:
+def _provider(spec: Spec, spark: SparkConnection | None) -> Iterator[Line]:
+    """Check what provides `kafka`, if that is not what the machine's check has looked at."""
+    spark = spark or LOCAL
+    conf = {**spark.conf, **spec.spark.settings}
+    own = spark.home or spark.jars != LOCAL.jars
+    if own or {"spark.jars", "spark.jars.packages"} & conf.keys():
+        yield from check_provider(conf, spark)
+
+
+def check_spark(spark: SparkConnection) -> Iterator[Line]:
     """Check that a standalone master answers; other masters are only looked up."""
+    for notice in spark.notices:
+        yield ok("spark", notice)
+    if spark.home:
+        scala, number = spark_home.version(spark.home)
+        yield ok("spark", f"SPARK_HOME {spark.home} is Spark {number} (Scala {scala})")
+    master = spark.master
     if not master.startswith("spark://"):
         yield ok("spark", f"master {master}")
         return

@@ -8,7 +8,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tidegate.doctor.check import Line, failure, ok
-from tidegate.launch import jars, spark_home
+from tidegate.launch import jars, spark_home, spark_jars
+from tidegate.launch.spark_connection import LOCAL, SparkConnection
 
 _SERVICES = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 # In the constants of a class file: a text of five bytes.
@@ -16,20 +17,23 @@ _SHORT_NAME = b"\x01\x00\x05kafka"
 _CONNECTOR = "spark-sql-kafka-0-10"
 
 
-def check_provider(conf: Mapping[str, str]) -> Iterator[Line]:
-    """Check that exactly one jar provides `kafka`: of the pinned ones, those in PySpark that are
-    named after Kafka, and `spark.jars` of a pipeline's settings as far as they are on this machine.
+def check_provider(conf: Mapping[str, str], spark: SparkConnection = LOCAL) -> Iterator[Line]:
+    """Check that exactly one jar provides `kafka`: of the connection's, those in Spark that are
+    named after Kafka, and `spark.jars` of the settings as far as they are on this machine.
     """
-    own = [jars.cache_dir() / "jars" / jar.file for jar in jars.read("spark-kafka")]
+    own = _given(spark.jars)
     given = list(_local(conf.get("spark.jars", "")))
-    found = [(jar, name) for jar in (*own, *_of_pyspark(), *given) for name in providers(jar)]
+    in_spark = _of_spark(spark.home or spark_home.find())
+    found = [(jar, name) for jar in (*own, *in_spark, *given) for name in providers(jar)]
     if missing := [str(jar) for jar in given if not jar.is_file()]:
         yield failure("provider", f"spark.jars: not there: {', '.join(missing)}", "correct it")
     if _CONNECTOR in conf.get("spark.jars.packages", ""):
         says = "spark.jars.packages names the connector, which Tidegate adds: Spark finds two"
         yield failure("provider", says, "take it out of spark.jars.packages")
     shown = "; ".join(f"{name} in {jar}" for jar, name in found)
-    if not found:
+    if spark.jars == spark_jars.PACKAGES and not found:
+        yield ok("provider", "`kafka` is in what Spark fetches when an application starts")
+    elif not found:
         says = "no jar provides Spark's data source `kafka`"
         yield failure("provider", says, f"run `tidegate jars`; the cache is {jars.cache_dir()}")
     elif len(found) > 1:
@@ -58,8 +62,13 @@ def _class(content: zipfile.ZipFile, name: str) -> bytes:
         return b""
 
 
-def _of_pyspark() -> Iterable[Path]:
-    home = spark_home.find()
+def _given(source: str) -> Iterable[Path]:
+    if source == spark_jars.CACHE:
+        return [jars.cache_dir() / "jars" / jar.file for jar in jars.read(spark_jars.KAFKA)]
+    return spark_jars.files(source, spark_jars.KAFKA)
+
+
+def _of_spark(home: Path | None) -> Iterable[Path]:
     return sorted(home.glob("jars/*kafka*.jar")) if home else ()
 
 

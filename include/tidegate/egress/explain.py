@@ -69,8 +69,8 @@ def explain(
             topic: {"topic_id": each.topic_id or None, "partitions": each.partitions}
             for topic, each in target.items()
         },
-        "settings": effective(run.spec, run.kafka),
-        "notices": list(run.spec.notices),
+        "settings": effective(run.spec, run.kafka, run.spark.conf),
+        "notices": [*run.spec.notices, *run.spark.notices],
     }
 
 

@@ -67,5 +67,5 @@ def details(run: EgressRun, plan: Plan, delivery: Delivery | None, fold: Fold) -
         "source": now["source"],
         "source_problem": now["source_problem"],
         "waiting": now["waiting"],
-        "settings": effective(run.spec, run.kafka),
+        "settings": effective(run.spec, run.kafka, {}),
     }

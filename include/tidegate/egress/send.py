@@ -217,12 +217,14 @@ def _run_application(
                 name=job.app_name,
                 rows=job.records,
                 kafka=run.kafka,
+                spark=run.spark,
             )
             places = [path for _, path in job.source.files]
             opened.on_progress(StepProgress("sending", all_records=plan.records))
             logger.info("plan %s: Spark checks, sends and reads back its rows", plan.id)
             with terminal_if_refused(directory):
-                submit(for_places(application, *places, job.quarantine or ""))
+                places.append(job.quarantine or "")
+                submit(for_places(application, *places, spark=run.spark))
         except TidegateError as error:
             failure = error
         if (directory / DONE).exists() and failure is None:

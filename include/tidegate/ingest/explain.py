@@ -71,8 +71,12 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
         "topics": _topics(run, fold, seen, draft, plan),
         "gaps": [gap.to_json() for gap in draft.gaps],
         "left_out": [each.to_json() for each in plan.left_out],
-        "settings": effective(run.spec, run.kafka),
-        "notices": [*run.spec.notices, *_notices_of_tasks(plan, cores or 1, options)],
+        "settings": effective(run.spec, run.kafka, run.spark.conf),
+        "notices": [
+            *run.spec.notices,
+            *run.spark.notices,
+            *_notices_of_tasks(plan, cores or 1, options),
+        ],
     }
 
 

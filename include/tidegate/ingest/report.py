@@ -89,7 +89,7 @@ def details(
         "taken_up": note.get("taken_up", {}),
         "topics": topics,
         "broker": problem,
-        "settings": effective(run.spec, run.kafka),
+        "settings": effective(run.spec, run.kafka, {}),
     }
 
 

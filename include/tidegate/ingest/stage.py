@@ -115,6 +115,7 @@ def _stage(
                     records,
                     name=_name(opened.run),
                     kafka=opened.run.kafka,
+                    spark=opened.run.spark,
                 )
                 if len(started) < len(plan.chunks):
                     left, all_chunks = len(started), counted(len(plan.chunks), "chunk")
@@ -123,7 +124,7 @@ def _stage(
                     terminal_if_refused(job_file.parent),
                     _sealing(opened, plan, started, epochs, sealed, unproven),
                 ):
-                    submit(for_places(application, store.native("")))
+                    submit(for_places(application, store.native(""), spark=opened.run.spark))
         except _OF_SPARK as error:
             failures.append(error)
         rest = [a for a in started if a.chunk not in sealed and a not in unproven]

@@ -8,6 +8,7 @@ import os
 from typing import Literal
 
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.orchestration import metadata_database
 from tidegate.pipelines.spec import Spec
 from tidegate.runs import connections
@@ -22,10 +23,9 @@ def kafka(spec: Spec) -> KafkaSettings:
     return connections.kafka(spec, lambda: _find("Kafka", spec.kafka))
 
 
-def spark_master(spec: Spec) -> str:
-    """Return the master of the pipeline's Spark connection; local[*] without a spark_default."""
-    connection_id = spec.spark.connection
-    return connections.spark_master(connection_id, _find("Spark", connection_id))
+def spark(spec: Spec) -> SparkConnection:
+    """Return a pipeline's Spark connection; local[*] without a spark_default."""
+    return connections.spark(spec, lambda: _find("Spark", spec.spark.connection))
 
 
 def _find(kind: Literal["Kafka", "Spark"], connection_id: str) -> Connection:

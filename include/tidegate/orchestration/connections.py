@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import AirflowUnavailable, ConfigurationError, NotAuthorised
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.orchestration.compatibility import AirflowSecretsBackendAccessDenied
 from tidegate.orchestration.metadata_database import DESCRIPTION
 from tidegate.pipelines.spec import Spec
@@ -34,14 +35,19 @@ def kafka(spec: Spec) -> KafkaSettings:
     return connections.kafka(spec, found)
 
 
-def spark_master(connection_id: str) -> str:
-    """Return a Spark connection's master, as the Spark provider computes it.
+def spark(spec: Spec) -> SparkConnection:
+    """Return a pipeline's Spark connection, with the master that the Spark provider computes.
 
-    Raises ConfigurationError if it does not exist: the provider would silently use YARN.
+    Raises ConfigurationError if it does not exist (the provider would silently use YARN), else as
+    `of_task`.
     """
-    if (found := look_up(connection_id)) is None:
-        raise connections.not_defined("Spark", connection_id, in_airflow=True)
-    return connections.spark_master(connection_id, found)
+
+    def found() -> Connection:
+        if (connection := look_up(spec.spark.connection)) is None:
+            raise connections.not_defined("Spark", spec.spark.connection, in_airflow=True)
+        return connection
+
+    return connections.spark(spec, found)
 
 
 def of_task(connection_id: str) -> Any:

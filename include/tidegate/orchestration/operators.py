@@ -70,15 +70,17 @@ class TidegateRunOperator(tasks.SparkOperator):
         self.resend = resend
 
     def execute(self, context: Context) -> None:
+        from tidegate.orchestration import connections
         from tidegate.spark.parent_death import end_with_parent
 
         end_with_parent()
         with tasks.airflow_errors():
             spec = files.load_named(self.pipeline)
             run = self._run(spec, context)
-            self._conn_id = spec.spark.connection
+            self.spark = connections.spark(spec)
             flows.of(spec).run_all(
                 run,
+                self.spark,
                 lambda given: self.submit(given, context),
                 tasks.task_ended(context),
                 on_planned=lambda planned: tasks.push_plan(run, planned.frozen, context),

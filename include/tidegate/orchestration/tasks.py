@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tidegate.core.requests import DataInterval
     from tidegate.lake.plans import Frozen
+    from tidegate.launch.spark_connection import SparkConnection
     from tidegate.launch.spark_output import SparkOutput
     from tidegate.launch.submission import Submission
     from tidegate.runs.run import EgressRun, Run
@@ -139,10 +140,7 @@ def plan(run_of: RunOf, context: Context) -> bool:
         run = run_of(context)
         flow = flows.of(run.spec)
         if context["params"].get("dry_run"):
-            master = run.spec.spark.connection
-            explained = flow.explain(
-                run, lambda: connections.spark_master(master), connections.kafka
-            )
+            explained = flow.explain(run, connections.spark(run.spec), connections.kafka)
             logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
             return False
         replan = bool(context["params"].get("replan"))
@@ -168,7 +166,12 @@ def push_plan(run: Run | EgressRun, frozen: Frozen, context: Context) -> None:
 
 
 class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is not read by mypy
-    """Runs applications by the provider's spark-submit; they end with the task."""
+    """Runs applications by the provider's spark-submit; they end with the task.
+
+    `spark` is set before the first one is submitted.
+    """
+
+    spark: SparkConnection
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**ends_with_the_task(SparkSubmitOperator), **kwargs)
@@ -182,9 +185,8 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         from tidegate.launch.masters import for_master
         from tidegate.launch.spark_output import failure_line
         from tidegate.launch.spark_submit import supervised
-        from tidegate.orchestration import connections
 
-        submission = for_master(submission, connections.spark_master(self._conn_id))
+        submission = for_master(submission, self.spark.master)
         self.application = str(submission.application)
         self.application_args = list(submission.args)
         self.conf = dict(submission.conf)
@@ -192,8 +194,7 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         self.env_vars = dict(submission.env)
         self.jars = ",".join(submission.jars)
         self._spark_binary = submission.binary
-        self._deploy_mode = "client"  # overrides the connection's `deploy-mode`
-        self._hook = None  # the provider makes it from these attributes
+        self._hook = None  # made from these attributes, when the provider has looked at them
         with supervised(submission, self.on_kill, logger.info) as self._output:
             try:
                 super().execute(context)  # the provider's
@@ -206,10 +207,16 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
 
     def _get_hook(self) -> SparkSubmitHook:
         """Return the provider's hook, which logs what people are to see of Spark's output."""
-        hook = super()._get_hook()
-        if output := self._output:
-            log = hook._process_spark_submit_log
-            hook._process_spark_submit_log = lambda lines: log(output.shown(lines))
+        if (output := self._output) is None:  # nothing was submitted
+            return super()._get_hook()
+        from tidegate.orchestration.spark_hook import ConnectedHook
+
+        hook = ConnectedHook(
+            self.spark, self.env_vars, conf=self.conf, jars=self.jars, name=self.name,
+            application_args=self.application_args, spark_binary=self._spark_binary,
+        )  # fmt: skip
+        log = hook._process_spark_submit_log
+        hook._process_spark_submit_log = lambda lines: log(output.shown(lines))
         return hook
 
 
@@ -221,6 +228,7 @@ class SparkTask(SparkOperator):
         self._run_of = run_of
 
     def execute(self, context: Context) -> None:
+        from tidegate.orchestration import connections
         from tidegate.spark.parent_death import end_with_parent
 
         # If the supervisor is killed, this task and its Spark end, too.
@@ -233,8 +241,10 @@ class SparkTask(SparkOperator):
                     f"pipeline {run.spec.name!r} is {flow.kind}, and this task is for the other "
                     "kind: its file was changed during this run. Start a new run"
                 )
-            self._conn_id = run.spec.spark.connection
-            flow.work(run, lambda given: self.submit(given, context), task_ended(context))
+            self.spark = connections.spark(run.spec)
+            flow.work(
+                run, self.spark, lambda given: self.submit(given, context), task_ended(context)
+            )
         logger.info("run %s: step %s is complete", run.run_id, flow.spark_step)
 
 

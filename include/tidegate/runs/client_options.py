@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.settings.merged import Effective, Origin, merged
@@ -13,20 +15,22 @@ from tidegate.spark import producer_settings
 _SHOWN = {each.name for each in TABLE if each.place is Place.SPARK}
 
 
-def effective(spec: Spec, kafka: KafkaSettings) -> dict[str, dict[str, str | None]]:
+def effective(
+    spec: Spec, kafka: KafkaSettings, of_spark: Mapping[str, str]
+) -> dict[str, dict[str, str | None]]:
     """Return each setting of Spark's source or sink, of Kafka's pools, and of `spark.conf`, that
-    has not the default of Spark or Kafka.
+    has not the default of Spark or Kafka. `of_spark` are those of the Spark connection.
 
     By name its value and its origin: pipeline, connection or tidegate. No setting of the table can
-    be secret; others in `spark.conf` may be, and have None as their value.
+    be secret; other settings of Spark may be, and have None as their value.
     """
     found = _of_source(spec, kafka) if isinstance(spec, Ingest) else _of_sink(spec, kafka)
-    of_spark = {
+    given = {
         name: each._asdict() | ({} if name in _SHOWN else {"value": None})
-        for name, each in merged(Place.SPARK, spec.spark.settings, {}).items()
-        if each.origin is Origin.PIPELINE or name.startswith("spark.kafka.")
+        for name, each in merged(Place.SPARK, spec.spark.settings, of_spark).items()
+        if each.origin is not Origin.TIDEGATE or name.startswith("spark.kafka.")
     }
-    return {name: each._asdict() for name, each in found.items()} | of_spark
+    return {name: each._asdict() for name, each in found.items()} | given
 
 
 def _of_source(spec: Ingest, kafka: KafkaSettings) -> dict[str, Effective]:

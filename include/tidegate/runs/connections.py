@@ -1,4 +1,4 @@
-"""Airflow connections without Airflow: from environment variables, and as a Spark master."""
+"""Airflow connections without Airflow: from environment variables, and as settings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from tidegate.broker import client_settings, delegation_token
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
-from tidegate.launch import delegation_tokens
+from tidegate.launch import delegation_tokens, spark_connection
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import as_texts
+from tidegate.settings.setting import Place
 from tidegate.settings.source import disagreements
 from tidegate.spark import producer_settings
 
@@ -156,10 +158,22 @@ def _refuse_contradictions(spec: Spec, connection: str, options: Mapping[str, st
         )
 
 
-def spark_master(connection_id: str, connection: Connection) -> str:
-    """Return the master of a Spark connection, as Airflow's Spark provider computes it.
+def spark(spec: Spec, look_up: Callable[[], Connection]) -> SparkConnection:
+    """Return a pipeline's Spark connection; ConfigurationError, which names both, for a wrong one.
 
-    Raises ConfigurationError for a connection without a type, or of type spark without a host.
+    `look_up` returns the connection, or raises.
+    """
+    with _named(spec):
+        return of_spark(spec.spark.connection, look_up(), spec.spark.place)
+
+
+def of_spark(
+    connection_id: str, connection: Connection, place: Place = Place.SPARK
+) -> SparkConnection:
+    """Return a Spark connection, with the master that Airflow's Spark provider computes.
+
+    `place` is that of the settings of its pipeline's kind. Raises ConfigurationError for a
+    connection without a type, of type spark without a host, or with a wrong extra.
     """
     conn_type, host, port = connection.conn_type, connection.host, connection.port
     if not conn_type or (conn_type == "spark" and not host):
@@ -169,7 +183,8 @@ def spark_master(connection_id: str, connection: Connection) -> str:
         )
     is_whole = conn_type == "spark" and ("://" in host or not port)
     master = host if is_whole else f"{conn_type}://{host}"
-    return f"{master}:{port}" if port else master
+    master = f"{master}:{port}" if port else master
+    return spark_connection.parse(connection_id, master, connection.extra, place)
 
 
 def _from_json(text: str) -> Connection:

@@ -18,6 +18,7 @@ from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
+from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.runs.step_progress import OnProgress
 
@@ -56,7 +57,8 @@ def replay_key(asked: Replay) -> str:
 class AnyRun:
     """One run of a pipeline. Its frozen plan is found by its key.
 
-    `window_date` is the date in the paths of the lake; `max_records` is per chunk.
+    `window_date` is the date in the paths of the lake; `max_records` is per chunk. `spark` is given
+    to the steps that start Spark, or explain that.
     """
 
     spec: Spec
@@ -66,6 +68,7 @@ class AnyRun:
     window_date: date
     max_records: int | None = None
     mirror: Mirror = NO_MIRROR
+    spark: SparkConnection = LOCAL
 
     @property
     def key(self) -> str:

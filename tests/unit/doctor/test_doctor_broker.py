@@ -28,10 +28,12 @@ from tidegate.errors import BrokerUnreachable, LakeUnsafe, NotAuthorised
 from tidegate.lake import plans
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore, open_store
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import EgressRun
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+SPARK = SparkConnection("spark_default", "local[2]")
 HOUR = 3_600_000
 DAY = Retention(24 * HOUR, None)
 TWO_HOURS = Retention(2 * HOUR, None)
@@ -44,7 +46,7 @@ def test_a_ledger_that_cannot_be_read(spec, store, monkeypatch):
     monkeypatch.setattr(pipeline, "Cluster", lambda _: Cluster())
     monkeypatch.setattr(pipeline, "survey", Cluster().survey)
     monkeypatch.setattr(pipeline, "retentions", lambda *_: {"t": Cluster().kept})
-    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: "local[2]"))
+    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: SPARK))
     first, *others = found["checks"]
     assert (first["check"], first["state"]) == ("lake", "failure")
     assert "entry 2" in first["says"] + first["fix"]
@@ -199,7 +201,7 @@ def test_a_broker_that_is_away(spec, store):
     def away():
         raise BrokerUnreachable("no broker answered within 8 s; check that it runs")
 
-    check, *_ = (c for c in pipeline.checks(spec, away, lambda: "") if c.name == "kafka")
+    check, *_ = (c for c in pipeline.checks(spec, away, lambda: SPARK) if c.name == "kafka")
     (line,) = examine([check])["checks"]
     assert (line["pipeline"], line["says"]) == ("p", "no broker answered within 8 s")
     assert line["fix"] == "check that it runs"
@@ -252,7 +254,7 @@ def test_a_healthy_egress(egress, monkeypatch):
     """Ledger and lake, claims, source, broker, target and Spark; a topic that a run makes is
     healthy too, and is not made.
     """
-    found = examine(pipeline.checks(egress, lambda: KAFKA, lambda: "local[2]"))
+    found = examine(pipeline.checks(egress, lambda: KAFKA, lambda: SPARK))
     assert {each["state"] for each in found["checks"]} == {"ok"}, found["checks"]
     names = [each["check"] for each in found["checks"]]
     assert list(dict.fromkeys(names)) == [
@@ -312,7 +314,7 @@ def test_a_source_with_something_excluded_or_none_at_all(egress, tmp_path):
     for path in (tmp_path / "in").iterdir():
         path.unlink()
     (tmp_path / "in").rmdir()
-    found = examine([c for c in pipeline.checks(egress, lambda: KAFKA, lambda: "")
+    found = examine([c for c in pipeline.checks(egress, lambda: KAFKA, lambda: SPARK)
                      if c.name == "source"])  # fmt: skip
     assert (found["failures"], "cannot be" in found["checks"][0]["says"]) == (1, True)
 
@@ -343,7 +345,7 @@ def test_errors_of_an_egress_are_failures(egress, monkeypatch):
 
     monkeypatch.setattr(pipeline, "Cluster", away)
     monkeypatch.setattr(egress_checks, "survey_target", refuses)
-    found = examine(pipeline.checks(egress, lambda: KAFKA, lambda: "local[2]"))
+    found = examine(pipeline.checks(egress, lambda: KAFKA, lambda: SPARK))
     failed = {each["check"]: each["fix"] for each in found["checks"] if each["state"] == "failure"}
     assert failed == {"kafka": "check that it runs", "target": "grant it"}
 
@@ -367,10 +369,24 @@ def test_a_master_that_answers_and_one_that_does_not():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         masters = f"spark://127.0.0.1:1,127.0.0.1:{port}"
-        assert states_and_text(pipeline.check_spark(masters))[0] == [("spark", "ok")]
-    states, text = states_and_text(pipeline.check_spark(f"spark://127.0.0.1:{port}"))
+        two = SparkConnection("s", masters)
+        assert states_and_text(pipeline.check_spark(two))[0] == [("spark", "ok")]
+    one = SparkConnection("s", f"spark://127.0.0.1:{port}")
+    states, text = states_and_text(pipeline.check_spark(one))
     assert (states, "start it" in text) == ([("spark", "failure")], True)
-    assert states_and_text(pipeline.check_spark("local[2]"))[0] == [("spark", "ok")]
+    assert states_and_text(pipeline.check_spark(SPARK))[0] == [("spark", "ok")]
+
+
+def test_what_a_spark_connection_says(tmp_path):
+    """Its notices, and the version of a Spark of its own, without a JVM."""
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars/spark-core_2.13-4.0.3.jar").touch()
+    own = replace(SPARK, home=tmp_path, notices=("queue: it has no effect",))
+    assert [line.says for line in pipeline.check_spark(own)] == [
+        "queue: it has no effect",
+        f"SPARK_HOME {tmp_path} is Spark 4.0.3 (Scala 2.13)",
+        "master local[2]",
+    ]
 
 
 def test_notices_of_settings(spec):
@@ -380,7 +396,7 @@ def test_notices_of_settings(spec):
     def lines(spec):
         (check,) = (
             each
-            for each in pipeline.checks(spec, lambda: KAFKA, lambda: "local")
+            for each in pipeline.checks(spec, lambda: KAFKA, lambda: SPARK)
             if each.name == "settings"
         )
         return [(line.state, "no effect" in line.says) for line in check.ask()]
@@ -392,7 +408,7 @@ def test_notices_of_settings(spec):
 
 def test_the_lines_are_json(spec, store):
     """As `doctor --json` prints them."""
-    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: "local[2]")[::3])
+    found = examine(pipeline.checks(spec, lambda: KAFKA, lambda: SPARK)[::3])
     assert json.loads(json.dumps(found))["checks"][-1] == {
         "pipeline": "p", "check": "spark", "state": "ok", "says": "master local[2]", "fix": None,
     }  # fmt: skip

@@ -3,6 +3,7 @@
 import shutil
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from support.doctor_checks import states_and_text
 from tidegate.doctor import pipeline
 from tidegate.doctor.provider import check_provider, providers
 from tidegate.launch import jars
+from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.pipelines.spec import Spec, parse
 
 CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
@@ -92,13 +94,23 @@ def test_packages_with_the_connector() -> None:
     assert "take it out of spark.jars.packages" in text
 
 
-def test_a_pipelines_jars_are_checked(spec: Spec) -> None:
-    """Those of others are the machine's."""
+def test_a_pipelines_jars_are_checked(spec: Spec, tmp_path: Path) -> None:
+    """With those of its Spark connection; what others have is the machine's."""
 
-    def names(of: Spec) -> list[str]:
+    def text(of: Spec, spark: SparkConnection = LOCAL) -> str:
         nothing: Any = None
-        return [each.name for each in pipeline.checks(of, nothing, nothing)]
+        (check,) = (
+            each for each in pipeline.checks(of, nothing, lambda: spark) if each.name == "provider"
+        )
+        return states_and_text(check.ask())[1]
 
-    assert "provider" not in names(spec)
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake"}
-    assert "provider" in names(parse({**form, "spark": {"conf": {"spark.jars": "/a.jar"}}}))
+    own = parse({**form, "spark": {"conf": {"spark.jars": "/a.jar"}}})
+    assert text(spec) == ""
+    assert "not there: /a.jar" in text(own)
+    assert "not there: /b.jar" in text(spec, replace(LOCAL, conf={"spark.jars": "/b.jar"}))
+    mine = tmp_path / Path(connector()).name
+    shutil.copy(connector(), mine)
+    assert f"`kafka` is {CLASS} in {mine}" in text(spec, replace(LOCAL, jars=str(tmp_path)))
+    assert "no jar provides" in text(spec, replace(LOCAL, jars="image"))
+    assert "in what Spark fetches" in text(spec, replace(LOCAL, jars="packages"))

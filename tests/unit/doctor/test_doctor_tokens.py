@@ -8,6 +8,7 @@ from support.doctor_checks import states_and_text
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.doctor.tokens import check_tokens
 from tidegate.errors import ConfigurationError
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Spec, parse
 
 
@@ -40,7 +41,8 @@ def check(
     own: KafkaSettings, source: KafkaSettings | None, master: str = "local[2]", **conf: str
 ) -> tuple[list[tuple[str, str]], str]:
     look_up = (lambda: source) if source else None
-    return states_and_text(check_tokens(egress(**conf), lambda: own, lambda: master, look_up))
+    spark = SparkConnection("s", master)
+    return states_and_text(check_tokens(egress(**conf), lambda: own, lambda: spark, look_up))
 
 
 def test_a_connection_without_tokens_has_no_line() -> None:
@@ -75,7 +77,9 @@ def test_a_source_that_is_not_defined_here_is_not_needed() -> None:
     def missing() -> KafkaSettings:
         raise ConfigurationError("not defined")
 
-    found = check_tokens(egress(), lambda: TARGET, lambda: "local[2]", missing)
+    found = check_tokens(
+        egress(), lambda: TARGET, lambda: SparkConnection("s", "local[2]"), missing
+    )
     assert [line.state for line in found] == ["ok"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration.command_connections import kafka, spark_master
+from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.orchestration.metadata_database import NAMED_BY
 from tidegate.pipelines.spec import Spec, parse
 from tidegate.runs.connections import (
@@ -182,26 +182,26 @@ def test_nothing_else_is_looked_at(
     [
         ({"conn_type": "spark", "host": "h", "port": 7077}, "spark://h:7077"),
         ({"conn_type": "spark", "host": "spark://h", "port": "7077"}, "spark://h:7077"),
-        ({"conn_type": "spark", "host": "local[2]", "extra": '{"deploy-mode": "x"}'}, "local[2]"),
+        ({"conn_type": "spark", "host": "local[2]", "extra": '{"deploy-mode": ""}'}, "local[2]"),
         ("spark://h:7077", "spark://h:7077"),
-        ("k8s://https://h:443?deploy-mode=cluster", "k8s://https://h:443"),
+        ("k8s://https://h:443?deploy-mode=client", "k8s://https://h:443"),
     ],
 )
 def test_a_spark_connection(monkeypatch: pytest.MonkeyPatch, value: Any, master: str) -> None:
     text = value if isinstance(value, str) else json.dumps(value)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", text)
-    assert spark_master(pipeline("spark_x")) == master
+    assert spark(pipeline("spark_x")).master == master
 
 
 def test_only_spark_default_has_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert spark_master(pipeline("spark_default")) == "local[*]"
+    assert spark(pipeline("spark_default")).master == "local[*]"
     with pytest.raises(
         ConfigurationError, match="'spark_x' is not defined: set AIRFLOW_CONN_SPARK_X"
     ):
-        spark_master(pipeline("spark_x"))
+        spark(pipeline("spark_x"))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"host": "local[2]"}')
     with pytest.raises(ConfigurationError, match="names no master: give it conn_type and host"):
-        spark_master(pipeline("spark_default"))
+        spark(pipeline("spark_default"))
 
 
 @pytest.mark.parametrize(
