@@ -76,6 +76,7 @@ def pipeline(
         monkeypatch.setattr(module, "is_dead", lambda *_, **__: True)
     monkeypatch.setattr(release, "is_alive", lambda *_: False)
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
+    (tmp_path / "pipelines").mkdir()
     (tmp_path / "in").mkdir()
     topic_records.create(broker.bootstrap, topic, partitions=3)
     return egress_pipeline.EgressPipeline(tmp_path, broker.bootstrap, session, topic)
