@@ -83,7 +83,6 @@ def copying(pipeline: EgressPipeline) -> None:
 
 def loop(pipeline: EgressPipeline) -> None:
     directory = pipeline.home / "pipelines"
-    directory.mkdir()
     form = {
         "name": "back",
         "kind": "ingest",
