@@ -20,8 +20,8 @@ MUTANTS = (
     Mutant(
         "a sender lives while its process does",
         "egress/sender.py",
-        "    if running:\n        return False\n",
-        "",
+        "        return not running\n",
+        "        return True\n",
         "tests/unit/egress/test_sender.py::test_another_process_lives_until_it_is_killed",
     ),
     Mutant(
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "the claim comes before the first record",
         "egress/send.py",
-        "    match ledger.append(claim, run=opened.run.run_id):\n",
+        "    match ledger.append(claim, run=run.run_id):\n",
         "    match ledger.fold.apply(claim, ledger.fold.digest):\n",
         "tests/unit/egress/test_egress_claims.py::test_resume_scans_from_the_first_claim",
     ),
@@ -251,8 +251,8 @@ MUTANTS = (
     Mutant(
         "Airflow is asked about another boot",
         "egress/sender.py",
-        "return _ended_by_a_reboot(sender, here) if task is None else task_ended(task)",
-        "return _ended_by_a_reboot(sender, here) or (task is not None and task_ended(task))",
+        "return _ended_by_a_reboot(sender) if task is None else task_ended(task)",
+        "return _ended_by_a_reboot(sender) or (task is not None and task_ended(task))",
         "tests/unit/egress/test_sender.py::test_a_container_that_was_moved_is_no_reboot",
     ),
     Mutant(

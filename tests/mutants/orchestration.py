@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         "the driver runs where the task runs",
         "orchestration/spark_hook.py",
-        'deploy_mode="client"',
-        "deploy_mode=None",
+        'mode = None if spark.is_cluster else "client"',
+        "mode = None",
         "tests/dags/test_spark_task.py",
     ),
     Mutant(

@@ -51,8 +51,8 @@ MUTANTS = (
     Mutant(
         "a job that is refused for good is not retried",
         "launch/spark_submit.py",
-        "if (refusal := read_refusal(directory)) is None:",
-        "if (refusal := read_refusal(directory)) is None or True:",
+        "if (refusal := read_refusal(read)) is None:",
+        "if (refusal := read_refusal(read)) is None or True:",
         "tests/unit/launch/test_spark_submit.py",
     ),
     Mutant(

@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "the plan's isolation level is read, whatever the options say now",
         "ingest/stage.py",
-        '                "kafka.isolation.level": plan.isolation,\n',
-        '                "kafka.isolation.level": run.spec.isolation,\n',
+        '            "kafka.isolation.level": plan.isolation,\n',
+        '            "kafka.isolation.level": run.spec.isolation,\n',
         "tests/unit/ingest/test_options_of_a_run.py::test_the_isolation_level_is_the_plans",
     ),
     Mutant(

@@ -402,4 +402,5 @@ def test_files_of_a_committer_are_not_listed(spark: SparkSession, tmp_path: Path
     left.parent.mkdir(parents=True)
     left.touch()
     (tmp_path / "topic=t/part-00001-0.parquet").touch()
-    assert written_files(HadoopDirectory(spark, str(tmp_path))) == ["topic=t/part-00001-0.parquet"]
+    directory = HadoopDirectory.of(spark, str(tmp_path))
+    assert written_files(directory) == ["topic=t/part-00001-0.parquet"]

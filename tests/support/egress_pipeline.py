@@ -21,6 +21,7 @@ from tidegate.launch.submission import Submission
 from tidegate.pipelines.spec import Egress, Ingest, parse
 from tidegate.runs.run import LIVE, EgressRun, Run, open_run
 from tidegate.spark import ingest as staging
+from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.egress import attempt
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.ingest_job import IngestJob
@@ -93,7 +94,7 @@ class EgressPipeline:
         path = Path(given.args[0])
         job = EgressJob.read(path)
         self.jobs.append(job)
-        if attempt(self.spark, job, path.parent):
+        if attempt(self.spark, job, LocalAnswers(path.parent)):
             raise StageFailed("the application ended with 1", exit_code=1)
 
     def run_all(

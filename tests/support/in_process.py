@@ -25,6 +25,7 @@ from tidegate.launch import spark_output, spark_submit
 from tidegate.launch.masters import for_master
 from tidegate.launch.submission import Submission
 from tidegate.spark import egress, ingest, session
+from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.egress_job import EgressJob
 
 
@@ -96,7 +97,7 @@ def _submit(given: Submission, *, master: str, log: Callable[[str], None]) -> No
         else:
             job = EgressJob.read(job_file)
             job_file.unlink()
-            code = egress.attempt(spark, job, job_file.parent)
+            code = egress.attempt(spark, job, LocalAnswers(job_file.parent))
     for line in output:
         log(line)
     if code:

@@ -17,7 +17,8 @@ from tidegate.core.requests import Live
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
 from tidegate.egress.lake_source import Unsent, window_of
-from tidegate.egress.sender import TaskEnded, is_dead
+from tidegate.egress.sender import TaskEnded
+from tidegate.egress.takeover import not_dead
 from tidegate.errors import ConfigurationError, SenderAlive
 from tidegate.lake import plans, sources
 from tidegate.lake.plans import Frozen
@@ -60,11 +61,10 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
         return Planned(current, known=True)
     note: dict[str, Any] = {}  # a resumed plan has its own
     if not run.asked and (claim := ledger.fold.oldest_open_claim):
-        if not is_dead(claim.sender, claim.attempt, task_ended):
+        if why := not_dead(claim, store, task_ended, run.spark.home):
             raise SenderAlive(
                 f"pipeline {run.spec.name!r}: attempt {claim.attempt} of plan {claim.plan_id} is "
-                f"being sent by process {claim.sender['pid']} on {claim.sender['host']}, which is "
-                f"not proven dead. Wait; or, if you know that it is, `tidegate release`",
+                f"not proven dead: {why}. Wait; or, if you know that it is, `tidegate release`",
                 sender=dict(claim.sender),
                 plan_id=claim.plan_id,
             )

@@ -8,6 +8,7 @@ from tidegate.core.entries import Gap, Release
 from tidegate.core.judge import Lost
 from tidegate.egress.lake_source import open_lake, read_unsent
 from tidegate.egress.sender import is_alive
+from tidegate.egress.takeover import running
 from tidegate.errors import NotClaimed, SenderAlive
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
@@ -28,7 +29,7 @@ def release(
 
     With `resend`, a later run sends its files as if they had never been sent; `declare sent` counts
     them as sent. Raises NotClaimed if there is no such claim, or more than one without `plan_id`;
-    SenderAlive if its sender runs on this machine.
+    SenderAlive if its sender runs on this machine, or YARN shows that it runs.
     """
     ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
     claims = ledger.fold.claims
@@ -47,6 +48,14 @@ def release(
             f"plan {plan_id}: its sender, process {claim.sender['pid']} of this machine, or its "
             "Spark driver, is alive: what it sends from now on would be sent again, or never be "
             "committed. Wait until it has ended, or end it first; then release",
+            sender=dict(claim.sender),
+            plan_id=plan_id,
+        )
+    if found := running(claim.sender):
+        raise SenderAlive(
+            f"plan {plan_id}: YARN shows {', '.join(found)} as not ended: what it sends from now "
+            "on would be sent again, or never be committed. End it first, by `yarn application "
+            "-kill`; then release",
             sender=dict(claim.sender),
             plan_id=plan_id,
         )

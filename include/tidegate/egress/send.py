@@ -26,7 +26,8 @@ from tidegate.egress.lake_source import (
     window_of,
 )
 from tidegate.egress.plan import living_plan, plan, root_of, survey
-from tidegate.egress.sender import TaskEnded, is_dead, sender_identity
+from tidegate.egress.sender import TaskEnded, cluster_sender, sender_identity
+from tidegate.egress.takeover import not_dead, not_ended
 from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
@@ -40,7 +41,9 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.lake import deliveries, plans, sources
+from tidegate.lake.attempts import Attempt
 from tidegate.lake.deliveries import Delivery, SentFile
+from tidegate.launch.cluster_mode import clear, handed_over, tag
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_submit import terminal_if_refused
 from tidegate.launch.submission import sending_submission
@@ -48,6 +51,7 @@ from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
+from tidegate.spark.answers import LocalAnswers, ReadAnswer
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, RowSource
 
 logger = logging.getLogger(__name__)
@@ -61,6 +65,11 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     BrokerUnreachable if a retry must send the missing rows.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
+    if run.spark.is_cluster:
+        raise ConfigurationError(
+            f"Spark connection {run.spark.id!r}: deploy-mode: cluster: it is not yet supported for "
+            "egress pipelines; write client, or give them another connection"
+        )
     planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
     if run.asked:  # of two requests under one id, the other one may have been planned
         replay.check_request(run, run.asked, ledger.fold, planned)
@@ -119,16 +128,20 @@ def _claim(
     ledger = opened.ledger
     ledger.recheck()  # before the first record, not only before the commit
     open_claim = ledger.fold.claims.get(plan.id)
-    if open_claim and not is_dead(open_claim.sender, open_claim.attempt, task_ended):
+    run = opened.run
+    if open_claim and (why := not_dead(open_claim, opened.store, task_ended, run.spark.home)):
         raise SenderAlive(
-            f"plan {plan.id}: attempt {open_claim.attempt} holds the claim, and is not proven dead",
+            f"plan {plan.id}: attempt {open_claim.attempt} holds the claim, and is not proven "
+            f"dead: {why}",
             sender=dict(open_claim.sender),
         )
+    attempt = secrets.token_hex(8)
+    on_yarn = run.spark.is_cluster
     claim = Claim(
         lane=plan.lane,
         plan_id=plan.id,
-        attempt=secrets.token_hex(8),
-        sender=sender_identity(opened.run.task),
+        attempt=attempt,
+        sender=cluster_sender(run.task, tag(attempt)) if on_yarn else sender_identity(run.task),
         files=plan.files,
         topic_ids=plan.topics,
         window=window_of(plan),
@@ -136,7 +149,7 @@ def _claim(
         supersedes=open_claim.attempt if open_claim else None,
         root=root_of(plan).url if plan.files else None,
     )
-    match ledger.append(claim, run=opened.run.run_id):
+    match ledger.append(claim, run=run.run_id):
         case Refused(reason):
             raise SenderAlive(f"plan {plan.id}: {reason}; try again later")
         case Adopt():
@@ -208,9 +221,10 @@ def _run_application(
         directory = Path(private, claim.attempt)  # the process list names the attempt
         directory.mkdir(mode=0o700)
         failure: TidegateError | None = None
+        read: ReadAnswer = LocalAnswers(directory).read
+        own = Attempt(plan.id, 0, claim.attempt)
         try:
             job = job_of(opened, plan, rows, claim, target, directory)
-            job.write(directory / "job.json")
             application = sending_submission(
                 directory / "job.json",
                 run.spark_conf,
@@ -219,19 +233,25 @@ def _run_application(
                 kafka=run.kafka,
                 spark=run.spark,
             )
-            places = [path for _, path in job.source.files]
+            places = [*(path for _, path in job.source.files), job.quarantine or ""]
+            application = for_places(application, *places, spark=run.spark)
             opened.on_progress(StepProgress("sending", all_records=plan.records))
             logger.info("plan %s: Spark checks, sends and reads back its rows", plan.id)
-            with terminal_if_refused(directory):
-                places.append(job.quarantine or "")
-                submit(for_places(application, *places, spark=run.spark))
+            with (
+                handed_over(job, application, own, opened.store, run.spark) as (call, read),
+                terminal_if_refused(read),
+            ):
+                submit(call)
         except TidegateError as error:
             failure = error
-        if (directory / DONE).exists() and failure is None:
-            return dict(json.loads((directory / DONE).read_text()))
-        may_have_sent = (directory / SENDING).exists() or claim.supersedes is not None
-        refusal = directory / REFUSED
-        refused = json.loads(refusal.read_text()) if refusal.exists() else None
+        if failure and run.spark.is_cluster:  # spark-submit may have ended without its driver
+            _await_end(opened, claim, failure)
+        if (done := read(DONE)) and failure is None:
+            if run.spark.is_cluster:
+                clear(own, opened.store)
+            return dict(json.loads(done))
+        may_have_sent = read(SENDING) is not None or claim.supersedes is not None
+        refused = json.loads(read(REFUSED) or "null")
     if refused:  # its scan found whether an earlier attempt has sent anything
         may_have_sent = may_have_sent and refused["sent"]
     if not may_have_sent:
@@ -239,6 +259,8 @@ def _run_application(
         files = tuple(refused["files"]) if refused else ()
         policy = plan.byte_settings["on_bad_row"] if files else None
         _release(opened, claim, reason, files, policy)
+        if run.spark.is_cluster:
+            clear(own, opened.store)
     if refused:
         raise RowsRefused(
             f"pipeline {run.spec.name!r}: {refused['message']}. Nothing "
@@ -249,6 +271,18 @@ def _run_application(
     if failure is None or isinstance(failure, StageFailed):
         raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
     raise failure
+
+
+def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError) -> None:
+    """Wait until the driver of this attempt has ended on its node; SendFailed if that is not
+    proven, and the claim stands: it may be sending.
+    """
+    own, name = Attempt(claim.plan_id, 0, claim.attempt), claim.sender["application"]["tag"]
+    if why := not_ended(own, name, opened.store, opened.run.spark.home):
+        raise SendFailed(
+            f"plan {claim.plan_id}: {failure}; and its driver is not proven to have ended: {why}. "
+            "The claim stands: a retry looks again"
+        ) from failure
 
 
 def _release(

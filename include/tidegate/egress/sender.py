@@ -29,6 +29,23 @@ def sender_identity(task: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
+def cluster_sender(task: Mapping[str, Any] | None, tag: str) -> dict[str, Any]:
+    """Return the identity of a sender whose driver runs on YARN, by the tag of its application.
+
+    This process is its submitter. Release 0.1.0, which looks for processes and at a task, is told
+    of none: it never takes such a sender for dead.
+    """
+    submitter = sender_identity(task)
+    return {
+        **submitter,
+        "machine": "",
+        "boot": "",
+        "processes": "cluster",
+        "task": None,
+        "application": {"master": "yarn", "tag": tag, "submitter": submitter},
+    }
+
+
 def is_dead(
     sender: Mapping[str, Any], attempt: str, task_ended: TaskEnded, *, patience: float = _PATIENCE
 ) -> bool:
@@ -38,15 +55,12 @@ def is_dead(
     attempt is running; a driver whose parent has just died has `patience` seconds to end. From
     anywhere else, another container or another boot included, Airflow's state of the task decides.
     A sender without a task is proven dead by a reboot of the same machine, but not in a container.
+    One with an application is never proven dead by this: `takeover` can.
     """
-    here = _pid_namespace()
-    visible = {name: sender[name] for name in here} == here and _sees_all_processes()
-    running = _is_running(sender) if visible else None
-    if running is None:
-        task = sender["task"]
-        return _ended_by_a_reboot(sender, here) if task is None else task_ended(task)
-    if running:
+    if not has_ended(sender, task_ended):
         return False
+    if _visible_state(sender) is None:
+        return True
     deadline = time.monotonic() + patience
     while _processes_naming(attempt):
         if time.monotonic() > deadline:
@@ -55,17 +69,36 @@ def is_dead(
     return True
 
 
+def has_ended(sender: Mapping[str, Any], task_ended: TaskEnded) -> bool:
+    """Say whether the process of a sender is proven to have ended; its driver is not looked for."""
+    if (running := _visible_state(sender)) is not None:
+        return not running
+    task = sender["task"]
+    return _ended_by_a_reboot(sender) if task is None else task_ended(task)
+
+
 def is_dead_here(sender: Mapping[str, Any], attempt: str) -> bool:
     """Say whether a sender is proven dead now by its processes; Airflow is not asked."""
     return is_dead(sender, attempt, lambda _: False, patience=0)
 
 
 def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
-    """Say whether a sender or its Spark driver is seen running here; False means not seen."""
+    """Say whether a sender or its Spark driver is seen running here; False means not seen.
+
+    Of a driver on YARN only the submitter is looked for.
+    """
+    sender = sender.get("application", {}).get("submitter", sender)
     here = {"host": socket.gethostname(), **_pid_namespace()}
     if {name: sender[name] for name in here} != here:
         return False
     return bool(_is_running(sender) or _processes_naming(attempt))
+
+
+def _visible_state(sender: Mapping[str, Any]) -> bool | None:
+    """Say whether a sender's process runs; None if that cannot be seen from here."""
+    here = _pid_namespace()
+    visible = {name: sender[name] for name in here} == here and _sees_all_processes()
+    return _is_running(sender) if visible else None
 
 
 def _is_running(sender: Mapping[str, Any]) -> bool | None:
@@ -76,12 +109,13 @@ def _is_running(sender: Mapping[str, Any]) -> bool | None:
         return None
 
 
-def _ended_by_a_reboot(sender: Mapping[str, Any], here: Mapping[str, str]) -> bool:
+def _ended_by_a_reboot(sender: Mapping[str, Any]) -> bool:
     """Say whether a sender ran on this machine, and before its last boot.
 
     Not provable in a container: one that moves to another node keeps its host name and the machine
     id of its image, and sees the other node's boot id.
     """
+    here = _pid_namespace()
     return (
         _is_outside_containers()
         and sender["processes"] == here["processes"]

@@ -31,13 +31,15 @@ from tidegate.ingest.plan import living_plan, plan
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.launch import delegation_tokens
+from tidegate.launch.cluster_mode import clear, handed_over
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_submit import terminal_if_refused
-from tidegate.launch.submission import submission
+from tidegate.launch.submission import Submission, submission
 from tidegate.runs.connections import client_name
 from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
+from tidegate.spark.answers import ReadAnswer
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 
 _LOOK_AGAIN = 1.0  # seconds
@@ -107,10 +109,10 @@ def _stage(
     epochs = plans.epochs(opened.note(plan)) | truncation.of_survey(before)
     try:
         try:
-            with _job_file(opened, plan, started) as job_file:
+            with tempfile.TemporaryDirectory(prefix="tidegate-") as private:
                 records = sum(len(r) for a in started for r in plan.chunks[a.chunk])
                 application = submission(
-                    job_file,
+                    Path(private, "job.json"),
                     opened.run.spark_conf,
                     records,
                     name=_name(opened.run),
@@ -120,11 +122,14 @@ def _stage(
                 if len(started) < len(plan.chunks):
                     left, all_chunks = len(started), counted(len(plan.chunks), "chunk")
                     logger.info("plan %s: left to stage: %d of %s", plan.id, left, all_chunks)
+                application = for_places(application, store.native(""), spark=opened.run.spark)
+                job = _job(opened, plan, started, Path(private))
                 with (
-                    terminal_if_refused(job_file.parent),
+                    _handed_over(opened, job, application) as (call, read),
+                    terminal_if_refused(read),
                     _sealing(opened, plan, started, epochs, sealed, unproven),
                 ):
-                    submit(for_places(application, store.native(""), spark=opened.run.spark))
+                    submit(call)
         except _OF_SPARK as error:
             failures.append(error)
         rest = [a for a in started if a.chunk not in sealed and a not in unproven]
@@ -145,32 +150,46 @@ def _name(run: Run) -> str:
     return f"tidegate {run.spec.name} {run.run_id}"
 
 
-@contextmanager
-def _job_file(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt]) -> Iterator[Path]:
-    """Write the job's only input, secrets included, readable by its owner; remove it afterwards."""
+def _job(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt], private: Path) -> IngestJob:
+    """Return the job's only input, secrets included; files that belong to it are in `private`."""
     run, store = opened.run, opened.store
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as directory:
-        path = Path(directory, "job.json")
-        options, logins = delegation_tokens.split(run.kafka, path.parent)
-        job = IngestJob(
-            plan_id=plan.id,
-            app_name=_name(run),
-            options={
-                **options,
-                **run.spec.source_options,
-                "kafka.isolation.level": plan.isolation,
-                "kafka.client.id": run.kafka.client_id(
-                    client_name(run.spec, "stage", run.run_id, started[0].name)
-                ),
-            },
-            chunks=tuple(
-                Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
+    options, logins = delegation_tokens.split(run.kafka, private)
+    return IngestJob(
+        plan_id=plan.id,
+        app_name=_name(run),
+        options={
+            **options,
+            **run.spec.source_options,
+            "kafka.isolation.level": plan.isolation,
+            "kafka.client.id": run.kafka.client_id(
+                client_name(run.spec, "stage", run.run_id, started[0].name)
             ),
-            parquet=ParquetSettings(**plan.byte_settings),
-            logins=logins,
-        )
-        job.write(path)
-        yield path
+        },
+        chunks=tuple(
+            Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
+        ),
+        parquet=ParquetSettings(**plan.byte_settings),
+        logins=logins,
+    )
+
+
+@contextmanager
+def _handed_over(
+    opened: OpenRun[Run], job: IngestJob, application: Submission
+) -> Iterator[tuple[Submission, ReadAnswer]]:
+    """Give the application its job, in cluster mode by a directory that is deleted at the end.
+
+    Those of the chunks must not exist before Spark writes them. One that is left, because this
+    process was killed, is swept as that of an attempt without a seal.
+    """
+    store = opened.store
+    own = Attempt(job.plan_id, job.chunks[0].number, secrets.token_hex(8))
+    try:
+        with handed_over(job, application, own, store, opened.run.spark) as handed:
+            yield handed
+    finally:
+        if opened.run.spark.is_cluster:
+            clear(own, store)
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,25 +84,17 @@ def tagged(tag: str, ask: Ask) -> list[Application]:
     return found
 
 
+def running(tag: str, ask: Ask) -> list[str]:
+    """Return the ids of the applications with a tag that are not in a final state."""
+    return [each.id for each in tagged(tag, ask) if each.state not in _ENDED]
+
+
 def kill(tag: str, ask: Ask) -> list[str]:
     """End the applications with a tag; return their ids. The end of spark-submit ends none."""
-    running = [each.id for each in tagged(tag, ask) if each.state not in _ENDED]
-    if running:
-        ask(["application", "-kill", *running])
-    return running
-
-
-@contextmanager
-def killed_on_error(tag: str, ask: Ask, log: Callable[[str], None]) -> Iterator[None]:
-    """Kill the applications with a tag if the block, which waits for spark-submit, raises."""
-    try:
-        yield
-    except BaseException:
-        try:
-            kill(tag, ask)
-        except OSError as error:
-            log(f"the YARN application with the tag {tag} may still run: {error}")
-        raise
+    found = running(tag, ask)
+    if found:
+        ask(["application", "-kill", *found])
+    return found
 
 
 def not_ended(tag: str, driver: Container, ask: Ask, look_up: LookUp | None = None) -> str | None:

@@ -63,6 +63,12 @@ class SparkConnection:
     python: str | None = None
     jars: str = spark_jars.CACHE
     notices: tuple[str, ...] = ()
+    deploy_mode: str = "client"
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the driver runs on a machine of the cluster."""
+        return self.deploy_mode == "cluster"
 
 
 LOCAL = SparkConnection("spark_default", "local[*]")
@@ -71,8 +77,8 @@ LOCAL = SparkConnection("spark_default", "local[*]")
 def parse(connection: str, master: str, extra: Any, place: Place) -> SparkConnection:
     """Return a connection by its id, master and extra; `place` is that of its pipeline's settings.
 
-    Raises ConfigurationError with all complaints. Paths and programs are those of this machine, on
-    which the driver runs.
+    Raises ConfigurationError with all complaints. Paths and programs are those of this machine, but
+    in cluster mode `python` is that of the nodes.
     """
     if not isinstance(extra, Mapping):
         raise ConfigurationError(
@@ -89,7 +95,10 @@ def parse(connection: str, master: str, extra: Any, place: Place) -> SparkConnec
             wrong.append(f"{key}: {_kind(given[key])}; write a text, as {_EXAMPLES[key]}")
     home = _home(texts, wrong)
     source = texts.get("jars", spark_jars.CACHE)
-    wrong += [*_deploy_mode(texts, master), *_python(texts), *_jars(source, home, wrong)]
+    mode = texts.get("deploy-mode", "client")
+    wrong += [*_deploy_mode(mode, master), *_jars(source, home, wrong)]
+    if mode == "client":
+        wrong += _python(texts)
     conf = _conf(given.get("conf", {}), place, wrong, notices)
     for key, (name, of) in _OF_MASTERS.items():
         if key in texts and master.startswith(of):
@@ -105,7 +114,7 @@ def parse(connection: str, master: str, extra: Any, place: Place) -> SparkConnec
         listed = "\n".join(f"  - {each}" for each in sorted(wrong))
         raise ConfigurationError(f"Spark connection {connection!r}:\n{listed}")
     told = tuple(f"Spark connection {connection!r}: {each}" for each in notices)
-    return SparkConnection(connection, master, conf, home, texts.get("python"), source, told)
+    return SparkConnection(connection, master, conf, home, texts.get("python"), source, told, mode)
 
 
 def _names(given: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -121,16 +130,17 @@ def _names(given: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return wrong, sorted(notices)
 
 
-def _deploy_mode(texts: Mapping[str, str], master: str) -> list[str]:
-    match texts.get("deploy-mode", "client"):
-        case "client":
-            return []
-        case "cluster" if master.startswith("spark://"):
-            why = "Spark's own master runs no Python application in cluster mode"
-        case "cluster":
-            why = "not yet supported; it will be for the masters yarn and k8s://…"
-        case _:
-            return ["deploy-mode: a text that is no mode of Spark; write client"]
+def _deploy_mode(mode: str, master: str) -> list[str]:
+    if mode not in ("client", "cluster"):
+        return ["deploy-mode: a text that is no mode of Spark; write client, or cluster on yarn"]
+    if mode == "client" or master == "yarn":
+        return []
+    if master.startswith("spark://"):
+        why = "Spark's own master runs no Python application in cluster mode"
+    elif master.startswith("k8s://"):
+        why = "it was not tested on Kubernetes"
+    else:
+        why = "it is for the master yarn"
     return [f"deploy-mode: cluster: {why}; write client"]
 
 

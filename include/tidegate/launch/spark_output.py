@@ -20,6 +20,13 @@ _START = re.compile(
     r"|^To adjust logging level use |\bWARN NativeCodeLoader: "
     r"|\bINFO SparkContext: (Running Spark|OS info|Java) "
 )
+# What Spark's client on YARN says before the application is submitted, and with each report of it.
+_CLIENT = re.compile(
+    r"\bINFO (Configuration|ResourceUtils|SecurityManager|ShutdownHookManager|\w+ProxyProvider): "
+    r"|\bINFO Client: (?!Application report )"
+    r"|^\s+ (client token|ApplicationMaster (host|RPC port)|queue|start time|final status"
+    r"|tracking URL|user): |^\s+ diagnostics: (N/A|AM container is launched)"
+)
 _STACK_TRACE = re.compile(
     r"^\s*(at |\.\.\. \d+ |Caused by: |Suppressed: )|^([a-z]\w*\.)+\w+(Exception|Error)\b"
     r"|^Driver stacktrace:|^$"
@@ -89,7 +96,7 @@ def failure_line(lines: Iterable[str]) -> str:
 
 
 def _is_hidden(line: str) -> bool:
-    return any(each.search(line) for each in (_START, _STACK_TRACE, _ECHO))
+    return any(each.search(line) for each in (_START, _CLIENT, _STACK_TRACE, _ECHO))
 
 
 def _is_repeated(line: str, warnings: dict[str, tuple[str, int]]) -> bool:

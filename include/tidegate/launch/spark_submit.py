@@ -12,11 +12,12 @@ from pathlib import Path
 
 from tidegate.broker.outage import BrokerWatch
 from tidegate.errors import BrokerUnreachable, StageFailed, TidegateError
-from tidegate.launch import cds_archive, java_options
+from tidegate.launch import application_state, cds_archive, java_options
 from tidegate.launch.masters import for_master
 from tidegate.launch.spark_output import SparkOutput, failure_line
 from tidegate.launch.submission import Submission as Submission
 from tidegate.launch.submission import of_job
+from tidegate.spark.answers import ReadAnswer
 from tidegate.spark.job_files import read_refusal
 
 _END = 10.0  # seconds that an application may take to end when it is asked to
@@ -44,18 +45,21 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
     """Run an application to its end, and pass what people are to see, line by line, to `log`.
 
     Raises StageFailed, with the line that names the cause, or BrokerUnreachable. It does not
-    outlive this process.
+    outlive this process; in cluster mode it does if this process is killed.
     """
     application = for_master(given, master)
-    with subprocess.Popen(
-        _command(application, master),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={**os.environ, **application.env},
-    ) as process:
+    with (
+        killed_on_error(application, log),
+        subprocess.Popen(
+            _command(application, master),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, **application.env},
+        ) as process,
+    ):
         assert process.stdout is not None
         with (
             _terminated_on_error(process),
@@ -69,6 +73,28 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
                     f"(spark-submit ended with {code})",
                     exit_code=code,
                 )
+
+
+@contextmanager
+def killed_on_error(application: Submission, log: Callable[[str], None]) -> Iterator[None]:
+    """Kill an application in cluster mode if the block, which waits for spark-submit, raises."""
+    try:
+        yield
+    except BaseException:
+        kill(application, log)
+        raise
+
+
+def kill(application: Submission, log: Callable[[str], None]) -> None:
+    """Kill an application in cluster mode: the end of spark-submit does not end it."""
+    if application.tag is None:
+        return
+    try:
+        ask = application_state.client(Path(application.env["SPARK_HOME"]))
+        for each in application_state.kill(application.tag, ask):
+            log(f"{each}: killed")
+    except OSError as error:
+        log(f"the YARN application with the tag {application.tag} may still run: {error}")
 
 
 @contextmanager
@@ -99,15 +125,15 @@ def supervised(
 
 
 @contextmanager
-def terminal_if_refused(directory: Path) -> Iterator[None]:
-    """Raise the error of which an application has recorded that a retry would have it again.
+def terminal_if_refused(read: ReadAnswer) -> Iterator[None]:
+    """Raise the error of which an application has answered that a retry would have it again.
 
-    It records that beside its job file, because Airflow's operator returns none of the output.
+    Its output does not decide: Airflow's operator returns none of it.
     """
     try:
         yield
     except (StageFailed, BrokerUnreachable) as error:
-        if (refusal := read_refusal(directory)) is None:
+        if (refusal := read_refusal(read)) is None:
             raise
         raise refusal from error
 

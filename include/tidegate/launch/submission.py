@@ -51,9 +51,10 @@ _SECRET_OPTIONS = "(?i:url|jaas|secret|passw|token)"
 
 @dataclass(frozen=True)
 class Submission:
-    """One call of spark-submit, in client mode; `env` is added to the caller's environment.
+    """One call of spark-submit; `env` is added to the caller's environment.
 
-    `kafka` is the cluster that the application cannot do without: it is watched meanwhile.
+    `kafka` is the cluster that the application cannot do without: it is watched meanwhile. `tag`,
+    in cluster mode, is that by which YARN finds the application.
     """
 
     binary: str
@@ -64,6 +65,7 @@ class Submission:
     jars: tuple[str, ...]
     env: Mapping[str, str]
     kafka: KafkaSettings | None = None
+    tag: str | None = None
 
 
 def submission(
@@ -126,7 +128,7 @@ def of_job(
     if found := secrets.secret_settings(conf):
         raise ConfigurationError(secrets.complaint(found), settings=found)
     connector = [str(path) for path in spark_jars.files(spark.jars, spark_jars.KAFKA)]
-    is_other = spark.home is not None or spark.python is not None
+    is_other = spark.home is not None or spark.python is not None or spark.is_cluster
     archived = not is_other and spark.jars == spark_jars.CACHE
     settings = {
         "spark.ui.enabled": "false",
@@ -140,8 +142,9 @@ def of_job(
         "spark.submit.deployMode": "client",
         _REDACTED: "|".join([_SECRET_OPTIONS, *filter(None, [conf.get(_REDACTED)])]),
     }
-    # In the class path, because the archive of classes holds only classes from there.
-    settings = joined(settings, CLASS_PATH, *connector, by=":")
+    if not spark.is_cluster:  # there, Spark itself puts jars into the driver's class path
+        # In the class path, because the archive of classes holds only classes from there.
+        settings = joined(settings, CLASS_PATH, *connector, by=":")
     if is_other:  # its Python need not have this package
         settings = joined(settings, _MODULES, str(job_zip.build()))
     fetched = spark_jars.packages(spark.jars, spark_jars.KAFKA, spark.home)

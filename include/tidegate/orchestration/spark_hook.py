@@ -21,7 +21,10 @@ class ConnectedHook(SparkSubmitHook):  # type: ignore[misc]  # Airflow is not re
 
     def __init__(self, spark: SparkConnection, env: Mapping[str, str], **kwargs: Any) -> None:
         self._spark = spark
-        super().__init__(conn_id=spark.id, deploy_mode="client", **kwargs)
+        # In cluster mode the submission's settings say so. The provider would log a line for each
+        # line of the output, and call the program `yarn`.
+        mode = None if spark.is_cluster else "client"
+        super().__init__(conn_id=spark.id, deploy_mode=mode, **kwargs)
         self._env = dict(env)
 
     def get_connection(self, conn_id: str) -> Connection:

@@ -176,6 +176,15 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**ends_with_the_task(SparkSubmitOperator), **kwargs)
         self._output: SparkOutput | None = None
+        self._submitted: Submission | None = None
+
+    def on_kill(self) -> None:
+        """End spark-submit and, in cluster mode, the application, which would not end with it."""
+        super().on_kill()
+        if self._submitted is not None:
+            from tidegate.launch.spark_submit import kill
+
+            kill(self._submitted, logger.info)
 
     def submit(self, submission: Submission, context: Context) -> None:
         """Run an application to its end by the Spark provider; raises StageFailed.
@@ -184,7 +193,7 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         """
         from tidegate.launch.masters import for_master
         from tidegate.launch.spark_output import failure_line
-        from tidegate.launch.spark_submit import supervised
+        from tidegate.launch.spark_submit import killed_on_error, supervised
 
         submission = for_master(submission, self.spark.master)
         self.application = str(submission.application)
@@ -194,8 +203,12 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         self.env_vars = dict(submission.env)
         self.jars = ",".join(submission.jars)
         self._spark_binary = submission.binary
+        self._submitted = submission
         self._hook = None  # made from these attributes, when the provider has looked at them
-        with supervised(submission, self.on_kill, logger.info) as self._output:
+        with (
+            killed_on_error(submission, logger.info),
+            supervised(submission, self.on_kill, logger.info) as self._output,
+        ):
             try:
                 super().execute(context)  # the provider's
             except Exception as error:

@@ -18,6 +18,7 @@ from tidegate.lake.attempts import Attempt, Seal
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
+from tidegate.launch import cluster_mode
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.runs.step_progress import OnProgress
@@ -206,7 +207,9 @@ def open_run(run: AnyKind) -> OpenRun[AnyKind]:
     """Open a run's store and read its ledger.
 
     Raises LakeUnsafe on a store without atomic create-if-absent, LedgerCorrupt for a damaged
-    ledger.
+    ledger, ConfigurationError if Spark's cluster mode cannot be used as it is configured.
     """
+    if run.spark.is_cluster:
+        cluster_mode.refuse(run.spark, run.kafka, run.spark_conf)
     store = run.store()
     return OpenRun(run, store, run.ledger(store))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,38 +21,38 @@ from tidegate.spark import (
     source_rows,
     target_records,
 )
+from tidegate.spark.answers import Answers
 from tidegate.spark.delegation_tokens import NO_TOKENS, Tokens
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
 from tidegate.spark.failures import describe, needs, report_failure
 from tidegate.spark.job_files import with_logins
 from tidegate.spark.preflight import Refused, preflight
 from tidegate.spark.readback import OrderBroken
+from tidegate.spark.received_job import received
 from tidegate.spark.target_records import LogLost
 
 log = logging.getLogger(__name__)
 
 
-def main(job_file: str) -> int:
-    """Send the rows of a job file; return the exit code, and write the answer beside the file."""
-    path = Path(job_file)
-    job = EgressJob.read(path)
-    path.unlink()  # it may hold secrets, and its writer may be killed
+def main(*args: str) -> int:
+    """Send the rows of the job that the arguments name; return the exit code."""
+    job, answers = received(EgressJob, args)
     try:
         with delegation_tokens.obtained(job.logins, job.records) as tokens:
             spark = SparkSession.builder.appName(job.app_name).getOrCreate()
             try:
-                return attempt(spark, job, path.parent, tokens)
+                return attempt(spark, job, answers, tokens)
             finally:
                 spark.stop()
     except Exception as error:
         secrets = with_logins(job.reader, job.logins)
-        return report_failure(error, "starting Spark", secrets, path.parent)
+        return report_failure(error, "starting Spark", secrets, answers)
 
 
 def attempt(
-    spark: SparkSession, job: EgressJob, directory: Path, tokens: Tokens = NO_TOKENS
+    spark: SparkSession, job: EgressJob, answers: Answers, tokens: Tokens = NO_TOKENS
 ) -> int:
-    """Send a plan's rows; return 0 and write DONE into `directory`, or return 1.
+    """Send a plan's rows; return 0 and answer DONE, or return 1.
 
     When the rows are refused, REFUSED says why. A failure is logged as one last line.
     """
@@ -62,24 +60,24 @@ def attempt(
         with tokens.used_by(spark):
             session.configure(spark)
             source_rows.configure(spark)
-            _answer(directory / DONE, send(spark, job, directory))
+            answers.create(DONE, json.dumps(send(spark, job, answers)))
     except Refused as refusal:
         message = kafka_source.redact(str(refusal), job.reader)
         answer = {"message": message, "files": refusal.files, "rows": refusal.rows}
-        _answer(directory / REFUSED, {**answer, "sent": _may_be_sent(spark, job)})
+        answers.create(REFUSED, json.dumps({**answer, "sent": _may_be_sent(spark, job)}))
         log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
     except Exception as error:
-        began = (directory / SENDING).exists()
-        return report_failure(error, f"plan {job.plan_id}", job.reader, directory, began=began)
+        began = answers.read(SENDING) is not None
+        return report_failure(error, f"plan {job.plan_id}", job.reader, answers, began=began)
     return 0
 
 
-def send(spark: SparkSession, job: EgressJob, directory: Path) -> dict[str, Any]:
+def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any]:
     """Send the plan's rows that the target lacks; return what the read-back has verified.
 
-    Raises Refused when rows cannot be sent: then, none was sent by this attempt. Creates SENDING
-    in `directory` before the first record.
+    Raises Refused when rows cannot be sent: then, none was sent by this attempt. Answers
+    SENDING before the first record.
     """
     started = time.monotonic()
     shaped, inputs, types = preflight(spark, job)
@@ -89,7 +87,7 @@ def send(spark: SparkSession, job: EgressJob, directory: Path) -> dict[str, Any]
     rest, resumed = _rest(spark, job, good)
     faults.point("send.before")
     largest = max((each["largest"] for each in inputs), default=0)
-    _write(job, rest, sign=directory / SENDING, largest=largest)
+    _write(job, rest, answers, largest=largest)
     faults.point("send.sent")
     log.info("plan %s: sent, %.2f s", job.plan_id, time.monotonic() - started)
     try:
@@ -123,7 +121,7 @@ def _may_be_sent(spark: SparkSession, job: EgressJob) -> bool:
         return True
 
 
-def _write(job: EgressJob, rows: DataFrame, *, sign: Path, largest: int) -> None:
+def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -> None:
     if by := records.order(job):
         # One task per group, so that its records are sent in the order of its rows.
         cores = rows.sparkSession.sparkContext.defaultParallelism
@@ -139,11 +137,5 @@ def _write(job: EgressJob, rows: DataFrame, *, sign: Path, largest: int) -> None
     )
     shaped = records.with_provenance(rows, job)
     with session.writing_v1(rows.sparkSession), needs("WRITE"):
-        sign.touch()
+        answers.create(SENDING)
         shaped.write.format("kafka").options(**options).save()
-
-
-def _answer(path: Path, form: Mapping[str, Any]) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(form))
-    temporary.replace(path)

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -14,6 +13,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 from tidegate.core.java_logins import is_away
 from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
+from tidegate.spark.answers import FAILURE, Answers
 from tidegate.spark.job_files import write_refusal
 from tidegate.spark.kafka_source import redact
 
@@ -47,13 +47,13 @@ def report_failure(
     error: Exception,
     doing: str,
     options: Mapping[str, str],
-    directory: Path,
+    answers: Answers,
     *,
     began: bool = False,
 ) -> int:
     """Log an error as one last line, `tidegate: <what>`, without the secrets among `options`.
 
-    For an error that a retry would have again, a refusal is written into `directory`: a
+    It is an answer, too. For an error that a retry would have again, so is a refusal: a
     ConfigurationError, and what the broker refused. `began`: some of the work is done, so the
     login was accepted before, and a retry may have the present password or token. Returns the exit
     code.
@@ -70,8 +70,9 @@ def report_failure(
         refusal = NotAuthenticated
     message = f"{doing}: {said}"
     log.error("tidegate: %s", message)
+    answers.create(FAILURE, message)
     if refusal:
-        write_refusal(directory, refusal(message))
+        write_refusal(answers, refusal(message))
     return 1
 
 

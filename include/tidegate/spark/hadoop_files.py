@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # On a local disk: no checksum file beside each file, the seal has digests. Not for URLs, because
 # the S3 client needs the usual local file system for its buffers.
@@ -23,11 +24,9 @@ def located(path: str) -> str:
 class HadoopDirectory:
     """A directory by its path or URL; `settings` are Hadoop's for writing into it."""
 
-    def __init__(self, spark: SparkSession, directory: str) -> None:
+    def __init__(self, jvm: Any, hadoop_conf: Any, directory: str) -> None:
         self.settings = {} if "://" in directory else _NO_CHECKSUMS
-        context: Any = spark.sparkContext
-        self._hadoop = context._jvm.org.apache.hadoop
-        hadoop_conf = context._jsc.hadoopConfiguration()
+        self._hadoop = jvm.org.apache.hadoop
         self.configuration = self._hadoop.conf.Configuration(hadoop_conf)
         for key, value in self.settings.items():
             self.configuration.set(key, value)
@@ -35,6 +34,12 @@ class HadoopDirectory:
         self._files = self._path().getFileSystem(self.configuration)
         # An S3 object appears when it is closed, and renaming it would copy it.
         self._writes_in_place = directory.startswith("s3a:")
+
+    @classmethod
+    def of(cls, spark: SparkSession, directory: str) -> HadoopDirectory:
+        """Return a directory, with the settings of a session."""
+        context: Any = spark.sparkContext
+        return cls(context._jvm, context._jsc.hadoopConfiguration(), directory)
 
     def _path(self, *name: str) -> Any:
         return self._hadoop.fs.Path(self._url, *name)
@@ -57,3 +62,18 @@ class HadoopDirectory:
             out.close()
         if not self._writes_in_place and not self._files.rename(temporary, final):
             raise OSError(f"could not rename {temporary} to {name}")
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a small file; None if it does not exist."""
+        path = self._path(name)
+        if not self._files.exists(path):
+            return None
+        file = self._files.open(path)
+        try:
+            return bytes(file.readAllBytes())
+        finally:
+            file.close()
+
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        self._files.delete(self._path(name), False)

@@ -6,7 +6,6 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -19,6 +18,7 @@ from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate.spark.job_files import with_logins
 from tidegate.spark.parquet_writer import write_parquet, written_files
+from tidegate.spark.received_job import received
 from tidegate.spark.task_size import records_per_task
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -27,11 +27,9 @@ DONE = "_done.json"
 log = logging.getLogger(__name__)
 
 
-def main(job_file: str) -> int:
-    """Stage all chunks of a job file in order; return the exit code."""
-    path = Path(job_file)
-    job = IngestJob.read(path)
-    path.unlink()  # it may hold secrets, and its writer may be killed
+def main(*args: str) -> int:
+    """Stage all chunks of the job that the arguments name, in order; return the exit code."""
+    job, answers = received(IngestJob, args)
     doing, staged = "starting Spark", 0
     records = sum(len(r) for chunk in job.chunks for r in chunk.window)
     try:
@@ -49,7 +47,7 @@ def main(job_file: str) -> int:
                 spark.stop()
     except Exception as error:
         secrets = with_logins(job.options, job.logins)
-        return report_failure(error, doing, secrets, path.parent, began=staged > 0)
+        return report_failure(error, doing, secrets, answers, began=staged > 0)
     return 0
 
 
@@ -81,7 +79,7 @@ def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
 
 def write(spark: SparkSession, job: IngestJob, chunk: Chunk, rows: DataFrame) -> Mapping[str, Any]:
     """Write and count the chunk's rows, then write `_done.json`; return its content."""
-    directory = HadoopDirectory(spark, chunk.directory)
+    directory = HadoopDirectory.of(spark, chunk.directory)
     counted = Observation()
     counted_rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
     write_parquet(counted_rows, chunk, job.parquet, directory.settings)

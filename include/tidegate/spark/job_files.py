@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from tidegate.core.json_codec import Document
 from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
+from tidegate.spark.answers import Answers, ReadAnswer
 
 _REFUSAL = "refusal"
 _REFUSALS = {each.__name__: each for each in (ConfigurationError, NotAuthenticated, NotAuthorised)}
@@ -62,16 +63,14 @@ def write_private(path: Path, form: Mapping[str, Any]) -> None:
         json.dump(form, file)
 
 
-def write_refusal(directory: Path, error: TidegateError) -> None:
-    """Record beside the job file that a retry of the same job would fail again."""
-    text = f"{type(error).__name__} {error}"
-    (directory / _REFUSAL).write_text(text, encoding="utf-8")
+def write_refusal(answers: Answers, error: TidegateError) -> None:
+    """Answer that a retry of the same job would fail again."""
+    answers.create(_REFUSAL, f"{type(error).__name__} {error}")
 
 
-def read_refusal(directory: Path) -> TidegateError | None:
+def read_refusal(answers: ReadAnswer) -> TidegateError | None:
     """Return the error of `write_refusal`, or None if the application wrote none."""
-    path = directory / _REFUSAL
-    if not path.exists():
+    if (text := answers(_REFUSAL)) is None:
         return None
-    name, _, message = path.read_text(encoding="utf-8").partition(" ")
+    name, _, message = text.partition(" ")
     return _REFUSALS[name](message)

@@ -1,8 +1,7 @@
-"""The YARN container of a driver in cluster mode: its secrets, and what identifies it."""
+"""The YARN container of a driver in cluster mode: its key, and what identifies it."""
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 from tidegate.core.json_codec import Document
 from tidegate.errors import ConfigurationError
 
-SECRETS = "tidegate"
+SECRET = "tidegate"
 """The name of the secret key among the Hadoop credentials of an application."""
 
 
@@ -37,18 +36,17 @@ def own(environ: Mapping[str, str] = os.environ) -> Container | None:
     return Container(identity, f"{host}:{port}", int(time.time() * 1000))
 
 
-def secrets(jvm: Any) -> dict[str, str]:
-    """Return the secrets that the submission gave to this application.
+def secret(jvm: Any) -> bytes:
+    """Return the key that the submission gave to this application.
 
-    Raises ConfigurationError if there are none: they were lost on the way.
+    Raises ConfigurationError if there is none: it was lost on the way.
     """
     users = jvm.org.apache.hadoop.security.UserGroupInformation
     credentials = users.getCurrentUser().getCredentials()
-    secret = credentials.getSecretKey(jvm.org.apache.hadoop.io.Text(SECRETS))
-    if secret is None:
+    found = credentials.getSecretKey(jvm.org.apache.hadoop.io.Text(SECRET))
+    if found is None:
         raise ConfigurationError(
-            "the credentials of this YARN application have no secrets of Tidegate: does "
-            "spark-submit log in by a keytab, or does YARN drop the secret keys of credentials?"
+            "the credentials of this YARN application have no key of Tidegate: does spark-submit "
+            "log in by a keytab, or does YARN drop the secret keys of credentials?"
         )
-    form: dict[str, str] = json.loads(bytes(secret))
-    return form
+    return bytes(found)

@@ -29,8 +29,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         return attempt not in world.alive
 
     monkeypatch.setattr("tidegate.egress.plan.survey_target", survey)
-    monkeypatch.setattr("tidegate.egress.plan.is_dead", dead)
-    monkeypatch.setattr("tidegate.egress.send.is_dead", dead)
+    monkeypatch.setattr("tidegate.egress.takeover.is_dead", dead)
     monkeypatch.setattr(
         "tidegate.egress.release.is_alive", lambda _, attempt: attempt in world.alive
     )

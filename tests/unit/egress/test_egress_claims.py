@@ -17,7 +17,7 @@ from support.egress_world import (
     target_of,
 )
 from tidegate.core.entries import Claim
-from tidegate.egress import sender
+from tidegate.egress import sender, takeover
 from tidegate.egress.publish import publish, verdict
 from tidegate.errors import (
     BrokerUnreachable,
@@ -219,19 +219,18 @@ def test_two_runs_find_the_same_dead_sender(world: World, monkeypatch: pytest.Mo
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)
-    looked = sender.is_dead
+    looked = takeover.not_dead
 
-    def dead_but_slow(*_: Any, **__: Any) -> bool:
-        monkeypatch.setattr("tidegate.egress.send.is_dead", lambda *_, **__: True)
+    def dead_but_slow(*_: Any, **__: Any) -> None:
+        monkeypatch.setattr("tidegate.egress.send.not_dead", lambda *_, **__: None)
         with pytest.raises(SendFailed):
             world.send("B", dies_while_sending)  # claims it while we still think
-        return True
 
-    monkeypatch.setattr("tidegate.egress.send.is_dead", dead_but_slow)
+    monkeypatch.setattr("tidegate.egress.send.not_dead", dead_but_slow)
     with pytest.raises(SenderAlive, match="holds the claim"):
         world.send("C")
     assert len(world.ran) == 2
-    assert looked is sender.is_dead
+    assert looked is takeover.not_dead
 
 
 def test_two_runs_plan_the_same_files(world: World) -> None:

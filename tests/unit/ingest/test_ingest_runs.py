@@ -30,6 +30,7 @@ from tidegate.ingest import report as reports
 from tidegate.ingest.run import ingest
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
+from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.job_files import write_refusal
 
 
@@ -266,7 +267,7 @@ def test_a_job_that_is_refused_for_good_is_not_retried(world, refusal):
 
     def submit(given):
         finish(given)
-        write_refusal(Path(given.args[0]).parent, refusal("refused for good"))
+        write_refusal(LocalAnswers(Path(given.args[0]).parent), refusal("refused for good"))
         raise StageFailed("spark-submit failed; its output is above")
 
     with pytest.raises(refusal, match="refused for good") as failed:

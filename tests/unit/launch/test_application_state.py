@@ -12,7 +12,6 @@ from tidegate.launch.application_state import (
     Application,
     client,
     kill,
-    killed_on_error,
     not_ended,
     tagged,
 )
@@ -105,25 +104,6 @@ def test_only_what_runs_is_killed() -> None:
     assert yarn.asked[1:] == [["application", "-kill", f"{APP[:-1]}2", f"{APP[:-1]}3"]]
     assert kill("tidegate-a1", ended := Yarn("KILLED")) == []
     assert len(ended.asked) == 1
-
-
-def test_an_error_kills_the_application_and_stays_the_error() -> None:
-    yarn = Yarn("RUNNING")
-    with pytest.raises(KeyboardInterrupt), killed_on_error("tidegate-a1", yarn, print):
-        raise KeyboardInterrupt
-    assert yarn.asked[-1] == ["application", "-kill", APP]
-    with killed_on_error("tidegate-a1", quiet := Yarn("RUNNING"), print):
-        pass
-    assert quiet.asked == []
-    logged: list[str] = []
-    with (
-        pytest.raises(ValueError, match="the first"),
-        killed_on_error("tidegate-a1", unreachable, logged.append),
-    ):
-        raise ValueError("the first")
-    assert logged == [
-        "the YARN application with the tag tidegate-a1 may still run: no answer within 60 s"
-    ]
 
 
 @pytest.mark.parametrize("state", ["FINISHED", "FAILED", "KILLED"])

@@ -1,18 +1,35 @@
-"""What a submission becomes in YARN's cluster mode."""
+"""What a submission becomes in YARN's cluster mode, and where its job is."""
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tidegate.errors import ConfigurationError
-from tidegate.launch import cluster_mode
-from tidegate.launch.cluster_mode import for_yarn, tag
-from tidegate.launch.spark_submit import Submission
+from support.certificates import Authority
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.errors import ConfigurationError, StageFailed
+from tidegate.lake.attempts import Attempt
+from tidegate.lake.store import LocalStore
+from tidegate.launch.cluster_mode import handed_over, notices, refuse, tag
+from tidegate.launch.spark_connection import LOCAL, SparkConnection
+from tidegate.launch.submission import Submission
+from tidegate.spark.answers import FAILURE, JOB
+from tidegate.spark.job_files import JobFile
 
 CREDENTIALS = "HADOOP_TOKEN_FILE_LOCATION"
-SECRET = {"kafka.sasl.jaas.config": 'password="pä55-word"'}
+YARN = SparkConnection("spark_yarn", "yarn", deploy_mode="cluster")
+OWN = Attempt("f00d", 0, "a_1-f00d")
+KAFKA = {"bootstrap.servers": "nowhere:1"}
+
+
+@dataclass(frozen=True)
+class Job(JobFile):
+    password: str
 
 
 @pytest.fixture(autouse=True)
@@ -24,17 +41,13 @@ def _yarn_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def given(tmp_path: Path) -> Submission:
+    (tmp_path / "private").mkdir()
     return Submission(
         binary="/package/spark-submit.sh",
         application="/package/ingest.py",
-        args=(str(tmp_path / "job.json"),),
+        args=(str(tmp_path / "private/job.json"),),
         name="flights r1",
-        conf={
-            "spark.submit.deployMode": "client",
-            "spark.driver.extraClassPath": "/cache/connector.jar:/opt/site/own.jar",
-            "spark.driver.defaultJavaOptions": "-XX:-UsePerfData -Xshare:auto "
-            "-XX:SharedArchiveFile=/cache/4.0.jsa",
-        },
+        conf={"spark.submit.deployMode": "client", "spark.driver.extraClassPath": "/opt/own.jar"},
         jars=("/cache/connector.jar",),
         env={
             "AIRFLOW_CONN_KAFKA": "",
@@ -42,103 +55,171 @@ def given(tmp_path: Path) -> Submission:
             "PYSPARK_PYTHON": "/venv/bin/python",
             "PYSPARK_DRIVER_PYTHON": "/package/driver-python.sh",
             "TIDEGATE_PYTHONPATH": "include",
+            "SPARK_DIST_CLASSPATH": "/cache/s3.jar",
         },
     )
 
 
-def sent(given: Submission, **secrets: str) -> Submission:
-    return for_yarn(
-        given, attempt="a_1-f00d", modules=Path("/cache/tidegate.zip"),
-        python="/usr/bin/python3.11", secrets=secrets,
-    )  # fmt: skip
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "lake/p")
 
 
-def test_the_driver_gets_job_file_modules_and_python(given: Submission, tmp_path: Path) -> None:
-    """The job file is in the container's working directory; the jars travel as before."""
-    done = sent(given)
-    assert done.args == ("job.json",)
+def sent(given: Submission, store: LocalStore, spark: SparkConnection = YARN) -> Submission:
+    Path(given.args[0]).with_name("credentials").unlink(missing_ok=True)
+    with handed_over(Job("pä55-word"), given, OWN, store, spark) as (call, _):
+        return call
+
+
+def test_in_client_mode_the_job_is_a_private_file(given: Submission, store: LocalStore) -> None:
+    with handed_over(Job("pä55-word"), given, OWN, store, LOCAL) as (call, read):
+        assert call == given
+        path = Path(call.args[0])
+        assert Job.read(path) == Job("pä55-word")
+        (path.parent / "sending").touch()
+        assert (read("sending"), read("done.json")) == ("", None)
+    assert store.objects("") == []
+
+
+def test_in_cluster_mode_the_call_names_a_directory_of_the_lake(
+    given: Submission, store: LocalStore
+) -> None:
+    done = sent(given, store)
+    assert done.args == ("--in-lake", f"{store.root}/_tidegate/staging/f00d/0/a_1-f00d")
     assert done.conf["spark.submit.deployMode"] == "cluster"
-    assert done.conf["spark.yarn.dist.files"] == str(tmp_path / "job.json")
-    assert done.conf["spark.yarn.dist.pyFiles"] == "/cache/tidegate.zip"
-    assert done.conf["spark.pyspark.python"] == "/usr/bin/python3.11"
-    assert done.conf["spark.pyspark.driver.python"] == "/usr/bin/python3.11"
+    assert done.conf["spark.pyspark.python"] == "python3"
+    named = sent(given, store, replace(YARN, python="/usr/bin/python3.11"))
+    assert named.conf["spark.pyspark.python"] == "/usr/bin/python3.11"
+    assert named.conf["spark.pyspark.driver.python"] == "/usr/bin/python3.11"
     assert (done.application, done.jars) == (given.application, given.jars)
 
 
-def test_the_application_is_tagged_and_never_tried_again(given: Submission) -> None:
-    conf = sent(given).conf
-    assert conf["spark.yarn.tags"] == "tidegate-a_1-f00d"
-    assert conf["spark.yarn.maxAppAttempts"] == "1"
-    assert conf["spark.yarn.submit.waitAppCompletion"] == "true"
+def test_the_job_is_encrypted_and_the_key_is_in_a_private_file(
+    given: Submission, store: LocalStore
+) -> None:
+    """Both end with the block; neither alone has the secret."""
+    with handed_over(Job("pä55-word"), given, OWN, store, YARN) as (call, _):
+        content = store.get(OWN.directory + JOB)
+        assert content is not None
+        assert b"55-word" not in content
+        credentials = Path(call.env[CREDENTIALS])
+        assert credentials.parent == Path(given.args[0]).parent
+        assert credentials.stat().st_mode & 0o777 == 0o600
+        key = credentials.read_bytes()[-32:]
+        opened = json.loads(AESGCM(key).decrypt(content[:12], content[12:], None))
+        assert opened == {"password": "pä55-word"}
+        assert "55-word" not in repr(call)
+        assert key.hex() not in repr(call)
+        assert not Path(given.args[0]).exists()
+    assert store.objects("") == []
 
 
-def test_a_pipelines_own_files_and_tags_stay_and_its_attempts_do_not(given: Submission) -> None:
+def test_each_job_has_a_key_of_its_own(given: Submission, store: LocalStore) -> None:
+    keys = {Path(sent(given, store).env[CREDENTIALS]).read_bytes() for _ in range(2)}
+    assert len(keys) == 2
+
+
+def test_answers_are_read_from_the_lake(given: Submission, store: LocalStore) -> None:
+    with handed_over(Job("x"), given, OWN, store, YARN) as (_, read):
+        assert read("done.json") is None
+        store.create(OWN.directory + "done.json", b"{}")
+        assert read("done.json") == "{}"
+    assert read("done.json") == "{}"  # the caller's to delete
+
+
+def test_a_failure_has_the_drivers_own_words(given: Submission, store: LocalStore) -> None:
+    """Its output is in its container."""
+    store.create(OWN.directory + FAILURE, b"the topic is gone")
+    with (
+        pytest.raises(StageFailed, match=r"^the topic is gone \(exit 1\)$") as failed,
+        handed_over(Job("x"), given, OWN, store, YARN),
+    ):
+        raise StageFailed("exit 1", exit_code=1)
+    assert failed.value.numbers == {"exit_code": 1}
+    assert not store.get(OWN.directory + JOB)
+
+
+def test_the_application_is_tagged_and_never_tried_again(
+    given: Submission, store: LocalStore
+) -> None:
     own = {
         "spark.yarn.tags": "team-a",
-        "spark.yarn.dist.files": "/site/krb5.conf",
-        "spark.yarn.dist.pyFiles": "/site/udf.zip",
         "spark.yarn.maxAppAttempts": "4",
         "spark.yarn.submit.waitAppCompletion": "false",
     }
-    conf = sent(replace(given, conf={**given.conf, **own})).conf
-    assert conf["spark.yarn.tags"] == "team-a,tidegate-a_1-f00d"
-    assert conf["spark.yarn.dist.files"].startswith("/site/krb5.conf,/")
-    assert conf["spark.yarn.dist.pyFiles"] == "/site/udf.zip,/cache/tidegate.zip"
-    assert conf["spark.yarn.maxAppAttempts"] == "1"
-    assert conf["spark.yarn.submit.waitAppCompletion"] == "true"
+    done = sent(replace(given, conf={**given.conf, **own}), store)
+    assert done.tag == "tidegate-a_1-f00d"
+    assert done.conf["spark.yarn.tags"] == "team-a,tidegate-a_1-f00d"
+    assert done.conf["spark.yarn.maxAppAttempts"] == "1"
+    assert done.conf["spark.yarn.submit.waitAppCompletion"] == "true"
+    assert given.tag is None
 
 
-def test_paths_of_this_machine_stay_here(given: Submission) -> None:
-    done = sent(given)
-    assert done.conf["spark.driver.extraClassPath"] == "/opt/site/own.jar"
-    assert done.conf["spark.driver.defaultJavaOptions"] == "-XX:-UsePerfData -Xshare:auto"
-    assert done.env == {"AIRFLOW_CONN_KAFKA": "", "SPARK_HOME": "/spark"}
-    bare = replace(given, conf={"spark.driver.extraClassPath": "/cache/connector.jar"})
-    assert "spark.driver.extraClassPath" not in sent(bare).conf
-    assert "spark.driver.defaultJavaOptions" not in sent(bare).conf
+def test_paths_of_this_machine_stay_here(given: Submission, store: LocalStore) -> None:
+    done = sent(given, store)
+    assert done.env.keys() == {"AIRFLOW_CONN_KAFKA", "SPARK_HOME", CREDENTIALS}
+    assert done.conf["spark.driver.extraClassPath"] == "/opt/own.jar"
 
 
-def test_secrets_are_in_a_private_file_alone(given: Submission, tmp_path: Path) -> None:
-    done = sent(given, **SECRET)
-    path = Path(done.env[CREDENTIALS])
-    assert path == tmp_path / "credentials"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.read_bytes().endswith(json.dumps(SECRET).encode())
-    assert "55-word" not in repr(done)
+def test_what_cannot_be_checked_is_a_notice(store: LocalStore) -> None:
+    (notice,) = notices(store)
+    assert f"{store.root}" in notice
+    assert "same shared directory" in notice
+    s3: Any = SimpleNamespace(native=lambda _: "s3a://lake/p/")
+    (notice,) = notices(s3)
+    assert "keys of S3 from their nodes" in notice
 
 
-def test_without_secrets_there_is_no_file(given: Submission, tmp_path: Path) -> None:
-    assert CREDENTIALS not in sent(given).env
-    assert list(tmp_path.iterdir()) == []
+def refused(extra: Mapping[str, Any] = KAFKA, conf: Mapping[str, str] | None = None) -> list[str]:
+    try:
+        refuse(YARN, KafkaSettings("kafka_x", extra), dict(conf or {}))
+    except ConfigurationError as error:
+        return [line[4:] for line in str(error).splitlines() if line.startswith("  - ")]
+    return []
+
+
+def test_a_cluster_must_be_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refused() == []
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    (complaint,) = refused()
+    assert complaint.startswith("neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set")
+    monkeypatch.setenv("YARN_CONF_DIR", "/etc/hadoop")
+    assert refused() == []
+
+
+def test_credentials_of_the_environment_are_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CREDENTIALS, "/container/tokens")
+    (complaint,) = refused()
+    assert f"{CREDENTIALS} is set (/container/tokens)" in complaint
 
 
 @pytest.mark.parametrize("keytab", ["spark.kerberos.keytab", "spark.yarn.keytab"])
-def test_secrets_are_refused_where_they_would_be_lost(
-    given: Submission, tmp_path: Path, keytab: str
-) -> None:
-    kerberos = replace(given, conf={**given.conf, keytab: "/etc/user.keytab"})
-    with pytest.raises(ConfigurationError, match=f"{keytab}: .*kinit") as error:
-        sent(kerberos, **SECRET)
-    assert "55-word" not in str(error.value)
-    assert list(tmp_path.iterdir()) == []
-    assert sent(kerberos).conf[keytab] == "/etc/user.keytab"
+def test_a_key_that_would_be_lost_is_refused(keytab: str) -> None:
+    (complaint,) = refused(conf={keytab: "/etc/user.keytab"})
+    assert complaint.startswith(f"{keytab}: a login by keytab drops")
 
 
-def test_credentials_of_the_environment_are_not_replaced(
-    given: Submission, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(CREDENTIALS, "/container/tokens")
-    with pytest.raises(ConfigurationError, match=r"\(/container/tokens\)"):
-        sent(given, **SECRET)
-    assert CREDENTIALS not in sent(given).env
+def test_delegation_tokens_are_refused() -> None:
+    extra = KAFKA | {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "u", "sasl.password": "hunter2", "tidegate.delegation_token": True,
+    }  # fmt: skip
+    (complaint,) = refused(extra)
+    assert "tidegate.delegation_token needs a login of Spark by keytab" in complaint
+    assert "hunter2" not in complaint
 
 
-def test_a_cluster_must_be_configured(given: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HADOOP_CONF_DIR")
-    with pytest.raises(ConfigurationError, match="neither HADOOP_CONF_DIR nor YARN_CONF_DIR"):
-        sent(given)
-    monkeypatch.setenv("YARN_CONF_DIR", "/etc/hadoop")
-    assert sent(given).conf["spark.submit.deployMode"] == "cluster"
+def test_a_file_that_is_made_of_a_text_is_refused(tmp_path: Path) -> None:
+    """The nodes do not have it; a path is passed on as it is."""
+    ca = Authority.create()
+    extra = KAFKA | {"security.protocol": "SSL", "ssl.ca.pem": ca.pem}
+    (complaint,) = refused(extra)
+    assert "ssl.ca.pem becomes a file of this machine" in complaint
+    assert "give ssl.ca.location, with a path that each node has" in complaint
+    assert "BEGIN" not in complaint
+    (tmp_path / "ca.pem").write_text(ca.pem)
+    located = KAFKA | {"security.protocol": "SSL", "ssl.ca.location": str(tmp_path / "ca.pem")}
+    assert refused(located) == []
 
 
 @pytest.mark.parametrize("attempt", ["", "A1", "a,b", "a b", "ä", "a" * 92])
@@ -146,4 +227,4 @@ def test_a_tag_that_yarn_would_change_is_an_error(attempt: str) -> None:
     with pytest.raises(ValueError, match="YARN would not keep it"):
         tag(attempt)
     assert len(tag("a" * 91)) == 100
-    assert cluster_mode.tag("tidegate-x1_y") == "tidegate-tidegate-x1_y"
+    assert tag("tidegate-x1_y") == "tidegate-tidegate-x1_y"

@@ -130,14 +130,25 @@ def test_queue_and_namespace(pinned: None) -> None:
     ("master", "why"),
     [
         ("spark://h:1", "Spark's own master runs no Python application in cluster mode"),
-        ("yarn", "not yet supported; it will be for the masters yarn and k8s://…"),
-        ("k8s://https://h", "not yet supported; it will be for the masters yarn and k8s://…"),
-        ("local[2]", "not yet supported; it will be for the masters yarn and k8s://…"),
+        ("k8s://https://h", "it was not tested on Kubernetes"),
+        ("local[2]", "it is for the master yarn"),
     ],
 )
 def test_cluster_mode_is_refused(master: str, why: str) -> None:
     found = complaints({"deploy-mode": "cluster"}, master)
     assert found == [f"deploy-mode: cluster: {why}; write client"]
+
+
+def test_cluster_mode_on_yarn(pinned: None, tmp_path: Path) -> None:
+    """Its Python is of the nodes, and is not looked for here; Tidegate travels in the zip."""
+    given = read({"deploy-mode": "cluster", "python": "/of/the/nodes/python3"}, "yarn")
+    assert given.is_cluster
+    assert not read({}, "yarn").is_cluster
+    assert not read({"deploy-mode": "client"}, "yarn").is_cluster
+    conf = staged(given, {"spark.submit.pyFiles": "/mine.zip"}).conf
+    assert conf["spark.submit.pyFiles"] == f"{job_zip.build()},/mine.zip"
+    assert "spark.driver.extraClassPath" not in conf
+    assert "SharedArchiveFile" not in conf["spark.driver.defaultJavaOptions"]
 
 
 def test_a_spark_of_ones_own(pinned: None, tmp_path: Path) -> None:

@@ -69,6 +69,26 @@ def test_a_good_run_shows_its_own_lines() -> None:
     assert lines == [PROGRESS.rstrip("\n")]
 
 
+def test_of_yarns_client_its_reports_are_shown() -> None:
+    """And why an application has failed, which `diagnostics` says."""
+    said = """\
+26/11/23 08:35:14 INFO DefaultNoHARMFailoverProxyProvider: Connecting to ResourceManager at /h:8032
+26/11/23 08:35:15 INFO Client: Uploading resource file:/jars/a.jar -> hdfs:/staging/a.jar
+26/11/23 08:35:15 INFO YarnClientImpl: Submitted application application_1795422905726_0001
+26/11/23 08:35:16 INFO Client: Application report for application_1795422905726_0001 (state: FAILED)
+26/11/23 08:35:16 INFO Client:{blank}
+\t client token: N/A
+\t diagnostics: AM Container for appattempt_1795422905726_0001_000001 exited with exitCode: 137
+\t ApplicationMaster host: N/A
+\t final status: FAILED
+\t tracking URL: http://localhost:30540/proxy/application_1795422905726_0001/
+\t user: root
+26/11/23 08:35:29 INFO ShutdownHookManager: Shutdown hook called
+""".format(blank=" ")
+    lines = said.splitlines()
+    assert shown(said)[1] == [lines[2], lines[3], lines[6]]
+
+
 def test_a_copy_of_an_sql_error_is_for_the_file() -> None:
     """PySpark logs it as JSON, with Java's stack trace, before the application names the cause."""
     copy = PySparkLogger.getLogger("SQLQueryContextLogger")

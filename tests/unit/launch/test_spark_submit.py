@@ -30,6 +30,7 @@ from tidegate.launch.masters import for_master
 from tidegate.launch.spark_output import failure_line
 from tidegate.launch.spark_submit import ensure_archive, submit, terminal_if_refused
 from tidegate.launch.submission import Submission, sending_submission, submission
+from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate.spark.job_files import write_refusal
 
@@ -125,25 +126,26 @@ def test_what_a_task_has_sent_is_not_sent_again_by_spark() -> None:
 
 def test_a_job_that_was_refused_for_good_is_not_retried(tmp_path: Path) -> None:
     """A file beside the job file decides: Airflow returns none of the application's output."""
-    with pytest.raises(StageFailed, match="away"), terminal_if_refused(tmp_path):
+    with pytest.raises(StageFailed, match="away"), terminal_if_refused(LocalAnswers(tmp_path).read):
         raise StageFailed("the broker is away")
     write_refusal(
-        tmp_path, ConfigurationError("starting Spark: Spark 3.5.1: 4.0 or later is needed")
+        LocalAnswers(tmp_path),
+        ConfigurationError("starting Spark: Spark 3.5.1: 4.0 or later is needed"),
     )
     for failure in (StageFailed("spark-submit failed"), BrokerUnreachable("no broker answers")):
         with (
             pytest.raises(ConfigurationError, match=r"Spark 3\.5\.1"),
-            terminal_if_refused(tmp_path),
+            terminal_if_refused(LocalAnswers(tmp_path).read),
         ):
             raise failure
-    with terminal_if_refused(tmp_path):
+    with terminal_if_refused(LocalAnswers(tmp_path).read):
         pass
 
 
 @pytest.mark.parametrize("refusal", [ConfigurationError, NotAuthenticated, NotAuthorised])
 def test_a_refusal_keeps_its_class(tmp_path: Path, refusal: type[TidegateError]) -> None:
-    write_refusal(tmp_path, refusal("plan f00: refused\nfor two reasons"))
-    with pytest.raises(TidegateError) as raised, terminal_if_refused(tmp_path):
+    write_refusal(LocalAnswers(tmp_path), refusal("plan f00: refused\nfor two reasons"))
+    with pytest.raises(TidegateError) as raised, terminal_if_refused(LocalAnswers(tmp_path).read):
         raise StageFailed("spark-submit failed")
     assert type(raised.value) is refusal
     assert str(raised.value) == "plan f00: refused\nfor two reasons"

@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 
 from support.java_errors import java_error
 from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
+from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.failures import needs, report_failure
 from tidegate.spark.job_files import read_refusal
 
@@ -22,8 +23,8 @@ TOKEN_ENDPOINT = "An internal error occurred while retrieving token from callbac
 
 
 def refusal(error: Exception, directory: Path) -> TidegateError | None:
-    assert report_failure(error, "plan f00d", OPTIONS, directory) == 1
-    return read_refusal(directory)
+    assert report_failure(error, "plan f00d", OPTIONS, LocalAnswers(directory)) == 1
+    return read_refusal(LocalAnswers(directory).read)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +108,11 @@ def test_what_may_pass_is_retried(error: Exception, tmp_path: Path) -> None:
 def test_a_login_that_was_accepted_before_is_retried(tmp_path: Path) -> None:
     """The password was changed meanwhile, or a token has expired; a right was withdrawn."""
     refused = java_error(SPARK, (f"{KAFKA}.errors.SaslAuthenticationException", "invalid"))
-    assert report_failure(refused, "x", {}, tmp_path, began=True) == 1
-    assert read_refusal(tmp_path) is None
+    assert report_failure(refused, "x", {}, LocalAnswers(tmp_path), began=True) == 1
+    assert read_refusal(LocalAnswers(tmp_path).read) is None
     denied = java_error((f"{KAFKA}.errors.TopicAuthorizationException", "Not authorized: [t]"))
-    assert report_failure(denied, "x", {}, tmp_path, began=True) == 1
-    assert isinstance(read_refusal(tmp_path), NotAuthorised)
+    assert report_failure(denied, "x", {}, LocalAnswers(tmp_path), began=True) == 1
+    assert isinstance(read_refusal(LocalAnswers(tmp_path).read), NotAuthorised)
 
 
 def test_the_right_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tidegate.errors import ConfigurationError
 from tidegate.spark import egress, ingest, session
+from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.ingest_job import IngestJob, ParquetSettings
 from tidegate.spark.job_files import read_refusal
 
@@ -29,14 +30,14 @@ def test_an_old_spark_fails_an_ingest_without_retry(
     job = tmp_path / "job.json"
     IngestJob("f00d", "tests", {}, (), ParquetSettings("zstd", 1, 1)).write(job)
     assert ingest.main(str(job)) == 1
-    assert "Spark 3.5.1: 4.0 or later is needed" in str(read_refusal(tmp_path))
+    assert "Spark 3.5.1: 4.0 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
 
 
 def test_an_old_spark_fails_an_egress_without_retry(tmp_path: Path) -> None:
     old: Any = SimpleNamespace(version="3.5.1")
     job: Any = SimpleNamespace(plan_id="f00d", reader={})
-    assert egress.attempt(old, job, tmp_path) == 1
-    assert "Spark 3.5.1: 4.0 or later is needed" in str(read_refusal(tmp_path))
+    assert egress.attempt(old, job, LocalAnswers(tmp_path)) == 1
+    assert "Spark 3.5.1: 4.0 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.0.4", "4.1.0-preview1", "10.0.1"])

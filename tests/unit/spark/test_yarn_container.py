@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from tidegate.errors import ConfigurationError
-from tidegate.spark.yarn_container import SECRETS, Container, own, secrets
+from tidegate.spark.yarn_container import SECRET, Container, own, secret
 
 ENVIRON = {
     "CONTAINER_ID": "container_1795412612181_0002_01_000001",
@@ -42,11 +42,10 @@ def jvm(keys: dict[str, bytes]) -> Any:
     return fake
 
 
-def test_secrets_come_from_the_credentials() -> None:
-    given = {"kafka.ssl.key.password": "pä55"}
-    assert secrets(jvm({SECRETS: json.dumps(given).encode()})) == given
+def test_the_key_comes_from_the_credentials() -> None:
+    assert secret(jvm({SECRET: b"\x00key"})) == b"\x00key"
 
 
-def test_secrets_that_were_lost_are_an_error() -> None:
-    with pytest.raises(ConfigurationError, match="have no secrets of Tidegate"):
-        secrets(jvm({"other": b"{}"}))
+def test_a_key_that_was_lost_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="have no key of Tidegate"):
+        secret(jvm({"other": b"{}"}))

@@ -1,4 +1,4 @@
-"""Send the rows of one job file: `spark-submit egress.py JOB_FILE`."""
+"""Send the rows of one job: `spark-submit egress.py JOB_FILE`, or `--in-lake DIRECTORY`."""
 
 import signal
 import sys
@@ -15,7 +15,7 @@ def run() -> int:
 
     logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("tidegate").setLevel(logging.INFO)
-    return main(sys.argv[1])
+    return main(*sys.argv[1:])
 
 
 if __name__ == "__main__":

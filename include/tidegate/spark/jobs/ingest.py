@@ -1,4 +1,4 @@
-"""Stage the chunks of one job file: `spark-submit ingest.py JOB_FILE`."""
+"""Stage the chunks of one job: `spark-submit ingest.py JOB_FILE`, or `--in-lake DIRECTORY`."""
 
 import signal
 import sys
@@ -15,7 +15,7 @@ def run() -> int:
 
     logging.basicConfig(format="%(asctime)s %(message)s", stream=sys.stderr)
     logging.getLogger("tidegate").setLevel(logging.INFO)
-    return main(sys.argv[1])
+    return main(*sys.argv[1:])
 
 
 if __name__ == "__main__":
