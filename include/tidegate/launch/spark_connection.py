@@ -16,6 +16,7 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.errors import ConfigurationError
 from tidegate.launch import spark_home, spark_jars
 from tidegate.pipelines.value_types import as_text
+from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge
 
@@ -63,6 +64,11 @@ class SparkConnection:
     python: str | None = None
     jars: str = spark_jars.CACHE
     notices: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The minor version of its Spark: "4.0"."""
+        return spark_lines.line(spark_home.version(self.home or spark_home.home())[1])
 
 
 LOCAL = SparkConnection("spark_default", "local[*]")
