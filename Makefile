@@ -7,7 +7,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-faults test-mutants lint format docs dist lock constraints bench clean
+.PHONY: help setup demo test test-unit test-slow test-faults test-matrix test-mutants lint format docs dist lock constraints bench clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ test-slow: setup ## tests that take minutes by nature
 test-faults: setup ## the whole fault matrix: kill everything, everywhere
 	@$(PYTEST) -o faulthandler_timeout=0 -m faults
 
+test-matrix: setup ## other versions of Spark, Python and Java, for docs/versions.md
+	@$(PYTEST) -o faulthandler_timeout=0 -m matrix
+	@$(BIN)/python tests/tools/versions_page.py > docs/versions.new && mv docs/versions.new docs/versions.md
+
 test-mutants: setup ## break the code on purpose, and see the tests go red
 	@$(BIN)/python tests/mutants
 
@@ -47,6 +51,7 @@ format: setup ## let ruff rewrite the sources
 docs: setup ## the site of docs/ in build/site, without network; a broken link fails
 	@$(BIN)/python tests/tools/command_reference.py > docs/commands.new && mv docs/commands.new docs/commands.md
 	@$(BIN)/python tests/tools/settings_reference.py > docs/settings.new && mv docs/settings.new docs/settings.md
+	@$(BIN)/python tests/tools/versions_page.py > docs/versions.new && mv docs/versions.new docs/versions.md
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs build/site
 	@echo "build/site/index.html"
 

@@ -164,7 +164,9 @@ def test_maintenance_leaves_it_sound(lake: ReleaseLake) -> None:
 def test_the_release_reads_new_entries(lake: ReleaseLake) -> None:
     """One of each kind but commits, which the races make."""
     ledger = lake.ledger
-    claim = Claim("live", "p", "a", {"pid": 1}, (), {}, (), {"out": {0: 1}}, root="file:///in")
+    claim = Claim(
+        "live", "p", "a", {"pid": 1}, (), {}, (), {"out": {0: 1}}, root="file:///in", spark="3.5"
+    )
     for entry in (
         Gap("orders", release_steps.TOPIC_ID, 0, 60, 65, "a reason", "me"),
         Origin("orders", release_steps.TOPIC_ID, {2: 5}),

@@ -39,6 +39,13 @@ MUTANTS = (
         "tests/unit/egress/test_sender.py::test_a_driver_outlives_its_parent_a_little",
     ),
     Mutant(
+        "a plan that was begun is not continued with another Spark",
+        "egress/send.py",
+        "        _refuse_other_spark(opened, plan, open_claim)\n",
+        "        pass\n",
+        "tests/unit/egress/test_egress_claims.py::test_another_spark_resumes_nothing",
+    ),
+    Mutant(
         "the claim comes before the first record",
         "egress/send.py",
         "    match ledger.append(claim, run=run.run_id):\n",

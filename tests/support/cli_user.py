@@ -25,6 +25,7 @@ class Terminal:
     """The lake, where it is not a directory of this home."""
     processes: bool = False
     """Whether each command is a process of its own, although it could do without."""
+    program: Path = TIDEGATE
 
     @property
     def lake(self) -> Path:
@@ -70,7 +71,7 @@ class Terminal:
     def start(self, *args: str, **env: str) -> subprocess.Popen[str]:
         """Start a command; its output goes to pipes."""
         return subprocess.Popen(
-            [str(TIDEGATE), *args],
+            [str(self.program), *args],
             env=self.env(**env),
             text=True,
             stdout=subprocess.PIPE,

@@ -28,7 +28,7 @@ LONGEST = (
     "integration/test_windows_live.py",
 )
 """Groups that take half a minute and more, the longest first."""
-DIRECTORIES = ("e2e", "integration", "spark", "dags", "contracts", "architecture", "unit")
+DIRECTORIES = ("e2e", "matrix", "integration", "spark", "dags", "contracts", "architecture", "unit")
 SHARING = ("dags", "integration/secured")
 """Groups: Airflow's tables are made once, its modules loaded once; one secured broker is enough."""
 AN_HOUR = 3600
@@ -53,7 +53,7 @@ class GroupScheduling(LoadScopeScheduling):
 def arrange(items: list[pytest.Item]) -> None:
     """Sort tests for a run with workers, and give slow tests more time."""
     for item in items:
-        slow = item.get_closest_marker("slow") or item.get_closest_marker("faults")
+        slow = any(item.get_closest_marker(name) for name in ("slow", "faults", "matrix"))
         if slow and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(AN_HOUR))
     items.sort(key=_rank)

@@ -24,7 +24,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.launch import jars
 from tidegate.pipelines.spec import Columns, Egress, Ingest, Source, Spark, StartAt, Target
-from tools import command_reference, settings_reference
+from tools import command_reference, settings_reference, versions_page
 
 README, CONFIGURATION, STORAGE, JSON, ERRORS = map(
     page,
@@ -109,6 +109,11 @@ def test_the_reference_of_commands_is_up_to_date() -> None:
 def test_the_reference_of_settings_is_up_to_date() -> None:
     """It is generated: `.venv/bin/python tests/tools/settings_reference.py > docs/settings.md`."""
     assert page("docs/settings.md") == settings_reference.text()
+
+
+def test_the_page_of_versions_is_up_to_date() -> None:
+    """It is generated: `.venv/bin/python tests/tools/versions_page.py > docs/versions.md`."""
+    assert page("docs/versions.md") == versions_page.text()
 
 
 def test_the_table_of_tried_brokers() -> None:

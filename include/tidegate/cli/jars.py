@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,15 +21,20 @@ def fetch(
     no_archive: Annotated[
         bool, typer.Option("--no-archive", help="Jars alone: for an image or another machine.")
     ] = False,
+    spark: Annotated[
+        Path | None,
+        typer.Option("--spark-home", help="Jars for the Spark in this directory; no archive."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Fetch the pinned jars that are missing, and make the archive of Spark's classes."""
-    from tidegate.launch import jars
+    from tidegate.launch import jars, spark_jars
     from tidegate.launch.spark_submit import ensure_archive
 
-    names = [*jars.OF_SPARK, *([jars.OF_THE_BROKER] if with_broker else [])]
-    files = {file.name for name in names for file in jars.ensure(name)}
-    archive = None if no_archive else ensure_archive(note)
+    names = spark_jars.locks(spark) if spark else [*jars.OF_SPARK]
+    names += [jars.OF_THE_BROKER] if with_broker else []
+    files = {file.name for name in names for file in jars.ensure(name, spark)}
+    archive = None if no_archive or spark else ensure_archive(note)
     found = {
         "format": 1,
         "directory": str(jars.cache_dir() / "jars"),

@@ -170,6 +170,7 @@ class Claim(Document):
     committed or released. `sender` identifies the process that must be dead before another attempt
     begins; `target` is the end of every target partition before the first record. `supersedes`
     names the attempt that was proven dead, `root` the directory that the files' names are below.
+    `spark` is Spark's minor version, on which the bytes of records may depend.
     """
 
     kind: ClassVar[str] = "claim"
@@ -183,6 +184,7 @@ class Claim(Document):
     target: Mapping[str, Mapping[int, int]]
     supersedes: str | None = None
     root: Annotated[str | None, ADDED] = None
+    spark: Annotated[str | None, OMITTED] = None
 
     @property
     def partitions(self) -> set[tuple[str, int]]:

@@ -21,7 +21,7 @@ def check_provider(conf: Mapping[str, str], spark: SparkConnection = LOCAL) -> I
     """Check that exactly one jar provides `kafka`: of the connection's, those in Spark that are
     named after Kafka, and `spark.jars` of the settings as far as they are on this machine.
     """
-    own = _given(spark.jars)
+    own = _given(spark)
     given = list(_local(conf.get("spark.jars", "")))
     in_spark = _of_spark(spark.home or spark_home.find())
     found = [(jar, name) for jar in (*own, *in_spark, *given) for name in providers(jar)]
@@ -35,7 +35,8 @@ def check_provider(conf: Mapping[str, str], spark: SparkConnection = LOCAL) -> I
         yield ok("provider", "`kafka` is in what Spark fetches when an application starts")
     elif not found:
         says = "no jar provides Spark's data source `kafka`"
-        yield failure("provider", says, f"run `tidegate jars`; the cache is {jars.cache_dir()}")
+        command = f"tidegate jars{f' --spark-home {spark.home}' if spark.home else ''}"
+        yield failure("provider", says, f"run `{command}`; the cache is {jars.cache_dir()}")
     elif len(found) > 1:
         says = f"{len(found)} jars provide Spark's data source `kafka`: {shown}"
         fix = "take all but the first away: Tidegate adds the connector of Spark's own version"
@@ -62,10 +63,11 @@ def _class(content: zipfile.ZipFile, name: str) -> bytes:
         return b""
 
 
-def _given(source: str) -> Iterable[Path]:
-    if source == spark_jars.CACHE:
-        return [jars.cache_dir() / "jars" / jar.file for jar in jars.read(spark_jars.KAFKA)]
-    return spark_jars.files(source, spark_jars.KAFKA)
+def _given(spark: SparkConnection) -> Iterable[Path]:
+    if spark.jars == spark_jars.CACHE:
+        locked = jars.read(spark_jars.lock(spark_jars.KAFKA, spark.home))
+        return [jars.cache_dir() / "jars" / jar.file for jar in locked]
+    return spark_jars.files(spark.jars, spark_jars.KAFKA, spark.home)
 
 
 def _of_spark(home: Path | None) -> Iterable[Path]:

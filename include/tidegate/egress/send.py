@@ -54,6 +54,8 @@ from tidegate.runs.steps import Submit
 from tidegate.spark.answers import LocalAnswers, ReadAnswer
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, RowSource
 
+_LINE_OF_0_1 = "4.0"  # of a release that did not write Spark's version into claims
+
 logger = logging.getLogger(__name__)
 
 
@@ -135,6 +137,8 @@ def _claim(
             f"dead: {why}",
             sender=dict(open_claim.sender),
         )
+    if open_claim:
+        _refuse_other_spark(opened, plan, open_claim)
     attempt = secrets.token_hex(8)
     on_yarn = run.spark.is_cluster
     claim = Claim(
@@ -148,6 +152,7 @@ def _claim(
         target={topic: dict(state.ends) for topic, state in target.topics.items()},
         supersedes=open_claim.attempt if open_claim else None,
         root=root_of(plan).url if plan.files else None,
+        spark=opened.run.spark.line,
     )
     match ledger.append(claim, run=run.run_id):
         case Refused(reason):
@@ -160,6 +165,19 @@ def _claim(
                 "clear the plan task, or start a new run"
             )
     return replace(claim, target=open_claim.target) if open_claim else claim
+
+
+def _refuse_other_spark(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:
+    """Raise ConfigurationError if another minor version of Spark may have sent a part of a plan."""
+    before, spark = claim.spark or _LINE_OF_0_1, opened.run.spark
+    if spark.line != before:
+        raise ConfigurationError(
+            f"plan {plan.id}: attempt {claim.attempt}, with Spark {before}, may have sent a part "
+            f"of it, and Spark connection {spark.id!r} has Spark {spark.line}, by which the same "
+            f"row may become another record: use Spark {before} until it is sent. `tidegate "
+            "release` says whether to send all of it again, or to count it as sent",
+            attempt=claim.attempt,
+        )
 
 
 def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:

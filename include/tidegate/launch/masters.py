@@ -19,7 +19,7 @@ _CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
 def for_places(given: Submission, *places: str, spark: SparkConnection = LOCAL) -> Submission:
     """Add the settings and jars for S3 if one of the places that Spark reads or writes is there.
 
-    Raises ConfigurationError if the Spark connection has jars of its own, and none for S3.
+    Raises ConfigurationError if the Spark connection has no jars for S3, or too old a Spark.
     """
     if not any(place.startswith("s3a://") for place in places):
         return given
@@ -27,7 +27,7 @@ def for_places(given: Submission, *places: str, spark: SparkConnection = LOCAL) 
         spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
     except ConfigurationError as error:
         raise ConfigurationError(f"Spark connection {spark.id!r}: {error}") from None
-    s3_jars = [str(path) for path in spark_jars.files(spark.jars, spark_jars.S3)]
+    s3_jars = [str(path) for path in spark_jars.files(spark.jars, spark_jars.S3, spark.home)]
     conf = {**s3_settings.spark_conf(), **given.conf}
     fetched = spark_jars.packages(spark.jars, spark_jars.S3, spark.home)
     # At the end: the archive of classes needs the class path to begin as when it was made.

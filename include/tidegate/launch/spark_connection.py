@@ -16,6 +16,7 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.errors import ConfigurationError
 from tidegate.launch import spark_home, spark_jars
 from tidegate.pipelines.value_types import as_text
+from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge
 
@@ -69,6 +70,11 @@ class SparkConnection:
     def is_cluster(self) -> bool:
         """Whether the driver runs on a machine of the cluster."""
         return self.deploy_mode == "cluster"
+
+    @property
+    def line(self) -> str:
+        """The minor version of its Spark: "4.0"."""
+        return spark_lines.line(spark_home.version(self.home or spark_home.home())[1])
 
 
 LOCAL = SparkConnection("spark_default", "local[*]")

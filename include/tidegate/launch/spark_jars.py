@@ -1,7 +1,8 @@
 """The jars that Spark needs besides its own, from where the Spark connection says.
 
-`cache`: the pinned ones, which `tidegate jars` has fetched. A directory: what is in it. `packages`:
-Spark fetches them, in its own version. `image`: they are among Spark's own jars.
+`cache`: the pinned ones of Spark's minor version, which `tidegate jars` has fetched. A directory:
+what is in it. `packages`: Spark fetches them, in its own version. `image`: they are among Spark's
+own jars.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from tidegate.errors import ConfigurationError
 from tidegate.launch import jars, spark_home
-from tidegate.settings import spark_conf
+from tidegate.settings import spark_conf, spark_lines
 
 CACHE, PACKAGES, IMAGE = "cache", "packages", "image"
 KAFKA, S3 = "spark-kafka", "spark-s3"
@@ -21,10 +22,33 @@ _NEEDED = {KAFKA: _ARTIFACTS[KAFKA], S3: "hadoop-aws"}
 _CONNECTOR = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)-(\d+\.\d+)\b")
 
 
-def files(source: str, name: str) -> list[Path]:
+def lock(name: str, home: Path | None) -> str:
+    """Return the lock with the jars for KAFKA or S3 of a Spark; None is the installed one.
+
+    Raises ConfigurationError if there is none.
+    """
+    found = _lock(name, home)
+    if not jars.is_lock(found):
+        spark = f"Spark {found.rpartition('-')[2]}"
+        raise ConfigurationError(f"jars: there is no {_NEEDED[name]} for {spark} in {CACHE}")
+    return found
+
+
+def _lock(name: str, home: Path | None) -> str:
+    line = spark_lines.line(spark_home.version(home)[1]) if home else spark_lines.PINNED
+    return name if line == spark_lines.PINNED else f"{name}-{line}"
+
+
+def locks(home: Path) -> list[str]:
+    """Return the locks that there are for a Spark; ConfigurationError if none has the connector."""
+    others = [name for name in (S3,) if jars.is_lock(_lock(name, home))]
+    return [lock(KAFKA, home), *others]
+
+
+def files(source: str, name: str, home: Path | None) -> list[Path]:
     """Return the files to be given to Spark for KAFKA or S3; JarError if the cache lacks one."""
     if source == CACHE:
-        return jars.paths(name)
+        return jars.paths(lock(name, home))
     if source in (PACKAGES, IMAGE):
         return []
     found = sorted(Path(source).glob("*.jar"))
@@ -40,7 +64,13 @@ def packages(source: str, name: str, home: Path | None) -> str:
 
 
 def refuse_missing(source: str, name: str, home: Path | None) -> None:
-    """Raise ConfigurationError if a directory, or Spark, lacks the jars for KAFKA or S3."""
+    """Raise ConfigurationError if a source lacks the jars for KAFKA or S3, or Spark S3 itself."""
+    if name == S3 and home and spark_lines.is_partial(number := spark_home.version(home)[1]):
+        raise ConfigurationError(
+            f"{home} is Spark {number}: a lake or files in S3 need Spark 4.0 or later"
+        )
+    if source == CACHE:
+        lock(name, home)
     if source in (CACHE, PACKAGES):
         return
     directory = (home or spark_home.home()) / "jars" if source == IMAGE else Path(source)
@@ -52,15 +82,18 @@ def complaint(source: str, home: Path | None) -> str | None:
     """Return why a Spark cannot use the connector that a source has; None: it can."""
     if not (spark := home or spark_home.find()):
         return None  # reported where it is started
+    scala, version = spark_home.version(spark)
+    if spark_lines.is_too_old(version):
+        return f"{spark} is Spark {version}: {spark_lines.OLDEST} or later is needed"
     try:
         refuse_missing(source, KAFKA, home)
     except ConfigurationError as error:
-        return f"{error}; write another directory, {CACHE}, {PACKAGES} or {IMAGE}"
+        others = ", ".join(word for word in (CACHE, PACKAGES, IMAGE) if word != source)
+        return f"{error}; write {others} or another directory"
     if source == PACKAGES:
         return None
-    scala, version = spark_home.version(spark)
-    line = scala, ".".join(version.split(".")[:2])
-    wrong = sorted(set(_lines(source, spark)) - {line})
+    line = scala, spark_lines.line(version)
+    wrong = sorted(set(_lines(source, spark, home)) - {line})
     if not wrong:
         return None
     has = " and ".join(f"{number} (Scala {of})" for of, number in wrong)
@@ -70,10 +103,10 @@ def complaint(source: str, home: Path | None) -> str | None:
     )
 
 
-def _lines(source: str, spark: Path) -> Iterable[tuple[str, str]]:
+def _lines(source: str, spark: Path, home: Path | None) -> Iterable[tuple[str, str]]:
     """Return Scala's version and Spark's minor version of each connector of a source."""
     if source == CACHE:
-        names = [jar.file for jar in jars.read(KAFKA)]
+        names = [jar.file for jar in jars.read(lock(KAFKA, home))]
     else:
         directory = spark / "jars" if source == IMAGE else Path(source)
         names = [jar.name for jar in directory.glob("*.jar")]

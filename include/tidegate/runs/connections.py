@@ -15,13 +15,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from tidegate.broker import client_settings, delegation_token
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
-from tidegate.launch import delegation_tokens, spark_connection
+from tidegate.launch import delegation_tokens, spark_connection, spark_jars
 from tidegate.launch.spark_connection import SparkConnection
-from tidegate.pipelines.spec import Ingest, Spec
+from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.pipelines.value_types import as_texts
+from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
 from tidegate.settings.source import disagreements
 from tidegate.spark import producer_settings
+from tidegate.spark.egress_job import WHOLE
 
 _LONGEST = 120  # characters of a run id in the name of a client
 _EXAMPLES = {
@@ -161,10 +163,29 @@ def _refuse_contradictions(spec: Spec, connection: str, options: Mapping[str, st
 def spark(spec: Spec, look_up: Callable[[], Connection]) -> SparkConnection:
     """Return a pipeline's Spark connection; ConfigurationError, which names both, for a wrong one.
 
-    `look_up` returns the connection, or raises.
+    `look_up` returns the connection, or raises. Refused is also a Spark that cannot run the
+    pipeline, as far as its file shows.
     """
     with _named(spec):
-        return of_spark(spec.spark.connection, look_up(), spec.spark.place)
+        found = of_spark(spec.spark.connection, look_up(), spec.spark.place)
+        try:
+            _refuse_lacking(spec, found)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"Spark connection {found.id!r}: {error}") from None
+        return found
+
+
+def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
+    places = [spec.lake]
+    if isinstance(spec, Egress):
+        places.append(spec.source.path or "")
+    if any(place.startswith("s3://") for place in places):
+        spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
+    if spark.home and isinstance(spec, Egress) and spec.source.format:
+        default = "value" if spec.source.format == "text" else WHOLE
+        columns = [sql for _, sql in spec.columns if sql] + [spec.columns.value or default]
+        if why := spark_lines.complaint(spark.line, spec.source.format, columns):
+            raise ConfigurationError(why)
 
 
 def of_spark(

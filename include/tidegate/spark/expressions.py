@@ -11,6 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.nearest import did_you_mean
+from tidegate.spark.compatibility import condition
+from tidegate.spark.compatibility import message as message_of
 
 # By the groups of Spark's function registry, so that what a later Spark adds elsewhere (aggregates,
 # generators, windows, XML with schema files, anything new) is refused until it is reviewed.
@@ -72,8 +74,8 @@ def computed(source: DataFrame, sql: str, key: str, hidden: Collection[str] = ()
         source.select(column)
     except AnalysisException as error:
         # Behind the first line comes Spark's own plan.
-        message = " ".join((error.getMessage() or "").partition(";\n")[0].split())
-        if (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+        message = " ".join(message_of(error).partition(";\n")[0].split())
+        if condition(error).startswith("UNRESOLVED_COLUMN"):
             names = [name for name in source.columns if name not in hidden]
             name = (error.getMessageParameters() or {}).get("objectName", sql)
             near = did_you_mean(name.strip("`"), names)

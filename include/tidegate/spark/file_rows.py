@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tidegate.spark import json_lines, row_json
+from tidegate.spark.compatibility import metadata_column, struct
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.hadoop_files import located
 from tidegate.spark.row_frame import RowFrame, no_text
@@ -85,7 +86,7 @@ def name_of(source: RowSource, uri: str) -> str:
 def _parquet(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame:
     reader = spark.read.format("parquet").options(**source.options, **EXACT_PATHS)
     frame = (reader.schema(source.columns) if source.columns else reader).load(_paths(source))
-    row = frame.metadataColumn("_metadata")["row_index"]
+    row = metadata_column(frame)["row_index"]
     exact = row_json.is_exact(frame) if whole else F.lit(True)
     fault = F.when(~exact, F.lit(_INEXACT))
     return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), fault, no_text())
@@ -98,7 +99,7 @@ def _json(
     given = {k: v for k, v in source.options.items() if k.lower() != _LINE_SEPARATOR}
     clear = partial(json_lines.is_clear, ())
     if source.columns:
-        schema = StructType.fromDDL(source.columns)
+        schema = struct(source.columns)
     elif named:
         schema = json_lines.inferred(lines, given, named, _types_before(source), line=line)
         clear = partial(json_lines.is_clear, named, schema.names)
@@ -133,7 +134,7 @@ def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:
         reader = reader.option("header", "true")
     reader = reader.option("columnNameOfCorruptRecord", CORRUPT).option("mode", "PERMISSIVE")
     paths = _paths(source)
-    schema = StructType.fromDDL(source.columns) if source.columns else _header(reader, paths)
+    schema = struct(source.columns) if source.columns else _header(reader, paths)
     schema = _without_corrupt(schema)
     frame = reader.schema(StructType([*schema.fields]).add(CORRUPT, StringType())).load(paths)
     typed = [field.name for field in schema.fields if not isinstance(field.dataType, StringType)]
@@ -174,7 +175,7 @@ def _paths(source: RowSource) -> list[str]:
 
 
 def _file(source: RowSource, frame: DataFrame) -> Column:
-    return _name(source, frame.metadataColumn("_metadata")["file_path"])
+    return _name(source, metadata_column(frame)["file_path"])
 
 
 def _name(source: RowSource, path: Column) -> Column:
@@ -183,7 +184,7 @@ def _name(source: RowSource, path: Column) -> Column:
     if root != "/" and all(_PLAIN.fullmatch(path) for _, path in source.files):
         # The URI has the path as it is, behind file:, file://, or nothing.
         begin = F.locate(root, path) + len(root)
-        return F.substring(path, begin, F.lit(1 << 20))
+        return path.substr(begin, F.lit(1 << 20))
     uri = F.replace(path, F.lit("+"), F.lit("%2B"))  # in a URI, a plus is no space
     decoded = F.regexp_replace(F.url_decode(uri), _SLASHES, "/")
     return F.substring(decoded, len(root) + 1, 1 << 20)

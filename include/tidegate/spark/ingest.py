@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from tidegate import faults
 from tidegate.spark import delegation_tokens, kafka_source, session
+from tidegate.spark.compatibility import read_kafka
 from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
@@ -74,7 +75,7 @@ def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
     # One group for all chunks: Spark never forgets a group's partitions, and nothing joins it.
     given = {"kafka.group.id": f"{prefix}-{job.plan_id}", **job.options}
     options = kafka_source.render(chunk.window, given, max_records_per_task=limit)
-    return spark.read.format("kafka").options(**options).load().select("topic", *COLUMNS)
+    return read_kafka(spark, options, chunk.window).select("topic", *COLUMNS)
 
 
 def write(spark: SparkSession, job: IngestJob, chunk: Chunk, rows: DataFrame) -> Mapping[str, Any]:

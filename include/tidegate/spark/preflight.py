@@ -15,7 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidegate.core.wording import counted
+from tidegate.settings import spark_lines
 from tidegate.spark import content_digest, file_rows, readback, records, source_rows
+from tidegate.spark.compatibility import condition
+from tidegate.spark.compatibility import message as message_of
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.expressions import NotAllowed, NotComputable, NotRepeatable
 from tidegate.spark.failures import describe, java_causes
@@ -53,6 +56,9 @@ def preflight(
 
     Bad rows are written to quarantine if the plan says so; Refused otherwise.
     """
+    source = None if job.source.is_lake else job.source.format
+    if why := spark_lines.complaint(spark.version, source, job.columns.values()):
+        raise Refused(why)
     try:
         types = source_rows.json_types(spark, job.source, records.columns(job))
         shaped = records.to_records(spark, job)
@@ -64,13 +70,13 @@ def preflight(
     except IncompatibleFiles as error:
         raise Refused(f"{error}{_OTHERS_GO if error.files else ''}", error.files) from error
     except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
+        if condition(error) == "PATH_NOT_FOUND":
             raise  # deleted since it was planned: the retry plans again
         # A ParseException is about source.columns or an expression.
         if not isinstance(error, ParseException) and (bad := _bad_files(spark, job, rows=False)):
             raise _unreadable(bad, describe(error)) from error
         # Behind the first line comes Spark's own plan.
-        message = (error.getMessage() or "").partition(";\n")[0]
+        message = message_of(error).partition(";\n")[0]
         raise Refused(" ".join(message.split())[:1000]) from error
     except (CapturedException, Py4JJavaError) as error:
         raise _refusal_of(spark, job, error) from error

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 import tidegate
 from tidegate.errors import ConfigurationError
+from tidegate.settings import spark_lines
 
-_OLDEST = (4, 0)
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
 
@@ -24,9 +24,9 @@ def configure(spark: SparkSession) -> SparkSession:
 
     ConfigurationError for an older Spark, whose Kafka source and sink were not tested.
     """
-    if tuple(int(part) for part in spark.version.split(".")[:2]) < _OLDEST:
+    if spark_lines.is_too_old(spark.version):
         raise ConfigurationError(
-            f"Spark {spark.version}: {'.'.join(map(str, _OLDEST))} or later is needed; "
+            f"Spark {spark.version}: {spark_lines.OLDEST} or later is needed; "
             "is SPARK_HOME another Spark's?"
         )
     # Read Kafka through V2: the same rows as V1 in every tested case, and faster.

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tidegate.core.offsets import OffsetRange, Offsets
 from tidegate.spark import kafka_source, records
+from tidegate.spark.compatibility import read_kafka
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.task_size import records_per_task
 
@@ -71,7 +72,7 @@ def all_records(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFram
     given = {**job.reader, **job.reading, "kafka.isolation.level": "read_uncommitted"}
     limit = records_per_task(window, spark.sparkContext.defaultParallelism)
     options = kafka_source.render(window, given, max_records_per_task=limit)
-    return spark.read.format("kafka").options(**options).load()
+    return read_kafka(spark, options, window)
 
 
 def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | None:

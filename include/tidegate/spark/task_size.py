@@ -23,13 +23,18 @@ def records_per_task(window: Window, cores: int, options: Mapping[str, str] = _N
     given = options.get("maxRecordsPerPartition")
     limit = int(given) if given else _by_cores(sizes, cores)
     least = int(options.get("minPartitions", 0))
-    if _tasks(sizes, limit) >= least:
+    if _pieces(sizes, limit) >= least:
         return limit
     low, high = 1, limit  # the greatest limit with so many tasks, if there is one
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _tasks(sizes, middle) >= least else (low, middle)
+        low, high = (middle, high) if _pieces(sizes, middle) >= least else (low, middle)
     return low
+
+
+def tasks(window: Window, limit: int) -> int:
+    """Return how many tasks read a window, each at most `limit` records."""
+    return _pieces([len(r) for r in window], limit)
 
 
 def splits(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> list[tuple[int, int]]:
@@ -53,7 +58,7 @@ def _by_cores(sizes: Sequence[int], cores: int) -> int:
     return limit
 
 
-def _tasks(sizes: Sequence[int], limit: int) -> int:
+def _pieces(sizes: Sequence[int], limit: int) -> int:
     return sum(-(-size // limit) for size in sizes)
 
 

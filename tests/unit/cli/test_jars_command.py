@@ -14,8 +14,8 @@ def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The names of the locks that are fetched; the archive cannot be made."""
     names: list[str] = []
 
-    def ensure(name: str) -> list[Path]:
-        names.append(name)
+    def ensure(name: str, spark: Path | None = None) -> list[Path]:
+        names.append(f"{name} {spark}" if spark else name)
         return [tmp_path / "jars" / f"{name}.jar", tmp_path / "jars" / "shared.jar"]
 
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
@@ -50,6 +50,21 @@ def test_without_the_archive(
     assert fetched == ["spark-kafka", "spark-s3"]
     out, err = capsys.readouterr()
     assert (json.loads(out)["archive"], err) == (None, "")
+
+
+@pytest.mark.parametrize(("version", "locks"), [("3.5.1", ["-3.5"]), ("4.0.9", ["", "S3"])])
+def test_those_of_another_spark(
+    fetched: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, version: str, locks: list[str],
+) -> None:  # fmt: skip
+    """By the Ivy of that Spark, without an archive, which is of the installed one."""
+    home = tmp_path / "spark"
+    (home / "jars").mkdir(parents=True)
+    (home / f"jars/spark-core_2.12-{version}.jar").touch()
+    assert tidegate(monkeypatch, "jars", "--spark-home", str(home)) == 0
+    names = ["spark-s3" if each == "S3" else f"spark-kafka{each}" for each in locks]
+    assert fetched == [f"{name} {home}" for name in names]
+    assert capsys.readouterr().err == ""
 
 
 def test_with_those_of_the_broker(

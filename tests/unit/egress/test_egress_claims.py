@@ -16,6 +16,7 @@ from support.egress_world import (
     sends_all,
     target_of,
 )
+from tidegate.core import canonical
 from tidegate.core.entries import Claim
 from tidegate.egress import sender, takeover
 from tidegate.egress.publish import publish, verdict
@@ -30,6 +31,7 @@ from tidegate.errors import (
     SendFailed,
     StageFailed,
 )
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.spark.egress_job import DONE, SENDING, EgressJob
 
 
@@ -49,6 +51,38 @@ def test_a_refused_file_blocks_no_other(world: World) -> None:
     assert not world.plan("three").plan.left_out
     world.put(b="good")
     assert world.send_and_publish("four", resend=True)["files"] == ["b"]
+
+
+def test_another_spark_resumes_nothing(world: World, tmp_path: Path) -> None:
+    """What was sent, and what is missing, might be different records: it is refused by name, and
+    nothing is appended. A claim of release 0.1.0, which does not name it, is of Spark 4.0.
+    """
+    for name in ("jars/spark-core_2.12-3.5.7.jar", "bin/spark-submit"):
+        (tmp_path / "old" / name).parent.mkdir(parents=True)
+        (tmp_path / "old" / name).touch()
+    old = SparkConnection("old", "local", home=tmp_path / "old", jars="image")
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send("one", dies_while_sending, spark=old)
+    (claim,) = world.fold.claims.values()
+    assert claim.spark == "3.5"
+    with pytest.raises(ConfigurationError, match=r"with Spark 3\.5, may have sent") as refused:
+        world.send("two")
+    assert "'spark_default' has Spark 4.0" in str(refused.value)
+    assert list(world.fold.claims.values()) == [claim]
+    assert len(world.ran) == 1
+    world.send_and_publish("two", spark=old)
+
+    world.put(b="1")
+    with pytest.raises(SendFailed):
+        world.send("three", dies_while_sending)
+    (entry,) = world.home.glob("lake/**/log/*4.json")
+    form = json.loads(entry.read_text())
+    assert form.pop("spark") == "4.0"
+    entry.write_bytes(canonical.encode(form))
+    with pytest.raises(ConfigurationError, match=r"with Spark 4\.0, may have sent"):
+        world.send("four", spark=old)
+    assert world.send_and_publish("four")["files"] == ["b"]
 
 
 def test_types_of_json_are_carried_on(world: World) -> None:

@@ -87,7 +87,15 @@ def test_a_wrong_line_is_named(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("spark-kafka", 4), ("spark-s3", 35), ("kafka-broker", 46)]
+    ("name", "count"),
+    [
+        ("spark-kafka", 4),
+        ("spark-kafka-3.5", 4),
+        ("spark-kafka-4.1", 4),
+        ("spark-kafka-4.2", 4),
+        ("spark-s3", 35),
+        ("kafka-broker", 46),
+    ],
 )
 def test_the_committed_locks_hold_no_jar_twice(name: str, count: int) -> None:
     assert len({jar.file for jar in jars.read(name)}) == count
@@ -142,6 +150,8 @@ def test_missing_jars_name_the_next_step(cache: Path) -> None:
         jars.paths("spark-kafka")
     with pytest.raises(JarError, match=r"of kafka-broker .* run `tidegate jars --local`$"):
         jars.paths("kafka-broker")
+    with pytest.raises(JarError, match=r"of spark-kafka-3.5 .*jars --spark-home DIRECTORY`$"):
+        jars.paths("spark-kafka-3.5")
 
 
 def test_no_java_is_one_line(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,18 +236,54 @@ def test_without_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_connector_of_another_spark_is_refused(tmp_path: Path) -> None:
     newer, older = spark(tmp_path / "new", "4.1.0"), spark(tmp_path / "old", "4.0.4", "2.12")
-    (found,) = complaints({"spark-home": str(newer)})
+    (found,) = complaints({"spark-home": str(older)})
     assert found == (
-        f"jars: Kafka's connector there is of Spark 4.0 (Scala 2.13), and {newer} is Spark 4.1.0 "
-        "(Scala 2.13); write packages, or a directory with the connector of Spark 4.1"
+        f"jars: Kafka's connector there is of Spark 4.0 (Scala 2.13), and {older} is Spark 4.0.4 "
+        "(Scala 2.12); write packages, or a directory with the connector of Spark 4.0"
     )
-    assert "(Scala 2.12)" in complaints({"spark-home": str(older)})[0]
+    (unknown,) = complaints({"spark-home": str(spark(tmp_path / "9", "9.9.1"))})
+    assert unknown == (
+        "jars: there is no spark-sql-kafka-0-10 for Spark 9.9 in cache; write packages, image or "
+        "another directory"
+    )
+    (too_old,) = complaints({"spark-home": str(spark(tmp_path / "3", "3.4.4")), "jars": "packages"})
+    assert too_old == f"{tmp_path}/3 is Spark 3.4.4: 3.5 or later is needed"
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars/spark-sql-kafka-0-10_2.13-4.1.0.jar").touch()
     assert read({"spark-home": str(newer), "jars": f"{tmp_path}/jars"}).home == newer
     assert complaints({"jars": f"{tmp_path}/jars"})[0].startswith("jars: Kafka's connector there")
     (image,) = complaints({"spark-home": str(newer), "jars": "image"})
     assert image.startswith(f"jars: there is no spark-sql-kafka-0-10 in {newer}/jars; write")
+
+
+@pytest.mark.parametrize(
+    ("version", "scala", "name"),
+    [("3.5.1", "2.12", "-3.5"), ("4.0.0", "2.13", ""), ("4.1.1", "2.13", "-4.1"),
+     ("4.2.0", "2.13", "-4.2")],
+)  # fmt: skip
+def test_the_cache_has_jars_for_each_line(
+    pinned: None, tmp_path: Path, version: str, scala: str, name: str
+) -> None:
+    given = read({"spark-home": str(spark(tmp_path, version, scala))})
+    assert given.line == version[:3]
+    assert staged(given).jars == (f"/jars/spark-kafka{name}.jar",)
+
+
+@pytest.mark.parametrize(
+    ("version", "scala", "source", "says"),
+    [
+        ("3.5.7", "2.12", "cache", "Spark 3.5.7: a lake or files in S3 need Spark 4.0 or later"),
+        ("3.5.7", "2.12", "packages", "Spark 3.5.7: a lake or files in S3 need Spark 4.0 or later"),
+        ("4.2.0", "2.13", "cache", "jars: there is no hadoop-aws for Spark 4.2 in cache"),
+    ],
+)
+def test_a_spark_without_s3(
+    pinned: None, tmp_path: Path, version: str, scala: str, source: str, says: str
+) -> None:
+    given = read({"spark-home": str(spark(tmp_path, version, scala)), "jars": source})
+    assert for_places(staged(given), "/lake", spark=given) == staged(given)
+    with pytest.raises(ConfigurationError, match=says):
+        for_places(staged(given), "s3a://bucket/lake", spark=given)
 
 
 def test_all_complaints_at_once(tmp_path: Path) -> None:

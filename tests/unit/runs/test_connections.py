@@ -1,6 +1,7 @@
 """Connections in a terminal without Airflow: JSON and URI form, defaults, and what is refused."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -191,6 +192,41 @@ def test_a_spark_connection(monkeypatch: pytest.MonkeyPatch, value: Any, master:
     text = value if isinstance(value, str) else json.dumps(value)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", text)
     assert spark(pipeline("spark_x")).master == master
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ({"source": {"path": "/in", "format": "json"}}, "files of JSON"),
+        ({"source": {"path": "/in", "format": "csv"}}, "files of JSON, and rows as JSON"),
+        ({"source": {"path": "/in", "format": "parquet"}, "columns": {"key": "*", "value": "a"}},
+         "rows as JSON"),
+        ({"source": {"path": "/in", "format": "csv"}, "columns": {"value": "a"}}, None),
+        ({"source": {"path": "/in", "format": "text"}}, None),
+        ({"source": {"lake": "in"}}, None),
+        ({"source": {"path": "s3://b/in", "format": "text"}}, "a lake or files in S3 need Spark 4"),
+        ({"source": {"lake": "in"}, "lake": "s3://b/lake"}, "a lake or files in S3 need Spark 4"),
+    ],
+)  # fmt: skip
+def test_what_spark_3_5_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, form: dict[str, Any], says: str | None
+) -> None:
+    """It is refused with the connection, before anything is written."""
+    for name in ("jars/spark-core_2.12-3.5.7.jar", "bin/spark-submit"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    least = {"name": "out", "kind": "egress", "lake": "/lake", "target": {"topic": "t"}}
+    spec = parse({**least, **form})
+    if says is None or "S3" not in says:
+        spark(spec)  # with the installed one
+    own = {"conn_type": "spark", "host": "local", "extra": {"spark-home": str(tmp_path)}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(own))
+    if says is None:
+        assert spark(spec).line == "3.5"
+        return
+    with pytest.raises(ConfigurationError, match=says) as refused:
+        spark(spec)
+    assert str(refused.value).startswith("pipeline 'out': Spark connection 'spark_default': ")
 
 
 def test_only_spark_default_has_a_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def refusal(error: Exception, directory: Path) -> TidegateError | None:
             java_error((f"{KAFKA}.errors.UnsupportedSaslMechanismException", "not PLAIN")),
             NotAuthenticated,
         ),
-        (ConfigurationError("Spark 3.5.1: 4.0 or later is needed"), ConfigurationError),
+        (ConfigurationError("Spark 3.4.1: 3.5 or later is needed"), ConfigurationError),
     ],
 )
 def test_what_is_refused_is_not_retried(

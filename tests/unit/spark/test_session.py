@@ -13,11 +13,11 @@ from tidegate.spark.ingest_job import IngestJob, ParquetSettings
 from tidegate.spark.job_files import read_refusal
 
 
-@pytest.mark.parametrize("version", ["2.4.8", "3.5.1", "3.10.0-SNAPSHOT"])
+@pytest.mark.parametrize("version", ["2.4.8", "3.4.10-SNAPSHOT"])
 def test_an_old_spark_is_refused(version: str) -> None:
     """Before 3.0 a producer of a task of ten minutes was closed under it."""
     old: Any = SimpleNamespace(version=version)
-    with pytest.raises(ConfigurationError, match=rf"Spark {version}: 4\.0 or later is needed"):
+    with pytest.raises(ConfigurationError, match=rf"Spark {version}: 3\.5 or later is needed"):
         session.configure(old)
 
 
@@ -25,22 +25,22 @@ def test_an_old_spark_fails_an_ingest_without_retry(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The application writes a refusal beside its job file: a retry would have the same Spark."""
-    old: Any = SimpleNamespace(version="3.5.1", stop=lambda: None)
+    old: Any = SimpleNamespace(version="3.4.1", stop=lambda: None)
     monkeypatch.setattr(session, "start", lambda _: session.configure(old))
     job = tmp_path / "job.json"
     IngestJob("f00d", "tests", {}, (), ParquetSettings("zstd", 1, 1)).write(job)
     assert ingest.main(str(job)) == 1
-    assert "Spark 3.5.1: 4.0 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
+    assert "Spark 3.4.1: 3.5 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
 
 
 def test_an_old_spark_fails_an_egress_without_retry(tmp_path: Path) -> None:
-    old: Any = SimpleNamespace(version="3.5.1")
+    old: Any = SimpleNamespace(version="3.4.1")
     job: Any = SimpleNamespace(plan_id="f00d", reader={})
     assert egress.attempt(old, job, LocalAnswers(tmp_path)) == 1
-    assert "Spark 3.5.1: 4.0 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
+    assert "Spark 3.4.1: 3.5 or later is needed" in str(read_refusal(LocalAnswers(tmp_path).read))
 
 
-@pytest.mark.parametrize("version", ["4.0.0", "4.0.4", "4.1.0-preview1", "10.0.1"])
+@pytest.mark.parametrize("version", ["3.5.7", "3.10.0", "4.0.4", "4.1.0-preview1", "10.0.1"])
 def test_a_newer_one_is_not(version: str) -> None:
     """Its settings are set, and Kafka is not in the list of V1 sources."""
     made: dict[str, str] = {}

@@ -21,6 +21,9 @@ from tidegate.launch.file_lock import locked
 OF_SPARK = ("spark-kafka", "spark-s3")
 OF_THE_BROKER = "kafka-broker"
 
+_OPTIONS = {**dict.fromkeys(OF_SPARK, ""), OF_THE_BROKER: " --local"}
+_OF_ANOTHER_SPARK = " --spark-home DIRECTORY"
+
 _IVY_SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="default"/>
@@ -79,14 +82,23 @@ def java() -> Path:
 
 
 def names() -> list[str]:
-    """Return the names of all locks."""
-    return sorted(lock.stem for lock in Path(__file__).parent.glob("*.lock"))
+    """Return the names of the locks for the installed Spark and the local stack."""
+    return sorted([*OF_SPARK, OF_THE_BROKER])
+
+
+def is_lock(name: str) -> bool:
+    """Return whether there is a lock of this name."""
+    return _lock(name).is_file()
 
 
 def read(name: str) -> list[Jar]:
     """Read the lock `<name>.lock`."""
-    lock = Path(__file__).with_name(f"{name}.lock")
+    lock = _lock(name)
     return parse(lock.read_text(), source=lock.name)
+
+
+def _lock(name: str) -> Path:
+    return Path(__file__).with_name(f"{name}.lock")
 
 
 def parse(text: str, *, source: str) -> list[Jar]:
@@ -110,16 +122,17 @@ def paths(name: str) -> list[Path]:
     if missing := [file.name for file in files if not file.is_file()]:
         raise JarError(
             f"{len(missing)} of the {len(files)} jars of {name} are not in {directory}"
-            f" ({missing[0]}, …): run `tidegate jars{' --local' if name == OF_THE_BROKER else ''}`",
+            f" ({missing[0]}, …): run `tidegate jars{_OPTIONS.get(name, _OF_ANOTHER_SPARK)}`",
             missing=missing,
         )
     return files
 
 
-def ensure(name: str) -> list[Path]:
+def ensure(name: str, spark: Path | None = None) -> list[Path]:
     """Return a lock's files, after fetching those that are missing or have another hash.
 
-    Needs no network if all are valid. Of concurrent callers one fetches, and the others wait.
+    Needs no network if all are valid. Of concurrent callers one fetches, and the others wait. Ivy
+    is that of the installed PySpark, or of the Spark whose directory is given.
     """
     directory, jars = cache_dir() / "jars", read(name)
     if any(not is_valid(directory / jar.file, jar) for jar in jars):
@@ -127,7 +140,8 @@ def ensure(name: str) -> list[Path]:
         with locked(directory / ".lock"):
             for unfinished in directory.glob(".fetch-*"):
                 shutil.rmtree(unfinished)
-            _fetch([jar for jar in jars if not is_valid(directory / jar.file, jar)], directory)
+            missing = [jar for jar in jars if not is_valid(directory / jar.file, jar)]
+            _fetch(missing, directory, spark)
     return [directory / jar.file for jar in jars]
 
 
@@ -141,11 +155,11 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _fetch(jars: Sequence[Jar], directory: Path) -> None:
+def _fetch(jars: Sequence[Jar], directory: Path, spark: Path | None) -> None:
     # One jar first: without a network that costs one timeout, not one for each jar.
     for batch in filter(None, (jars[:1], jars[1:])):
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory) as temporary:
-            _run_ivy(batch, Path(temporary))
+            _run_ivy(batch, Path(temporary), spark)
             for jar in batch:
                 fetched = Path(temporary) / jar.file
                 if not is_valid(fetched, jar):
@@ -157,7 +171,7 @@ def _fetch(jars: Sequence[Jar], directory: Path) -> None:
                 fetched.replace(directory / jar.file)
 
 
-def _run_ivy(jars: Sequence[Jar], into: Path) -> None:
+def _run_ivy(jars: Sequence[Jar], into: Path, spark: Path | None) -> None:
     """Fetch jars into a directory; raises JarError."""
     dependencies = "\n".join(
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)}"
@@ -174,8 +188,9 @@ def _run_ivy(jars: Sequence[Jar], into: Path) -> None:
     # fmt: off
     run = subprocess.run(
         [
-            java(), "-jar", _ivy_jar(), "-settings", settings, "-ivy", module, "-confs", "jars",
-            "-cache", into / "cache", "-retrieve", into / "[artifact]-[revision].[ext]",
+            java(), "-jar", _ivy_jar(spark), "-settings", settings, "-ivy", module,
+            "-confs", "jars", "-cache", into / "cache",
+            "-retrieve", into / "[artifact]-[revision].[ext]",
         ],
         env={**os.environ, **environment.withheld()},
         capture_output=True, text=True, check=False,
@@ -186,8 +201,8 @@ def _run_ivy(jars: Sequence[Jar], into: Path) -> None:
         raise JarError(f"could not fetch {jars[0].file}{others}: {_cause(run)}")
 
 
-def _ivy_jar() -> Path:
-    home = spark_home.find()
+def _ivy_jar(spark: Path | None) -> Path:
+    home = spark or spark_home.find()
     for jar in home.glob("jars/ivy-2*.jar") if home else ():
         return jar
     raise JarError("PySpark, which has Ivy, is not installed: pip install 'tidegate[spark]'")

@@ -1,0 +1,45 @@
+"""Minor versions of Spark, called lines: which are supported, and which lack a part.
+
+What was tried with each is in docs/versions.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+PINNED = "4.0"
+"""The line of the PySpark that the extra `spark` and the lock have."""
+OLDEST = "3.5"
+_WHOLE = "4.0"
+
+
+def line(version: str) -> str:
+    """Return the line of a version: "4.0" of "4.0.4"."""
+    return ".".join(version.split(".")[:2])
+
+
+def is_too_old(version: str) -> bool:
+    """Return whether Tidegate refuses a Spark of this version, or line."""
+    return _number(version) < _number(OLDEST)
+
+
+def is_partial(version: str) -> bool:
+    """Return whether a Spark lacks what JSON, S3 and the size of tasks need."""
+    return _number(version) < _number(_WHOLE)
+
+
+def complaint(version: str, source: str | None, columns: Collection[str]) -> str | None:
+    """Return why a Spark cannot read a source of this format, or compute its columns.
+
+    None: it can. `*` among the columns is the row as JSON.
+    """
+    if is_partial(version) and (source == "json" or "*" in columns):
+        return (
+            f"Spark {version}: files of JSON, and rows as JSON (columns.value: '*', the default of "
+            f"Parquet and CSV), need Spark {_WHOLE} or later"
+        )
+    return None
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
