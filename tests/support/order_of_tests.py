@@ -53,7 +53,7 @@ class GroupScheduling(LoadScopeScheduling):
 def arrange(items: list[pytest.Item]) -> None:
     """Sort tests for a run with workers, and give slow tests more time."""
     for item in items:
-        slow = item.get_closest_marker("slow") or item.get_closest_marker("faults")
+        slow = any(item.get_closest_marker(name) for name in ("slow", "faults", "matrix"))
         if slow and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(AN_HOUR))
     items.sort(key=_rank)
