@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import inspect
 
+import airflow.sdk
+
 try:
     from airflow.sdk import CronDataIntervalTimetable as CronDataIntervalTimetable
 except ImportError:  # Airflow 3.1
     from airflow.timetables.interval import CronDataIntervalTimetable as CronDataIntervalTimetable
 
 try:
+    from airflow.sdk.exceptions import AirflowFailException as AirflowFailException
     from airflow.sdk.exceptions import (
         AirflowSecretsBackendAccessDenied as AirflowSecretsBackendAccessDenied,
     )
-except ImportError:
+    from airflow.sdk.exceptions import AirflowSkipException as AirflowSkipException
+except ImportError:  # Airflow 3.1; the later ones warn of the core's in the log of each task
+    from airflow.exceptions import AirflowFailException as AirflowFailException
+    from airflow.exceptions import AirflowSkipException as AirflowSkipException
 
     class AirflowSecretsBackendAccessDenied(Exception):  # type: ignore[no-redef]
         """Raised by nothing: in Airflow 3.1 a denied connection looks like one that is missing."""
@@ -22,7 +28,8 @@ except ImportError:
 def ends_with_the_task(operator: type) -> dict[str, bool]:
     """Return the argument with which a Spark operator leaves no application for the next try.
 
-    None for the provider's line 5 and early 6, which has no such argument and leaves none.
+    None for the provider's line 5 and early 6, which has no such argument, and for Airflow before
+    3.3, which warns of it: they leave none.
     """
     has_it = "durable" in inspect.signature(operator).parameters
-    return {"durable": False} if has_it else {}
+    return {"durable": False} if has_it and hasattr(airflow.sdk, "ResumableJobMixin") else {}

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.sdk import DAG, Param, chain, get_current_context, task
 
 from tidegate import flows
 from tidegate.errors import ConfigurationError, Transient
 from tidegate.maintenance.steps import STEPS, Environment
 from tidegate.orchestration import rights
+from tidegate.orchestration.compatibility import AirflowFailException, AirflowSkipException
 from tidegate.orchestration.factory import BEFORE_ANY_RUN
 from tidegate.orchestration.form_dags import TOPIC
 from tidegate.orchestration.tasks import airflow_errors, params_of, refuse_unknown

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.exceptions import AirflowFailException, AirflowSkipException
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Asset, AssetAlias
 
@@ -17,7 +16,11 @@ from tidegate import flows
 from tidegate.core.requests import Dates, Live
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError, StageFailed, TidegateError
-from tidegate.orchestration.compatibility import ends_with_the_task
+from tidegate.orchestration.compatibility import (
+    AirflowFailException,
+    AirflowSkipException,
+    ends_with_the_task,
+)
 from tidegate.pipelines.spec import Ingest, Spec
 
 if TYPE_CHECKING:

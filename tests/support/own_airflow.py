@@ -1,0 +1,221 @@
+"""Somebody's own Airflow: an environment with the wheel of a clean clone, and its processes.
+
+Nothing of the checkout is in their environment or among their files. Only the database's server is
+of the tests' environment.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from support.process_list import descendants
+from tidegate_local import airflow, health, machine, postgres, processes, proxies
+from tidegate_local.airflow_api import AirflowApi
+from tidegate_local.ports import free_port
+
+PROJECT = Path(__file__).parents[2]
+CHECKOUT = tuple({str(PROJECT), sys.prefix, str(Path(sys.prefix).resolve())})
+"""What no process of that Airflow may know: the project, and the environment of the tests."""
+OF_THE_USER = ("psycopg2-binary", "asyncpg")
+"""What an Airflow on Postgres needs beside Airflow."""
+_FOREIGN = ("AIRFLOW", "TIDEGATE_", "SPARK_", "PYSPARK_", "PYTHON", "VIRTUAL_ENV", "AWS_")
+_OF_MAKE = ("MAKE", "MFLAGS")
+
+
+def environ(**more: str) -> dict[str, str]:
+    """Return this process's variables without those of a Python, an Airflow, a Spark or a lake.
+
+    No value has a path of the checkout.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN + _OF_MAKE)}
+    path = [each for each in kept["PATH"].split(os.pathsep) if not each.startswith(CHECKOUT)]
+    kept = {k: v for k, v in kept.items() if not any(place in v for place in CHECKOUT)}
+    return {**kept, "PATH": os.pathsep.join(path), **more}
+
+
+def interpreter(version: str) -> str | None:
+    """Return a Python of this version (`3.12`) on the PATH or among those of pyenv, if any."""
+    names = [Path(each, f"python{version}") for each in os.environ["PATH"].split(os.pathsep)]
+    if root := os.environ.get("PYENV_ROOT"):
+        names += Path(root).glob(f"versions/{version}.*/bin/python")
+    found = (machine.probe(str(name)) for name in names if os.access(name, os.X_OK))
+    fits = (each for each in found if each and "{}.{}".format(*each.version) == version)
+    return next((each.path for each in fits if each.can_make_venv), None)
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """The wheel of a clean clone that is gone, and the constraints beside it."""
+
+    file: Path
+    constraints: Path
+    seconds: float
+
+
+def build_wheel(directory: Path) -> Wheel:
+    """Clone what is committed, and run `make dist` in the clone; delete the clone."""
+    began = time.monotonic()
+    clone, cache = directory / "clone", directory / "cache"
+    _run("git", "clone", "--quiet", PROJECT, clone, env=environ())
+    _run("make", "dist", cwd=clone, env=environ(TIDEGATE_CACHE=str(cache)))
+    (wheel,) = (clone / "dist").iterdir()
+    shutil.copytree(clone / "docs/constraints", directory / "constraints")
+    kept = Path(shutil.move(wheel, directory))
+    for path in (clone, cache):
+        shutil.rmtree(path)
+    return Wheel(kept, directory / "constraints", time.monotonic() - began)
+
+
+def install(wheel: Wheel, line: str, python: str, directory: Path) -> Path:
+    """Install the wheel with the constraints of a line of Airflow (`3.3`); return the Python."""
+    uv = Path(sys.executable).with_name("uv")
+    _run(uv, "venv", "--quiet", "--python", python, directory, env=environ())
+    own = directory / "bin/python"
+    _run(
+        uv, "pip", "install", "--quiet", "--python", own, f"{wheel.file}[airflow,spark]",
+        "--constraint", wheel.constraints / f"airflow-{line}.txt", *OF_THE_USER, env=environ(),
+    )  # fmt: skip
+    _run(uv, "pip", "check", "--python", own, env=environ())
+    return own
+
+
+def versions(python: Path) -> dict[str, str]:
+    """Return the versions of what an environment has, by the names of the distributions."""
+    (site,) = python.parents[1].glob("lib/python3*/site-packages")
+    return {each.name: each.version for each in distributions(path=[str(site)])}
+
+
+@dataclass
+class OwnAirflow:
+    """The processes of an Airflow, in an environment of its own, with a home of its own."""
+
+    home: Path
+    python: Path
+    settings: Mapping[str, str]
+    """More variables of its processes: what the user sets."""
+    password: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    port: int = field(default_factory=free_port)
+
+    @property
+    def api(self) -> AirflowApi:
+        return AirflowApi(f"http://127.0.0.1:{self.port}", user="admin", password=self.password)
+
+    def up(self, expected: Sequence[str]) -> None:
+        """Start it as its administrator would; wait until it has the DAGs that are expected."""
+        database = postgres.start(self.home / "database")
+        own, url = self.home / "airflow", f"http://127.0.0.1:{self.port}"
+        own.mkdir(exist_ok=True)
+        (own / "passwords.json").write_text(json.dumps({"admin": self.password}))
+        sections = {
+            "core": {
+                "load_examples": "False",
+                "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+                "execution_api_server_url": f"{url}/execution/",
+                "simple_auth_manager_users": "admin:admin",
+                "simple_auth_manager_passwords_file": str(own / "passwords.json"),
+                "parallelism": "2",
+            },
+            "database": {
+                "sql_alchemy_conn": database.url("psycopg2"),
+                "sql_alchemy_conn_async": database.url("asyncpg"),
+            },
+            "api": {"host": "127.0.0.1", "port": str(self.port), "base_url": url, "workers": "1"},
+            "api_auth": {"jwt_secret": secrets.token_hex(32)},
+        }
+        self._env = environ(
+            HOME=str(self.home),
+            AIRFLOW_HOME=str(own),
+            **{
+                f"AIRFLOW__{section}__{option}".upper(): value
+                for section, options in sections.items()
+                for option, value in options.items()
+            },
+            **proxies.without_loopback(),
+        )
+        self._env |= self.settings
+        self.airflow("db", "migrate")
+        since = datetime.now(UTC)
+        for name, argv in airflow.SERVICES.items():
+            env = airflow._marked(self._env, name, self.home)
+            command = [self.bin / "airflow", *argv]
+            processes.start(name, command, home=self.home, env=env, cwd=self.home)
+        started = list(airflow.SERVICES)
+        health.wait(self.api, self.home, started=started, since=since, expected=expected)
+
+    def close(self) -> None:
+        for name in airflow.SERVICES:
+            airflow.stop(name, self.home)
+        postgres.stop(self.home / "database")
+
+    @property
+    def bin(self) -> Path:
+        return self.python.parent
+
+    def airflow(self, *args: str) -> str:
+        """Run a command of that Airflow in its home; return what it prints."""
+        return _run(self.bin / "airflow", *args, env=self._env, cwd=self.home)
+
+    def tidegate(self, *args: str) -> str:
+        """Run a command of the wheel's there; return what it prints."""
+        return _run(self.bin / "tidegate", *args, env=self._env, cwd=self.home)
+
+    def processes(self) -> dict[int, str]:
+        """Return of each process of that Airflow what Linux tells about it, by its id.
+
+        Command line, environment, working directory, open files and mapped files, as one text.
+        """
+        services = [processes.find(name, home=self.home) for name in airflow.SERVICES]
+        roots = [each.pid for each in services if each]
+        assert len(roots) == len(services), "a service has ended"
+        return {
+            pid: text
+            for root in roots
+            for pid in (root, *descendants(root))
+            if (text := _told_of(pid))
+        }
+
+
+def run_of(api: AirflowApi, dag_id: str, run_id: str, **conf: Any) -> dict[str, str]:
+    """Run a DAG to its success; return the states of its tasks."""
+    api.trigger(dag_id, run_id, conf=conf)
+    api.unpause(dag_id)
+    run = api.wait(dag_id, run_id, timeout=240)
+    states = {task["task_id"]: task["state"] for task in api.tasks(dag_id, run_id)}
+    if run["state"] != "success":
+        logs = [line for task in states for line in api.log(dag_id, run_id, task, 1)]
+        raise AssertionError(f"{dag_id}: {states}\n" + "\n".join(logs))
+    return states
+
+
+def _told_of(pid: int) -> str:
+    """Return nothing for a process that has ended."""
+    with contextlib.suppress(psutil.Error, OSError):
+        process = psutil.Process(pid)
+        variables = [f"{name}={value}" for name, value in process.environ().items()]
+        files = [each.path for each in (*process.open_files(), *process.memory_maps())]
+        return "\n".join([*process.cmdline(), *variables, process.cwd(), *files])
+    return ""
+
+
+def _run(*command: object, env: Mapping[str, str], cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=env, cwd=cwd or Path(env["HOME"]), stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=480, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
