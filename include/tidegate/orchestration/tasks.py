@@ -207,10 +207,11 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
 
     def _get_hook(self) -> SparkSubmitHook:
         """Return the provider's hook, which logs what people are to see of Spark's output."""
-        if (output := self._output) is None:  # nothing was submitted
-            return super()._get_hook()
+        from tidegate.launch.spark_connection import LOCAL
         from tidegate.orchestration.spark_hook import ConnectedHook
 
+        if (output := self._output) is None:  # killed before anything was submitted
+            return ConnectedHook(LOCAL, {})
         hook = ConnectedHook(
             self.spark, self.env_vars, conf=self.conf, jars=self.jars, name=self.name,
             application_args=self.application_args, spark_binary=self._spark_binary,
