@@ -264,10 +264,11 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
     context["ti"].xcom_push("offsets", spark_offsets(published.offsets))
     context["ti"].xcom_push("report", published.report)
     events, outlets = context["outlet_events"], context["task"].outlets
-    names = [each.name for each in outlets]
     for topic in flows.topics(run.spec):
-        if (updated := asset(run.spec.name, topic)).name in names:
-            events[updated].extra = published.asset_event(topic)
+        uri = asset(run.spec.name, topic).uri
+        for each in outlets:  # a user may give an asset another name, or refer to it by either
+            if uri in (getattr(each, "uri", None), getattr(each, "name", None)):
+                events[each].extra = published.asset_event(topic)
     alias = AssetAlias(f"tidegate://{run.spec.name}")
     if alias in outlets:  # the topics of a pattern are known now
         for topic in published.plan.topics:
