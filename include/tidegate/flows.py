@@ -163,9 +163,14 @@ def new_run(
     dag_id: str | None = None,
     **settings: Any,
 ) -> Run | EgressRun:
-    """Return a run of a pipeline outside Airflow; without an id it gets a new one."""
+    """Return a run of a pipeline outside Airflow; without an id (None) it gets a new one.
+
+    ConfigurationError for an empty id: every repetition of a call with it would be another run.
+    """
     from tidegate.runs.connections import of_run
 
+    if run_id == "":
+        raise ConfigurationError(f"pipeline {spec.name!r}: the run id is empty")
     now = datetime.now(UTC)
     run_id = run_id or f"manual__{now:%Y-%m-%dT%H:%M:%S}__{secrets.token_hex(3)}"
     run: Run | EgressRun = of(spec).new_run(
@@ -185,12 +190,19 @@ def topics(spec: Spec) -> tuple[str, ...]:
 
 
 def options(spec: Spec, **given: Any) -> dict[str, Any]:
-    """Return the options of a run that were given; ConfigurationError for the other kind's."""
+    """Return the options of a run that were given.
+
+    ConfigurationError for the other kind's, and for a limit that is no whole number above 0.
+    """
+    for option in ("max_records", "max_chunks"):
+        if (value := given.get(option)) is not None and (type(value) is not int or value < 1):
+            raise ConfigurationError(
+                f"pipeline {spec.name!r}: {option}: {value!r} is no whole number of at least 1"
+            )
     for flow in FLOWS.values():
         if flow.kind != spec.kind and given.get(flow.option):
-            option = flow.option.replace("_", "-")
             raise ConfigurationError(
-                f"pipeline {spec.name!r}: --{option} is for {flow.kind} pipelines"
+                f"pipeline {spec.name!r}: {flow.option} is for {flow.kind} pipelines"
             )
     return {option: value for option, value in given.items() if value}
 

@@ -74,6 +74,26 @@ def test_a_whole_run(world: World) -> None:
     assert given["outlet_events"][orders].extra["rows"] == 250
 
 
+@pytest.mark.parametrize(
+    "outlet",
+    [
+        Asset(uri="tidegate://p/t", name="orders"),
+        Asset.ref(uri="tidegate://p/t"),
+        Asset.ref(name="tidegate://p/t"),
+        Asset(uri="tidegate://p/u", name="of another topic"),
+    ],
+)
+def test_assets_of_another_name(world: World, outlet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the asset's URI, or a reference, which has one of both only."""
+    stored = Asset(uri="tidegate://p/t", name="tidegate://p/t")
+    monkeypatch.setattr(OutletEventAccessors, "_get_asset_from_db", lambda *_, **__: stored)
+    task = TidegateRunOperator(task_id="go", pipeline="p", outlets=[outlet])
+    execute(task, given := context(task), world.submit())
+    assert given["outlet_events"][outlet].extra.get("rows") == (
+        None if outlet == Asset(uri="tidegate://p/u", name="of another topic") else 250
+    )
+
+
 def test_the_spark_connection_of_the_pipeline(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

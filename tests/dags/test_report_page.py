@@ -142,11 +142,11 @@ def test_the_link_on_the_task(pipelines: Path) -> None:
         task = factory.pipeline_dag(parse(each | {"lake": "/lake"})).get_task("publish")
         (link,) = task.operator_extra_links
         assert (type(link), link.name) == (ReportLink, "Report")
-    ti = mock.Mock(dag_id="d", run_id="r")
+    ti = mock.Mock(dag_id="d", run_id="r", map_index=3)
     with mock.patch("tidegate.orchestration.links.XCom.get_one", return_value=REPORT) as pulled:
         assert link.get_link(task, ti_key=ti) == f"tidegate/report/flights/{KEY}/1"
         pulled.return_value = None
         assert link.get_link(task, ti_key=ti) == ""
     assert pulled.call_args.kwargs == {
-        "key": "report", "dag_id": "d", "task_id": "publish", "run_id": "r",
+        "key": "report", "dag_id": "d", "task_id": "publish", "run_id": "r", "map_index": 3,
     }  # fmt: skip

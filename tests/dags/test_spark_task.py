@@ -61,7 +61,7 @@ def test_a_task_submits_what_a_command_does(
     monkeypatch.setattr("tidegate.spark.parent_death.end_with_parent", lambda: None)
     monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
     monkeypatch.setattr(cds_archive, "find", lambda: None)
-    monkeypatch.setitem(vars(provider), "kube_client", True)  # for k8s:// it must be there
+    monkeypatch.delitem(vars(provider), "kube_client", raising=False)  # of another provider
     world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
     conf = {"spark.executor.memory": "3g"}
@@ -124,7 +124,11 @@ AWAY = "26/11/22 07:26:0{} WARN NetworkClient: Connection to node 1 could not be
 
 
 def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, kafka: KafkaSettings | None = None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    kafka: KafkaSettings | None = None,
+    master: str = "local[2]",
 ) -> tuple[list[str], list[str], StageFailed | BrokerUnreachable | None]:
     """Run a spark-submit of a few lines of shell by the provider.
 
@@ -135,7 +139,7 @@ def run(
     binary.write_text(f"#!/bin/sh\n{script}\n")
     binary.chmod(0o755)
     task = SparkTask(task_id="stage", run_of=mock.Mock())
-    task.spark = SparkConnection("spark_default", "local[2]")
+    task.spark = SparkConnection("spark_default", master)
     env = spark_home.environment()
     given = Submission(str(binary), "job.py", (), "flights r1", {}, (), env, kafka)
 
@@ -169,6 +173,23 @@ def test_the_log_of_a_task_has_what_people_are_to_see(
     (file,) = tmp_path.rglob("flights-r1-*.log")
     assert ours == [f"Spark's output: {file}"]
     assert failure is None
+
+
+@pytest.mark.parametrize("master", ["k8s://https://h", "spark://k8s-7:7077", "yarn"])
+def test_a_run_without_a_line_of_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    """On Kubernetes the provider takes the status from the lines of the log."""
+    monkeypatch.setitem(vars(provider), "kube_client", True)
+    assert run(tmp_path, monkeypatch, f"echo '{NOISE}'", master=master)[2] is None
+    assert isinstance(run(tmp_path, monkeypatch, "exit 7", master=master)[2], StageFailed)
+
+
+def test_a_kill_before_anything_was_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider would look up a connection of its own, and refuse what it says."""
+    spark = {"conn_type": "spark", "host": "yarn", "extra": {"spark-home": "/opt/spark"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    SparkTask(task_id="stage", run_of=mock.Mock()).on_kill()
 
 
 def test_spark_inherits_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

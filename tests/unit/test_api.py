@@ -1,6 +1,7 @@
 """`tidegate.plan` and `tidegate.run`, with made-up watermarks and attempts."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,26 @@ def test_what_is_not_found_is_refused(world: World, monkeypatch: pytest.MonkeyPa
     spec = world.run("any").spec
     with pytest.raises(ConfigurationError, match="Kafka connection 'kafka_default' is not defined"):
         tidegate.plan(spec, "r")
-    with pytest.raises(ConfigurationError, match="--resend is for egress pipelines"):
+    with pytest.raises(ConfigurationError, match="resend is for egress pipelines"):
         tidegate.run(spec, kafka=KAFKA, resend=True)
+
+
+@pytest.mark.parametrize("value", [0, -1, "2", 1.5, True])
+@pytest.mark.parametrize("option", ["max_records", "max_chunks"])
+def test_a_limit_is_a_whole_number(world: World, option: str, value: Any) -> None:
+    """Of a negative `max_chunks` all chunks but the last would be planned."""
+    spec = world.run("any").spec
+    said = f"{option}: {value!r} is no whole number of at least 1"
+    for call in (tidegate.plan, tidegate.run):
+        with pytest.raises(ConfigurationError, match=re.escape(said)):
+            call(spec, "r", kafka=KAFKA, **{option: value})
+    assert not list(world.root.rglob("*"))
+
+
+def test_an_empty_run_id(world: World) -> None:
+    """As from a variable that is not set: each repetition would be a run of its own."""
+    with pytest.raises(ConfigurationError, match="the run id is empty"):
+        tidegate.plan(world.run("any").spec, "", kafka=KAFKA)
 
 
 def test_an_application_that_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,5 +76,5 @@ def test_options_of_the_other_kind_are_refused(tmp_path, monkeypatch):
     spec = load_named("a")
     given = flows.options(spec, max_records=7, max_chunks=None, resend=False)
     assert given == {"max_records": 7}
-    with pytest.raises(ConfigurationError, match="--resend is for egress pipelines"):
+    with pytest.raises(ConfigurationError, match=": resend is for egress pipelines"):
         flows.options(spec, resend=True)

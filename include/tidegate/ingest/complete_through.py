@@ -6,6 +6,7 @@ of its partition on, is committed, or its offset is in a gap.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -18,22 +19,27 @@ from tidegate.errors import ConfigurationError
 from tidegate.ingest import drafting
 from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
+from tidegate.lake.placing import unplaced
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.run import Run
+
+logger = logging.getLogger(__name__)
 
 
 def times(spec: Ingest, plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict[str, str]:
     """Return the time of the survey for each complete topic of a plan.
 
-    It is just before the broker was asked. Notes of earlier releases lack it.
+    It is just before the broker was asked. None of a plan that was made for fewer partitions or
+    another isolation level than the pipeline has now; notes of earlier releases lack the time.
     """
-    if "surveyed_at" not in note:
+    if "surveyed_at" not in note or plan.isolation != spec.isolation:
         return {}
     return {
         topic: note["surveyed_at"]
         for topic, marks in note["watermarks"].items()
-        if is_complete(
+        if _has_examined(spec, note, topic)
+        and is_complete(
             fold, plan, topic, note["topic_ids"].get(topic),
             {int(p): each["end"] for p, each in marks.items()},
             spec.partitions_of(topic),
@@ -41,10 +47,21 @@ def times(spec: Ingest, plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict
     }  # fmt: skip
 
 
+def _has_examined(spec: Ingest, note: Mapping[str, Any], topic: str) -> bool:
+    """Return whether a plan was made for all partitions that the pipeline reads now.
+
+    Partitions that were not assigned are not in `left_out`, whatever had become of them.
+    """
+    if (assigned := note.get("assigned")) is None:  # all
+        return True
+    now = spec.partitions_of(topic)
+    return now is not None and now <= set(assigned.get(topic, ()))
+
+
 def is_complete_through(
     spec: Ingest, topic: str, until: datetime, kafka: Callable[[], KafkaSettings]
 ) -> bool:
-    """Return whether a topic is complete through a time.
+    """Return whether a topic is complete through a time, and its files are in `data/`.
 
     The ledger answers if a plan that was surveyed at that time or later is complete; the broker is
     asked only if not: of a topic in which nothing is new, no plan is committed. Writes nothing.
@@ -60,9 +77,19 @@ def is_complete_through(
         return False
     store = open_store(spec.lake, spec.name)
     fold = Ledger(store, spec.name).fold
-    return _by_ledger(spec, topic, until, store, fold) or _by_broker(
+    done = _by_ledger(spec, topic, until, store, fold) or _by_broker(
         spec.model_copy(update={"topics": (topic,)}), kafka(), store, fold
     )
+    return done and _is_placed(spec, topic, store, fold)
+
+
+def _is_placed(spec: Ingest, topic: str, store: Store, fold: Fold) -> bool:
+    """Return whether readers of `data/`, too, find all commits of a topic."""
+    of_topic = [n for n in fold.waiting if n in fold.live and topic in fold.live[n].topic_ids]
+    if late := unplaced(store, fold, among=of_topic):
+        numbers = ", ".join(f"#{n}" for n in late)
+        logger.info("%s: topic %s: not in data/ yet: commits %s", spec.name, topic, numbers)
+    return not late
 
 
 def _by_ledger(spec: Ingest, topic: str, until: datetime, store: Store, fold: Fold) -> bool:

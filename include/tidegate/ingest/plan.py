@@ -277,6 +277,7 @@ def _note(run: Run, seen: Survey, draft: Draft, surveyed_at: datetime) -> dict[s
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         # Records appended after this time may be above the watermarks.
         "surveyed_at": surveyed_at.isoformat(timespec="milliseconds"),
+        "assigned": run.spec.assign and {t: sorted(ps) for t, ps in run.spec.assign.items()},
         "topic_ids": seen.topic_ids,
         "watermarks": {
             topic: {str(p): asdict(m) for p, m in marks.items()}

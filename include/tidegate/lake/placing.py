@@ -93,7 +93,7 @@ def roll_forward(
     """Finalise commits of crashed publishers; return those that are in place now.
 
     Replaced files that a late copy has put back are moved out of `data/` again. Errors are added
-    to `failures` and stop no other commit.
+    to `failures` and stop no other commit, except FormatTooNew.
     """
     failures = [] if failures is None else failures
     unfinished = unplaced(store, ledger.fold)
@@ -105,6 +105,8 @@ def roll_forward(
             continue  # finalised just now, or its failure is known
         try:
             _retire_replaced(store, ledger, ledger.commit(n), _move_away)
+        except FormatTooNew:
+            raise
         except TidegateError as refused:
             logger.error("what commit #%d replaces cannot be moved out of data/: %s", n, refused)
             failures.append(refused)

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import tidegate
+from tidegate.errors import ConfigurationError
 from tidegate.launch import jars
 
 _PACKAGE = Path(tidegate.__file__).parent
@@ -20,17 +21,29 @@ def build() -> Path:
     """Return the zip for `--py-files`, made if it is missing: one file for each content.
 
     It is in the cache, below `zips`; its name has the version and the beginning of its SHA-256.
+    ConfigurationError if this user may not write it there.
     """
     content = _content()
     digest = hashlib.sha256(content).hexdigest()[:16]
     path = jars.cache_dir() / "zips" / f"tidegate-{tidegate.__version__}-{digest}.zip"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=path.parent) as directory:
-            new = Path(directory) / path.name
-            new.write_bytes(content)
-            new.replace(path)
+    try:
+        if not path.is_file():
+            _write(path, content)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} is missing, and cannot be written: {error.strerror}: run `tidegate jars` as a "
+            "user who may write there, or set TIDEGATE_CACHE to another directory"
+        ) from None
     return path
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=path.parent) as directory:
+        new = Path(directory) / path.name
+        new.write_bytes(content)
+        new.replace(path)
 
 
 def _content() -> bytes:

@@ -20,8 +20,9 @@ class ReportLink(BaseOperatorLink):  # type: ignore[misc]  # Airflow is not read
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the page's URL, relative to Airflow's; empty before there is a report."""
         report = XCom.get_one(
-            key="report", dag_id=ti_key.dag_id, task_id=operator.task_id, run_id=ti_key.run_id
-        )
+            key="report", dag_id=ti_key.dag_id, task_id=operator.task_id, run_id=ti_key.run_id,
+            map_index=ti_key.map_index,
+        )  # fmt: skip
         if not report:
             return ""
         return f"tidegate/report/{report['pipeline']}/{report['run_key']}/{report['generation']}"

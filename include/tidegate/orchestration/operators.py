@@ -112,8 +112,8 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
     """Waits until a topic of an ingest pipeline is complete through a time.
 
     Then each record that a consumer with the pipeline's isolation could read at that time is
-    committed in the lake, or its offset is in a gap of the ledger. Records with an earlier
-    timestamp that are written later are not waited for.
+    committed, its file is in `data/`, or its offset is in a gap of the ledger. Records with an
+    earlier timestamp that are written later are not waited for.
 
     `until` is a datetime with a zone, or an ISO 8601 text; `pipeline`, `topic` and `until` may be
     templates. By default it is rescheduled between its questions, every minute. The ledger answers;

@@ -14,18 +14,20 @@ from tidegate.launch.spark_connection import SparkConnection
 class ConnectedHook(SparkSubmitHook):  # type: ignore[misc]  # Airflow is not read by mypy
     """Gets of a connection only the master: the submission has the rest.
 
-    The provider would add the keys of the connection a second time, and refuses `spark-home`. `env`
-    is the environment of spark-submit, on every master: the provider's own `env_vars` are in the
+    The provider would add the keys of the connection a second time, and refuses `spark-home`. It is
+    told the master last: of its special ways with Kubernetes and YARN none is for client mode, and
+    that with Kubernetes needs another provider, and fails a run without a line of output. `env` is
+    the environment of spark-submit, on every master: the provider's own `env_vars` are in the
     command line on YARN and Kubernetes, and on the latter nowhere else.
     """
 
     def __init__(self, spark: SparkConnection, env: Mapping[str, str], **kwargs: Any) -> None:
-        self._spark = spark
         # In cluster mode the submission's settings say so. The provider would log a line for each
         # line of the output, and call the program `yarn`.
         mode = None if spark.is_cluster else "client"
         super().__init__(conn_id=spark.id, deploy_mode=mode, **kwargs)
         self._env = dict(env)
+        self._connection["master"] = spark.master
 
     def get_connection(self, conn_id: str) -> Connection:
-        return Connection(conn_id=conn_id, conn_type="spark", host=self._spark.master)
+        return Connection(conn_id=conn_id, conn_type="spark", host="local")

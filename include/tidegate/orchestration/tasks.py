@@ -223,10 +223,11 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
 
     def _get_hook(self) -> SparkSubmitHook:
         """Return the provider's hook, which logs what people are to see of Spark's output."""
-        if (output := self._output) is None:  # nothing was submitted
-            return super()._get_hook()
+        from tidegate.launch.spark_connection import LOCAL
         from tidegate.orchestration.spark_hook import ConnectedHook
 
+        if (output := self._output) is None:  # killed before anything was submitted
+            return ConnectedHook(LOCAL, {})
         hook = ConnectedHook(
             self.spark, self.env_vars, conf=self.conf, jars=self.jars, name=self.name,
             application_args=self.application_args, spark_binary=self._spark_binary,
@@ -279,10 +280,11 @@ def push_published(run: Run | EgressRun, published: Any, context: Context) -> No
     context["ti"].xcom_push("offsets", spark_offsets(published.offsets))
     context["ti"].xcom_push("report", published.report)
     events, outlets = context["outlet_events"], context["task"].outlets
-    names = [each.name for each in outlets]
     for topic in flows.topics(run.spec):
-        if (updated := asset(run.spec.name, topic)).name in names:
-            events[updated].extra = published.asset_event(topic)
+        uri = asset(run.spec.name, topic).uri
+        for each in outlets:  # a user may give an asset another name, or refer to it by either
+            if uri in (getattr(each, "uri", None), getattr(each, "name", None)):
+                events[each].extra = published.asset_event(topic)
     alias = AssetAlias(f"tidegate://{run.spec.name}")
     if alias in outlets:  # the topics of a pattern are known now
         for topic in published.plan.topics:

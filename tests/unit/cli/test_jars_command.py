@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli import main
-from tidegate.launch import jars, spark_submit
+from tidegate.launch import jars, job_zip, spark_submit
 
 
 @pytest.fixture
@@ -41,6 +41,28 @@ def test_the_jars_of_spark(
     assert fetched == ["spark-kafka", "spark-s3"]
     out, err = capsys.readouterr()
     assert (out, err) == (f"3 jars in {tmp_path}/jars\n", "no archive\n")
+
+
+def test_the_zip_for_a_driver_without_tidegate(
+    fetched: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A task may be of a user who may not write into the cache."""
+    assert tidegate(monkeypatch, "jars", "--no-archive") == 0
+    (built,) = (tmp_path / "zips").iterdir()
+    assert job_zip.build() == built
+
+
+def test_a_cache_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    cache = tmp_path / "file/cache"
+    monkeypatch.setenv("TIDEGATE_CACHE", str(cache))
+    assert tidegate(monkeypatch, "jars") == 2
+    assert capsys.readouterr().err == (
+        f"ConfigurationError: the cache {cache} cannot be used: Not a directory: correct it, or "
+        "set TIDEGATE_CACHE to another directory\n"
+    )
 
 
 def test_without_the_archive(

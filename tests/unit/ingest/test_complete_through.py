@@ -8,6 +8,7 @@ import pytest
 from support import ingest_steps, staged_attempts
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.core import layout
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Adoption, Gap, Origin
@@ -193,6 +194,42 @@ def test_commits_of_others_count(tmp_path, kafka):
     assert through(run) == SURVEYED
 
 
+@pytest.mark.parametrize(
+    ("planned_for", "reads_now", "said"),
+    [
+        ({"t": [0]}, {"t": [0]}, True),
+        ({"t": [0, 1]}, {"t": [0]}, True),
+        (None, {"t": [0]}, True),
+        ({"t": [0]}, {"t": [0, 1]}, False),
+        ({"t": [0]}, None, False),
+        ({"u": [0]}, {"t": [0]}, False),
+    ],
+)
+def test_a_plan_of_fewer_partitions(tmp_path, kafka, planned_for, reads_now, said):
+    """Of partitions that were not assigned then, the plan has not looked at what became of them:
+    a truncated one has a cursor at or after the end, and is not in `left_out`.
+    """
+    run = sealed(tmp_path, {**NOTE, "assigned": planned_for})
+    form = {"topics": ["t", "u"]} if reads_now is None else {"assign": reads_now}
+    spec = parse({"name": "p", "kind": "ingest", "lake": str(tmp_path), **form})
+    assert (through(Run(**{**vars(run), "spec": spec})) is not None) == said
+
+
+def test_the_note_of_a_plan_has_what_was_assigned(tmp_path, kafka):
+    for settings, expected in (({"topics": ["t"]}, None), ({"assign": {"t": [0]}}, {"t": [0]})):
+        form = {"name": "p", "kind": "ingest", "lake": str(tmp_path / str(expected)), **settings}
+        run = Run(parse(form), KAFKA, "tidegate__p", "r", date(2024, 5, 1))
+        assert plans.note(run.store(), ingest_steps.plan(run).plan.id)["assigned"] == expected
+
+
+def test_a_plan_of_another_isolation(tmp_path, kafka):
+    """Up to its ends only what is committed was read; more could have been."""
+    run = sealed(tmp_path, NOTE)
+    spec = run.spec.model_copy(update={"isolation": "read_uncommitted"})
+    assert through(Run(**{**vars(run), "spec": spec})) is None
+    assert through(run) == SURVEYED
+
+
 def ask(run, until, topic="t", kafka=lambda: KAFKA):
     return is_complete_through(run.spec, topic, until, kafka)
 
@@ -230,6 +267,24 @@ def test_the_broker_is_asked_for_what_came_since(tmp_path, kafka, marks, complet
     assert ask(run, now) == complete
     assert sorted(tmp_path.rglob("*")) == before
     assert ask(run, now, "u"), "another topic does not matter"
+
+
+def test_commits_that_are_not_in_place(tmp_path, kafka):
+    """Who reads `data/` after the sensor must find them; those of other topics do not matter."""
+    run = run_of(tmp_path)
+    before = datetime.now(UTC) - MILLISECOND
+    told(run)
+    (commit,) = run.ledger(run.store()).fold.live
+    placed = tmp_path / "p" / layout.placed(commit)
+    placed.unlink()
+    assert not ask(run, before, kafka=no_broker)
+    assert not ask(run, datetime.now(UTC))
+    placed.touch()
+    kafka.marks["u"] = {0: Watermarks(0, 4, 4)}
+    told(Run(**{**vars(run), "run_id": "of u alone"}))
+    (tmp_path / "p" / layout.placed(max(run.ledger(run.store()).fold.live))).unlink()
+    assert ask(run, before, kafka=no_broker)
+    assert not ask(run, before, "u", no_broker)
 
 
 def test_a_plan_that_left_a_part(tmp_path, kafka):

@@ -14,9 +14,9 @@ from tidegate.core import layout, replacement
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced
-from tidegate.errors import LakeDamaged, ReplayRefused
+from tidegate.errors import FormatTooNew, LakeDamaged, ReplayRefused
 from tidegate.ingest.run import ingest
-from tidegate.lake import committing, files, local_store, manifests, placing, plans
+from tidegate.lake import committing, files, json_documents, local_store, manifests, placing, plans
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
@@ -241,6 +241,21 @@ def test_a_commit_whose_files_are_lost_is_replaced(store, monkeypatch):
     assert failures == []
     expected = everything(PLAN, again, replaced=LATER_FILE)
     assert holders(store) == holders(store, by_glob=True) == expected
+
+
+def test_a_replaced_commit_of_a_newer_release_stops_a_plan(store, monkeypatch):
+    """Nothing is planned beside what this version cannot read."""
+    first_commit(store)
+    again = replay("x", (3, part(4, 10)))
+    staged_attempts.seal(store, again)
+    publish(store, again)
+
+    def too_new(*_):
+        raise json_documents.too_new("the manifest of #3", "format 2")
+
+    monkeypatch.setattr(placing, "read_manifest", too_new)
+    with pytest.raises(FormatTooNew):
+        placing.roll_forward(store, ledger_of(store))
 
 
 @pytest.mark.parametrize("damage", ["the manifest", "the name it goes to"])

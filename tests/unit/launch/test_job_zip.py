@@ -4,10 +4,12 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import tidegate
+from tidegate.errors import ConfigurationError
 from tidegate.launch import job_zip
 
 PACKAGE = Path(tidegate.__file__).parent
@@ -41,6 +43,16 @@ print(*found)
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One that another user has filled is enough, as in an image."""
+    built = job_zip.build()
+    monkeypatch.setattr(job_zip, "_write", mock.Mock(side_effect=PermissionError(13, "denied")))
+    assert job_zip.build() == built
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "other"))
+    with pytest.raises(ConfigurationError, match="cannot be written: denied: run `tidegate jars`"):
+        job_zip.build()
 
 
 def test_it_has_what_the_contract_allows_and_nothing_else() -> None:
