@@ -18,7 +18,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.cli import runs
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerUnreachable, StageFailed
-from tidegate.launch import cds_archive, jars, spark_home, spark_submit
+from tidegate.launch import application_state, cds_archive, jars, spark_home, spark_submit
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
 from tidegate.orchestration import tasks
@@ -75,6 +75,57 @@ def test_a_task_submits_what_a_command_does(
     assert ("spark.yarn.queue=root.etl" in by_task[0]) == (master == "yarn")
     assert ("spark.kubernetes.namespace=jobs" in by_task[0]) == master.startswith("k8s")
     assert "PYSPARK_PYTHON" not in str(by_task[0])
+
+
+def test_a_task_in_cluster_mode(
+    monkeypatch: pytest.MonkeyPatch, pipelines: Path, tmp_path: Path
+) -> None:
+    """It submits what a command does; the key's file is in the environment of spark-submit alone,
+    and when the task is ended, so is its application, by its tag.
+    """
+    extra = {"deploy-mode": "cluster", "python": "/of/the/nodes/python3"}
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "nowhere:1"}}
+    spark = {"conn_type": "spark", "host": "yarn", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
+    monkeypatch.setattr("tidegate.spark.parent_death.end_with_parent", lambda: None)
+    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
+    killed: list[str] = []
+    monkeypatch.setattr(application_state, "kill", lambda tag, _: killed.append(tag) or [])
+    world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
+    (pipelines / "p.yaml").write_text(json.dumps(form))
+
+    by_task, env = task_call()
+    assert "spark.submit.deployMode=cluster" in by_task
+    assert "--deploy-mode" not in by_task
+    (tag,) = (each.removeprefix("spark.yarn.tags=") for each in by_task if "yarn.tags" in each)
+    assert killed == [tag]  # the stop is an error, too
+    assert "HADOOP_TOKEN_FILE_LOCATION" in env
+    assert "HADOOP_TOKEN_FILE_LOCATION" not in str(by_task)
+    assert "PYSPARK_PYTHON" not in env
+    by_command, same = command_call(monkeypatch)
+    assert same.keys() == env.keys()
+    own = tag.removeprefix("tidegate-")
+    (other,) = (e.removeprefix("spark.yarn.tags=tidegate-") for e in by_command if "yarn.tags" in e)
+    assert by_task == sorted(each.replace(other, own) for each in by_command)
+
+
+def test_a_task_that_is_ended_kills_its_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `on_kill`; without one that was submitted it asks nobody."""
+    killed: list[str] = []
+    monkeypatch.setattr(application_state, "kill", lambda tag, _: killed.append(tag) or [])
+    monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _: killed.append("spark-submit"))
+    task = SparkTask(task_id="stage", run_of=mock.MagicMock())
+    task.on_kill()
+    task._submitted = Submission(
+        "spark-submit", "a.py", (), "n", {}, (), {"SPARK_HOME": "/spark"}, tag="tidegate-a1"
+    )
+    task.on_kill()
+    assert killed == ["spark-submit", "spark-submit", "tidegate-a1"]
 
 
 class Stopped(BaseException):

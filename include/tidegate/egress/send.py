@@ -67,11 +67,6 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     BrokerUnreachable if a retry must send the missing rows.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
-    if run.spark.is_cluster:
-        raise ConfigurationError(
-            f"Spark connection {run.spark.id!r}: deploy-mode: cluster: it is not yet supported for "
-            "egress pipelines; write client, or give them another connection"
-        )
     planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
     if run.asked:  # of two requests under one id, the other one may have been planned
         replay.check_request(run, run.asked, ledger.fold, planned)
@@ -262,9 +257,10 @@ def _run_application(
                 submit(call)
         except TidegateError as error:
             failure = error
-        if failure and run.spark.is_cluster:  # spark-submit may have ended without its driver
+        done = read(DONE) if failure is None else None
+        if run.spark.is_cluster and done is None:  # spark-submit may have ended before its driver
             _await_end(opened, claim, failure)
-        if (done := read(DONE)) and failure is None:
+        if done:
             if run.spark.is_cluster:
                 clear(own, opened.store)
             return dict(json.loads(done))
@@ -291,15 +287,15 @@ def _run_application(
     raise failure
 
 
-def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError) -> None:
+def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError | None) -> None:
     """Wait until the driver of this attempt has ended on its node; SendFailed if that is not
     proven, and the claim stands: it may be sending.
     """
     own, name = Attempt(claim.plan_id, 0, claim.attempt), claim.sender["application"]["tag"]
     if why := not_ended(own, name, opened.store, opened.run.spark.home):
         raise SendFailed(
-            f"plan {claim.plan_id}: {failure}; and its driver is not proven to have ended: {why}. "
-            "The claim stands: a retry looks again"
+            f"plan {claim.plan_id}: {failure or 'no answer'}; and its driver is not proven to have "
+            f"ended: {why}. The claim stands: a retry looks again"
         ) from failure
 
 
