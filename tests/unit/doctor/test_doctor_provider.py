@@ -52,6 +52,24 @@ def test_no_jar_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert found()[0] == [("provider", "failure")]
 
 
+def test_the_cache_of_another_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own connector is looked for, and the command that fetches it is named."""
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    home = tmp_path / "spark"
+    (home / "jars").mkdir(parents=True)
+    (home / "jars/spark-core_2.12-3.5.7.jar").touch()
+    own = replace(LOCAL, home=home)
+    states, text = states_and_text(check_provider({}, own))
+    assert states == [("provider", "failure")]
+    assert f"run `tidegate jars --spark-home {home}`" in text
+    name = jars.read("spark-kafka-3.5")[2].file
+    (tmp_path / "cache/jars").mkdir(parents=True)
+    jar(tmp_path / "cache/jars" / name, "Mine", Mine=b"\x01\x00\x05kafka")
+    states, text = states_and_text(check_provider({}, own))
+    assert states == [("provider", "ok")]
+    assert text.startswith(f"`kafka` is Mine in {tmp_path}/cache/jars/{name} ")
+
+
 def connector_name() -> str:
     return next(
         each.file for each in jars.read("spark-kafka") if each.artifact.startswith("spark-sql-kaf")
