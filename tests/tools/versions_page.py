@@ -55,6 +55,19 @@ names it, and a plan of which a part may have been sent is not continued with an
 refused, with both versions, until the first is back, or `tidegate release` decides. Ingest has no \
 such limit: a chunk is of one application, and its rows are those of the topic.
 """
+AIRFLOW = """\
+## Airflow
+
+Each row is the wheel of `make dist` in a clean clone, installed with the extras `airflow` and \
+`spark` and the [constraints](how-to/install.md#in-your-own-airflow) of that Airflow into an empty \
+environment, beside Postgres's drivers (`tests/e2e/test_wheel.py`). Pipelines, connections and DAG \
+files are the user's. Under its scheduler, API server and DAG processor: the list of DAGs without \
+import errors, the page with and without a login, an ingest, an egress of its lake, a DAG with \
+`TidegateRunOperator` and `TidegateCompleteThroughSensor`. Topic and lake are compared by an \
+independent program, and each row is once in the target. No process has anything of the checkout \
+in its command line, environment, working directory or files. What differs between these versions: \
+[versions of Airflow](airflow.md#versions-of-airflow).
+"""
 NOT_TRIED = """\
 ## Not tried
 
@@ -80,10 +93,8 @@ _AIRFLOW = {
 
 def text() -> str:
     """Return the page in Markdown."""
-    airflow = [_shown(each) for each in matrix.results("airflow")]
     parts = [INTRODUCTION, SPARK, *_table(_SPARK, _of_spark()), LIMITS]
-    if airflow:
-        parts += ["## Airflow\n", *_table(_AIRFLOW, airflow)]
+    parts += [AIRFLOW, *_table(_AIRFLOW, _of_airflow())]
     return "\n".join([*parts, NOT_TRIED])
 
 
@@ -93,6 +104,13 @@ def _of_spark() -> Iterator[dict[str, str]]:
         form = asdict(row)
         found = _shown(kept[str(form)]) if str(form) in kept else {**form, "tried": "not tried"}
         yield {**found, "by": "package" if row.package else "connection"}
+
+
+def _of_airflow() -> Iterator[dict[str, str]]:
+    kept = {str(each["row"]): each for each in matrix.results("airflow")}
+    for row in matrix.AIRFLOW:
+        form = asdict(row)
+        yield _shown(kept.get(str(form), {"row": form, "tried": "not tried"}))
 
 
 def _shown(result: Mapping[str, Any]) -> dict[str, str]:
