@@ -294,6 +294,17 @@ def test_wrong_s3_settings_are_reported_in_seconds(
     assert "\n" not in error["message"]
 
 
+def test_the_rule_of_the_page(s3: Server) -> None:
+    """A bucket takes the rule of docs/how-to/s3.md, and keeps it as it is."""
+    (rule,) = fenced((DOCS / "how-to/s3.md").read_text(), "json")
+    client = s3.client()
+    client.create_bucket(Bucket="ruled")
+    asked = json.loads(rule)
+    client.put_bucket_lifecycle_configuration(Bucket="ruled", LifecycleConfiguration=asked)
+    found = client.get_bucket_lifecycle_configuration(Bucket="ruled")
+    assert {"Rules": found["Rules"]} == asked
+
+
 @pytest.mark.slow
 def test_the_doctor_looks_at_a_bucket(terminal: Terminal, topic: Callable[..., str]) -> None:
     """Create-if-absent is atomic on this server; a wrong key is reported for the lake, not for the
