@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -180,10 +181,11 @@ def run(
     script: str,
     kafka: KafkaSettings | None = None,
     master: str = "local[2]",
+    added: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[str], list[str], StageFailed | BrokerUnreachable | None]:
     """Run a spark-submit of a few lines of shell by the provider.
 
-    Return what the provider and the task have logged, and the error.
+    The provider adds settings `added`. Return what it and the task have logged, and the error.
     """
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
     binary = tmp_path / "spark-submit"
@@ -195,6 +197,7 @@ def run(
     given = Submission(str(binary), "job.py", (), "flights r1", {}, (), env, kafka)
 
     def execute(operator: SparkSubmitOperator, _: Any) -> None:
+        operator.conf = {**operator.conf, **added}
         operator._hook = operator._get_hook()
         operator._hook.submit(operator.application)
 
@@ -248,6 +251,24 @@ def test_spark_inherits_no_connection(tmp_path: Path, monkeypatch: pytest.Monkey
     script = 'echo "connection: [$AIRFLOW_CONN_SPARK_DEFAULT]"'
     shown, *_ = run(tmp_path, monkeypatch, script)
     assert shown == ["connection: []"]
+
+
+def test_a_secret_that_the_provider_adds_is_not_in_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As OpenLineage's transport does by a setting of Airflow; what is no secret is passed on."""
+    added = {"spark.openlineage.transport.auth.apiKey": "hunter2", "spark.openlineage.parent": "x"}
+    init = SparkSubmitHook.__init__
+    found: list[Any] = []
+
+    def made(hook: SparkSubmitHook, **given: Any) -> None:
+        found.append(given.get("conf"))
+        init(hook, **given)
+
+    monkeypatch.setattr(SparkSubmitHook, "__init__", made)
+    _, _, failure = run(tmp_path, monkeypatch, "true", added=added)
+    assert failure is None
+    assert found == [{"spark.openlineage.parent": "x"}]
 
 
 def test_the_log_of_a_task_that_fails_has_all_of_it(
