@@ -90,5 +90,7 @@ def in_lake(directory: str, jvm: Any) -> LocalAnswers | HadoopAnswers:
     """Return the answers in a directory of the lake, a path or a URL, without a session."""
     if "://" not in directory:
         return LocalAnswers(Path(directory))
-    hadoop_conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().conf()
+    # Made here: an older one would not find the jars that Spark was given, as those for S3.
+    util = jvm.org.apache.spark.deploy.SparkHadoopUtil.get()
+    hadoop_conf = util.newConfiguration(jvm.org.apache.spark.SparkConf())
     return HadoopAnswers(HadoopDirectory(jvm, hadoop_conf, directory))
