@@ -13,6 +13,13 @@ MUTANTS = (
         "tests/unit/spark/test_spark_compatibility.py",
     ),
     Mutant(
+        "the driver has the Spark that the claim names",
+        "spark/preflight.py",
+        "    if job.spark and spark_lines.line(spark.version) != job.spark:",
+        "    if False:",
+        "tests/unit/spark/test_spark_compatibility.py",
+    ),
+    Mutant(
         "Spark 3.5 is given the number of tasks",
         "spark/compatibility.py",
         "    if spark_lines.is_partial(spark.version):\n",
