@@ -4,6 +4,20 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a Spark that lacks what the pipeline needs is refused with its connection",
+        "runs/connections.py",
+        "            _refuse_lacking(spec, found)\n",
+        "            pass\n",
+        "tests/unit/runs/test_connections.py::test_what_spark_3_5_lacks",
+    ),
+    Mutant(
+        "S3 is refused with Spark 3.5, whatever its jars",
+        "launch/spark_jars.py",
+        "    if name == S3 and home and spark_lines.is_partial(",
+        "    if False and home and spark_lines.is_partial(",
+        "tests/unit/launch/test_spark_connection.py::test_a_spark_without_s3",
+    ),
+    Mutant(
         "no run on a store that the doctor saw fail",
         "runs/run.py",
         "        ledger.refuse_unsafe_store()",

@@ -6,6 +6,27 @@ REFUSED = "tests/spark/test_egress_refusals.py::test_refused_before_anything_is_
 
 MUTANTS = (
     Mutant(
+        "an application refuses JSON with Spark 3.5",
+        "spark/preflight.py",
+        "        raise Refused(why)\n",
+        "        pass\n",
+        "tests/unit/spark/test_spark_compatibility.py",
+    ),
+    Mutant(
+        "the driver has the Spark that the claim names",
+        "spark/preflight.py",
+        "    if job.spark and spark_lines.line(spark.version) != job.spark:",
+        "    if False:",
+        "tests/unit/spark/test_spark_compatibility.py",
+    ),
+    Mutant(
+        "Spark 3.5 is given the number of tasks",
+        "spark/compatibility.py",
+        "    if spark_lines.is_partial(spark.version):\n",
+        "    if False:\n",
+        "tests/unit/spark/test_spark_compatibility.py",
+    ),
+    Mutant(
         "a login that is refused is not retried",
         "spark/failures.py",
         "return bool(_LOGIN.search(said)) and not is_away(said)",

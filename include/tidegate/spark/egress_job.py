@@ -70,7 +70,8 @@ class EgressJob(JobFile):
 
     `reader` and `producer` are options of the Kafka clients; `reading` are further ones of Spark's
     source, by which the target is read back. `logins` are of the clusters for which
-    the driver obtains delegation tokens; `records` is an estimate.
+    the driver obtains delegation tokens; `records` is an estimate. `spark` is the minor version
+    that the claim names.
     """
 
     plan_id: str
@@ -89,6 +90,7 @@ class EgressJob(JobFile):
     logins: tuple[Login, ...] = ()
     records: int = 0
     reading: Mapping[str, str] = field(default_factory=dict)
+    spark: str | None = None
 
     def __repr__(self) -> str:
         return f"EgressJob({self.plan_id})"  # the options are secret

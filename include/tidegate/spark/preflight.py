@@ -56,6 +56,11 @@ def preflight(
 
     Bad rows are written to quarantine if the plan says so; Refused otherwise.
     """
+    if job.spark and spark_lines.line(spark.version) != job.spark:
+        raise Refused(
+            f"the driver has Spark {spark.version}, and the Spark that has started it is of "
+            f"{job.spark}: give it the same minor version, say by spark.yarn.jars"
+        )
     source = None if job.source.is_lake else job.source.format
     if why := spark_lines.complaint(spark.version, source, job.columns.values()):
         raise Refused(why)

@@ -65,7 +65,7 @@ def test_another_spark_resumes_nothing(world: World, tmp_path: Path) -> None:
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, spark=old)
     (claim,) = world.fold.claims.values()
-    assert claim.spark == "3.5"
+    assert claim.spark == world.ran[0].spark == "3.5"
     with pytest.raises(ConfigurationError, match=r"with Spark 3\.5, may have sent") as refused:
         world.send("two")
     assert "'spark_default' has Spark 4.0" in str(refused.value)

@@ -44,7 +44,14 @@ def test_json_is_refused_before_anything_is_read(source: str) -> None:
     """Also where a plan is older than the pipeline's file."""
     columns = {"value": "**" if source == "json" else "*"}
     job: Any = SimpleNamespace(
-        source=SimpleNamespace(is_lake=False, format=source), columns=columns
+        source=SimpleNamespace(is_lake=False, format=source), columns=columns, spark="3.5"
     )
     with pytest.raises(Refused, match=r"^Spark 3\.5\.7: files of JSON, and rows as JSON"):
         preflight(spark("3.5.7", {}), job)
+
+
+def test_a_driver_of_another_spark_sends_nothing() -> None:
+    """The claim would name the wrong one."""
+    job: Any = SimpleNamespace(spark="4.0")
+    with pytest.raises(Refused, match=r"^the driver has Spark 4\.2\.0, and .* is of 4\.0"):
+        preflight(spark("4.2.0", {}), job)
