@@ -1,4 +1,4 @@
-"""Every `airflow connections add …`, of errors and of the docs, by Airflow's own parser."""
+"""Every `airflow connections add …`, of errors and of the docs, run by Airflow's own commands."""
 
 import re
 import shlex
@@ -8,6 +8,8 @@ from typing import Literal
 import pytest
 from airflow.cli.cli_parser import get_parser
 from airflow.models.connection import Connection as Stored
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
 from support.doc_pages import DOCS, PROJECT, fenced, named
 from tidegate import errors
@@ -21,17 +23,25 @@ SECURED = PROJECT / "docs/how-to/secured-cluster.md"
 """Its examples are what the files of JSON hold that a command reads."""
 
 
+pytestmark = pytest.mark.usefixtures("airflow_database")
+
+
 def added(command: str) -> tuple[str, str]:
     """Return the connection's id and JSON, as Airflow's parser takes them from a command line."""
     parsed = get_parser().parse_args(shlex.split(command))
-    assert parsed.func is not None
     return parsed.conn_id, parsed.conn_json
 
 
 def stored(connection_id: str, text: str) -> Connection:
-    """Return the connection that Airflow makes of the JSON, as Tidegate reads it."""
-    made = Stored.from_json(text, conn_id=connection_id)
-    return Connection(made.conn_type or "", made.host or "", made.port, made.extra_dejson)
+    """Run `airflow connections add`; return what is in Airflow's database, as Tidegate reads it."""
+    words = ["connections", "add", connection_id, "--conn-json", text]
+    parsed = get_parser().parse_args(words)
+    parsed.func(parsed)
+    with create_session() as session:
+        (row,) = session.scalars(select(Stored).where(Stored.conn_id == connection_id))
+        found = Connection(row.conn_type or "", row.host or "", row.port, row.extra_dejson)
+        session.delete(row)
+    return found
 
 
 @pytest.mark.parametrize("in_airflow", [True, False])
@@ -77,7 +87,7 @@ def in_examples(page: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", DOCS, ids=named)
 def test_commands_of_the_docs_can_be_copied(page: Path) -> None:
-    """Airflow's parser takes each, and its JSON is a valid connection, but for files."""
+    """Airflow stores each, and what is stored is a valid connection, but for files."""
     for connection_id, form in in_examples(page):
         found = stored(connection_id, form)
         if found.conn_type == "spark":

@@ -183,7 +183,7 @@ def sensor(until: Any, **options: Any) -> TidegateCompleteThroughSensor:
 def test_the_sensor(world: World) -> None:
     """It waits for a run, and then for nothing; what came later does not matter."""
     now = datetime.now(UTC)
-    wait = sensor(now.isoformat())
+    wait = sensor(f" {now.isoformat()}")
     assert (wait.mode, wait.template_fields) == ("reschedule", ("pipeline", "topic", "until"))
     assert not wait.poke(context(wait))
     task = TidegateRunOperator(task_id="go", pipeline="p")
@@ -206,12 +206,13 @@ def test_an_outage_is_waited_for(
     [
         ("2026-03-14", {}, "a time needs a zone"),
         ("yesterday", {}, "until 'yesterday': an ISO 8601 time"),
+        (None, {}, "until None: an ISO 8601 time"),
         ("2026-03-14T00:00:00Z", {"topic": "u"}, "does not read topic 'u'"),
         ("2026-03-14T00:00:00Z", {"pipeline": "q"}, "there is no pipeline 'q'"),
     ],
 )
 def test_a_wrong_question_fails_for_good(
-    world: World, until: str, options: dict[str, Any], complaint: str
+    world: World, until: Any, options: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(AirflowFailException, match=complaint):
         sensor(until, **options).poke(context(sensor(until)))

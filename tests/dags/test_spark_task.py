@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -18,7 +19,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.cli import runs
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import BrokerUnreachable, StageFailed
-from tidegate.launch import cds_archive, jars, spark_home, spark_submit
+from tidegate.launch import application_state, cds_archive, jars, spark_home, spark_submit
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
 from tidegate.orchestration import tasks
@@ -77,6 +78,57 @@ def test_a_task_submits_what_a_command_does(
     assert "PYSPARK_PYTHON" not in str(by_task[0])
 
 
+def test_a_task_in_cluster_mode(
+    monkeypatch: pytest.MonkeyPatch, pipelines: Path, tmp_path: Path
+) -> None:
+    """It submits what a command does; the key's file is in the environment of spark-submit alone,
+    and when the task is ended, so is its application, by its tag.
+    """
+    extra = {"deploy-mode": "cluster", "python": "/of/the/nodes/python3"}
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "nowhere:1"}}
+    spark = {"conn_type": "spark", "host": "yarn", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
+    monkeypatch.setattr("tidegate.spark.parent_death.end_with_parent", lambda: None)
+    monkeypatch.setattr(jars, "paths", lambda name: [Path(f"/jars/{name}.jar")])
+    killed: list[str] = []
+    monkeypatch.setattr(application_state, "kill", lambda tag, _: killed.append(tag) or [])
+    world = ingest_world.make(tmp_path / "lake", monkeypatch, {0: Watermarks(0, 250, 250)})
+    form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(world.root)}
+    (pipelines / "p.yaml").write_text(json.dumps(form))
+
+    by_task, env = task_call()
+    assert "spark.submit.deployMode=cluster" in by_task
+    assert "--deploy-mode" not in by_task
+    (tag,) = (each.removeprefix("spark.yarn.tags=") for each in by_task if "yarn.tags" in each)
+    assert killed == [tag]  # the stop is an error, too
+    assert "HADOOP_TOKEN_FILE_LOCATION" in env
+    assert "HADOOP_TOKEN_FILE_LOCATION" not in str(by_task)
+    assert "PYSPARK_PYTHON" not in env
+    by_command, same = command_call(monkeypatch)
+    assert same.keys() == env.keys()
+    own = tag.removeprefix("tidegate-")
+    (other,) = (e.removeprefix("spark.yarn.tags=tidegate-") for e in by_command if "yarn.tags" in e)
+    assert by_task == sorted(each.replace(other, own) for each in by_command)
+
+
+def test_a_task_that_is_ended_kills_its_application(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `on_kill`; without one that was submitted it asks nobody."""
+    killed: list[str] = []
+    monkeypatch.setattr(application_state, "kill", lambda tag, _: killed.append(tag) or [])
+    monkeypatch.setattr(SparkSubmitOperator, "on_kill", lambda _: killed.append("spark-submit"))
+    task = SparkTask(task_id="stage", run_of=mock.MagicMock())
+    task.on_kill()
+    task._submitted = Submission(
+        "spark-submit", "a.py", (), "n", {}, (), {"SPARK_HOME": "/spark"}, tag="tidegate-a1"
+    )
+    task.on_kill()
+    assert killed == ["spark-submit", "spark-submit", "tidegate-a1"]
+
+
 class Stopped(BaseException):
     """Raised in the place of a start, past what asks the broker about a failure."""
 
@@ -129,10 +181,11 @@ def run(
     script: str,
     kafka: KafkaSettings | None = None,
     master: str = "local[2]",
+    added: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[list[str], list[str], StageFailed | BrokerUnreachable | None]:
     """Run a spark-submit of a few lines of shell by the provider.
 
-    Return what the provider and the task have logged, and the error.
+    The provider adds settings `added`. Return what it and the task have logged, and the error.
     """
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
     binary = tmp_path / "spark-submit"
@@ -144,6 +197,7 @@ def run(
     given = Submission(str(binary), "job.py", (), "flights r1", {}, (), env, kafka)
 
     def execute(operator: SparkSubmitOperator, _: Any) -> None:
+        operator.conf = {**operator.conf, **added}
         operator._hook = operator._get_hook()
         operator._hook.submit(operator.application)
 
@@ -197,6 +251,24 @@ def test_spark_inherits_no_connection(tmp_path: Path, monkeypatch: pytest.Monkey
     script = 'echo "connection: [$AIRFLOW_CONN_SPARK_DEFAULT]"'
     shown, *_ = run(tmp_path, monkeypatch, script)
     assert shown == ["connection: []"]
+
+
+def test_a_secret_that_the_provider_adds_is_not_in_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As OpenLineage's transport does by a setting of Airflow; what is no secret is passed on."""
+    added = {"spark.openlineage.transport.auth.apiKey": "hunter2", "spark.openlineage.parent": "x"}
+    init = SparkSubmitHook.__init__
+    found: list[Any] = []
+
+    def made(hook: SparkSubmitHook, **given: Any) -> None:
+        found.append(given.get("conf"))
+        init(hook, **given)
+
+    monkeypatch.setattr(SparkSubmitHook, "__init__", made)
+    _, _, failure = run(tmp_path, monkeypatch, "true", added=added)
+    assert failure is None
+    assert found == [{"spark.openlineage.parent": "x"}]
 
 
 def test_the_log_of_a_task_that_fails_has_all_of_it(

@@ -1,12 +1,20 @@
 """docker-compose.yaml as processes: from its settings to rows in the lake in S3."""
 
+import shutil
+import subprocess
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support import oracle_client
+from support import image_environment, oracle_client, process_memory
 from support.compose_processes import Topology
+from support.doc_pages import fenced, page
+from support.image_environment import ImageEnvironment
+from support.process_list import have_ended, of_stack
+from tidegate.launch import jars
 from tidegate_local.airflow_api import AirflowApi
 
 FLIGHTS = 336_776
@@ -18,26 +26,41 @@ VARIABLES = {
     "AIRFLOW_JWT_SECRET": "jwt-of-this-test-alone-and-of-no-installation",
     "AWS_ACCESS_KEY_ID": "TIDEGATE",
     "AWS_SECRET_ACCESS_KEY": HOSTILE,
-    "SPARK_WORKER_MEMORY": "1g",
 }
 
 
-@pytest.fixture
-def topology(tmp_path: Path) -> Iterator[Topology]:
-    made = Topology(tmp_path, VARIABLES)
+@pytest.fixture(scope="module")
+def image() -> Iterator[ImageEnvironment]:
+    """What the Dockerfile installs, on a disk: it is too large for the memory where tests write."""
+    jars.cache_dir().mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="image-", dir=jars.cache_dir()))
     try:
-        yield made
+        yield image_environment.build(directory)
     finally:
-        made.close()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture
+def topology(tmp_path: Path, image: ImageEnvironment) -> Iterator[Topology]:
+    """The services, none started yet; in the end no process of them is left."""
+    with process_memory.sampled() as memory:
+        made = Topology(tmp_path, VARIABLES, image, memory)
+        try:
+            yield made
+        finally:
+            made.close()
+    assert have_ended(process.pid for process in of_stack(tmp_path))
 
 
 @pytest.mark.slow
 def test_from_up_to_rows_in_the_lake(topology: Topology) -> None:
     """`ready`, and with it every service in its order, with passwords of any character. The loader
     counts the rows; the oracle compares them with the topic. The way back was run, too. Repeated,
-    the steps find nothing to do; with a wrong key the bucket's step would not have ended well.
+    the steps find nothing to do. No service took more memory than its limit.
     """
+    began = time.monotonic()
     topology.up("ready")
+    print(f"up: {time.monotonic() - began:.0f} s")
     assert topology.outputs["s3-bucket"].stdout.startswith("bucket 'lake' at http://127.0.0.1:")
     said = topology.outputs["loader"].stdout.splitlines()
     assert said[-1] == f"{FLIGHTS:,} rows = {FLIGHTS:,} distinct (partition, offset) in s3://lake"
@@ -52,11 +75,32 @@ def test_from_up_to_rows_in_the_lake(topology: Topology) -> None:
         run = api.run(dag, "compose-1")
         assert run is not None
         assert run["state"] == "success"
+    _backfill_of_the_page(topology, api)
     for step in ("s3-bucket", "loader"):
         again = topology.run(step)
         assert again.returncode == 0, again.stderr
     assert again.stdout.splitlines()[-1] == said[-1]
     assert "0 flights sent" in again.stdout
+    for name, taken in topology.memory.megabytes.items():
+        print(f"{name}: {taken:.0f} MB of {topology.services[name]['mem_limit']}")
+    assert topology.over_their_limit() == {}
+
+
+def _backfill_of_the_page(topology: Topology, api: AirflowApi) -> None:
+    """Run the command of docs/how-to/backfill.md for one interval, where `airflow` has the
+    scheduler's settings.
+    """
+    (command,) = fenced(page("docs/how-to/backfill.md"), "")
+    command = command.replace("tidegate__orders", "tidegate__flights")
+    command = command.replace("2026-03-08", "2026-03-01")
+    done = subprocess.run(
+        ["bash", "-ec", command], env=topology.environment("scheduler"), cwd=topology.home,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    runs = api.runs("tidegate__flights")
+    (created,) = (run["dag_run_id"] for run in runs if run["run_type"] == "backfill")
+    assert api.wait("tidegate__flights", created, timeout=120)["state"] == "success"
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from support import oracle_client, publisher_race, topic_reader, topic_records
+from support.buckets import BUCKET, content, key, keys
 from support.cli_user import Terminal
 from support.doc_pages import fenced
 from support.process_list import CommandLines, spark_jvm
@@ -34,7 +35,6 @@ from tidegate_local import s3 as s3_server
 from tidegate_local.kafka import Broker
 from tidegate_local.s3 import Server
 
-BUCKET = "lakes"
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -54,21 +54,6 @@ def in_environment(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Configure this process for the server by environment variables."""
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
-
-
-def keys(s3: Server, url: str, pattern: str = "") -> list[str]:
-    """Return the keys of the objects below a URL, relative to it, that match a pattern."""
-    prefix = url.removeprefix(f"s3://{BUCKET}/") + "/"
-    pages = s3.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-    names = [
-        each["Key"].removeprefix(prefix) for page in pages for each in page.get("Contents", ())
-    ]
-    return sorted(name for name in names if re.search(pattern, name))
-
-
-def content(s3: Server, url: str, name: str) -> bytes:
-    key = f"{url.removeprefix(f's3://{BUCKET}/')}/{name}"
-    return s3.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
 
 
 def requests(s3: Server) -> Counter[str]:
@@ -210,8 +195,7 @@ def test_a_killed_run_and_its_open_uploads(
     assert multipart_uploads.open_uploads(store) == left
     # Uploads of a sealed attempt are not aborted.
     sealed = seals[0].removeprefix("killed/").replace("_seal.json", "topic=killed/part-x.parquet")
-    key = f"{lake.removeprefix(f's3://{BUCKET}/')}/killed/{sealed}"
-    s3.client().create_multipart_upload(Bucket=BUCKET, Key=key)
+    s3.client().create_multipart_upload(Bucket=BUCKET, Key=key(lake, f"killed/{sealed}"))
     assert multipart_uploads.abort(store, before=now + timedelta(hours=1)) == left
     assert [each.path for each in multipart_uploads.open_uploads(store)] == [sealed]
 
@@ -275,8 +259,7 @@ def test_a_large_object_is_copied_in_parts(
         store.place(source, "data/z", 2 * len(data))  # the source is shorter than expected
     assert store.size("data/z") is None
     assert multipart_uploads.open_uploads(store) == []
-    key = f"{lake.removeprefix(f's3://{BUCKET}/')}/p/data/killed"
-    s3.client().create_multipart_upload(Bucket=BUCKET, Key=key)
+    s3.client().create_multipart_upload(Bucket=BUCKET, Key=key(lake, "p/data/killed"))
     assert [each.path for each in multipart_uploads.open_uploads(store)] == ["data/killed"]
     assert len(multipart_uploads.abort(store, before=datetime.now(UTC) + timedelta(hours=1))) == 1
     assert multipart_uploads.open_uploads(store) == []
@@ -309,6 +292,17 @@ def test_wrong_s3_settings_are_reported_in_seconds(
     assert error["name"] == name
     assert said in error["message"]
     assert "\n" not in error["message"]
+
+
+def test_the_rule_of_the_page(s3: Server) -> None:
+    """A bucket takes the rule of docs/how-to/s3.md, and keeps it as it is."""
+    (rule,) = fenced((DOCS / "how-to/s3.md").read_text(), "json")
+    client = s3.client()
+    client.create_bucket(Bucket="ruled")
+    asked = json.loads(rule)
+    client.put_bucket_lifecycle_configuration(Bucket="ruled", LifecycleConfiguration=asked)
+    found = client.get_bucket_lifecycle_configuration(Bucket="ruled")
+    assert {"Rules": found["Rules"]} == asked
 
 
 @pytest.mark.slow
@@ -364,10 +358,9 @@ def test_egress_of_files_and_of_a_lake_in_a_bucket(
     terminal: Terminal, broker: Broker, s3: Server, lake: str
 ) -> None:
     """An egress reads a bucket like a directory, also keys that must be escaped in URLs."""
-    prefix = lake.removeprefix(f"s3://{BUCKET}/")
     for name, number in (("day=1/a b.json", 1), ("day=2/c%41+ö.json", 2)):
         row = json.dumps({"k": f"k{number}", "v": f"v{number}"}).encode()
-        s3.client().put_object(Bucket=BUCKET, Key=f"{prefix}/in/{name}", Body=row)
+        s3.client().put_object(Bucket=BUCKET, Key=key(lake, f"in/{name}"), Body=row)
     egress(terminal, "files", {"path": f"{lake}/in/**/*.json", "format": "json"}, "files-from-s3")
     terminal.run("run", "files")
     assert sorted(consumed(broker.bootstrap, "files-from-s3")) == [(b"k1", b"v1"), (b"k2", b"v2")]
@@ -384,8 +377,7 @@ def test_egress_of_files_and_of_a_lake_in_a_bucket(
 
 def put(s3: Server, url: str, **objects: bytes) -> None:
     for name, body in objects.items():
-        key = f"{url.removeprefix(f's3://{BUCKET}/')}/{name}"
-        s3.client().put_object(Bucket=BUCKET, Key=key, Body=body)
+        s3.client().put_object(Bucket=BUCKET, Key=key(url, name), Body=body)
 
 
 def parquet(**columns: list[Any]) -> bytes:

@@ -226,7 +226,7 @@ def a_bucket(request: pytest.FixtureRequest) -> Callable[[World], None]:
     return make
 
 
-def nothing_printed(_: World) -> None:
+def nothing_more(_: World) -> None:
     """The exit codes of the commands are all that is asked for."""
 
 
@@ -240,10 +240,22 @@ def printed(*parts: str) -> Callable[[World], None]:
     return check
 
 
-def two_files_are_sent(world: World) -> None:
-    """The CSV pipeline has no command on the page."""
+def a_dead_sender(world: World) -> None:
+    """A claim of five rows, of which none was sent."""
+    world.source("orders/b.json", *(json.dumps({"id": n, "customer": "Ada"}) for n in range(5)))
+    world.terminal.run("run", "orders_out", code=86, TIDEGATE_FAULT="send.claimed:exit")
+    (claim,) = world.terminal.json("status", "orders_out")["open_claims"]
+    assert claim
+
+
+def all_files_are_sent(world: World) -> None:
+    """The claim was released, and a later run sends its rows; the CSV pipeline has no command on
+    the page.
+    """
+    status = world.terminal.json("status", "orders_out")
+    assert (status["open_claims"], status["sent"]["rows"]) == ([], 20)
+    assert world.terminal.json("run", "orders_out")["rows"] == 5
     assert world.terminal.json("run", "orders_csv")["rows"] == 2
-    assert world.terminal.json("status", "orders_out")["sent"]["rows"] == 20
 
 
 def the_way_back(world: World) -> None:
@@ -287,16 +299,19 @@ WORLDS: dict[str, tuple[Callable[[World], None], Callable[[World], None]]] = {
     ),
     "docs/how-to/recreated-topic.md": (a_recreated_topic, the_new_topic_is_read),
     "docs/how-to/replay.md": (a_replay, both_replays_are_done),
-    "docs/how-to/secured-cluster.md": (a_connection_in_a_file, nothing_printed),
-    "docs/how-to/send-files.md": (files, two_files_are_sent),
-    "docs/how-to/send-lake.md": (World.ingested, nothing_printed),
+    "docs/how-to/secured-cluster.md": (a_connection_in_a_file, nothing_more),
+    "docs/how-to/send-files.md": (files, all_files_are_sent),
+    "docs/how-to/send-lake.md": (World.ingested, nothing_more),
     "docs/how-to/skip-offsets.md": (a_cursor, the_gap_is_skipped),
-    "docs/how-to/translate.md": (other_tools, nothing_printed),
+    "docs/how-to/translate.md": (other_tools, nothing_more),
 }
 """What each page takes for granted, and what is to be seen after it. That of S3 has a server."""
 
-THEN = {("docs/how-to/quarantine.md", "yaml"): ("run", "orders_out")}
-"""What the text of a page, but no block of it, says to do after a block."""
+BEFORE = {
+    ("docs/how-to/quarantine.md", 1): lambda world: world.run("run", "orders_out"),
+    ("docs/how-to/send-files.md", 3): a_dead_sender,
+}
+"""What the text of a page takes for granted before one of its blocks, by its number."""
 
 
 @pytest.fixture(scope="module")
@@ -337,11 +352,11 @@ def test_the_page(name: str, project: World, a_bucket: Callable[[World], None]) 
     """Its blocks in their order; a command that fails, or a query, fails the page."""
     prepare, check = WORLDS.get(name, (a_bucket, printed("s3://lakes/snippets/lake")))
     prepare(project)
-    for (language, text), block in zip(FENCED.findall(page(name)), PAGES[name], strict=True):
+    blocks = zip(FENCED.findall(page(name)), PAGES[name], strict=True)
+    for number, ((language, text), block) in enumerate(blocks):
         if block.test == RUN:
+            BEFORE.get((name, number), nothing_more)(project)
             for there, here in project.replaced.items():
                 text = text.replace(there, here)
             RUNNERS[language](project, text)
-            if then := THEN.get((name, language)):
-                project.run(*then)
     check(project)

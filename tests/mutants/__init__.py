@@ -15,6 +15,7 @@ from mutants import (
     runs,
     settings,
     spark,
+    yarn,
 )
 
 MUTANTS = tuple(
@@ -30,6 +31,7 @@ MUTANTS = tuple(
         egress,
         commands,
         orchestration,
+        yarn,
     )
     for mutant in module.MUTANTS
 )

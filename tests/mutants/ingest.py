@@ -254,4 +254,40 @@ MUTANTS = (
         "tests/unit/ingest/test_options_of_a_run.py"
         "::test_an_option_that_contradicts_the_connection",
     ),
+    Mutant(
+        "a sensor waits for files in data/",
+        "ingest/complete_through.py",
+        "return done and _is_placed(spec, topic, store, fold)",
+        "return done",
+        "tests/unit/ingest/test_complete_through.py::test_commits_that_are_not_in_place",
+    ),
+    Mutant(
+        "complete_through: a plan of another isolation does not count",
+        "ingest/complete_through.py",
+        " or plan.isolation != spec.isolation",
+        "",
+        "tests/unit/ingest/test_complete_through.py::test_a_plan_of_another_isolation",
+    ),
+    Mutant(
+        "complete_through: a plan of fewer partitions does not count",
+        "ingest/complete_through.py",
+        "if _has_examined(spec, note, topic)\n        and is_complete(",
+        "if is_complete(",
+        "tests/unit/ingest/test_complete_through.py::test_a_plan_of_fewer_partitions",
+    ),
+    Mutant(
+        "a negative limit drops no chunk",
+        "flows.py",
+        " or value < 1)",
+        ")",
+        "tests/unit/test_api.py::test_a_limit_is_a_whole_number",
+    ),
+    Mutant(
+        "a replaced commit of a newer release stops the plan",
+        "lake/placing.py",
+        "        except FormatTooNew:\n            raise\n        except TidegateError as refused:",
+        "        except TidegateError as refused:",
+        "tests/unit/lake/test_replaced_files.py"
+        "::test_a_replaced_commit_of_a_newer_release_stops_a_plan",
+    ),
 )

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support import egress_pipeline, spark_session, topic_records
-from tidegate.egress import plan, release, send
+from tidegate.egress import release, takeover
 from tidegate.spark import source_rows
 from tidegate_local.kafka import Broker
 
@@ -72,8 +72,7 @@ def pipeline(
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     session.conf.set("spark.sql.shuffle.partitions", "2")
-    for module in (plan, send):
-        monkeypatch.setattr(module, "is_dead", lambda *_, **__: True)
+    monkeypatch.setattr(takeover, "is_dead", lambda *_, **__: True)
     monkeypatch.setattr(release, "is_alive", lambda *_: False)
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
     (tmp_path / "pipelines").mkdir()

@@ -1,7 +1,8 @@
 """The services of docker-compose.yaml as processes on the loopback address.
 
-Commands, environments, health checks and order are those of the file. Ports are free ones, hosts
-127.0.0.1, directories below one home; Postgres and Kafka are those of the wheel and the jars.
+Commands, environments, health checks and order are those of the file, the packages those of the
+image. Ports are free ones, hosts 127.0.0.1, directories below one home; Postgres, Kafka and the S3
+server are those of the tests.
 """
 
 import os
@@ -15,7 +16,8 @@ from urllib.parse import quote
 
 import yaml
 
-from support.spark_cluster import spark_home
+from support.image_environment import ImageEnvironment
+from support.process_memory import Peaks
 from tidegate_local import airflow, kafka, postgres, processes, s3
 
 PROJECT = Path(__file__).parents[2]
@@ -26,7 +28,8 @@ _HOSTS = "kafka|s3|api-server|spark-master"
 _HOST = re.compile(
     rf"\b({_HOSTS})(?=:\d)|(?<=//)(spark-master)\b|(?<=')({_HOSTS})(?=')|^spark-master$|(?<=-ip=)s3"
 )
-_FOREIGN = ("AIRFLOW", "AWS_", "SPARK_", "TIDEGATE_", "PYSPARK_", "PG")
+_FOREIGN = ("AIRFLOW", "AWS_", "SPARK_", "TIDEGATE_", "PYSPARK_", "PG", "PYTHONPATH",
+            "VIRTUAL_ENV", "JDK_JAVA_OPTIONS")  # fmt: skip
 _TIMEOUT = 240.0
 _ADDRESSES = re.compile("LISTENER|QUORUM|LOG_DIRS|NODE_ID|PROCESS_ROLES|HEAP_OPTS")
 
@@ -34,8 +37,12 @@ _ADDRESSES = re.compile("LISTENER|QUORUM|LOG_DIRS|NODE_ID|PROCESS_ROLES|HEAP_OPT
 class Topology:
     """Starts services by name, each after those that it waits for; `close` ends all of them."""
 
-    def __init__(self, home: Path, variables: dict[str, str]) -> None:
+    def __init__(
+        self, home: Path, variables: dict[str, str], image: ImageEnvironment, memory: Peaks
+    ) -> None:
         self.home = home
+        self.image = image
+        self.memory = memory
         form = yaml.safe_load((PROJECT / "docker-compose.yaml").read_text())
         self.services: dict[str, dict[str, Any]] = form["services"]
         inside = ("9092", "8333", "8080", "7077", "8081", "8082", "8974")
@@ -46,7 +53,8 @@ class Topology:
         self.directories = {
             "/opt/airflow": str(home / "airflow"),
             "/opt/spark-work": str(home / "spark-work"),
-            "/opt/tidegate": str(PROJECT),
+            "/opt/tidegate/include": str(PROJECT / "include"),
+            "/opt/tidegate": str(image.directory),
             "=/data": f"={home / 's3-data'}",
         }
         self._started: list[str] = []
@@ -65,11 +73,12 @@ class Topology:
         self._started.append(name)
         match name:
             case "postgres":
-                postgres.start(self.home)
+                self.memory.watch(name, postgres.start(self.home).pid)
             case "kafka":
-                kafka.start(
+                broker = kafka.start(
                     self.home / "kafka", port=int(self.ports["9092"]), settings=self._broker()
                 )
+                self.memory.watch(name, broker.pid)
             case "airflow-init" | "s3-bucket" | "loader":
                 done = self.run(name)
                 print(f"{name}: {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
@@ -77,15 +86,21 @@ class Topology:
                 self.outputs[name] = done
             case _:
                 env = airflow._marked(self.environment(name), name, self.home)
-                processes.start(name, self.command(name), home=self.home, env=env, cwd=self.home)
+                words = self.command(name)
+                started = processes.start(name, words, home=self.home, env=env, cwd=self.home)
+                self.memory.watch(name, started.pid)
                 self._await_health(name)
 
     def run(self, name: str) -> subprocess.CompletedProcess[str]:
         """Run a service that ends, once more if it has run before."""
-        return subprocess.run(
-            self.command(name), env=self.environment(name), cwd=self.home, capture_output=True,
-            text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        words = self.command(name)
+        with subprocess.Popen(
+            words, env=self.environment(name), cwd=self.home, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as step:  # fmt: skip
+            self.memory.watch(name, step.pid)
+            out, err = step.communicate()
+        return subprocess.CompletedProcess(words, step.returncode, out, err)
 
     def close(self) -> None:
         """End everything that was started, last first; tasks and their Spark included."""
@@ -127,18 +142,27 @@ class Topology:
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_HOST": "127.0.0.1",
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": self.ports["8974"],
         }
-        home = spark_home()
+        given = {key: self._here(str(value)) for key, value in given.items()}
+        if self.services[name]["image"] != "tidegate:local":
+            path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+            return {**inherited, "PATH": path, **given}
         return {
             **inherited,
-            **({} if name == "s3" else bound),
-            **{key: self._here(str(value)) for key, value in given.items()},
+            **self.image.variables,
+            **bound,
+            **given,
             "AIRFLOW_HOME": str(self.home / "airflow"),
-            "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PATH": os.pathsep.join(
-                [str(Path(sys.executable).parent), os.environ["PATH"], str(home / "bin")]
-            ),
-            "PYTHONPATH": str(PROJECT / "include"),
+        }
+
+    def over_their_limit(self) -> dict[str, float]:
+        """Return the services that took more than their `mem_limit`, with what they took, in MB."""
+        limits = {name: form["mem_limit"] for name, form in self.services.items()}
+        unit = {"m": 1, "g": 1024}
+        return {
+            name: taken
+            for name, taken in self.memory.megabytes.items()
+            if taken > int(limits[name][:-1]) * unit[limits[name][-1]]
         }
 
     def s3_environment(self) -> dict[str, str]:

@@ -9,7 +9,9 @@ TESTS = Path(__file__).parents[1]
 LONGEST = (
     "e2e/test_windows_in_airflow.py",
     "e2e/test_airflow.py",
+    "integration/test_yarn.py",
     "integration/test_spark_cluster.py",
+    "integration/test_spark_cluster_on_s3.py",
     "spark/test_egress_resume.py",
     "e2e/test_demo_s3.py",
     "integration/test_local_stack.py",

@@ -20,43 +20,45 @@ class Block(NamedTuple):
 
 _DOCS = "tests/unit/test_docs_snippets.py"
 _CONNECTION = f"{_DOCS}::test_connections_can_be_copied"
-_COMMANDS = f"{_DOCS}::test_command_lines_are_accepted"
 _PIPELINE = f"{_DOCS}::test_pipelines_can_be_copied"
 _OTHERS = "tests/unit/test_snippets_table.py::test_what_other_tools_are_told"
 _FIRST = "tests/integration/test_first_pipeline.py::test_the_first_pipeline"
+_DEMO = "tests/e2e/test_airflow.py::test_demo_killed_half_way_and_run_again"
 _REST = "tests/e2e/test_airflow.py::test_a_run_triggered_by_rest"
 _TWO = "tests/integration/secured/test_two_clusters.py::test_from_one_cluster_to_another"
+_SECURED = "tests/integration/secured/test_documented_connections.py"
+_LOGIN = f"{_SECURED}::test_the_connection_works"
+_CLUSTER = "tests/integration/test_spark_cluster_on_s3.py::test_the_settings_of_the_readme"
+_COMPOSE = "tests/e2e/test_compose_topology.py::test_from_up_to_rows_in_the_lake"
 _STORED = "tests/dags/test_connection_commands.py::test_commands_of_the_docs_can_be_copied"
 _EXAMPLE = "tests/unit/pipelines/test_translation.py::test_the_example_of_the_docs"
 
-_SERVER = "a server that nobody has here"
+_SERVICE = "a service of others: Amazon MSK, Confluent Cloud, Azure Event Hubs"
 _AIRFLOW = "another Airflow than that of the tests"
-_CLUSTERS = "two secured clusters: that test makes its own"
 
 PAGES: dict[str, tuple[Block, ...]] = {
     "README.md": (
         Block("text", " plan      ledger + broker", _OTHERS, "a picture of the steps"),
-        Block("", "make demo", _OTHERS, "it would run this test"),
+        Block("", "make demo", _DEMO, "that test runs the demo without make; make test runs all"),
         Block("yaml", "# include/pipelines/my_flights.yaml", RUN),
         Block("", ".venv/bin/tidegate run my_flights", RUN),
         Block("yaml", "# include/pipelines/my_flights_back.yaml", RUN),
-        Block("", "export TIDEGATE_LAKE", _CONNECTION, _SERVER),
+        Block("", "export TIDEGATE_LAKE", _CLUSTER),
         Block("sql", "CREATE VIEW my_flights", RUN),
     ),
     "docs/how-to/backfill.md": (
         Block("sh", ".venv/bin/tidegate backfill orders", RUN),
         Block("sh", "  curl --silent --fail", _REST),
-        Block("", "  airflow backfill create", "tests/dags/test_airflow_commands.py"
-              "::test_airflow_commands_of_the_docs", _AIRFLOW),
+        Block("", "  airflow backfill create", _COMPOSE),
     ),
     "docs/how-to/containers.md": (
         Block("", "cp .env.example .env", _OTHERS, "no container engine"),
         Block("", "chmod -R a+rX", "tests/unit/local/test_compose_steps.py"
-              "::test_pipelines_of_a_host_with_umask_077_are_named", "modes of this checkout"),
+              "::test_the_command_of_the_page_makes_pipelines_readable"),
     ),
     "docs/how-to/delegation-tokens.md": (
-        Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVER),
-        Block("sh", ".venv/bin/tidegate doctor orders", _COMMANDS, "a broker with tokens"),
+        Block("json", '{"conn_type": "kafka"', _LOGIN),
+        Block("sh", ".venv/bin/tidegate doctor orders", _LOGIN),
     ),
     "docs/how-to/first-pipeline.md": (
         Block("", ".venv/bin/tidegate local up", "tests/integration/test_local_stack.py"
@@ -75,8 +77,8 @@ PAGES: dict[str, tuple[Block, ...]] = {
     "docs/how-to/install.md": (
         Block("sh", "pip install", "tests/unit/test_examples.py"
               "::test_the_wheel_is_installed_as_the_page_says", _AIRFLOW),
-        Block("sh", "export AIRFLOW_CONN_SPARK_DEFAULT", _CONNECTION, _SERVER),
-        Block("sh", "airflow connections add spark_default", _STORED, _AIRFLOW),
+        Block("sh", "export AIRFLOW_CONN_SPARK_DEFAULT", _CLUSTER),
+        Block("sh", "airflow connections add spark_default", _STORED),
     ),
     "docs/how-to/large-backlog.md": (
         Block("sh", ".venv/bin/tidegate explain orders --max-chunks 10", RUN),
@@ -104,29 +106,30 @@ PAGES: dict[str, tuple[Block, ...]] = {
     "docs/how-to/s3.md": (
         Block("yaml", "name: orders", RUN),
         Block("sh", "export AWS_REGION", RUN),
-        Block("json", '{"Rules"', _OTHERS, "a rule of the bucket, for days"),
+        Block("json", '{"Rules"', "tests/integration/test_s3.py::test_the_rule_of_the_page"),
     ),
     "docs/how-to/secured-cluster.md": (
-        *(Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVER) for _ in range(9)),
+        *(Block("json", '{"conn_type": "kafka"', _LOGIN) for _ in range(8)),
+        Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVICE),
         Block("yaml", "# include/pipelines/orders.yaml", _PIPELINE, "a jar of Amazon's"),
-        *(Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVER) for _ in range(2)),
-        Block("sh", ".venv/bin/airflow connections add", _STORED, _AIRFLOW),
+        *(Block("json", '{"conn_type": "kafka"', _CONNECTION, _SERVICE) for _ in range(2)),
+        Block("sh", ".venv/bin/airflow connections add", _STORED),
         Block("sh", "export AIRFLOW_CONN_KAFKA_DEFAULT", RUN),
-        Block("sh", "kafka-acls.sh", _OTHERS, "a tool of Kafka's, which is not installed"),
+        Block("sh", "kafka-acls.sh", f"{_SECURED}::test_the_acls_of_the_page"),
     ),
     "docs/how-to/send-files.md": (
         Block("yaml", "# include/pipelines/orders_out.yaml", RUN),
         Block("sh", ".venv/bin/tidegate explain orders_out", RUN),
         Block("yaml", "name: orders_csv", RUN),
-        Block("sh", ".venv/bin/tidegate release orders_out", _COMMANDS, "the claim of a lost host"),
+        Block("sh", ".venv/bin/tidegate release orders_out", RUN),
     ),
     "docs/how-to/send-lake.md": (
         Block("yaml", "# include/pipelines/orders_back.yaml", RUN),
         Block("sh", ".venv/bin/tidegate run orders_back", RUN),
-        Block("yaml", "# include/pipelines/orders.yaml", _TWO, _CLUSTERS),
-        Block("yaml", "# include/pipelines/orders_elsewhere.yaml", _TWO, _CLUSTERS),
-        Block("sh", ".venv/bin/airflow connections add", _STORED, _AIRFLOW),
-        Block("text", "orders_elsewhere (live): would send", _TWO, _CLUSTERS),
+        Block("yaml", "# include/pipelines/orders.yaml", _TWO),
+        Block("yaml", "# include/pipelines/orders_elsewhere.yaml", _TWO),
+        Block("sh", ".venv/bin/airflow connections add", _STORED),
+        Block("text", "orders_elsewhere (live): would send", _TWO),
     ),
     "docs/how-to/skip-offsets.md": (
         Block("sh", ".venv/bin/tidegate offsets show orders", RUN),

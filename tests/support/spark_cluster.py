@@ -1,6 +1,7 @@
 """A real Spark standalone cluster on this machine: a master and a worker, by `spark-class`."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -23,6 +24,15 @@ class Cluster:
     master: str
     worker: int
     home: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables with which a command uses this cluster."""
+        connection = {"conn_type": "spark", "host": self.master}
+        return {
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection),
+            "SPARK_LOCAL_IP": "127.0.0.1",  # this machine's name need not resolve
+        }
 
     def executors(self) -> list[int]:
         """Return the executors: processes of their own, below the worker."""
@@ -48,7 +58,7 @@ def running(home: Path, *, cores: int = 2) -> Iterator[Cluster]:
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
     env = {
-        **{k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYTHON"))},
+        **{k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYTHON", "AWS_"))},
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_PUBLIC_DNS": "127.0.0.1",

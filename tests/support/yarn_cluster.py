@@ -76,9 +76,9 @@ def running(home: Path, settings: Mapping[str, str] | None = None) -> Iterator[C
     conf = home / "conf"
     conf.mkdir(parents=True)
     site = _site(home) | dict(settings or {})
-    _write(conf / "yarn-site.xml", site)
-    _write(conf / "core-site.xml", {"fs.defaultFS": "file:///"})
-    _write(conf / "capacity-scheduler.xml", _QUEUES)
+    write_settings(conf / "yarn-site.xml", site)
+    write_settings(conf / "core-site.xml", {"fs.defaultFS": "file:///"})
+    write_settings(conf / "capacity-scheduler.xml", _QUEUES)
     # Not in `conf`: what lies there is sent to the containers of Spark.
     (home / "log4j2.properties").write_text(_LOG4J)
     web = site["yarn.resourcemanager.webapp.address"]
@@ -170,7 +170,8 @@ def _processes_in(directory: Path) -> dict[int, str]:
     return found
 
 
-def _write(path: Path, settings: Mapping[str, str]) -> None:
+def write_settings(path: Path, settings: Mapping[str, str]) -> None:
+    """Write a file of Hadoop's configuration."""
     rows = "".join(
         f"<property><name>{name}</name><value>{escape(value)}</value></property>\n"
         for name, value in settings.items()

@@ -2,28 +2,27 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from support import spark_cluster
+from support import spark_cluster, yarn_cluster
 from support.cli_user import Terminal
 from support.yarn_cluster import Cluster
-from tidegate.launch import application_state
-from tidegate.launch.application_state import Application
 from tidegate.spark.answers import DRIVER
 from tidegate.spark.yarn_container import Container
 
-STORE = "yarn.resourcemanager"
 
-
-def recovery(home: Path) -> dict[str, str]:
-    """Return the settings of a resource manager that keeps what it was submitted, in files."""
+def settings(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return those of a resource manager that keeps what it was submitted, in files, and of nodes
+    whose containers have these variables.
+    """
     package = "org.apache.hadoop.yarn.server.resourcemanager.recovery"
     return {
-        f"{STORE}.recovery.enabled": "true",
-        f"{STORE}.store.class": f"{package}.FileSystemRMStateStore",
-        f"{STORE}.fs.state-store.uri": f"file://{home}/state-store",
+        "yarn.nodemanager.admin-env": ",".join(f"{k}={v}" for k, v in environment.items()),
+        "yarn.resourcemanager.recovery.enabled": "true",
+        "yarn.resourcemanager.store.class": f"{package}.FileSystemRMStateStore",
+        "yarn.resourcemanager.fs.state-store.uri": f"file://{home}/state-store",
     }
 
 
@@ -54,25 +53,18 @@ def on_yarn(terminal: Terminal, yarn: Cluster, **conf: Any) -> None:
     }
 
 
-def ask(yarn: Cluster) -> application_state.Ask:
-    """Return YARN's client, for a test whose environment names no cluster."""
-    import os
-    import subprocess
-
-    def run(args: Any) -> str:
-        done = subprocess.run(
-            [f"{spark_cluster.spark_home()}/bin/spark-class",
-             "org.apache.hadoop.yarn.client.cli.ApplicationCLI", *args],
-            env={**os.environ, "HADOOP_CONF_DIR": str(yarn.conf)},
-            capture_output=True, text=True, check=True, timeout=60,
-        )  # fmt: skip
-        return done.stdout
-
-    return run
-
-
-def applications(yarn: Cluster, tag: str) -> list[Application]:
-    return application_state.tagged(tag, ask(yarn))
+def unanswered(home: Path) -> Path:
+    """Return a HADOOP_CONF_DIR of a resource manager that does not answer."""
+    conf = home / "nobody"
+    conf.mkdir()
+    settings = {
+        "yarn.resourcemanager.address": "127.0.0.1:9",
+        "yarn.resourcemanager.connect.max-wait.ms": "2000",
+        "yarn.resourcemanager.connect.retry-interval.ms": "500",
+        "ipc.client.connect.max.retries": "0",
+    }
+    yarn_cluster.write_settings(conf / "yarn-site.xml", settings)
+    return conf
 
 
 def drivers(lake: Path) -> Iterator[tuple[str, Container]]:

@@ -26,6 +26,8 @@ def check_claims(spec: Egress) -> Iterator[Line]:
     fold = Ledger(store, spec.name).fold
     for claim in fold.claims.values():
         where = f"process {claim.sender['pid']} on {claim.sender['host']}"
+        if application := claim.sender.get("application"):
+            where = f"the YARN application with the tag {application['tag']}, submitted by {where}"
         says = f"plan {claim.plan_id} is claimed by {where}"
         if is_alive(claim.sender, claim.attempt):
             yield ok("claim", f"{says}, which is alive: it is being sent")

@@ -26,11 +26,12 @@ from tidegate.doctor.connections import KafkaLookup, SparkLookup, found, report_
 from tidegate.doctor.lake import check_lake
 from tidegate.doctor.provider import check_provider
 from tidegate.doctor.tokens import check_tokens
+from tidegate.doctor.yarn import check_yarn
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.ingest.ways_out import way_out
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
-from tidegate.launch import spark_home
+from tidegate.launch import cluster_mode, spark_home
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import cron
@@ -74,6 +75,7 @@ def checks(
         ask["kafka"] = lambda: check_broker(kafka())
         ask["target"] = lambda: egress.check_target(spec, kafka())
     ask["spark"] = lambda: check_spark(spark())
+    ask["deploy mode"] = lambda: _deploy_mode(spec, found(kafka), found(spark))
     ask["provider"] = lambda: _provider(spec, found(spark))
     ask["tokens"] = lambda: check_tokens(spec, kafka, spark, source)
     ask["settings"] = lambda: _settings(spec, found(kafka))
@@ -272,14 +274,27 @@ def _provider(spec: Spec, spark: SparkConnection | None) -> Iterator[Line]:
         yield from check_provider(conf, spark)
 
 
+def _deploy_mode(
+    spec: Spec, kafka: KafkaSettings | None, spark: SparkConnection | None
+) -> Iterator[Line]:
+    """Report why applications could not run in cluster mode, if they are to."""
+    if kafka and spark and spark.is_cluster:
+        cluster_mode.refuse(spark, kafka, spec.spark.settings)
+        for notice in cluster_mode.notices(open_store(spec.lake, spec.name), spark):
+            yield ok("deploy mode", notice)
+
+
 def check_spark(spark: SparkConnection) -> Iterator[Line]:
-    """Check that a standalone master answers; other masters are only looked up."""
+    """Check that a standalone master or YARN answers; other masters are only looked up."""
     for notice in spark.notices:
         yield ok("spark", notice)
     if spark.home:
         scala, number = spark_home.version(spark.home)
         yield ok("spark", f"SPARK_HOME {spark.home} is Spark {number} (Scala {scala})")
     master = spark.master
+    if master == "yarn":
+        yield from check_yarn(spark)
+        return
     if not master.startswith("spark://"):
         yield ok("spark", f"master {master}")
         return

@@ -10,7 +10,8 @@ from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
 from tidegate.egress.plan import preview
 from tidegate.egress.sender import is_dead_here
 from tidegate.lake.write_check import refuse_unwritable
-from tidegate.runs.client_options import effective
+from tidegate.launch import cluster_mode
+from tidegate.runs.client_options import explained
 from tidegate.runs.run import EgressRun, OpenRun
 
 FORMAT = 1
@@ -69,8 +70,12 @@ def explain(
             topic: {"topic_id": each.topic_id or None, "partitions": each.partitions}
             for topic, each in target.items()
         },
-        "settings": effective(run.spec, run.kafka, run.spark.conf),
-        "notices": [*run.spec.notices, *run.spark.notices],
+        "settings": explained(run),
+        "notices": [
+            *run.spec.notices,
+            *run.spark.notices,
+            *cluster_mode.notices(opened.store, run.spark),
+        ],
     }
 
 

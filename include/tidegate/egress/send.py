@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import secrets
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,28 +12,25 @@ from typing import Any
 import tidegate
 from tidegate import faults
 from tidegate.broker.target import TargetSurvey
-from tidegate.core.entries import Claim, Receipt, Release
-from tidegate.core.judge import Adopt, Lost, PartlyCovered, Refused
+from tidegate.core.entries import Claim, Receipt
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
-from tidegate.egress import replay
+from tidegate.egress import claims, replay
 from tidegate.egress.job import job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
     late_ranges,
     open_lake_of,
-    window_of,
 )
 from tidegate.egress.plan import living_plan, plan, root_of, survey
-from tidegate.egress.sender import TaskEnded, cluster_sender, sender_identity
-from tidegate.egress.takeover import not_dead, not_ended
+from tidegate.egress.sender import TaskEnded
+from tidegate.egress.takeover import not_ended
 from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
     PlanDead,
     ReplayRefused,
     RowsRefused,
-    SenderAlive,
     SendFailed,
     SourceChanged,
     StageFailed,
@@ -43,7 +39,7 @@ from tidegate.errors import (
 from tidegate.lake import deliveries, plans, sources
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.deliveries import Delivery, SentFile
-from tidegate.launch.cluster_mode import clear, handed_over, tag
+from tidegate.launch.cluster_mode import clear, handed_over
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_submit import terminal_if_refused
 from tidegate.launch.submission import sending_submission
@@ -53,8 +49,6 @@ from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
 from tidegate.spark.answers import LocalAnswers, ReadAnswer
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, RowSource
-
-_LINE_OF_0_1 = "4.0"  # of a release that did not write Spark's version into claims
 
 logger = logging.getLogger(__name__)
 
@@ -67,11 +61,6 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     BrokerUnreachable if a retry must send the missing rows.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
-    if run.spark.is_cluster:
-        raise ConfigurationError(
-            f"Spark connection {run.spark.id!r}: deploy-mode: cluster: it is not yet supported for "
-            "egress pipelines; write client, or give them another connection"
-        )
     planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
     if run.asked:  # of two requests under one id, the other one may have been planned
         replay.check_request(run, run.asked, ledger.fold, planned)
@@ -88,7 +77,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     rows = rows_of(planned, lake)
     if rows.format == "json":
         rows = replace(rows, types=deliveries.sent_types(store, ledger.fold))
-    claim = _claim(opened, planned, target, task_ended)
+    claim = claims.claim(opened, planned, target, task_ended)
     if claim is None:
         return None
     faults.point("send.claimed")
@@ -120,66 +109,6 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     return delivery
 
 
-def _claim(
-    opened: OpenRun[EgressRun], plan: Plan, target: TargetSurvey, task_ended: TaskEnded
-) -> Claim | None:
-    """Append the claim of a new attempt; return it with the target's ends at the first claim.
-
-    None if another run has just sent and committed this plan.
-    """
-    ledger = opened.ledger
-    ledger.recheck()  # before the first record, not only before the commit
-    open_claim = ledger.fold.claims.get(plan.id)
-    run = opened.run
-    if open_claim and (why := not_dead(open_claim, opened.store, task_ended, run.spark.home)):
-        raise SenderAlive(
-            f"plan {plan.id}: attempt {open_claim.attempt} holds the claim, and is not proven "
-            f"dead: {why}",
-            sender=dict(open_claim.sender),
-        )
-    if open_claim:
-        _refuse_other_spark(opened, plan, open_claim)
-    attempt = secrets.token_hex(8)
-    on_yarn = run.spark.is_cluster
-    claim = Claim(
-        lane=plan.lane,
-        plan_id=plan.id,
-        attempt=attempt,
-        sender=cluster_sender(run.task, tag(attempt)) if on_yarn else sender_identity(run.task),
-        files=plan.files,
-        topic_ids=plan.topics,
-        window=window_of(plan),
-        target={topic: dict(state.ends) for topic, state in target.topics.items()},
-        supersedes=open_claim.attempt if open_claim else None,
-        root=root_of(plan).url if plan.files else None,
-        spark=opened.run.spark.line,
-    )
-    match ledger.append(claim, run=run.run_id):
-        case Refused(reason):
-            raise SenderAlive(f"plan {plan.id}: {reason}; try again later")
-        case Adopt():
-            return None
-        case PartlyCovered():
-            raise PlanDead(
-                f"plan {plan.id}: others have sent a part of it meanwhile, or declared it sent; "
-                "clear the plan task, or start a new run"
-            )
-    return replace(claim, target=open_claim.target) if open_claim else claim
-
-
-def _refuse_other_spark(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:
-    """Raise ConfigurationError if another minor version of Spark may have sent a part of a plan."""
-    before, spark = claim.spark or _LINE_OF_0_1, opened.run.spark
-    if spark.line != before:
-        raise ConfigurationError(
-            f"plan {plan.id}: attempt {claim.attempt}, with Spark {before}, may have sent a part "
-            f"of it, and Spark connection {spark.id!r} has Spark {spark.line}, by which the same "
-            f"row may become another record: use Spark {before} until it is sent. `tidegate "
-            "release` says whether to send all of it again, or to count it as sent",
-            attempt=claim.attempt,
-        )
-
-
 def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:
     """Release a first claim, and raise, if the plan must not be sent any more.
 
@@ -202,7 +131,7 @@ def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) 
                     "an id of its own"
                 )
     except TidegateError as error:
-        _release(opened, claim, str(error))
+        claims.release_unsent(opened, claim, str(error))
         raise
 
 
@@ -220,7 +149,7 @@ def _late_partitions(
     )
     if late and in_order and claim.supersedes is None:
         reason = f"{late[0]}: later offsets of its partition were sent meanwhile"
-        _release(opened, claim, reason)
+        claims.release_unsent(opened, claim, reason)
         raise PlanDead(f"plan {plan.id}: {reason}; clear the plan task, or start a new run")
     return tuple(f"{plan.topics[r.topic]}/{r.partition}" for r in late)
 
@@ -262,9 +191,10 @@ def _run_application(
                 submit(call)
         except TidegateError as error:
             failure = error
-        if failure and run.spark.is_cluster:  # spark-submit may have ended without its driver
+        done = read(DONE) if failure is None else None
+        if run.spark.is_cluster and done is None:  # spark-submit may have ended before its driver
             _await_end(opened, claim, failure)
-        if (done := read(DONE)) and failure is None:
+        if done:
             if run.spark.is_cluster:
                 clear(own, opened.store)
             return dict(json.loads(done))
@@ -276,7 +206,7 @@ def _run_application(
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = tuple(refused["files"]) if refused else ()
         policy = plan.byte_settings["on_bad_row"] if files else None
-        _release(opened, claim, reason, files, policy)
+        claims.release_unsent(opened, claim, reason, files, policy)
         if run.spark.is_cluster:
             clear(own, opened.store)
     if refused:
@@ -291,31 +221,16 @@ def _run_application(
     raise failure
 
 
-def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError) -> None:
+def _await_end(opened: OpenRun[EgressRun], claim: Claim, failure: TidegateError | None) -> None:
     """Wait until the driver of this attempt has ended on its node; SendFailed if that is not
     proven, and the claim stands: it may be sending.
     """
     own, name = Attempt(claim.plan_id, 0, claim.attempt), claim.sender["application"]["tag"]
     if why := not_ended(own, name, opened.store, opened.run.spark.home):
         raise SendFailed(
-            f"plan {claim.plan_id}: {failure}; and its driver is not proven to have ended: {why}. "
-            "The claim stands: a retry looks again"
+            f"plan {claim.plan_id}: {failure or 'no answer'}; and its driver is not proven to have "
+            f"ended: {why}. The claim stands: a retry looks again"
         ) from failure
-
-
-def _release(
-    opened: OpenRun[EgressRun],
-    claim: Claim,
-    reason: str,
-    refused: tuple[str, ...] = (),
-    policy: str | None = None,
-) -> None:
-    """Release a claim for which it is proven that nothing was sent."""
-    release = Release(claim.plan_id, claim.attempt, "nothing sent", reason[:1000], refused, policy)
-    if isinstance(opened.ledger.append(release, run=opened.run.run_id), Lost):
-        logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)
-    else:
-        logger.warning("plan %s: nothing was sent, the claim is released", claim.plan_id)
 
 
 def _refuse_unordered(plan: Plan, target: TargetSurvey) -> None:

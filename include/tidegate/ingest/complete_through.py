@@ -109,7 +109,7 @@ def _by_ledger(spec: Ingest, topic: str, until: datetime, store: Store, fold: Fo
 
 
 def _by_broker(spec: Ingest, kafka: KafkaSettings, store: Store, fold: Fold) -> bool:
-    """Return whether the topic is complete now, as a run that is only explained would find."""
+    """Return whether the topic is complete now, as `explain` would find it; writes nothing."""
     (topic,) = spec.topics
     today = datetime.now(UTC).date()
     run = Run(spec, kafka, f"tidegate__{spec.name}", "complete-through", today)

@@ -20,8 +20,9 @@ from tidegate.core.requests import Replay
 from tidegate.ingest import drafting, file_size
 from tidegate.ingest.plan import chunks_to_commit
 from tidegate.lake.write_check import refuse_unwritable
+from tidegate.launch import cluster_mode
 from tidegate.runs import topics as subscription
-from tidegate.runs.client_options import effective
+from tidegate.runs.client_options import explained
 from tidegate.runs.replay_id import refuse_another
 from tidegate.runs.run import OpenRun, Run
 from tidegate.spark.task_size import splits
@@ -71,10 +72,11 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
         "topics": _topics(run, fold, seen, draft, plan),
         "gaps": [gap.to_json() for gap in draft.gaps],
         "left_out": [each.to_json() for each in plan.left_out],
-        "settings": effective(run.spec, run.kafka, run.spark.conf),
+        "settings": explained(run),
         "notices": [
             *run.spec.notices,
             *run.spark.notices,
+            *cluster_mode.notices(store, run.spark),
             *_notices_of_tasks(plan, cores or 1, options),
         ],
     }

@@ -31,7 +31,7 @@ from tidegate.ingest.plan import living_plan, plan
 from tidegate.lake import attempts, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.launch import delegation_tokens
-from tidegate.launch.cluster_mode import clear, handed_over
+from tidegate.launch.cluster_mode import clear, handed_over, left_behind
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_submit import terminal_if_refused
 from tidegate.launch.submission import Submission, submission
@@ -184,6 +184,13 @@ def _handed_over(
     """
     store = opened.store
     own = Attempt(job.plan_id, job.chunks[0].number, secrets.token_hex(8))
+    if opened.run.spark.is_cluster:
+        for tag in left_behind(store, job.plan_id):
+            logger.warning(
+                "plan %s: the YARN application with the tag %s may still run: its submitter was "
+                "killed. It does no harm, and what it finishes is kept",
+                job.plan_id, tag,
+            )  # fmt: skip
     try:
         with handed_over(job, application, own, store, opened.run.spark) as handed:
             yield handed

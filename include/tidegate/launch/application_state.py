@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,22 +135,26 @@ def _still_there(driver: Container, look_up: LookUp) -> str | None:
     status, body = look_up(f"{node}/containers/{driver.id}")
     if status == 404 and f"{driver.id}, not found" in body:
         status, body = look_up(f"{node}/info")
-        if status == 200 and _unwrapped(body, "nodeInfo")["nmStartupTime"] < driver.started:
+        if status == 200 and _value(body, "nodeInfo", "nmStartupTime") < driver.started:
             return None
         return f"node manager {driver.node} was started after {driver.id} and may not know it"
     if status != 200:
         return f"node manager {driver.node} answers {status} about {driver.id}"
-    state = _unwrapped(body, "container")["state"]
+    state = _value(body, "container", "state")
     return None if state in _NO_PROCESS else f"{driver.id} on {driver.node} is {state}"
 
 
-def _unwrapped(body: str, name: str) -> Mapping[str, Any]:
-    """Return an answer of Hadoop's REST, whose envelope is missing in shaded servers."""
+def _value(body: str, envelope: str, name: str) -> Any:
+    """Return a value of an answer of Hadoop's REST; ValueError for another kind of answer.
+
+    Shaded servers have no envelope, and other capitals (`nmstartupTime`).
+    """
     form = json.loads(body)
-    answer = form.get(name, form) if isinstance(form, dict) else form
-    if not isinstance(answer, dict) or not {"state", "nmStartupTime"} & answer.keys():
+    answer = form.get(envelope, form) if isinstance(form, dict) else {}
+    found = {key.lower(): value for key, value in answer.items()}
+    if name.lower() not in found:
         raise ValueError(f"unknown answer: {body[:200]!r}")
-    return answer
+    return found[name.lower()]
 
 
 def _page(url: str) -> tuple[int, str]:

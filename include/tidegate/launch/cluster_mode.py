@@ -20,24 +20,28 @@ from tempfile import TemporaryDirectory
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError, StageFailed
+from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore, Store
 from tidegate.launch import delegation_tokens, hadoop_credentials
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
-from tidegate.spark.answers import FAILURE, IN_LAKE, JOB, LocalAnswers, ReadAnswer
+from tidegate.spark.answers import DRIVER, FAILURE, IN_LAKE, JOB, LocalAnswers, ReadAnswer
 from tidegate.spark.job_files import JobFile
 from tidegate.spark.yarn_container import SECRET
 
 PYTHON = "python3"
 """The interpreter on the nodes if the Spark connection names none."""
+CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+"""The variables that lead to yarn-site.xml."""
 _CREDENTIALS = "HADOOP_TOKEN_FILE_LOCATION"
-_CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _KEYTABS = ("spark.kerberos.keytab", "spark.yarn.keytab")
 # Spark's client would give the Pythons of this machine, and its class path, to the container.
 _OF_THIS_MACHINE = (
     "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "TIDEGATE_PYTHONPATH", "SPARK_DIST_CLASSPATH",
 )  # fmt: skip
+# Spark's client writes them into the application's configuration, of which YARN keeps a copy.
+_KEPT_BY_YARN = "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN"
 # What is given as a text becomes a file of this machine; the settings that name one of the nodes.
 _AS_FILES = {
     "ssl.ca.pem": "ssl.ca.location",
@@ -66,7 +70,7 @@ def refuse(spark: SparkConnection, kafka: KafkaSettings, conf: dict[str, str]) -
     `conf` are the pipeline's settings. Nothing is asked of YARN.
     """
     wrong = []
-    if not any(os.environ.get(name) for name in _CONF_DIRS):
+    if not any(os.environ.get(name) for name in CONF_DIRS):
         wrong.append(
             "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set; set one to the directory with "
             "yarn-site.xml"
@@ -124,7 +128,7 @@ def handed_over(
         job.write(path)
         yield application, LocalAnswers(path.parent).read
         return
-    for notice in notices(store):
+    for notice in notices(store, spark):
         logger.warning("%s", notice)
     key = secrets.token_bytes(32)
     hadoop_credentials.write(path.with_name("credentials"), SECRET, key)
@@ -151,6 +155,15 @@ def withdraw(attempt: Attempt, store: Store) -> None:
         store.delete(attempt.directory + JOB)
 
 
+def left_behind(store: Store, plan_id: str) -> list[str]:
+    """Return the tags of a plan's applications whose submitter was killed: they may still run."""
+    staged = attempts.staged_files(store, plan_id)
+    ours = {attempt.directory + name for attempt in staged for name in (JOB, DRIVER)}
+    return sorted(
+        {tag(attempt.name) for attempt, files in staged.items() if ours & {f.path for f in files}}
+    )
+
+
 def clear(attempt: Attempt, store: Store) -> None:
     """Delete job and answers of an attempt that has no seal yet."""
     store.delete(*(listed.path for listed in store.objects(attempt.directory)))
@@ -167,9 +180,11 @@ def answers_of(attempt: Attempt, store: Store) -> ReadAnswer:
     return read
 
 
-def notices(store: Store) -> Iterator[str]:
-    """Yield what nobody can check from here."""
+def notices(store: Store, spark: SparkConnection) -> Iterator[str]:
+    """Yield what nobody can check from here; nothing in client mode."""
     where = store.native("")
+    if not spark.is_cluster:
+        return
     if isinstance(store, LocalStore):
         yield f"cluster mode: each node must have the lake at {where}, as the same shared directory"
     elif where.startswith("s3a://"):
@@ -199,7 +214,7 @@ def _for_yarn(
             "spark.pyspark.python": python,
             "spark.pyspark.driver.python": python,
         },
-        env={**env, _CREDENTIALS: str(credentials)},
+        env={**env, _CREDENTIALS: str(credentials), "TIDEGATE_UNSET": _KEPT_BY_YARN},
         tag=name,
     )
 

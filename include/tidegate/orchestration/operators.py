@@ -93,8 +93,9 @@ class TidegateRunOperator(tasks.SparkOperator):
         is_mapped = ti.map_index is not None and ti.map_index >= 0
         if is_mapped and not isinstance(spec, Ingest):
             raise ConfigurationError(
-                f"pipeline {spec.name!r} is an egress: it cannot be run by a mapped task, of which "
-                "nobody could tell whether its sender has ended; give it a task of its own"
+                f"pipeline {spec.name!r} is an egress: it cannot be run by a mapped task, because "
+                "Airflow does not say whether one of its instances has ended, and with it the "
+                "sender of a claim; give it a task of its own"
             )
         options = flows.options(
             spec, max_records=self.max_records, max_chunks=self.max_chunks, resend=self.resend
@@ -116,9 +117,9 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
     earlier timestamp that are written later are not waited for.
 
     `until` is a datetime with a zone, or an ISO 8601 text; `pipeline`, `topic` and `until` may be
-    templates. By default it is rescheduled between its questions, every minute. The ledger answers;
-    only if no run has committed anything since `until`, the broker is asked whether there is
-    anything new. A store or a broker that does not answer is asked again the next time.
+    templates. By default it checks once a minute, and is rescheduled in between. It reads the
+    ledger; only if no run has committed anything since `until`, it asks the broker whether there is
+    anything new. A store or a broker that does not answer is asked again at the next check.
     """
 
     template_fields: Sequence[str] = ("pipeline", "topic", "until")
@@ -138,7 +139,7 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
         self.until = until
 
     def poke(self, context: Context) -> bool:  # noqa: ARG002
-        """Return whether it is complete; AirflowFailException for a question that is wrong."""
+        """Return whether it is complete; AirflowFailException for wrong arguments."""
         from tidegate.ingest.complete_through import is_complete_through
         from tidegate.orchestration import connections
 
@@ -159,6 +160,6 @@ class TidegateCompleteThroughSensor(BaseSensorOperator):  # type: ignore[misc]  
 
 def _time(until: datetime | str) -> datetime:
     try:
-        return datetime.fromisoformat(until if isinstance(until, str) else until.isoformat())
+        return datetime.fromisoformat(str(until).strip())
     except ValueError:
         raise ConfigurationError(f"until {until!r}: an ISO 8601 time with a zone") from None

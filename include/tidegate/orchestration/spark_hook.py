@@ -14,11 +14,11 @@ from tidegate.launch.spark_connection import SparkConnection
 class ConnectedHook(SparkSubmitHook):  # type: ignore[misc]  # Airflow is not read by mypy
     """Gets of a connection only the master: the submission has the rest.
 
-    The provider would add the keys of the connection a second time, and refuses `spark-home`. It is
-    told the master last: of its special ways with Kubernetes and YARN none is for client mode, and
-    that with Kubernetes needs another provider, and fails a run without a line of output. `env` is
-    the environment of spark-submit, on every master: the provider's own `env_vars` are in the
-    command line on YARN and Kubernetes, and on the latter nowhere else.
+    The provider would add the keys of the connection a second time, and refuses `spark-home`. For a
+    master on Kubernetes, also in client mode, it needs another provider, and takes a run without a
+    line of output for a failed one: therefore it first gets a local master. `env` is the
+    environment of spark-submit, on every master: the provider's own `env_vars` are in the command
+    line on YARN and Kubernetes, and on the latter nowhere else.
     """
 
     def __init__(self, spark: SparkConnection, env: Mapping[str, str], **kwargs: Any) -> None:

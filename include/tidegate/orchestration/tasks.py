@@ -22,6 +22,7 @@ from tidegate.orchestration.compatibility import (
     ends_with_the_task,
 )
 from tidegate.pipelines.spec import Ingest, Spec
+from tidegate.settings import secrets
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -226,10 +227,16 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         from tidegate.launch.spark_connection import LOCAL
         from tidegate.orchestration.spark_hook import ConnectedHook
 
-        if (output := self._output) is None:  # killed before anything was submitted
+        output, submitted = self._output, self._submitted
+        if output is None or submitted is None:  # killed before anything was submitted
             return ConnectedHook(LOCAL, {})
+        # OpenLineage's provider may have added settings, such as the key of an API.
+        added = {name: v for name, v in self.conf.items() if name not in submitted.conf}
+        if found := secrets.secret_settings(added):
+            logger.warning("not given to Spark: %s: %s", ", ".join(found), secrets.WHY)
+        conf = {name: value for name, value in self.conf.items() if name not in found}
         hook = ConnectedHook(
-            self.spark, self.env_vars, conf=self.conf, jars=self.jars, name=self.name,
+            self.spark, self.env_vars, conf=conf, jars=self.jars, name=self.name,
             application_args=self.application_args, spark_binary=self._spark_binary,
         )  # fmt: skip
         log = hook._process_spark_submit_log

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.pipelines.spec import Egress, Ingest, Spec
+from tidegate.runs.run import AnyRun
 from tidegate.settings.merged import Effective, Origin, merged
 from tidegate.settings.setting import Place
 from tidegate.settings.sink import DEFAULTS
@@ -31,6 +32,15 @@ def effective(
         if each.origin is not Origin.TIDEGATE or name.startswith("spark.kafka.")
     }
     return {name: each._asdict() for name, each in found.items()} | given
+
+
+def explained(run: AnyRun) -> dict[str, dict[str, str | None]]:
+    """Return what `effective` does, with the deploy mode of Spark where the driver is elsewhere."""
+    found = effective(run.spec, run.kafka, run.spark.conf)
+    if run.spark.is_cluster:
+        mode = Effective(run.spark.deploy_mode, Origin.CONNECTION)
+        found["spark.submit.deployMode"] = mode._asdict()
+    return found
 
 
 def _of_source(spec: Ingest, kafka: KafkaSettings) -> dict[str, Effective]:

@@ -256,11 +256,11 @@ def test_two_runs_find_the_same_dead_sender(world: World, monkeypatch: pytest.Mo
     looked = takeover.not_dead
 
     def dead_but_slow(*_: Any, **__: Any) -> None:
-        monkeypatch.setattr("tidegate.egress.send.not_dead", lambda *_, **__: None)
+        monkeypatch.setattr("tidegate.egress.claims.not_dead", lambda *_, **__: None)
         with pytest.raises(SendFailed):
             world.send("B", dies_while_sending)  # claims it while we still think
 
-    monkeypatch.setattr("tidegate.egress.send.not_dead", dead_but_slow)
+    monkeypatch.setattr("tidegate.egress.claims.not_dead", dead_but_slow)
     with pytest.raises(SenderAlive, match="holds the claim"):
         world.send("C")
     assert len(world.ran) == 2

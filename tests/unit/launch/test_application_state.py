@@ -155,6 +155,18 @@ def test_a_node_manager_that_cannot_know_proves_nothing(node: Node, says: str) -
     assert re.search(says, why), why
 
 
+@pytest.mark.parametrize(
+    "info", [{"nodeInfo": {"id": "n", "nmStartupTime": 1_000}}, {"nmstartupTime": 1_000, "id": "n"}]
+)
+def test_the_start_of_a_node_manager_in_each_form(info: object) -> None:
+    """As Hadoop's servers say it, and as the shaded ones do."""
+    node = gone()
+    node.answers["http://node-1:8042/ws/v1/node/info"] = (200, info)
+    assert not_ended("tidegate-a1", DRIVER, Yarn("KILLED"), node) is None
+    node.answers["http://node-1:8042/ws/v1/node/info"] = (200, {"id": "n"})
+    assert "unknown answer" in str(not_ended("tidegate-a1", DRIVER, Yarn("KILLED"), node))
+
+
 def test_no_application_and_no_answer_prove_nothing() -> None:
     why = not_ended("tidegate-a1", DRIVER, Yarn(), gone())
     assert why is not None

@@ -1,6 +1,8 @@
 """What a submission becomes in YARN's cluster mode, and where its job is."""
 
 import json
+import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,10 +17,12 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError, StageFailed
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore
-from tidegate.launch.cluster_mode import handed_over, notices, refuse, tag
+from tidegate.launch import application_state, spark_home
+from tidegate.launch.cluster_mode import handed_over, left_behind, notices, refuse, tag
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
+from tidegate.launch.spark_submit import killed_on_error, submit
 from tidegate.launch.submission import Submission
-from tidegate.spark.answers import FAILURE, JOB
+from tidegate.spark.answers import DRIVER, FAILURE, JOB
 from tidegate.spark.job_files import JobFile
 
 CREDENTIALS = "HADOOP_TOKEN_FILE_LOCATION"
@@ -157,16 +161,25 @@ def test_the_application_is_tagged_and_never_tried_again(
 
 def test_paths_of_this_machine_stay_here(given: Submission, store: LocalStore) -> None:
     done = sent(given, store)
-    assert done.env.keys() == {"AIRFLOW_CONN_KAFKA", "SPARK_HOME", CREDENTIALS}
+    assert done.env.keys() == {"AIRFLOW_CONN_KAFKA", "SPARK_HOME", CREDENTIALS, "TIDEGATE_UNSET"}
     assert done.conf["spark.driver.extraClassPath"] == "/opt/own.jar"
 
 
+def test_an_application_whose_submitter_was_killed_is_known(store: LocalStore) -> None:
+    """By its job, or its driver's name; not by the files of a chunk."""
+    for name, file in (("a1", JOB), ("a2", DRIVER), ("a3", "_done.json"), ("a4", "topic=t/x")):
+        store.create(Attempt("f00d", 0, name).directory + file, b"{}")
+    store.create(Attempt("other", 0, "a5").directory + JOB, b"{}")
+    assert left_behind(store, "f00d") == ["tidegate-a1", "tidegate-a2"]
+
+
 def test_what_cannot_be_checked_is_a_notice(store: LocalStore) -> None:
-    (notice,) = notices(store)
+    assert list(notices(store, LOCAL)) == []
+    (notice,) = notices(store, YARN)
     assert f"{store.root}" in notice
     assert "same shared directory" in notice
     s3: Any = SimpleNamespace(native=lambda _: "s3a://lake/p/")
-    (notice,) = notices(s3)
+    (notice,) = notices(s3, YARN)
     assert "keys of S3 from their nodes" in notice
 
 
@@ -220,6 +233,76 @@ def test_a_file_that_is_made_of_a_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(ca.pem)
     located = KAFKA | {"security.protocol": "SSL", "ssl.ca.location": str(tmp_path / "ca.pem")}
     assert refused(located) == []
+
+
+class Yarn:
+    """Keeps what it was asked to kill; `away` if it does not answer."""
+
+    def __init__(self, away: bool = False) -> None:
+        self.killed: list[str] = []
+        self.away = away
+
+    def kill(self, tag: str, _: object) -> list[str]:
+        if self.away:
+            raise OSError("no answer within 60 s")
+        self.killed.append(tag)
+        return ["application_17_0001"]
+
+
+@pytest.mark.parametrize("error", [StageFailed("it ended with 1"), KeyboardInterrupt()])
+def test_an_error_kills_the_application_and_stays_the_error(
+    given: Submission, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """The end of spark-submit would not end it; in client mode it does."""
+    said: list[str] = []
+    tagged = replace(given, tag="tidegate-a1")
+    for yarn, line in (
+        (Yarn(), "application_17_0001: killed"),
+        (Yarn(away=True), "the YARN application with the tag tidegate-a1 may still run: no answer"),
+    ):
+        monkeypatch.setattr(application_state, "kill", yarn.kill)
+        with pytest.raises(type(error)) as raised, killed_on_error(tagged, said.append):
+            raise error
+        assert raised.value is error
+        assert yarn.killed == ([] if yarn.away else ["tidegate-a1"])
+        assert said.pop().startswith(line)
+    with killed_on_error(tagged, said.append):
+        pass
+    with pytest.raises(type(error)), killed_on_error(given, said.append):
+        raise error
+    assert said == []
+
+
+def test_an_ended_spark_submit_kills_its_application(
+    given: Submission, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(application_state, "kill", (yarn := Yarn()).kill)
+    fails = tmp_path / "spark-submit"
+    fails.write_text("#!/bin/sh\nexit 1\n")
+    fails.chmod(0o755)
+    tagged = replace(given, binary=str(fails), tag="tidegate-a1")
+    with pytest.raises(StageFailed):
+        submit(tagged, master="yarn", log=lambda _: None)
+    assert yarn.killed == ["tidegate-a1"]
+
+
+def test_keys_of_s3_are_kept_from_sparks_client(
+    given: Submission, store: LocalStore, tmp_path: Path
+) -> None:
+    """It would write them into files that YARN keeps; in client mode the driver needs them."""
+    home = tmp_path / "spark"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin/spark-submit").write_text("#!/bin/sh\nenv\n")
+    (home / "bin/spark-submit").chmod(0o755)
+    keys = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "hunter2")
+    for call, seen in ((given, True), (sent(given, store), False)):
+        done = subprocess.run(
+            [spark_home.SPARK_SUBMIT], capture_output=True, text=True, check=True,
+            env={**os.environ, **keys, **call.env, "SPARK_HOME": str(home)},
+        )  # fmt: skip
+        assert ("hunter2" in done.stdout) == seen
+        assert "TIDEGATE_UNSET" not in done.stdout
 
 
 @pytest.mark.parametrize("attempt", ["", "A1", "a,b", "a b", "ä", "a" * 92])

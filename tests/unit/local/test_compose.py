@@ -146,6 +146,20 @@ def test_no_health_check_starts_a_jvm_or_airflow() -> None:
         assert not [word for word in test if word.endswith(".sh")]
 
 
+def test_postgres_is_not_healthy_while_it_creates_its_database() -> None:
+    """The server that the image runs meanwhile listens on the socket alone."""
+    assert "--host=127.0.0.1" in SERVICES["postgres"]["healthcheck"]["test"]
+
+
+def test_our_containers_reap_and_clean_up() -> None:
+    """Killed tasks leave orphans to process 1, and each application leaves its jars to the
+    worker.
+    """
+    for name, form in SERVICES.items():
+        assert form.get("init", False) == (form["image"] == OURS), name
+    assert "-Dspark.worker.cleanup.enabled=true" in said("spark-worker")
+
+
 def megabytes(text: str) -> int:
     number, unit = re.fullmatch(r"(\d+)([mg])", text).groups()  # type: ignore[union-attr]
     return int(number) * (1024 if unit == "g" else 1)

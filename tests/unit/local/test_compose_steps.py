@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from botocore.exceptions import EndpointConnectionError
 from sqlalchemy.engine import make_url
 
 from support import ingest_world
+from support.doc_pages import fenced, page
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import ConfigurationError, Difference
 from tidegate.ingest.run import ingest
@@ -89,6 +91,22 @@ def test_pipelines_of_a_host_with_umask_077_are_named(
     with pytest.raises(ConfigurationError, match=r"cannot be read.*chmod -R a\+rX") as refused:
         prepare.prepare(environ, ADDRESS)
     assert str(tmp_path / unreadable) in str(refused.value)
+
+
+def test_the_command_of_the_page_makes_pipelines_readable(tmp_path: Path) -> None:
+    """Run as the page has it, in a project of a host with this umask: for all users, and no more
+    than readable.
+    """
+    directory = tmp_path / "include/pipelines"
+    directory.mkdir(parents=True)
+    (directory / "flights.yaml").touch()
+    (directory / "flights.yaml").chmod(0o600)
+    directory.chmod(0o700)
+    (command,) = (block for block in fenced(page("docs/how-to/containers.md"), "")
+                  if block.startswith("chmod"))  # fmt: skip
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, check=True)
+    modes = [each.stat().st_mode & 0o777 for each in (directory, directory / "flights.yaml")]
+    assert modes == [0o755, 0o644]
 
 
 def test_a_failed_step_is_one_line_and_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,98 @@
+"""The claim of an attempt: appended before its first record, released if nothing was sent."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import replace
+
+from tidegate.broker.target import TargetSurvey
+from tidegate.core.entries import Claim, Release
+from tidegate.core.judge import Adopt, Lost, PartlyCovered, Refused
+from tidegate.core.plan import Plan
+from tidegate.egress.lake_source import window_of
+from tidegate.egress.plan import root_of
+from tidegate.egress.sender import TaskEnded, cluster_sender, sender_identity
+from tidegate.egress.takeover import not_dead
+from tidegate.errors import ConfigurationError, PlanDead, SenderAlive
+from tidegate.launch.cluster_mode import tag
+from tidegate.runs.run import EgressRun, OpenRun
+
+_LINE_OF_0_1 = "4.0"  # of a release that did not write Spark's version into claims
+
+logger = logging.getLogger(__name__)
+
+
+def claim(
+    opened: OpenRun[EgressRun], plan: Plan, target: TargetSurvey, task_ended: TaskEnded
+) -> Claim | None:
+    """Append the claim of a new attempt; return it with the target's ends at the first claim.
+
+    None if another run has just sent and committed this plan.
+    """
+    ledger = opened.ledger
+    ledger.recheck()  # before the first record, not only before the commit
+    open_claim = ledger.fold.claims.get(plan.id)
+    run = opened.run
+    if open_claim and (why := not_dead(open_claim, opened.store, task_ended, run.spark.home)):
+        raise SenderAlive(
+            f"plan {plan.id}: attempt {open_claim.attempt} holds the claim, and is not proven "
+            f"dead: {why}",
+            sender=dict(open_claim.sender),
+        )
+    if open_claim:
+        _refuse_other_spark(opened, plan, open_claim)
+    attempt = secrets.token_hex(8)
+    on_yarn = run.spark.is_cluster
+    new = Claim(
+        lane=plan.lane,
+        plan_id=plan.id,
+        attempt=attempt,
+        sender=cluster_sender(run.task, tag(attempt)) if on_yarn else sender_identity(run.task),
+        files=plan.files,
+        topic_ids=plan.topics,
+        window=window_of(plan),
+        target={topic: dict(state.ends) for topic, state in target.topics.items()},
+        supersedes=open_claim.attempt if open_claim else None,
+        root=root_of(plan).url if plan.files else None,
+        spark=opened.run.spark.line,
+    )
+    match ledger.append(new, run=run.run_id):
+        case Refused(reason):
+            raise SenderAlive(f"plan {plan.id}: {reason}; try again later")
+        case Adopt():
+            return None
+        case PartlyCovered():
+            raise PlanDead(
+                f"plan {plan.id}: others have sent a part of it meanwhile, or declared it sent; "
+                "clear the plan task, or start a new run"
+            )
+    return replace(new, target=open_claim.target) if open_claim else new
+
+
+def _refuse_other_spark(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:
+    """Raise ConfigurationError if another minor version of Spark may have sent a part of a plan."""
+    before, spark = claim.spark or _LINE_OF_0_1, opened.run.spark
+    if spark.line != before:
+        raise ConfigurationError(
+            f"plan {plan.id}: attempt {claim.attempt}, with Spark {before}, may have sent a part "
+            f"of it, and Spark connection {spark.id!r} has Spark {spark.line}, by which the same "
+            f"row may become another record: use Spark {before} until it is sent. `tidegate "
+            "release` says whether to send all of it again, or to count it as sent",
+            attempt=claim.attempt,
+        )
+
+
+def release_unsent(
+    opened: OpenRun[EgressRun],
+    claim: Claim,
+    reason: str,
+    refused: tuple[str, ...] = (),
+    policy: str | None = None,
+) -> None:
+    """Release a claim for which it is proven that nothing was sent."""
+    release = Release(claim.plan_id, claim.attempt, "nothing sent", reason[:1000], refused, policy)
+    if isinstance(opened.ledger.append(release, run=opened.run.run_id), Lost):
+        logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)
+    else:
+        logger.warning("plan %s: nothing was sent, the claim is released", claim.plan_id)

@@ -1,0 +1,66 @@
+"""Guards of cluster mode on YARN."""
+
+from mutants.mutant import Mutant
+
+_TAKEOVER = "tests/unit/egress/test_takeover.py"
+_CLUSTER = "tests/unit/launch/test_cluster_mode.py"
+_STATE = "tests/unit/launch/test_application_state.py"
+
+MUTANTS = (
+    Mutant(
+        "a driver names itself before it reads its job",
+        "spark/received_job.py",
+        "    answers.create(DRIVER, json.dumps(container.to_json()))\n",
+        "",
+        "tests/unit/spark/test_received_job.py::test_a_driver_names_itself_before_it_reads",
+    ),
+    Mutant(
+        "a job is withdrawn before its driver is looked for",
+        "egress/takeover.py",
+        "    withdraw(attempt, store)\n",
+        "",
+        f"{_TAKEOVER}::test_a_driver_that_has_not_named_itself_never_starts",
+    ),
+    Mutant(
+        "an application is not ended while its submitter may run",
+        "egress/takeover.py",
+        "    if not has_ended(submitter, task_ended):\n",
+        "    if False:\n",
+        f"{_TAKEOVER}::test_while_its_submitter_may_run_nothing_is_ended",
+    ),
+    Mutant(
+        "nothing is released before the driver has ended",
+        "egress/send.py",
+        "        if run.spark.is_cluster and done is None:",
+        "        if False:",
+        f"{_TAKEOVER}::test_nothing_is_released_while_the_driver_may_run",
+    ),
+    Mutant(
+        "release 0.1.0 sees no task of a sender on YARN",
+        "egress/sender.py",
+        '        "task": None,\n        "application"',
+        '        "application"',
+        f"{_TAKEOVER}::test_release_0_1_0_never_takes_it_for_dead",
+    ),
+    Mutant(
+        "a state is no proof",
+        "launch/application_state.py",
+        "        return _still_there(driver, look_up or _page)\n",
+        "        return None\n",
+        _STATE,
+    ),
+    Mutant(
+        "keys of S3 are kept from Spark's client",
+        "launch/cluster_mode.py",
+        ', "TIDEGATE_UNSET": _KEPT_BY_YARN',
+        "",
+        f"{_CLUSTER}::test_keys_of_s3_are_kept_from_sparks_client",
+    ),
+    Mutant(
+        "an error ends the application",
+        "launch/spark_submit.py",
+        "        kill(application, log)\n",
+        "",
+        f"{_CLUSTER}::test_an_error_kills_the_application_and_stays_the_error",
+    ),
+)

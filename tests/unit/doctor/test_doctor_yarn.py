@@ -1,0 +1,50 @@
+"""What the doctor says of a Spark connection to YARN."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tidegate.doctor import pipeline
+from tidegate.doctor.yarn import check_yarn
+from tidegate.launch import application_state
+from tidegate.launch.spark_connection import SparkConnection
+
+YARN = SparkConnection("spark_yarn", "yarn")
+NONE = "Total number of applications (application-types: [], states: [] and tags: [x]):0\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_cluster_that_is_not_named() -> None:
+    (line,) = check_yarn(YARN)
+    assert line.state == "failure"
+    assert line.says == "master yarn: neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set"
+
+
+def test_a_resource_manager_that_answers_and_one_that_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("YARN_CONF_DIR", "/etc/hadoop")
+
+    def answers(args: Sequence[str]) -> str:
+        assert "-appTags" in args
+        return NONE
+
+    (line,) = check_yarn(YARN, answers)
+    assert line.state == "ok"
+    assert line.says.endswith("answers (deploy mode client, YARN_CONF_DIR=/etc/hadoop)")
+
+    def away(_: Sequence[str]) -> str:
+        raise OSError("no answer within 60 s")
+
+    (line,) = check_yarn(YARN, away)
+    assert line.state == "failure"
+    assert "the resource manager does not answer: no answer within 60 s" in line.says
+    assert line.fix is not None
+    assert "YARN_CONF_DIR=/etc/hadoop" in line.fix
+    monkeypatch.setattr(application_state, "client", lambda _: away)
+    assert [each.state for each in pipeline.check_spark(YARN)] == ["failure"]

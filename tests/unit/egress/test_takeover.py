@@ -1,0 +1,328 @@
+"""When the claim of a sender whose driver runs on YARN may be taken over."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import release_lake
+from support.egress_world import World, dies_while_sending, sends_all
+from tidegate.core.entries import Claim
+from tidegate.egress import takeover
+from tidegate.egress.release import release
+from tidegate.egress.sender import cluster_sender, has_ended, is_alive, is_dead, sender_identity
+from tidegate.egress.takeover import not_dead, not_ended
+from tidegate.errors import BrokerUnreachable, SenderAlive, SendFailed, StageFailed
+from tidegate.lake.attempts import Attempt
+from tidegate.lake.store import LocalStore
+from tidegate.launch import application_state
+from tidegate.launch.spark_connection import SparkConnection
+from tidegate.spark.answers import DRIVER, JOB
+from tidegate.spark.egress_job import SENDING, EgressJob
+
+OWN = Attempt("f00d", 0, "a1")
+TAG = "tidegate-a1"
+CONTAINER = {"id": "container_17_0001_01_000001", "node": "node-1:8042", "started": 1}
+YARN = SparkConnection("spark_yarn", "yarn", deploy_mode="cluster")
+TASK = {"dag": "d", "run": "r", "task": "send", "try": 1}
+
+
+class Yarn:
+    """Answers `not_ended` one after the other, and keeps what it was asked to kill."""
+
+    def __init__(self, *answers: str | None) -> None:
+        self.answers = list(answers)
+        self.killed: list[str] = []
+        self.away = False
+
+    def kill(self, tag: str, _: Any) -> list[str]:
+        if self.away:
+            raise OSError("no answer within 60 s")
+        self.killed.append(tag)
+        return ["application_17_0001"]
+
+    def not_ended(self, tag: str, driver: Any, _: Any) -> str | None:
+        assert tag.startswith("tidegate-")
+        assert driver.to_json() == CONTAINER
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.fixture
+def yarn(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Yarn]:
+    def made(*answers: str | None) -> Yarn:
+        fake = Yarn(*answers)
+        monkeypatch.setattr(application_state, "kill", fake.kill)
+        monkeypatch.setattr(application_state, "not_ended", fake.not_ended)
+        monkeypatch.setattr(application_state, "running", lambda *_: [])
+        monkeypatch.setattr(takeover, "_LOOK_AGAIN", 0.01)
+        return fake
+
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "lake/out")
+
+
+def ended(task: Mapping[str, Any]) -> bool:
+    assert task == TASK
+    return True
+
+
+def never(_: Mapping[str, Any]) -> bool:
+    raise AssertionError("Airflow is not asked")
+
+
+def name_driver(store: LocalStore, attempt: Attempt = OWN) -> None:
+    store.create(attempt.directory + DRIVER, json.dumps(CONTAINER).encode())
+
+
+def test_a_driver_that_has_not_named_itself_never_starts(
+    store: LocalStore, yarn: Callable[..., Yarn]
+) -> None:
+    """Its job is withdrawn first, and nobody can give it another one; YARN need not be asked."""
+    asked = yarn("it is not asked")
+    store.create(OWN.directory + JOB, b"encrypted")
+    assert not_ended(OWN, TAG, store) is None
+    assert store.get(OWN.directory + JOB) == b""
+    assert not store.create(OWN.directory + JOB, b"another")
+    assert asked.killed == [TAG]
+    asked.away = True
+    assert not_ended(OWN, TAG, store) is None
+
+
+def test_a_driver_is_killed_and_its_end_is_awaited(
+    store: LocalStore, yarn: Callable[..., Yarn]
+) -> None:
+    name_driver(store)
+    asked = yarn("application_17_0001 is RUNNING", "its container is KILLING", None)
+    assert not_ended(OWN, TAG, store) is None
+    assert asked.killed == [TAG] * 3
+
+
+def test_the_wait_ends(store: LocalStore, yarn: Callable[..., Yarn]) -> None:
+    name_driver(store)
+    asked = yarn("YARN cannot be asked")
+    asked.away = True
+    began = time.monotonic()
+    assert not_ended(OWN, TAG, store, patience=0.1) == "YARN cannot be asked"
+    assert 0.1 < time.monotonic() - began < 5
+    assert store.get(OWN.directory + JOB) == b""
+
+
+def claim(sender: Mapping[str, Any]) -> Claim:
+    return Claim("live", "f00d", "a1", dict(sender), (), {}, (), {})
+
+
+def test_while_its_submitter_may_run_nothing_is_ended(
+    store: LocalStore, yarn: Callable[..., Yarn]
+) -> None:
+    """The application may be what it waits for: the job stays, and YARN is not asked."""
+    asked = yarn(None)
+    store.create(OWN.directory + JOB, b"encrypted")
+    why = not_dead(claim(cluster_sender(None, TAG)), store, never)
+    assert why is not None
+    assert why.startswith("its submitter, process ")
+    assert store.get(OWN.directory + JOB) == b"encrypted"
+    assert asked.killed == []
+
+
+def test_a_dead_submitter_leaves_the_proof_to_yarn(
+    store: LocalStore, yarn: Callable[..., Yarn]
+) -> None:
+    name_driver(store)
+    sender = cluster_sender(TASK, TAG)
+    submitter = {**sender["application"]["submitter"], "host": "elsewhere", "processes": "pid:[9]"}
+    of_task = {**sender, "application": {**sender["application"], "submitter": submitter}}
+    asked = yarn("container_17_0001_01_000001 on node-1:8042 is KILLING", None)
+    assert not_dead(claim(of_task), store, ended) is None
+    assert asked.killed == [TAG] * 2
+    assert not_dead(claim(of_task), store, lambda _: False) is not None
+
+
+def test_the_identity_of_a_submitter_is_below_the_application() -> None:
+    """Above it is nothing that a search for processes or a task could take for its end."""
+    sender = cluster_sender(TASK, TAG)
+    own = sender_identity(TASK)
+    assert sender["application"] == {"master": "yarn", "tag": TAG, "submitter": own}
+    assert (sender["task"], sender["machine"], sender["processes"]) == (None, "", "cluster")
+    assert (sender["pid"], sender["host"]) == (own["pid"], own["host"])
+    assert not is_dead(sender, "a1", never, patience=0)
+    assert is_alive(sender, "a1")
+    assert not has_ended(own, never)
+
+
+def test_release_0_1_0_never_takes_it_for_dead(tmp_path: Path) -> None:
+    """Whatever Airflow says of the task, wherever it is asked, after a reboot, too."""
+    packages = release_lake.unpack(tmp_path)
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+    )
+    sender = cluster_sender(TASK, TAG)
+    sender = {**sender, "pid": int(dead.stdout), "started": 1}
+    script = (
+        "import json, sys\n"
+        "from tidegate.egress import sender\n"
+        "given = json.loads(sys.argv[1])\n"
+        "print(sender.is_dead(given, 'a1', lambda task: True, patience=0), "
+        "sender.is_dead(given | {'boot': 'earlier'}, 'a1', lambda task: True, patience=0), "
+        "sender.is_alive(given, 'a1'), sender.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(sender)],
+        env={"PYTHONPATH": str(packages[release_lake.RELEASE])},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    *said, where = done.stdout.split()
+    assert said == ["False", "False", "False"]
+    assert Path(where).is_relative_to(packages[release_lake.RELEASE])
+
+
+# A whole send, whose application is played: it answers in the lake.
+
+
+@pytest.fixture
+def on_yarn(world: World, monkeypatch: pytest.MonkeyPatch, yarn: Callable[..., Yarn]) -> Yarn:
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
+    asked = yarn(None)
+    world.put(a="1")
+    return asked
+
+
+def played(
+    world: World, application: Callable[[EgressJob, Path], None], given: list[EgressJob]
+) -> Callable[[Any], None]:
+    """Return what submits an application that is played: the job is not decrypted."""
+
+    def submit(call: Any) -> None:
+        flag, directory = call.args
+        assert flag == "--in-lake"
+        assert world.fold.claims  # the tag is in the ledger before the application is submitted
+        (open_claim,) = world.fold.claims.values()
+        assert open_claim.sender["application"]["tag"] == call.tag
+        place = Path(directory)
+        assert (place / JOB).read_bytes()
+        (place / JOB).unlink()
+        (place / DRIVER).write_text(json.dumps(CONTAINER))
+        application(given[-1], place)
+
+    return submit
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[EgressJob]:
+    """Return the jobs that were made."""
+    made: list[EgressJob] = []
+    from tidegate.egress import send as module
+
+    job_of = module.job_of
+
+    def kept(*args: Any) -> EgressJob:
+        made.append(job_of(*args))
+        return made[-1]
+
+    monkeypatch.setattr(module, "job_of", kept)
+    return made
+
+
+def send(world: World, application: Callable[[EgressJob, Path], None], jobs: list[Any]) -> Any:
+    from tidegate.egress.send import send as step
+    from tidegate.runs.run import open_run
+
+    run = replace(world.run(), spark=YARN)
+    return step(open_run(run), played(world, application, jobs), lambda _: False)
+
+
+def staged(world: World) -> Sequence[str]:
+    root = world.home / "lake/out/_tidegate/staging"
+    return sorted(path.name for path in root.rglob("*") if path.is_file())
+
+
+def test_answers_come_back_by_the_lake(world: World, on_yarn: Yarn, jobs: list[EgressJob]) -> None:
+    """Of a success nothing is left but the seal."""
+    delivery = send(world, sends_all, jobs)
+    assert delivery.rows == 1
+    assert staged(world) == ["_seal.json"]
+    assert on_yarn.killed == []
+
+
+def test_a_driver_that_died_while_sending_keeps_its_claim(
+    world: World, on_yarn: Yarn, jobs: list[EgressJob]
+) -> None:
+    with pytest.raises(SendFailed, match="killed"):
+        send(world, dies_while_sending, jobs)
+    (kept,) = world.fold.claims.values()
+    assert kept.sender["application"]["tag"] == f"tidegate-{kept.attempt}"
+    assert {DRIVER, SENDING} <= {*staged(world)}
+    assert on_yarn.killed
+
+
+def lost(_: EgressJob, __: Path) -> None:
+    raise StageFailed("connection to the resource manager lost")
+
+
+def says_nothing(_: EgressJob, __: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize(("ends", "said"), [(lost, "manager lost"), (says_nothing, "no answer")])
+def test_nothing_is_released_while_the_driver_may_run(
+    world: World, yarn: Callable[..., Yarn], jobs: list[EgressJob], on_yarn: Yarn,
+    monkeypatch: pytest.MonkeyPatch, ends: Callable[[EgressJob, Path], None], said: str,
+) -> None:  # fmt: skip
+    """spark-submit has ended before the first record: the driver may still send it."""
+
+    yarn("application_17_0001 is RUNNING")
+    monkeypatch.setattr(takeover, "_PATIENCE", 0.0)
+    monkeypatch.setattr(
+        "tidegate.egress.send.not_ended",
+        lambda *args: not_ended(*args, patience=0.0),
+    )
+    with pytest.raises(SendFailed, match=f"{said}; and its driver is not proven to have ended: "):
+        send(world, ends, jobs)
+    assert len(world.fold.claims) == 1
+    yarn(None)
+    with pytest.raises(SendFailed, match="resource manager lost"):
+        # The first claim is taken over as soon as the end is proven: not before.
+        send_again(world, lost, jobs, monkeypatch)
+
+
+def send_again(
+    world: World, application: Any, jobs: list[EgressJob], monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    monkeypatch.setattr("tidegate.egress.takeover.has_ended", lambda *_: True)
+    return send(world, application, jobs)
+
+
+@pytest.mark.parametrize("error", [StageFailed("no container"), BrokerUnreachable("away")])
+def test_a_driver_that_has_ended_before_it_sent_releases_its_claim(
+    world: World, on_yarn: Yarn, jobs: list[EgressJob], error: Exception
+) -> None:
+    def fails(_: EgressJob, __: Path) -> None:
+        raise error
+
+    with pytest.raises((SendFailed, BrokerUnreachable)):
+        send(world, fails, jobs)
+    assert world.fold.claims == {}
+    assert staged(world) == []
+
+
+def test_a_release_is_refused_while_yarn_shows_the_application(
+    world: World, on_yarn: Yarn, jobs: list[EgressJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SendFailed):
+        send(world, dies_while_sending, jobs)
+    monkeypatch.setattr(application_state, "running", lambda *_: ["application_17_0001"])
+    with pytest.raises(SenderAlive, match="YARN shows application_17_0001 as not ended"):
+        release(world.spec, None, "resend", "x", run="r")
+    monkeypatch.setattr(application_state, "running", lambda *_: [])
+    release(world.spec, None, "resend", "x", run="r")
+    assert world.fold.claims == {}
