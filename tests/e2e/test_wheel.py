@@ -196,7 +196,7 @@ def ingest_is_of_the_wheel(own: OwnAirflow) -> None:
         told = own.processes()
         jobs = [text for text in told.values() if is_job(text, "ingest")]
     for pid, text in told.items():
-        assert not [place for place in own_airflow.CHECKOUT if place in text], command_line(pid)
+        assert not own_airflow.names_checkout(text), command_line(pid)
     assert all(f"{own.python.parents[1]}/lib/python" in text for text in jobs)
     states = run_of(own.api, "tidegate__orders", "first")
     assert states == dict.fromkeys(("plan", "stage", "publish", "verdict"), "success")
@@ -208,5 +208,4 @@ def no_checkout(own: OwnAirflow) -> None:
     assert found["rows"] == FIRST + SECOND
     assert found["file"].startswith(str(own.python.parents[1] / "lib"))
     assert "PYTHONPATH" not in found["environ"]
-    for place in found["path"]:
-        assert not place.startswith(own_airflow.CHECKOUT), place
+    assert not own_airflow.names_checkout("\n".join(found["path"]))

@@ -39,14 +39,19 @@ _FOREIGN = ("AIRFLOW", "TIDEGATE_", "SPARK_", "PYSPARK_", "PYTHON", "VIRTUAL_ENV
 _OF_MAKE = ("MAKE", "MFLAGS")
 
 
+def names_checkout(text: str) -> list[str]:
+    """Return the places of the checkout that a text names, alone or with something below them."""
+    return [place for place in CHECKOUT if re.search(rf"{re.escape(place)}(?![\w.-])", text)]
+
+
 def environ(**more: str) -> dict[str, str]:
     """Return this process's variables without those of a Python, an Airflow, a Spark or a lake.
 
     No value has a path of the checkout.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN + _OF_MAKE)}
-    path = [each for each in kept["PATH"].split(os.pathsep) if not each.startswith(CHECKOUT)]
-    kept = {k: v for k, v in kept.items() if not any(place in v for place in CHECKOUT)}
+    path = [each for each in kept["PATH"].split(os.pathsep) if not names_checkout(each)]
+    kept = {k: v for k, v in kept.items() if not names_checkout(v)}
     return {**kept, "PATH": os.pathsep.join(path), **more}
 
 
