@@ -4,7 +4,10 @@ Needs a package index and a Maven repository, or what their caches have.
 """
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -16,6 +19,7 @@ import httpx
 import pytest
 
 from support import matrix, oracle_client, own_airflow, topic_reader, topic_records
+from support.doc_pages import fenced, page
 from support.matrix import AIRFLOW, COMMON, AirflowRow
 from support.own_airflow import OwnAirflow, Wheel, run_of
 from support.process_list import command_line, is_job
@@ -166,6 +170,32 @@ def test_runs_from_the_wheel(
         tried = ["DAG bundle" if row.bundle else "DAG file", "page", "ingest", "egress of a lake",
                  "operators"]  # fmt: skip
         matrix.record("airflow", asdict(row), {**own_airflow.versions(python), "tried": tried})
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page(wheel: Wheel, disk: Path) -> None:
+    """Those of docs/how-to/install.md, with uv in pip's place: then `tidegate` has its version,
+    its jars and no broken dependency.
+    """
+    here = disk / "page"
+    (here / "dist").mkdir(parents=True)
+    shutil.copy(wheel.file, here / "dist")
+    shutil.copy(wheel.constraints / f"airflow-{COMMON.airflow}.txt", here)
+    try:
+        python = matrix.venv(here / "venv", COMMON.python)
+    except matrix.Missing as reason:
+        pytest.skip(str(reason))
+    uv = Path(sys.executable).with_name("uv")
+    pip = f'pip() {{ {uv} pip "$@" --quiet --python {python}; }}'
+    (commands, *_) = fenced(page("docs/how-to/install.md"), "sh")
+    environ = own_airflow.environ(TIDEGATE_CACHE=str(jars.cache_dir()))
+    environ["PATH"] = f"{python.parent}{os.pathsep}{environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-ec", f"{pip}\n{commands}\npip check\ntidegate --version"],
+        cwd=here, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].endswith(wheel.file.name.split("-")[1]), done.stdout
 
 
 def look_at_the_page(own: OwnAirflow) -> None:

@@ -34,7 +34,6 @@ _STORED = "tests/dags/test_connection_commands.py::test_commands_of_the_docs_can
 _EXAMPLE = "tests/unit/pipelines/test_translation.py::test_the_example_of_the_docs"
 
 _SERVICE = "a service of others: Amazon MSK, Confluent Cloud, Azure Event Hubs"
-_AIRFLOW = "another Airflow than that of the tests"
 
 PAGES: dict[str, tuple[Block, ...]] = {
     "README.md": (
@@ -75,8 +74,7 @@ PAGES: dict[str, tuple[Block, ...]] = {
               "::test_the_values_read_the_secret_that_the_page_makes", "no Kubernetes"),
     ),
     "docs/how-to/install.md": (
-        Block("sh", "pip install", "tests/unit/test_examples.py"
-              "::test_the_wheel_is_installed_as_the_page_says", _AIRFLOW),
+        Block("sh", "pip install", "tests/e2e/test_wheel.py::test_the_commands_of_the_page"),
         Block("sh", "export AIRFLOW_CONN_SPARK_DEFAULT", _CLUSTER),
         Block("sh", "airflow connections add spark_default", _STORED),
     ),
