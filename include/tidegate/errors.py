@@ -56,7 +56,7 @@ class NeedsAirflow(TidegateError):
 
 
 class AirflowUnavailable(Transient):
-    """In a task, Airflow or its secrets backend cannot be asked for a connection now."""
+    """In a task, Airflow cannot be asked for a connection or a Variable now."""
 
 
 # Broker

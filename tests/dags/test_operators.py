@@ -156,17 +156,19 @@ def test_arguments_of_spark_are_refused() -> None:
         TidegateRunOperator(task_id="go", pipeline="p", conf={}, conn_id="spark_other")
 
 
-def test_an_egress(world: World, pipelines: Path) -> None:
+def test_an_egress(world: World, pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows who else sends, and which senders have ended; a mapped task could not be told."""
     form = {"name": "back", "kind": "egress", "source": {"lake": "p"}, "lake": str(world.root)}
     (pipelines / "back.yaml").write_text(json.dumps({**form, "target": {"topic": "copy"}}))
+    monkeypatch.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
     task = TidegateRunOperator(task_id="go", pipeline="back", resend=True)
     given = context(task, try_number=2)
     with mock.patch("tidegate.egress.run.egress") as egress:
         execute(task, given, world.submit())
     run, _, ended = egress.call_args.args
     assert (run.dag_id, run.run_id, run.resend) == ("etl/go", "r", True)
-    assert run.task == {"dag": "etl", "run": "r", "task": "go", "try": 2}
+    here = {"dag": "etl", "run": "r", "task": "go", "try": 2, "deployment": "ours"}
+    assert run.task == here
     assert ended({**run.task, "try": 1})
     assert not ended(run.task)
     with pytest.raises(

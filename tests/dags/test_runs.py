@@ -107,6 +107,7 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
     asked = Replay("flights", "x", (0, 3), "0", "5")
     ingest = form_dags._replay(made("flights"))
     with pytest.MonkeyPatch.context() as environment:
+        environment.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
         other = '{"extra": {"bootstrap.servers": "other:1"}}'
         environment.setenv("AIRFLOW_CONN_OTHER", other)
         egress = form_dags._replay(made("back"))
@@ -118,7 +119,8 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
     assert egress.source_kafka is not None
     servers = egress.kafka.bootstrap_servers, egress.source_kafka.bootstrap_servers
     assert servers == ("other:1", "b:1")
-    assert egress.task == {"dag": "tidegate_replay", "run": "r", "task": "send", "try": 2}
+    assert egress.task == {"dag": "tidegate_replay", "run": "r", "task": "send", "try": 2,
+                           "deployment": "ours"}  # fmt: skip
 
 
 def test_a_spark_task_is_for_one_kind(context: Any) -> None:
@@ -143,10 +145,14 @@ def test_a_spark_task_is_for_one_kind(context: Any) -> None:
         ({}, False),
     ],
 )
-def test_whether_a_senders_task_has_ended(states: dict[str, dict[str, Any]], over: bool) -> None:
+def test_whether_a_senders_task_has_ended(
+    states: dict[str, dict[str, Any]], over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By what Airflow says; where it says nothing, the sender may live."""
+    monkeypatch.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
     ti = SimpleNamespace(
         dag_id="d", run_id="r", task_id="plan", try_number=1, get_task_states=lambda **_: states
     )
     ended = tasks.task_ended({"ti": ti})  # type: ignore[typeddict-item]
-    assert ended({"dag": "d", "run": "r", "task": "send", "try": 1}) is over
+    task = {"dag": "d", "run": "r", "task": "send", "try": 1, "deployment": "ours"}
+    assert ended(task) is over

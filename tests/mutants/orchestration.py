@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "an error of the API server is no missing connection",
         "orchestration/connections.py",
-        "(_ask_api if is_api else backend.get_connection)",
+        "(_ask_connection if is_api else backend.get_connection)",
         "(backend.get_connection)",
         "tests/dags/test_airflow_connections.py::test_in_a_task_an_outage_is_no_missing_connection",
     ),
@@ -123,5 +123,33 @@ MUTANTS = (
         "        await run_in_threadpool(may, request, user)\n",
         "",
         "tests/dags/test_rights.py::test_airflows_own_api_server_signs",
+    ),
+    Mutant(
+        "tries are compared within one Airflow deployment",
+        "orchestration/tasks.py",
+        'if task.get("deployment") != deployment.identity():',
+        'if task.get("deployment", deployment.identity()) == "":',
+        "tests/dags/test_deployment.py::test_a_task_has_ended_by_what_its_own_deployment_says",
+    ),
+    Mutant(
+        "a claim without a deployment proves nothing",
+        "orchestration/tasks.py",
+        'if task.get("deployment") != deployment.identity():',
+        'if task.get("deployment", deployment.identity()) != deployment.identity():',
+        "tests/dags/test_deployment.py::test_a_task_has_ended_by_what_its_own_deployment_says",
+    ),
+    Mutant(
+        "an outage is no missing identity",
+        "orchestration/deployment.py",
+        "        if error.error.error is ErrorType.VARIABLE_NOT_FOUND:\n",
+        "        if error:\n",
+        "tests/dags/test_deployment.py::test_an_outage_makes_no_new_one",
+    ),
+    Mutant(
+        "an identity is read back",
+        "orchestration/deployment.py",
+        "        known = _stored()\n    if",
+        "        known = known or secrets.token_hex(8)\n    if",
+        "tests/dags/test_deployment.py::test_of_two_that_make_it_at_once_both_use_what_is_stored",
     ),
 )

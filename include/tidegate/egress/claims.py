@@ -37,7 +37,7 @@ def claim(
     if open_claim and (why := not_dead(open_claim, opened.store, task_ended, run.spark.home)):
         raise SenderAlive(
             f"plan {plan.id}: attempt {open_claim.attempt} holds the claim, and is not proven "
-            f"dead: {why}",
+            f"dead: {why}. Wait; or, if you know that it is, `tidegate release`",
             sender=dict(open_claim.sender),
         )
     if open_claim:

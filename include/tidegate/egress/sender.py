@@ -53,7 +53,8 @@ def is_dead(
 
     In the sender's pid namespace the proof is that neither its process nor any that names the
     attempt is running; a driver whose parent has just died has `patience` seconds to end. From
-    anywhere else, another container or another boot included, Airflow's state of the task decides.
+    anywhere else, another container or another boot included, Airflow's state of the task decides:
+    that of the task's own deployment, which a claim of release 0.1.0 does not name.
     A sender without a task is proven dead by a reboot of the same machine, but not in a container.
     One with an application is never proven dead by this: `takeover` can.
     """

@@ -37,11 +37,28 @@ def not_dead(
     sender = claim.sender
     if (application := sender.get("application")) is None:
         dead = is_dead(sender, claim.attempt, task_ended)
-        return None if dead else f"process {sender['pid']} on {sender['host']} may still run"
+        return None if dead else f"{_process(sender)} may still run{_proof(sender)}"
     submitter = application["submitter"]
     if not has_ended(submitter, task_ended):
-        return f"its submitter, process {submitter['pid']} on {submitter['host']}, may still run"
+        return f"its submitter, {_process(submitter)}, may still run{_proof(submitter)}"
     return not_ended(Attempt(claim.plan_id, 0, claim.attempt), application["tag"], store, home)
+
+
+def _process(sender: Mapping[str, Any]) -> str:
+    return f"process {sender['pid']} on {sender['host']}"
+
+
+def _proof(sender: Mapping[str, Any]) -> str:
+    """Return who can prove the end of a sender that is a task of Airflow."""
+    if (task := sender["task"]) is None:
+        return ""
+    named = f" (try {task['try']} of task {task['task']} of {task['dag']}, run {task['run']}"
+    if deployment := task.get("deployment"):
+        return f"{named}): only tasks of its Airflow deployment, {deployment}, can take over"
+    return (
+        f"{named}): the claim is of release 0.1.0, which names no Airflow deployment, so let that "
+        "release finish it"
+    )
 
 
 def not_ended(

@@ -91,7 +91,7 @@ def _failure(backend: Any, connection_id: str) -> str | None:
         return None
     is_api = isinstance(backend, ExecutionAPISecretsBackend)  # returns None for every error
     try:
-        found = (_ask_api if is_api else backend.get_connection)(conn_id=connection_id)
+        found = (_ask_connection if is_api else backend.get_connection)(conn_id=connection_id)
     except NotImplementedError:  # a backend of Variables only
         return None
     except AirflowRuntimeError as error:
@@ -102,12 +102,18 @@ def _failure(backend: Any, connection_id: str) -> str | None:
     return "only the second request was answered" if found else None
 
 
-def _ask_api(conn_id: str) -> Any:
-    """Return the API server's answer to a task; AirflowRuntimeError if it is an error."""
-    from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
+def _ask_connection(conn_id: str) -> Any:
+    from airflow.sdk.execution_time.comms import GetConnection
 
-    answer = task_runner.SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
+    return ask_api(GetConnection(conn_id=conn_id))
+
+
+def ask_api(request: Any) -> Any:
+    """Return the API server's answer to a task's request; AirflowRuntimeError if it is an error."""
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import ErrorResponse
+
+    answer = task_runner.SUPERVISOR_COMMS.send(request)
     if isinstance(answer, ErrorResponse):
         raise AirflowRuntimeError(answer)
     return answer

@@ -87,7 +87,7 @@ def new_run(
 
 def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> Run | EgressRun:
     """Return the run of a task instance; `dag_id` and Airflow's run id identify its plan."""
-    from tidegate.orchestration import connections
+    from tidegate.orchestration import connections, deployment
     from tidegate.runs.connections import of_run
 
     interval = _interval(context)
@@ -95,6 +95,7 @@ def run_of_task(spec: Spec, context: Context, dag_id: str, **settings: Any) -> R
     if not isinstance(spec, Ingest):  # to find out later whether this sender has ended
         settings["task"] = {
             "dag": ti.dag_id, "run": ti.run_id, "task": ti.task_id, "try": ti.try_number,
+            "deployment": deployment.identity(),
         }  # fmt: skip
     run: Run | EgressRun = flows.of(spec).new_run(
         spec,
@@ -326,10 +327,17 @@ def refuse(complaint: str) -> None:
 
 
 def task_ended(context: Context) -> flows.TaskEnded:
-    """Return a function that says whether Airflow knows that a sender's task has ended."""
+    """Return a function that says whether Airflow knows that a sender's task has ended.
+
+    Of a task of another deployment, or of one that its claim does not name, it does not know.
+    """
+    from tidegate.orchestration import deployment
+
     this = context["ti"]
 
     def ended(task: Mapping[str, Any]) -> bool:
+        if task.get("deployment") != deployment.identity():
+            return False
         if (task["dag"], task["run"], task["task"]) == (this.dag_id, this.run_id, this.task_id):
             return bool(task["try"] < this.try_number)
         states = this.get_task_states(

@@ -147,6 +147,30 @@ def test_a_dead_submitter_leaves_the_proof_to_yarn(
     assert not_dead(claim(of_task), store, lambda _: False) is not None
 
 
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [
+        (None, "process 7 on elsewhere may still run"),
+        (TASK | {"deployment": "0123 http://af"},
+         "process 7 on elsewhere may still run (try 1 of task send of d, run r): only tasks of its "
+         "Airflow deployment, 0123 http://af, can take over"),
+        (TASK,
+         "process 7 on elsewhere may still run (try 1 of task send of d, run r): the claim is of "
+         "release 0.1.0, which names no Airflow deployment, so let that release finish it"),
+    ],
+)  # fmt: skip
+def test_a_task_that_is_not_known_to_have_ended_names_its_deployment(
+    store: LocalStore, task: Any, says: str
+) -> None:
+    """Of a submitter, too."""
+    sender = {**sender_identity(task), "host": "elsewhere", "processes": "pid:[9]", "pid": 7}
+    assert not_dead(claim(sender), store, lambda _: False) == says
+    on_yarn = cluster_sender(task, TAG)
+    on_yarn["application"]["submitter"] = sender
+    why = not_dead(claim(on_yarn), store, lambda _: False)
+    assert why == "its submitter, " + says.replace("elsewhere may", "elsewhere, may")
+
+
 def test_the_identity_of_a_submitter_is_below_the_application() -> None:
     """Above it is nothing that a search for processes or a task could take for its end."""
     sender = cluster_sender(TASK, TAG)
