@@ -9,7 +9,6 @@ import typer
 
 from tidegate.cli.console import Document, Json, answer, note, say
 from tidegate.core.wording import counted
-from tidegate.errors import ConfigurationError
 
 app = typer.Typer()
 
@@ -34,13 +33,8 @@ def fetch(
 
     names = spark_jars.locks(spark) if spark else [*jars.OF_SPARK]
     names += [jars.OF_THE_BROKER] if with_broker else []
-    try:
+    with jars.cache_errors():
         files = {file.name for name in names for file in jars.ensure(name, spark)}
-    except OSError as error:
-        raise ConfigurationError(
-            f"the cache {jars.cache_dir()} cannot be used: {error.strerror or error}: correct it, "
-            "or set TIDEGATE_CACHE to another directory"
-        ) from None
     job_zip.build()  # a run may be another user's, who may not write there
     archive = None if no_archive or spark else ensure_archive(note)
     found = {

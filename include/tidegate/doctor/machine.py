@@ -77,9 +77,9 @@ def java() -> Iterator[Line]:
 def spark_jars() -> Iterator[Line]:
     """Compare the jars with the lock file, and the connector's version with Spark's."""
     locked = jars.read("spark-kafka")
-    wrong = [
-        jar.file for jar in locked if not jars.is_valid(jars.cache_dir() / "jars" / jar.file, jar)
-    ]
+    directory = jars.cache_dir() / "jars"
+    with jars.cache_errors():
+        wrong = [jar.file for jar in locked if not jars.is_valid(directory / jar.file, jar)]
     if wrong:
         says = f"missing or not the pinned one: {', '.join(wrong)}"
         yield failure("jars", says, f"run `tidegate jars`; the cache is {jars.cache_dir()}")

@@ -18,12 +18,13 @@ _KEPT = 3  # archives of 170 MB: this one, and those of other environments on th
 
 
 def find() -> Path | None:
-    """Return the archive for this JDK and this class path, if there is one."""
+    """Return the archive for this JDK and this class path, if there is one that may be read."""
     key = _key()
-    for archive in _directory().glob(f"{key}-*.jsa"):
-        # A truncated archive crashes the JVM, which does not compare the size.
-        if archive.name == f"{key}-{archive.stat().st_size}.jsa":
-            return archive
+    with contextlib.suppress(OSError):
+        for archive in _directory().glob(f"{key}-*.jsa"):
+            # A truncated archive crashes the JVM, which does not compare the size.
+            if archive.name == f"{key}-{archive.stat().st_size}.jsa":
+                return archive
     return None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import shorten
 
+from tidegate.errors import ConfigurationError
 from tidegate.launch import jars
 
 _KEPT, _DAY = 20, 86_400  # files that are kept, whatever their age; seconds
@@ -47,13 +48,14 @@ class SparkOutput:
     """The output of one application.
 
     `path` is the file with all of it, readable by its owner only. It is None if there is none (no
-    space, say), and then every line is shown. `causes` are the lines that may name why it failed.
+    space or no home directory, say), and then every line is shown. `causes` are the lines that may
+    name why it failed.
     """
 
     def __init__(self, name: str) -> None:
         self.causes: list[str] = []
         self.path: Path | None = None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ConfigurationError):
             self.path = _create(name)
 
     def shown(self, lines: Iterable[str]) -> Iterator[str]:

@@ -60,7 +60,7 @@ def test_a_cache_that_cannot_be_written(
     monkeypatch.setenv("TIDEGATE_CACHE", str(cache))
     assert tidegate(monkeypatch, "jars") == 2
     assert capsys.readouterr().err == (
-        f"ConfigurationError: the cache {cache} cannot be used: Not a directory: correct it, or "
+        f"ConfigurationError: the cache {cache} cannot be used: Not a directory; correct it, or "
         "set TIDEGATE_CACHE to another directory\n"
     )
 

@@ -10,11 +10,15 @@ import stat
 import sys
 import threading
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from tidegate.launch import jars
+from tidegate.doctor import machine
+from tidegate.errors import ConfigurationError
+from tidegate.launch import cds_archive, jars, job_zip
 from tidegate.launch.jars import Jar, JarError
+from tidegate.launch.spark_output import SparkOutput
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge
 
@@ -187,6 +191,50 @@ def test_the_cache_is_the_chosen_one_or_the_users(
     assert jars.cache_dir() == tmp_path / "tidegate"
     monkeypatch.setenv("TIDEGATE_CACHE", "~/mine")
     assert jars.cache_dir() == Path.home() / "mine"
+
+
+@pytest.fixture
+def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A uid that the user database does not have, as a container may run with."""
+    for name in ("TIDEGATE_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    missing = mock.Mock(side_effect=KeyError("getpwuid(): uid not found: 4711"))
+    monkeypatch.setattr("pwd.getpwuid", missing)
+
+
+@pytest.mark.parametrize("chosen", [None, "~/mine"])
+def test_a_user_without_a_home_directory(
+    no_home: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: str | None
+) -> None:
+    if chosen:
+        monkeypatch.setenv("TIDEGATE_CACHE", chosen)
+    for asked in (jars.cache_dir, lambda: jars.paths("spark-kafka"), job_zip.build):
+        with pytest.raises(ConfigurationError, match=r"has no home directory.* set TIDEGATE_CACHE"):
+            asked()
+    assert SparkOutput("a run").path is None  # it goes on, with all of its output in the log
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
+    assert jars.cache_dir() == tmp_path
+
+
+def test_a_cache_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
+    denied = mock.Mock(side_effect=PermissionError(13, "Permission denied"))
+    monkeypatch.setattr(Path, "is_file", denied)
+    says = f"the cache {tmp_path} cannot be used: Permission denied; correct it, or set TIDEGATE_CA"
+    for asked in (lambda: jars.paths("spark-kafka"), lambda: list(machine.spark_jars())):
+        with pytest.raises(ConfigurationError, match=re.escape(says)):
+            asked()
+
+
+def test_an_archive_that_cannot_be_read_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It affects the speed of a run only."""
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
+    monkeypatch.setattr(cds_archive, "_key", lambda: "k")
+    denied = mock.Mock(side_effect=PermissionError(13, "Permission denied"))
+    monkeypatch.setattr(Path, "glob", denied)
+    assert cds_archive.find() is None
 
 
 def test_each_jar_of_the_connector_is_known_in_spark_jars() -> None:

@@ -9,12 +9,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from tidegate.errors import TidegateError
+from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.launch import environment, spark_home
 from tidegate.launch.file_lock import locked
 
@@ -64,11 +65,32 @@ class Jar:
 
 
 def cache_dir() -> Path:
-    """Return the directory that outlives checkouts: `$TIDEGATE_CACHE`, or the user's cache."""
-    if chosen := os.environ.get("TIDEGATE_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tidegate"
+    """Return the directory that outlives checkouts: `$TIDEGATE_CACHE`, or the user's cache.
+
+    ConfigurationError for a user without a home directory.
+    """
+    chosen, base = os.environ.get("TIDEGATE_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        if chosen:
+            return Path(chosen).expanduser().absolute()
+        return (Path(base) if base else Path.home() / ".cache") / "tidegate"
+    except RuntimeError:  # pathlib's, for an uid without an entry in the user database
+        raise ConfigurationError(
+            f"user {os.getuid()} has no home directory, and so no cache of jars; set "
+            "TIDEGATE_CACHE to the absolute path of a directory"
+        ) from None
+
+
+@contextmanager
+def cache_errors() -> Iterator[None]:
+    """Raise ConfigurationError if the cache may not be read or written."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"the cache {cache_dir()} cannot be used: {error.strerror or error}; correct it, or "
+            "set TIDEGATE_CACHE to another directory"
+        ) from None
 
 
 def java() -> Path:
@@ -116,10 +138,15 @@ def parse(text: str, *, source: str) -> list[Jar]:
 
 
 def paths(name: str) -> list[Path]:
-    """Return a lock's files without hashing or fetching them; JarError if one is missing."""
+    """Return a lock's files without hashing or fetching them; JarError if one is missing.
+
+    ConfigurationError if the cache cannot be read.
+    """
     directory = cache_dir() / "jars"
     files = [directory / jar.file for jar in read(name)]
-    if missing := [file.name for file in files if not file.is_file()]:
+    with cache_errors():
+        missing = [file.name for file in files if not file.is_file()]
+    if missing:
         raise JarError(
             f"{len(missing)} of the {len(files)} jars of {name} are not in {directory}"
             f" ({missing[0]}, …): run `tidegate jars{_OPTIONS.get(name, _OF_ANOTHER_SPARK)}`",
