@@ -51,7 +51,7 @@ def define(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
         ({"conn_type": "my-spark", "host": "h", "port": 1}, "my_spark://h:1"),
         ({"conn_type": "yarn"}, "yarn://"),
         ("spark://h:7077", "spark://h:7077"),
-        ("spark://User:secret@H.example:7077/schema?deploy-mode=client", "spark://h.example:7077"),
+        ("spark://H.example:7077/schema?deploy-mode=client", "spark://h.example:7077"),
         ("spark://yarn?queue=root.default", "yarn"),
         ("spark://local%5B2%5D", "local[2]"),
         ("spark://k8s%3A%2F%2Fhttps%3A%2F%2FH:443", "k8s://https://H:443"),
@@ -78,6 +78,27 @@ def test_a_connection_that_names_no_master(monkeypatch: pytest.MonkeyPatch, valu
     for look_up in (lambda: terminal.spark(SPEC), lambda: airflow.spark(SPEC)):
         with pytest.raises(ConfigurationError, match="'spark_x' names no master"):
             look_up()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"conn_type": "spark", "host": "spark://ann:hunter2@h:7077"},
+        {"conn_type": "spark", "host": "ann@h", "port": 7077},
+        {"conn_type": "spark", "host": "h", "login": "ann"},
+        {"conn_type": "spark", "host": "h", "password": "hunter2"},
+        "spark://ann:hunter2@h:7077",
+        "spark://:hunter2@h:7077",
+        "k8s://https://ann:hunter2@h:443",
+    ],
+)
+def test_a_master_has_no_login(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    """Airflow's provider drops it, or gives it to spark-submit, which shows it."""
+    define(monkeypatch, value)
+    for look_up in (lambda: terminal.spark(SPEC), lambda: airflow.spark(SPEC)):
+        with pytest.raises(ConfigurationError, match="'spark_x' has a user name or a pa") as found:
+            look_up()
+        assert "hunter2" not in str(found.value)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.core.nearest import did_you_mean
+from tidegate.core.printable import CONTROL, printable_name
 from tidegate.errors import ConfigurationError
 from tidegate.launch import spark_home, spark_jars
 from tidegate.pipelines.value_types import as_text
@@ -45,7 +46,11 @@ _HAS_A_KEY = {
     "spark.pyspark.python": "python",
     "spark.pyspark.driver.python": "python",
 }
-_KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list"}
+_KINDS = {
+    bool: "true or false", int: "a number", float: "a number with a fraction or an exponent",
+    str: "a text", list: "a list",
+}  # fmt: skip
+_CONTROL = "holds a control character, or is not Unicode"
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,9 @@ def parse(connection: str, master: str, extra: Any, place: Place) -> SparkConnec
     wrong, notices = _names(given)
     texts: dict[str, str] = {}
     for key in (_EXAMPLES.keys() - {"conf"}) & given.keys():
-        if isinstance(given[key], str):
+        if isinstance(given[key], str) and CONTROL.search(given[key]):
+            wrong.append(f"{key}: {_CONTROL}")
+        elif isinstance(given[key], str):
             texts[key] = given[key].strip()
         else:
             wrong.append(f"{key}: {_kind(given[key])}; write a text, as {_EXAMPLES[key]}")
@@ -199,8 +206,12 @@ def _conf(conf: Any, place: Place, wrong: list[str], notices: list[str]) -> dict
     for name, value in conf.items():
         if key := _HAS_A_KEY.get(name):
             wrong.append(f"conf: {name}: refused: the connection has a key for it; write `{key}`")
-        elif isinstance(value, str | int | float):
+        elif CONTROL.search(name) or (isinstance(value, str) and CONTROL.search(value)):
+            wrong.append(f"conf: {printable_name(name)}: {_CONTROL}")
+        elif isinstance(value, str | int):
             texts[name] = as_text(value)
+        elif isinstance(value, float):  # 4.0 is no number of cores for Spark, 3.10 is 3.1
+            wrong.append(f"conf: {name}: {_kind(value)}; write a whole number, or the text of it")
         else:
             wrong.append(f"conf: {name}: {_kind(value)}; write a text, a number, true or false")
     verdict = judge(place, texts)

@@ -135,7 +135,10 @@ def look_up(connection_id: str, get: Callable[[str], Any] = of_task) -> Connecti
             f"connection {connection_id!r}: its extra is not valid JSON; correct it in Airflow, or "
             "where its secrets backend stores it"
         ) from None
-    return Connection(found.conn_type or "", found.host or "", found.port, found.extra_dejson)
+    has_login = bool(found.login or found.password)
+    return Connection(
+        found.conn_type or "", found.host or "", found.port, found.extra_dejson, has_login
+    )
 
 
 class Variables:

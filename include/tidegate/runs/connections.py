@@ -35,12 +35,16 @@ _MASTERS = "its host is the master: local[2], spark://host:7077, yarn, k8s://…
 
 @dataclass(frozen=True)
 class Connection:
-    """The used fields of an Airflow connection; `repr` omits the extra, which may hold secrets."""
+    """The used fields of an Airflow connection; `repr` omits the extra, which may hold secrets.
+
+    `has_login`: it has a user name or a password.
+    """
 
     conn_type: str
     host: str = ""
     port: int | None = None
     extra: Any = field(default_factory=dict, repr=False)
+    has_login: bool = False
 
 
 def variable(connection_id: str) -> str:
@@ -194,13 +198,19 @@ def of_spark(
     """Return a Spark connection, with the master that Airflow's Spark provider computes.
 
     `place` is that of the settings of its pipeline's kind. Raises ConfigurationError for a
-    connection without a type, of type spark without a host, or with a wrong extra.
+    connection without a type, of type spark without a host, with a login, or with a wrong extra.
     """
     conn_type, host, port = connection.conn_type, connection.host, connection.port
     if not conn_type or (conn_type == "spark" and not host):
         raise ConfigurationError(
             f"Spark connection {connection_id!r} names no master: give it conn_type and host, as "
             f"{_EXAMPLES['Spark']}"
+        )
+    if connection.has_login or "@" in host:
+        raise ConfigurationError(
+            f"Spark connection {connection_id!r} has a user name or a password: no master of Spark "
+            "takes one, and Spark would show it in command lines and logs; remove login, password "
+            f"and what stands before an @; {_MASTERS}"
         )
     is_whole = conn_type == "spark" and ("://" in host or not port)
     master = host if is_whole else f"{conn_type}://{host}"
@@ -219,6 +229,7 @@ def _from_json(text: str) -> Connection:
         host,
         int(port) if port else None,
         _parsed(extra),
+        has_login=bool(fields.get("login") or fields.get("password")),
     )
 
 
@@ -236,7 +247,8 @@ def _from_uri(uri: str) -> Connection:
         host = f"{parts.scheme}://{host}"
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     extra = _parsed(query["__extra__"]) if "__extra__" in query else query
-    return Connection(_normalised(conn_type.lower()), host, parts.port, extra)
+    has_login = "@" in parts.netloc
+    return Connection(_normalised(conn_type.lower()), host, parts.port, extra, has_login)
 
 
 def _normalised(conn_type: str) -> str:

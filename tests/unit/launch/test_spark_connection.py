@@ -332,6 +332,11 @@ def test_all_complaints_at_once(tmp_path: Path) -> None:
         ({"deploy-mode": "standalone"}, "deploy-mode: a text that is no mode of Spark; write"),
         ({"python": True}, "python: true or false; write a text, as /usr/bin/python3.12"),
         ({"jars": {"a": 1}}, "jars: a mapping; write a text, as /opt/spark-jars"),
+        ({"conf": {"spark.cores.max": 4.0}}, "max: a number with a fraction or an exponent; write"),
+        ({"conf": {"spark.a": float("nan")}}, "spark.a: a number with a fraction or an exponent;"),
+        ({"conf": {"spark.a": "b\0"}}, "conf: spark.a: holds a control character"),
+        ({"conf": {"spark.a\0": "b"}}, "conf: spark.a\\x00: holds a control character"),
+        ({"queue": "a\0"}, "queue: holds a control character"),
         ({"spark_home": "/opt"}, "did you mean 'spark-home'?"),
     ],
 )
