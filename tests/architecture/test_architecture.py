@@ -139,6 +139,13 @@ def test_no_module_is_two_nouns():
     assert [path for path, n in long.items() if n > 350] == []
 
 
+def test_messages_of_a_step_name_no_task():
+    """A step is a task of the pipeline's own DAG, a part of an operator's, or a command's."""
+    named = re.compile(r"task `(?:plan|stage|send|publish|verdict)`")
+    steps = [p for name in ("ingest", "egress", "runs", "lake") for p in (PACKAGE / name).glob("*")]
+    assert [p.name for p in steps if p.suffix == ".py" and named.search(p.read_text())] == []
+
+
 def test_test_files_have_one_subject():
     """None passes 500 lines, and no two have one name."""
     files = [path for path in (PROJECT / "tests").rglob("*.py") if path.stem[:2] != "__"]

@@ -65,7 +65,7 @@ def claim(
         case PartlyCovered():
             raise PlanDead(
                 f"plan {plan.id}: others have sent a part of it meanwhile, or declared it sent; "
-                "clear the plan task, or start a new run"
+                "clear the task that plans, or start a new run"
             )
     return replace(new, target=open_claim.target) if open_claim else new
 

@@ -68,8 +68,8 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
         if delivery is None:
             raise NotSealed(
                 f"plan {plan.id}: no attempt of it is sealed, so nothing proves that all was sent. "
-                "Clear the task `send`, or repeat the command with this run id: it sends what is "
-                "missing"
+                "Clear the task that runs Spark, or repeat the command with this run id: it sends "
+                "what is missing"
             )
         match deliveries.commit(store, ledger, plan, delivery, run=run.run_id):
             case Appended(n):

@@ -150,7 +150,7 @@ def _late_partitions(
     if late and in_order and claim.supersedes is None:
         reason = f"{late[0]}: later offsets of its partition were sent meanwhile"
         claims.release_unsent(opened, claim, reason)
-        raise PlanDead(f"plan {plan.id}: {reason}; clear the plan task, or start a new run")
+        raise PlanDead(f"plan {plan.id}: {reason}; clear the task that plans, or start a new run")
     return tuple(f"{plan.topics[r.topic]}/{r.partition}" for r in late)
 
 

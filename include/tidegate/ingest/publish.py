@@ -93,15 +93,16 @@ def publish(opened: OpenRun[Run]) -> Published:
         if taken and plan.replay is None:
             raise PlanDead(
                 f"plan {plan.id}, chunk {number}: others have committed {taken[0]} of it. Clear "
-                "the task `stage`, or repeat the command with this run id: it stages what is left",
+                "the task that runs Spark, or repeat the command with this run id: it stages what "
+                "is left",
                 chunk=number,
             )
     if missing and len(missing) == len(plan.chunks):
         raise NotSealed(
             f"plan {plan.id}: no attempt of its {counted(len(missing), 'chunk')} is sealed, so "
             "nothing proves that one is complete; nothing was committed. What failed is above, "
-            "or in the log of the task `stage`. Clear that task, or repeat the command with this "
-            "run id",
+            "or in the log of the task that runs Spark. Clear that task, or repeat the command "
+            "with this run id",
             chunks=missing,
         )
     if plan.chunks and not missing:
@@ -172,7 +173,7 @@ def _chunks_missing(run: Run, plan: Plan, missing: Sequence[int]) -> ChunksMissi
     return ChunksMissing(
         f"pipeline {run.spec.name!r}, plan {plan.id}: not in the lake are {len(missing)} of "
         f"{counted(len(plan.chunks), 'chunk')}: {listed}{more}. What is sealed is published. "
-        "What failed is above, or in the log of the task `stage`. Clear that task, repeat the "
-        f"command with this run id, or let the next run read these offsets.{excluded}",
+        "What failed is above, or in the log of the task that runs Spark. Clear that task, repeat "
+        f"the command with this run id, or let the next run read these offsets.{excluded}",
         chunks=list(missing),
     )

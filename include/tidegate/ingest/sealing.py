@@ -235,8 +235,8 @@ def _refuse_cut_off(plan: Plan, attempt: Attempt, cut: Mapping[OffsetRange, int]
         raise IdentityChanged(
             f"plan {plan.id}, chunk {attempt.chunk}: the log of {r} was cut off at {end} while it "
             "was read: its leader changed and did not have all records. Nothing of the chunk was "
-            "committed. Clear the task `stage`, repeat the command with this run id, or let the "
-            "next run read it",
+            "committed. Clear the task that runs Spark, repeat the command with this run id, or "
+            "let the next run read it",
             cut=end,
         )
 

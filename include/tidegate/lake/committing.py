@@ -48,8 +48,8 @@ def commit(
                 return verdict
             raise LakeDamaged(
                 f"{store.uri(f.path)} is missing or changed since it was sealed; "
-                "clear the task `stage`, or repeat the command with this run id: the chunk is "
-                "then staged again"
+                "clear the task that runs Spark, or repeat the command with this run id: the chunk "
+                "is then staged again"
             )
     store.check_placing(
         [(f.staged.path, f.final, f.staged.size) for f in files_of_seal(plan, seal)]

@@ -72,6 +72,7 @@ def test_the_steps_of_a_dag_run_whose_stage_has_failed(world):
     with pytest.raises(ChunksMissing, match=r"t-0 \[100, 300\)") as failed:
         verdict(run)
     assert failed.value.numbers["chunks"] == [1, 2]
+    assert "the log of the task that runs Spark. Clear that task, repeat" in str(failed.value)
     assert not (world.root / "p/_tidegate/reports").exists()
     stage(run, world.submit())
     assert publish(run).report["missing"] == []
