@@ -104,5 +104,9 @@ def running(sender: Mapping[str, Any], home: Path | None = None) -> list[str]:
     try:
         ask = application_state.client(home or spark_home.home())
         return application_state.running(application["tag"], ask)
-    except (OSError, ConfigurationError):
+    except (OSError, ConfigurationError) as error:
+        logger.warning(
+            "YARN cannot be asked whether the application with the tag %s runs: %s",
+            application["tag"], error,
+        )  # fmt: skip
         return []

@@ -326,3 +326,32 @@ def test_a_release_is_refused_while_yarn_shows_the_application(
     monkeypatch.setattr(application_state, "running", lambda *_: [])
     release(world.spec, None, "resend", "x", run="r")
     assert world.fold.claims == {}
+
+
+def test_a_release_withdraws_the_job(
+    world: World, on_yarn: Yarn, jobs: list[EgressJob], monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """YARN cannot be asked, and starts the driver later: it must not send what others send."""
+    left = b"encrypted"
+
+    def killed(_: EgressJob, place: Path) -> None:
+        (place / DRIVER).unlink()
+        (place / JOB).write_bytes(left)
+        raise KeyboardInterrupt
+
+    def away(*_: Any) -> list[str]:
+        raise OSError("no answer within 60 s")
+
+    with monkeypatch.context() as patched:  # the submitter was killed: it cleans nothing up
+        patched.setattr(LocalStore, "delete", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            send(world, killed, jobs)
+    monkeypatch.setattr(application_state, "running", away)
+    (open_claim,) = world.fold.claims.values()
+    place = LocalStore(world.home / "lake/out")
+    job = Attempt(open_claim.plan_id, 0, open_claim.attempt).directory + JOB
+    assert place.get(job) == left
+    release(world.spec, None, "resend", "x", run="r")
+    assert place.get(job) == b""
+    assert "YARN cannot be asked whether the application with the tag" in caplog.text
