@@ -39,7 +39,7 @@ def not_dead(
         dead = is_dead(sender, claim.attempt, task_ended)
         return None if dead else f"process {sender['pid']} on {sender['host']} may still run"
     submitter = application["submitter"]
-    if not has_ended(submitter, task_ended):
+    if not has_ended(submitter, claim.attempt, task_ended):
         return f"its submitter, process {submitter['pid']} on {submitter['host']}, may still run"
     return not_ended(Attempt(claim.plan_id, 0, claim.attempt), application["tag"], store, home)
 
