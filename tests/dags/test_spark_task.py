@@ -3,8 +3,9 @@
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -299,3 +300,35 @@ def test_an_outage_ends_a_task_by_name(tmp_path: Path, monkeypatch: pytest.Monke
         *_, failure = run(tmp_path, monkeypatch, "exec sleep 60", kafka)
     assert isinstance(failure, BrokerUnreachable)
     assert "no broker has answered for 0 s, and Spark was stopped" in str(failure)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_plan_asks_yarn_by_the_spark_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch, pipelines: Path, tmp_path: Path, there: bool
+) -> None:
+    """Of an open claim: there may be no other Spark. A wrong connection is left to `send`."""
+    home = tmp_path / "spark"
+    for name in ("bin/spark-submit", f"jars/{CORE}", f"jars/{CONNECTOR}") if there else ():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch()
+    extra = {"spark-home": str(home), "jars": "image", "deploy-mode": "cluster"}
+    spark = {"conn_type": "spark", "host": "yarn", "extra": extra}
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "nowhere:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    source = {"path": str(tmp_path), "format": "text"}
+    form = {"name": "p", "kind": "egress", "source": source, "target": {"topic": "t"}}
+    (pipelines / "p.yaml").write_text(json.dumps({**form, "lake": str(tmp_path / "lake")}))
+    found: list[Path | None] = []
+
+    def plan(opened: Any, *_: Any, **__: Any) -> None:
+        found.append(opened.run.spark.home)
+        raise StageFailed("enough")
+
+    monkeypatch.setattr("tidegate.egress.plan.plan", plan)
+    run = SimpleNamespace(dag_id="d", run_id="r", run_type="manual", conf={})
+    ti = mock.Mock(dag_id="d", run_id="r", task_id="plan", try_number=1)
+    given = {"dag_run": run, "ti": ti, "params": {}}
+    with pytest.raises(StageFailed, match="enough"):
+        tasks.plan(partial(tasks.run_of, load_named("p")), given)  # type: ignore[arg-type]
+    assert found == [home if there else None]

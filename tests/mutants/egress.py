@@ -25,6 +25,13 @@ MUTANTS = (
         "tests/unit/egress/test_sender.py::test_another_process_lives_until_it_is_killed",
     ),
     Mutant(
+        "this process is the sender of the attempts that it holds",
+        "egress/sender.py",
+        "    return attempt in _held if running",
+        "    return False if running",
+        "tests/unit/egress/test_egress_claims.py::test_a_program_may_run_it_again",
+    ),
+    Mutant(
         "a sender lives while one of its threads does",
         "egress/sender.py",
         'has_ended = fields[0] in "ZX" and int(fields[17]) <= 1',
@@ -97,7 +104,7 @@ MUTANTS = (
     Mutant(
         "files are what they were when all is sent",
         "egress/send.py",
-        "claim, target, submit)\n    _refuse_changed_files(planned)\n",
+        "claim, target, submit)\n        _refuse_changed_files(planned)\n",
         "claim, target, submit)\n",
         "tests/unit/egress/test_changed_inputs.py::test_a_file_that_changes_while_it_is_sent",
     ),

@@ -22,9 +22,16 @@ MUTANTS = (
         f"{_TAKEOVER}::test_a_driver_that_has_not_named_itself_never_starts",
     ),
     Mutant(
+        "a release withdraws the job",
+        "egress/release.py",
+        "        withdraw(Attempt(plan_id, 0, claim.attempt), store)\n",
+        "        pass\n",
+        f"{_TAKEOVER}::test_a_release_withdraws_the_job",
+    ),
+    Mutant(
         "an application is not ended while its submitter may run",
         "egress/takeover.py",
-        "    if not has_ended(submitter, task_ended):\n",
+        "    if not has_ended(submitter, claim.attempt, task_ended):\n",
         "    if False:\n",
         f"{_TAKEOVER}::test_while_its_submitter_may_run_nothing_is_ended",
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from dataclasses import replace
 
 from tidegate.broker.target import TargetSurvey
@@ -24,7 +23,11 @@ logger = logging.getLogger(__name__)
 
 
 def claim(
-    opened: OpenRun[EgressRun], plan: Plan, target: TargetSurvey, task_ended: TaskEnded
+    opened: OpenRun[EgressRun],
+    plan: Plan,
+    target: TargetSurvey,
+    task_ended: TaskEnded,
+    attempt: str,
 ) -> Claim | None:
     """Append the claim of a new attempt; return it with the target's ends at the first claim.
 
@@ -42,7 +45,6 @@ def claim(
         )
     if open_claim:
         _refuse_other_spark(opened, plan, open_claim)
-    attempt = secrets.token_hex(8)
     on_yarn = run.spark.is_cluster
     new = Claim(
         lane=plan.lane,

@@ -10,8 +10,10 @@ from tidegate.egress.lake_source import open_lake, read_unsent
 from tidegate.egress.sender import is_alive
 from tidegate.egress.takeover import running
 from tidegate.errors import NotClaimed, SenderAlive
+from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import open_store
+from tidegate.launch.cluster_mode import withdraw
 from tidegate.pipelines.spec import Egress
 
 FORMAT = 1
@@ -31,7 +33,8 @@ def release(
     them as sent. Raises NotClaimed if there is no such claim, or more than one without `plan_id`;
     SenderAlive if its sender runs on this machine, or YARN shows that it runs.
     """
-    ledger = Ledger(open_store(spec.lake, spec.name), spec.name)
+    store = open_store(spec.lake, spec.name)
+    ledger = Ledger(store, spec.name)
     claims = ledger.fold.claims
     if plan_id is None and len(claims) == 1:
         (plan_id,) = claims
@@ -59,6 +62,8 @@ def release(
             sender=dict(claim.sender),
             plan_id=plan_id,
         )
+    if "application" in claim.sender:  # a driver that has not read its job never will
+        withdraw(Attempt(plan_id, 0, claim.attempt), store)
     outcome = ledger.append(Release(plan_id, claim.attempt, how, reason), run=run)
     if isinstance(outcome, Lost):
         raise NotClaimed(f"plan {plan_id}: another process has just ended its claim")

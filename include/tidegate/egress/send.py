@@ -23,7 +23,7 @@ from tidegate.egress.lake_source import (
     open_lake_of,
 )
 from tidegate.egress.plan import living_plan, plan, root_of, survey
-from tidegate.egress.sender import TaskEnded
+from tidegate.egress.sender import TaskEnded, held
 from tidegate.egress.takeover import not_ended
 from tidegate.errors import (
     ConfigurationError,
@@ -77,36 +77,37 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     rows = rows_of(planned, lake)
     if rows.format == "json":
         rows = replace(rows, types=deliveries.sent_types(store, ledger.fold))
-    claim = claims.claim(opened, planned, target, task_ended)
-    if claim is None:
-        return None
-    faults.point("send.claimed")
-    if claim.supersedes is None:
-        _refuse_changed_since(opened, planned, claim)
-    if lake:
-        rows = replace(rows, late=_late_partitions(opened, planned, lake, claim, target))
-    result = _run_application(opened, planned, rows, claim, target, submit)
-    _refuse_changed_files(planned)
-    if lake:
-        open_lake_of(planned)  # checked again: Spark may have read for hours
-    target = _check_target(run, planned)
-    delivery = Delivery(
-        plan_id=planned.id,
-        attempt=claim.attempt,
-        files=tuple(SentFile(**each) for each in result["files"]),
-        receipts=tuple(
-            Receipt(topic_id=target.topics[each["topic"]].topic_id, **each)
-            for each in result["receipts"]
-        ),
-        broken_order=tuple(result["broken_order"]),
-        versions={**result["versions"], "tidegate": tidegate.__version__},
-        types=result.get("types") or rows.types,
-    )
-    deliveries.seal(store, delivery)
-    faults.point("seal.written")
-    sent = counted(delivery.rows, "row")
-    logger.info("plan %s: sent and sealed: %s", planned.id, sent)
-    return delivery
+    with held() as attempt:
+        claim = claims.claim(opened, planned, target, task_ended, attempt)
+        if claim is None:
+            return None
+        faults.point("send.claimed")
+        if claim.supersedes is None:
+            _refuse_changed_since(opened, planned, claim)
+        if lake:
+            rows = replace(rows, late=_late_partitions(opened, planned, lake, claim, target))
+        result = _run_application(opened, planned, rows, claim, target, submit)
+        _refuse_changed_files(planned)
+        if lake:
+            open_lake_of(planned)  # checked again: Spark may have read for hours
+        target = _check_target(run, planned)
+        delivery = Delivery(
+            plan_id=planned.id,
+            attempt=claim.attempt,
+            files=tuple(SentFile(**each) for each in result["files"]),
+            receipts=tuple(
+                Receipt(topic_id=target.topics[each["topic"]].topic_id, **each)
+                for each in result["receipts"]
+            ),
+            broken_order=tuple(result["broken_order"]),
+            versions={**result["versions"], "tidegate": tidegate.__version__},
+            types=result.get("types") or rows.types,
+        )
+        deliveries.seal(store, delivery)
+        faults.point("seal.written")
+        sent = counted(delivery.rows, "row")
+        logger.info("plan %s: sent and sealed: %s", planned.id, sent)
+        return delivery
 
 
 def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,21 @@ _PATIENCE = 15.0  # seconds for a JVM whose parent is dead to end
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # The kernel gives the first namespaces fixed numbers (PROC_PID_INIT_INO, PROC_UTS_INIT_INO).
 _HOST_NAMESPACES = {"pid:[4026531836]", "uts:[4026531838]"}
+_held: set[str] = set()
+
+
+@contextmanager
+def held() -> Iterator[str]:
+    """Yield the name of a new attempt: this process is its sender while the block runs.
+
+    A program may call `tidegate.run` again in the same process.
+    """
+    attempt = secrets.token_hex(8)
+    _held.add(attempt)
+    try:
+        yield attempt
+    finally:
+        _held.discard(attempt)
 
 
 def sender_identity(task: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -58,9 +75,9 @@ def is_dead(
     A sender without a task is proven dead by a reboot of the same machine, but not in a container.
     One with an application is never proven dead by this: `takeover` can.
     """
-    if not has_ended(sender, task_ended):
+    if not has_ended(sender, attempt, task_ended):
         return False
-    if _visible_state(sender) is None:
+    if _visible_state(sender, attempt) is None:
         return True
     deadline = time.monotonic() + patience
     while _processes_naming(attempt):
@@ -70,9 +87,12 @@ def is_dead(
     return True
 
 
-def has_ended(sender: Mapping[str, Any], task_ended: TaskEnded) -> bool:
-    """Say whether the process of a sender is proven to have ended; its driver is not looked for."""
-    if (running := _visible_state(sender)) is not None:
+def has_ended(sender: Mapping[str, Any], attempt: str, task_ended: TaskEnded) -> bool:
+    """Say whether the process of a sender is proven to have ended; its driver is not looked for.
+
+    So has this process with an attempt that it has given up.
+    """
+    if (running := _visible_state(sender, attempt)) is not None:
         return not running
     task = sender["task"]
     return _ended_by_a_reboot(sender) if task is None else task_ended(task)
@@ -95,11 +115,14 @@ def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
     return bool(_is_running(sender) or _processes_naming(attempt))
 
 
-def _visible_state(sender: Mapping[str, Any]) -> bool | None:
-    """Say whether a sender's process runs; None if that cannot be seen from here."""
+def _visible_state(sender: Mapping[str, Any], attempt: str) -> bool | None:
+    """Say whether a sender's process runs, if it is this one with the attempt; None if that cannot
+    be seen from here.
+    """
     here = _pid_namespace()
     visible = {name: sender[name] for name in here} == here and _sees_all_processes()
-    return _is_running(sender) if visible else None
+    running = _is_running(sender) if visible else None
+    return attempt in _held if running and sender["pid"] == os.getpid() else running
 
 
 def _is_running(sender: Mapping[str, Any]) -> bool | None:

@@ -39,7 +39,7 @@ def not_dead(
         dead = is_dead(sender, claim.attempt, task_ended)
         return None if dead else f"{_process(sender)} may still run{_proof(sender)}"
     submitter = application["submitter"]
-    if not has_ended(submitter, task_ended):
+    if not has_ended(submitter, claim.attempt, task_ended):
         return f"its submitter, {_process(submitter)}, may still run{_proof(submitter)}"
     return not_ended(Attempt(claim.plan_id, 0, claim.attempt), application["tag"], store, home)
 
@@ -121,5 +121,9 @@ def running(sender: Mapping[str, Any], home: Path | None = None) -> list[str]:
     try:
         ask = application_state.client(home or spark_home.home())
         return application_state.running(application["tag"], ask)
-    except (OSError, ConfigurationError):
+    except (OSError, ConfigurationError) as error:
+        logger.warning(
+            "YARN cannot be asked whether the application with the tag %s runs: %s",
+            application["tag"], error,
+        )  # fmt: skip
         return []

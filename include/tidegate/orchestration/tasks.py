@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -149,9 +150,25 @@ def plan(run_of: RunOf, context: Context) -> bool:
             logger.info("dry run, nothing is frozen: %s", json.dumps(explained, indent=1))
             return False
         replan = bool(context["params"].get("replan"))
-        frozen = flow.plan(run, task_ended(context), replan=replan).frozen
+        frozen = flow.plan(_with_client(run), task_ended(context), replan=replan).frozen
     push_plan(run, frozen, context)
     return bool(frozen.plan.has_work)
+
+
+def _with_client(run: Run | EgressRun) -> Run | EgressRun:
+    """Return an egress with the Spark by whose client YARN is asked about an open claim.
+
+    A connection that cannot be used is reported by the step that starts Spark.
+    """
+    from tidegate.orchestration import connections
+
+    if isinstance(run.spec, Ingest):
+        return run
+    try:
+        home = connections.spark(run.spec).home
+    except TidegateError:
+        return run
+    return replace(run, spark=replace(run.spark, home=home))
 
 
 def push_plan(run: Run | EgressRun, frozen: Frozen, context: Context) -> None:

@@ -1,6 +1,7 @@
 """Claims: who sends, what a failed attempt releases, and how a later attempt resumes."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -342,7 +343,7 @@ def test_a_claim_says_who_sends(world: World) -> None:
     (claim,) = world.fold.claims.values()
     assert isinstance(claim, Claim)
     assert (claim.sender["task"], claim.files[0].name) == (task, "a")
-    assert not sender.is_dead(claim.sender, claim.attempt, lambda _: False, patience=0)
+    assert claim.sender["pid"] == os.getpid()
     assert world.ran[0].client_id == f"tidegate-out-send-{world.run().run_id}-{claim.attempt}"
 
 
@@ -362,3 +363,18 @@ def test_two_runs_of_one_plan_race_to_the_claim(
     assert len(world.ran) == 1
     report = publish(world.open()).report
     assert (report["rows"], report["commit"]) == (1, 2)
+
+
+def test_a_program_may_run_it_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `tidegate.run` in one process: while an attempt is under way, it is not taken over."""
+    monkeypatch.setattr("tidegate.egress.takeover.is_dead", sender.is_dead)
+    world.put(a="1")
+
+    def dies(job: EgressJob, directory: Path) -> None:
+        with pytest.raises(SenderAlive, match="may still run"):
+            world.send("other")
+        dies_while_sending(job, directory)
+
+    with pytest.raises(SendFailed):
+        world.send("one", dies)
+    assert world.send_and_publish("one")["files"] == ["a"]

@@ -16,7 +16,14 @@ from support.egress_world import World, dies_while_sending, sends_all
 from tidegate.core.entries import Claim
 from tidegate.egress import takeover
 from tidegate.egress.release import release
-from tidegate.egress.sender import cluster_sender, has_ended, is_alive, is_dead, sender_identity
+from tidegate.egress.sender import (
+    cluster_sender,
+    has_ended,
+    held,
+    is_alive,
+    is_dead,
+    sender_identity,
+)
 from tidegate.egress.takeover import not_dead, not_ended
 from tidegate.errors import BrokerUnreachable, SenderAlive, SendFailed, StageFailed
 from tidegate.lake.attempts import Attempt
@@ -122,10 +129,11 @@ def claim(sender: Mapping[str, Any]) -> Claim:
 
 
 def test_while_its_submitter_may_run_nothing_is_ended(
-    store: LocalStore, yarn: Callable[..., Yarn]
+    store: LocalStore, yarn: Callable[..., Yarn], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The application may be what it waits for: the job stays, and YARN is not asked."""
     asked = yarn(None)
+    monkeypatch.setattr("tidegate.egress.sender._held", {"a1"})
     store.create(OWN.directory + JOB, b"encrypted")
     why = not_dead(claim(cluster_sender(None, TAG)), store, never)
     assert why is not None
@@ -180,7 +188,8 @@ def test_the_identity_of_a_submitter_is_below_the_application() -> None:
     assert (sender["pid"], sender["host"]) == (own["pid"], own["host"])
     assert not is_dead(sender, "a1", never, patience=0)
     assert is_alive(sender, "a1")
-    assert not has_ended(own, never)
+    with held() as attempt:
+        assert not has_ended(own, attempt, never)
 
 
 def test_release_0_1_0_never_takes_it_for_dead(tmp_path: Path) -> None:
@@ -350,3 +359,32 @@ def test_a_release_is_refused_while_yarn_shows_the_application(
     monkeypatch.setattr(application_state, "running", lambda *_: [])
     release(world.spec, None, "resend", "x", run="r")
     assert world.fold.claims == {}
+
+
+def test_a_release_withdraws_the_job(
+    world: World, on_yarn: Yarn, jobs: list[EgressJob], monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """YARN cannot be asked, and starts the driver later: it must not send what others send."""
+    left = b"encrypted"
+
+    def killed(_: EgressJob, place: Path) -> None:
+        (place / DRIVER).unlink()
+        (place / JOB).write_bytes(left)
+        raise KeyboardInterrupt
+
+    def away(*_: Any) -> list[str]:
+        raise OSError("no answer within 60 s")
+
+    with monkeypatch.context() as patched:  # the submitter was killed: it cleans nothing up
+        patched.setattr(LocalStore, "delete", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            send(world, killed, jobs)
+    monkeypatch.setattr(application_state, "running", away)
+    (open_claim,) = world.fold.claims.values()
+    place = LocalStore(world.home / "lake/out")
+    job = Attempt(open_claim.plan_id, 0, open_claim.attempt).directory + JOB
+    assert place.get(job) == left
+    release(world.spec, None, "resend", "x", run="r")
+    assert place.get(job) == b""
+    assert "YARN cannot be asked whether the application with the tag" in caplog.text
