@@ -68,10 +68,15 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(home: Path, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+def running(
+    home: Path,
+    settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Cluster]:
     """Start both managers, wait until the node is registered, and end them and all containers.
 
-    `settings` go into yarn-site.xml.
+    `settings` go into yarn-site.xml, which applications are sent; `environment` is the node
+    manager's alone, and containers inherit it if `yarn.nodemanager.env-whitelist` names it.
     """
     conf = home / "conf"
     conf.mkdir(parents=True)
@@ -84,7 +89,7 @@ def running(home: Path, settings: Mapping[str, str] | None = None) -> Iterator[C
     web = site["yarn.resourcemanager.webapp.address"]
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, main: str) -> subprocess.Popen[bytes]:
+    def start(name: str, main: str, **env: str) -> subprocess.Popen[bytes]:
         with (home / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [
@@ -94,14 +99,15 @@ def running(home: Path, settings: Mapping[str, str] | None = None) -> Iterator[C
                     f"-Dyarn.log.dir={home}", f"-Djava.io.tmpdir={home}",
                     "-cp", os.pathsep.join([str(conf), *map(str, _class_path())]), main,
                 ],
-                cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                cwd=home, env={**os.environ, **env},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         started.append(process)
         return process
 
     try:
         manager = start("manager", MANAGER)
-        node = start("node", NODE)
+        node = start("node", NODE, **(environment or {}))
         give_up = time.monotonic() + 120
         while not _has_a_node(web):
             for process, name in ((manager, "manager"), (node, "node")):
@@ -111,14 +117,9 @@ def running(home: Path, settings: Mapping[str, str] | None = None) -> Iterator[C
         yield Cluster(home, conf, node.pid)
     finally:
         for process in reversed(started):
-            process.terminate()
-        for process in reversed(started):
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        for pid in _processes_in(home / "containers"):  # those of a node manager that was killed
+            process.kill()  # on TERM they take more than 20 s
+            process.wait()
+        for pid in _processes_in(home / "containers"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,15 @@ from tidegate.spark.answers import DRIVER
 from tidegate.spark.yarn_container import Container
 
 
-def settings(home: Path, environment: Mapping[str, str]) -> dict[str, str]:
+def settings(home: Path, *inherited: str) -> dict[str, str]:
     """Return those of a resource manager that keeps what it was submitted, in files, and of nodes
-    whose containers have these variables.
+    whose containers inherit these variables.
     """
     package = "org.apache.hadoop.yarn.server.resourcemanager.recovery"
     return {
-        "yarn.nodemanager.admin-env": ",".join(f"{k}={v}" for k, v in environment.items()),
+        "yarn.nodemanager.env-whitelist": ",".join(["JAVA_HOME", "PATH", "LANG", "TZ", *inherited]),
+        # Else launch scripts, with these variables, are kept among the logs of the containers.
+        "yarn.nodemanager.log-container-debug-info.enabled": "false",
         "yarn.resourcemanager.recovery.enabled": "true",
         "yarn.resourcemanager.store.class": f"{package}.FileSystemRMStateStore",
         "yarn.resourcemanager.fs.state-store.uri": f"file://{home}/state-store",

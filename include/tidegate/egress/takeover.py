@@ -82,7 +82,7 @@ def not_ended(
     except ConfigurationError as error:
         return str(error) if named else None
     if named is None:
-        _kill(tag, ask)
+        _kill(tag, ask, set())
         return None
     driver = Container.from_json(json.loads(named))
     return _awaited(attempt, tag, driver, ask, patience)
@@ -91,24 +91,27 @@ def not_ended(
 def _awaited(
     attempt: Attempt, tag: str, driver: Container, ask: Ask, patience: float
 ) -> str | None:
-    deadline, said = time.monotonic() + patience, None
+    deadline, said = time.monotonic() + patience, set[str]()
     while True:
-        _kill(tag, ask)
+        _kill(tag, ask, said)
         why = application_state.not_ended(tag, driver, ask)
         if why is None or time.monotonic() > deadline:
             return why
-        if why != said:
+        if why not in said:
             logger.info("attempt %s: %s; looking again", attempt.name, why)
-            said = why
+            said.add(why)
         time.sleep(_LOOK_AGAIN)
 
 
-def _kill(tag: str, ask: Ask) -> None:
+def _kill(tag: str, ask: Ask, said: set[str]) -> None:
+    """End the applications with a tag; log why that fails if it is not `said` yet."""
     try:
         for each in application_state.kill(tag, ask):
             logger.warning("%s: killed, nobody waits for it any more", each)
     except OSError as error:
-        logger.warning("the YARN application with the tag %s may still run: %s", tag, error)
+        if (why := str(error)) not in said:
+            logger.warning("the YARN application with the tag %s may still run: %s", tag, why)
+            said.add(why)
 
 
 def running(sender: Mapping[str, Any], home: Path | None = None) -> list[str]:

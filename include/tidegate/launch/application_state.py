@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tidegate.launch.spark_output import failure_line
 from tidegate.spark.yarn_container import Container
 
 Ask = Callable[[Sequence[str]], str]
@@ -61,8 +62,9 @@ def client(spark_home: Path) -> Ask:
         except subprocess.TimeoutExpired:
             raise OSError(f"no answer within {_TIMEOUT} s") from None
         if done.returncode:
-            lines = [*filter(None, map(str.strip, done.stderr.splitlines())), "no output"]
-            raise OSError(f"the client ended with {done.returncode}: {lines[0]}")
+            # What is thrown names the address; its cause does not.
+            lines = [line for line in done.stderr.splitlines() if not line.startswith("Caused by")]
+            raise OSError(f"the client ended with {done.returncode}: {failure_line(lines)}")
         return done.stdout
 
     return ask

@@ -114,13 +114,21 @@ def test_a_driver_is_killed_and_its_end_is_awaited(
     assert asked.killed == [TAG] * 3
 
 
-def test_the_wait_ends(store: LocalStore, yarn: Callable[..., Yarn]) -> None:
+def test_the_wait_ends(
+    store: LocalStore, yarn: Callable[..., Yarn], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is the same each time is said once."""
     name_driver(store)
+    caplog.set_level("INFO")
     asked = yarn("YARN cannot be asked")
     asked.away = True
     began = time.monotonic()
     assert not_ended(OWN, TAG, store, patience=0.1) == "YARN cannot be asked"
     assert 0.1 < time.monotonic() - began < 5
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the YARN application with the tag {TAG} may still run: no answer within 60 s",
+        "attempt a1: YARN cannot be asked; looking again",
+    ]
     assert store.get(OWN.directory + JOB) == b""
 
 

@@ -190,6 +190,17 @@ def test_the_container_must_be_of_the_application(container: str, belongs: bool)
     assert (not_ended("tidegate-a1", driver, Yarn("FAILED"), node) is None) is belongs
 
 
+# Of Hadoop's client, if no resource manager answers.
+_REFUSED = """\
+NOTE: Picked up JDK_JAVA_OPTIONS: -XX:TieredStopAtLevel=1
+WARNING: Using incubator modules: jdk.incubator.vector
+Exception in thread "main" java.net.ConnectException: Call From vm/127.0.0.1 to localhost:9 failed
+\tat java.base/jdk.internal.reflect.NativeConstructorAccessorImpl.newInstance0(Native Method)
+Caused by: java.net.ConnectException: Connection refused
+\t... 22 more
+"""
+
+
 def spark(home: Path, script: str) -> Path:
     (home / "bin").mkdir(parents=True)
     program = home / "bin/spark-class"
@@ -209,7 +220,8 @@ def test_the_client_is_started_by_spark(tmp_path: Path) -> None:
     ("script", "says"),
     [
         ("echo 'Exception: denied' >&2; exit 255", "ended with 255: Exception: denied"),
-        ("exit 1", "ended with 1: no output"),
+        (f"cat >&2 <<'END'\n{_REFUSED}END\nexit 1", "ended with 1: .* to localhost:9 failed$"),
+        ("exit 1", "ended with 1: it said nothing"),
         ("exec sleep 30", "no answer within 0.1 s"),
     ],
 )
