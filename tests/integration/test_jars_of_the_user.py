@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support import oracle_client, spark_cluster, topic_records
+from support import jar_repository, oracle_client, spark_cluster, topic_records
 from support.cli_user import Terminal
 from support.spark_cluster import Cluster
 from tidegate_local.kafka import Broker
@@ -43,17 +43,6 @@ public class WhereFrom implements SparkPlugin {
   }
 }
 """
-IVY = """
-<ivysettings>
-  <settings defaultResolver="none"/>
-  <resolvers><filesystem name="none"><artifact pattern="/nowhere/[artifact].jar"/></filesystem>
-  </resolvers>
-</ivysettings>
-"""
-POM = """
-<project><modelVersion>4.0.0</modelVersion>
-<groupId>org.example</groupId><artifactId>where-from</artifactId><version>1.0</version></project>
-"""
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +68,9 @@ def jar(directory: Path, says: Path) -> Path:
 
 def repository(directory: Path, file: Path) -> dict[str, str]:
     """Return the settings by which Spark fetches a jar from a repository of files."""
-    place = directory / "repository/org/example/where-from/1.0"
-    place.mkdir(parents=True)
-    (place / "where-from-1.0.jar").write_bytes(file.read_bytes())
-    (place / "where-from-1.0.pom").write_text(POM)
-    (directory / "ivysettings.xml").write_text(IVY)
-    return {
-        "spark.jars.packages": "org.example:where-from:1.0",
-        "spark.jars.repositories": (directory / "repository").as_uri(),
-        "spark.jars.ivySettings": str(directory / "ivysettings.xml"),
-        "spark.jars.ivy": str(directory / "ivy"),
-    }
+    coordinates = "org.example:where-from:1.0"
+    asked = jar_repository.settings(directory, {coordinates: file})
+    return {"spark.jars.packages": coordinates, **asked}
 
 
 @pytest.mark.slow

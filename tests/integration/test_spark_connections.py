@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support import oracle_client, spark_cluster, topic_records
+from support import jar_repository, oracle_client, spark_cluster, topic_records
 from support.cli_user import Terminal
 from tidegate.launch import jars
 from tidegate_local.kafka import Broker
@@ -68,14 +68,22 @@ def own_spark(home: Path) -> Path:
     return home
 
 
+def repository(directory: Path) -> dict[str, str]:
+    """Return the settings by which Spark fetches Kafka's connector from a repository of files."""
+    files = {f"{each.group}:{each.artifact}:{each.version}": path for each, path in zip(
+        jars.read("spark-kafka"), jars.paths("spark-kafka"), strict=True)}  # fmt: skip
+    connector = next(name for name in files if "spark-sql-kafka" in name)
+    return jar_repository.settings(directory, {connector: files.pop(connector), **files})
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("source", ["cache", "image", "directory"])
+@pytest.mark.parametrize("source", ["cache", "image", "directory", "packages"])
 def test_a_spark_and_a_python_of_its_own(
     terminal: Terminal, broker: Broker, topic: Callable[..., str], tmp_path: Path, source: str
 ) -> None:
     """Both ways, with a Python that has neither Tidegate nor PySpark; each source of jars."""
     home = own_spark(tmp_path / "spark")
-    if source == "cache":  # the connector comes from there alone
+    if source in ("cache", "packages"):  # the connector comes from there alone
         for jar in jars.paths("spark-kafka"):
             (home / "jars" / jar.name).unlink()
     if source == "directory":
@@ -87,6 +95,7 @@ def test_a_spark_and_a_python_of_its_own(
         "local[2]",
         **{"spark-home": str(home), "python": str(spark_cluster.bare_python())},
         jars=str(tmp_path / "jars") if source == "directory" else source,
+        conf=repository(tmp_path) if source == "packages" else {},
     )
     incoming, outgoing = topic(partitions=2), topic(partitions=2)
     topic_records.numbers(broker.bootstrap, incoming, 200, partitions=2)

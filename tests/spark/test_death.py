@@ -82,7 +82,9 @@ def family(broker: Broker, topic: str, tmp_path: Path) -> Iterator[Family]:
 
 
 def test_the_driver_dies_with_its_jvm(family: Family) -> None:
-    """Even a stopped driver, which cannot notice that its connection to the JVM is closed."""
+    """Even a stopped driver, which cannot notice that its connection to the JVM is closed (req
+    4.23).
+    """
     os.kill(family.driver, signal.SIGSTOP)
     os.kill(family.jvm, signal.SIGKILL)
     _wait_for(lambda: not (is_running(family.jvm) or is_running(family.driver)), 5)

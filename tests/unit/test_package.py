@@ -172,6 +172,23 @@ def test_what_needs_an_extra_says_so_in_one_line(
     assert says in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "completed"), [("tidegate ver", ["verify"]), ("tidegate offsets a", ["adopt"])]
+)
+def test_a_shell_completes_commands(
+    unpacked: Path, dependencies: Path, tmp_path: Path, typed: str, completed: list[str]
+) -> None:
+    """What the script that `--install-completion` writes for bash asks at each Tab."""
+    asked = {
+        "_TIDEGATE_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(typed.count(" ")),
+    }
+    code = _RUN.replace("main.run()", "sys.argv[0] = 'tidegate'; main.run()")
+    done = python(code, unpacked, dependencies, cwd=tmp_path, **asked)
+    assert (done.returncode, done.stdout.split()) == (0, completed), done.stderr
+
+
 def test_without_a_directory_of_pipelines(
     unpacked: Path, dependencies: Path, tmp_path: Path
 ) -> None:

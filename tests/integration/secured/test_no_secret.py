@@ -307,7 +307,7 @@ def test_a_login_that_is_refused_half_way(secured: SecuredBroker, tmp_path: Path
 def test_every_secret_of_every_way_to_log_in(
     secured: SecuredBroker, tmp_path: Path, way: str
 ) -> None:
-    """Ingest, egress, verify, doctor, a failure half-way, and a wrong secret."""
+    """Ingest, egress, verify, doctor, a failure half-way, and a wrong secret (req 6.16)."""
     extra = secured.ways[way]
     it = watched(secured, tmp_path, extra, way)
     it.scan.add(**known_secrets(secured))
