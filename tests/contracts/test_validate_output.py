@@ -210,6 +210,12 @@ def test_as_json(validate: Validate) -> None:
     )
 
 
-def test_no_files(validate: Validate) -> None:
+def test_no_files(validate: Validate, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check of nothing is no success."""
-    assert validate({}) == (2, "", "ConfigurationError: there are no pipeline files in .\n")
+    says = "there are no pipeline files in .; write one by `tidegate init`"
+    assert validate({}) == (2, "", f"ConfigurationError: {says}\n")
+    monkeypatch.setenv("TIDEGATE_PIPELINES", "away")
+    says = (
+        "there is no directory away; set TIDEGATE_PIPELINES to the directory of the pipeline files"
+    )
+    assert validate({}) == (2, "", f"ConfigurationError: {says}\n")

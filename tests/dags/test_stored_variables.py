@@ -3,9 +3,11 @@ first back; the doctor finds the second where the pipelines do.
 """
 
 import json
+import logging
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.maintenance.reconcile import reconcile
 from tidegate.orchestration.command_connections import kafka, spark
-from tidegate.orchestration.metadata_database import NAMED_BY, StoredVariables
+from tidegate.orchestration.metadata_database import NAMED_BY, StoredVariables, quiet_airflow
 from tidegate.pipelines.files import load_named
 from tidegate.pipelines.spec import parse
 
@@ -51,6 +53,29 @@ def test_no_airflow_is_said(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(NeedsAirflow, match="AIRFLOW_HOME"):
         StoredVariables()
+
+
+@pytest.mark.parametrize("absent", ["sqlalchemy.exc", "airflow.models.variable"])
+def test_an_airflow_that_is_not_installed_here_is_said(monkeypatch, absent):
+    """Of an environment that names an Airflow: Tidegate may be elsewhere, without the extra."""
+    monkeypatch.setenv("AIRFLOW_HOME", "/of/airflow")
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(NeedsAirflow, match="AIRFLOW_HOME is set, but Airflow is not installed"):
+        StoredVariables()
+
+
+def test_another_missing_package_is_not_taken_for_airflow():
+    with pytest.raises(ModuleNotFoundError, match="of_a_backend"), quiet_airflow():
+        import_module("of_a_backend")
+
+
+def test_alembic_is_quiet_only_within():
+    """Airflow 3.2 imports it with each connection, and it logs a line for each plugin."""
+    logger = logging.getLogger("alembic.of_this_test")
+    logging.getLogger("alembic").setLevel(logging.INFO)
+    with quiet_airflow():
+        assert not logger.isEnabledFor(logging.INFO)
+    assert logger.isEnabledFor(logging.INFO)
 
 
 def test_a_database_without_tables_is_said(airflow_database, monkeypatch):

@@ -180,7 +180,8 @@ def test_the_commands_of_the_page(wheel: Wheel, disk: Path) -> None:
     here = disk / "page"
     (here / "dist").mkdir(parents=True)
     shutil.copy(wheel.file, here / "dist")
-    shutil.copy(wheel.constraints / f"airflow-{COMMON.airflow}.txt", here)
+    (here / "docs/constraints").mkdir(parents=True)
+    shutil.copy(wheel.constraints / f"airflow-{COMMON.airflow}.txt", here / "docs/constraints")
     try:
         python = matrix.venv(here / "venv", COMMON.python)
     except matrix.Missing as reason:

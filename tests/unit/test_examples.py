@@ -153,7 +153,8 @@ def test_the_wheel_is_installed_as_the_page_says() -> None:
     install = page("docs/how-to/install.md")
     pip, jars = fenced(install, "sh")[0].splitlines()
     assert shlex.split(pip) == [
-        "pip", "install", f"dist/{WHEEL}[airflow,spark,s3]", "--constraint", "airflow-3.3.txt"
+        "pip", "install", f"dist/{WHEEL}[airflow,spark,s3]", "--constraint",
+        "docs/constraints/airflow-3.3.txt",
     ]  # fmt: skip
     assert jars == "tidegate jars"
     linked = re.findall(r"\]\(\.\./constraints/(\S+?)\)", install)

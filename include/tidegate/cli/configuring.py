@@ -53,7 +53,11 @@ def validate(
     """Check pipeline files without network: all complaints at once; exit 2 if there are any."""
     paths = files or sorted(pipeline_files.directory().glob("*.yaml"))
     if not paths:
-        raise ConfigurationError(f"there are no pipeline files in {pipeline_files.directory()}")
+        pipeline_files.names()  # of a directory that does not exist
+        where = pipeline_files.directory()
+        raise ConfigurationError(
+            f"there are no pipeline files in {where}; write one by `tidegate init`"
+        )
     checked = [_validated(path) for path in paths]
     found = {"format": 1, "files": checked}
     answer(found, render_settings.print_validated, as_json=as_json)

@@ -6,6 +6,7 @@ use is ignored.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,11 @@ _EXAMPLES = {
     "jars": "/opt/spark-jars",
     "conf": '{"spark.cores.max": "4"}',
 }
+MASTERS = "local[2], spark://host:7077, yarn, k8s://…"
+_MASTER = re.compile(
+    r"yarn|k8s://.+|spark://[^/,\s]+:\d+(,[^/,\s]+:\d+)*"
+    r"|local(\[\s*(\d+|\*)\s*(,\s*\d+\s*)?\])?|local-cluster\[[\d\s,]+\]"
+)
 _IGNORED = frozenset({"rest-scheme", "rest-port", "yarn_resourcemanager_webapp_address"})
 _REFUSED = dict.fromkeys(
     ("keytab", "principal"),
@@ -98,6 +104,8 @@ def parse(connection: str, master: str, extra: Any, place: Place) -> SparkConnec
     # An empty field of a form is a setting that is not given.
     given = {str(key): value for key, value in extra.items() if value not in (None, "", {})}
     wrong, notices = _names(given)
+    if not _MASTER.fullmatch(master):
+        wrong.append(f"host: {master!r} is no master of Spark; write {MASTERS}")
     texts: dict[str, str] = {}
     for key in (_EXAMPLES.keys() - {"conf"}) & given.keys():
         if isinstance(given[key], str) and CONTROL.search(given[key]):

@@ -65,14 +65,25 @@ def connection(name: str) -> Any:
 
 @contextmanager
 def quiet_airflow() -> Iterator[None]:
-    """Redirect Airflow's output to stderr, restore logging, and translate database errors."""
-    from sqlalchemy.exc import SQLAlchemyError
+    """Redirect Airflow's output to stderr, restore logging, and translate database errors.
 
-    root = logging.getLogger()
+    Raises NeedsAirflow if Airflow is not installed here.
+    """
+    try:
+        from sqlalchemy.exc import SQLAlchemyError
+    except ModuleNotFoundError:
+        raise _not_installed() from None
+
+    root, alembic = logging.getLogger(), logging.getLogger("alembic")
     with _airflow_lock, redirect_stdout(sys.stderr):
-        handlers, level = root.handlers[:], root.level
+        handlers, level, of_alembic = root.handlers[:], root.level, alembic.level
+        alembic.setLevel(logging.WARNING)  # Airflow 3.2 loads it, and it reports each plugin
         try:
             yield
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] == "airflow":
+                raise _not_installed() from None
+            raise
         except SQLAlchemyError as error:
             # Its text is omitted: it may contain a URL with a password.
             raise NeedsAirflow(
@@ -82,3 +93,12 @@ def quiet_airflow() -> Iterator[None]:
         finally:
             root.handlers[:] = handlers
             root.setLevel(level)
+            alembic.setLevel(of_alembic)
+
+
+def _not_installed() -> NeedsAirflow:
+    named = next((name for name in NAMED_BY if os.environ.get(name)), NAMED_BY[0])
+    return NeedsAirflow(
+        f"{named} is set, but Airflow is not installed beside Tidegate; run this in Airflow's "
+        "environment, or define the connections by AIRFLOW_CONN_<ID>"
+    )

@@ -141,7 +141,7 @@ def load_named(name: str) -> Spec:
         near = did_you_mean(Path(name).name.removesuffix(".yaml"), existing)
         listed = ", ".join(existing) or "none"
         raise ConfigurationError(
-            printable(f"there is no pipeline {name!r} in {directory()}{near}; there are: {listed}")
+            printable(f"there is no pipeline {name!r} in {directory()}; there are: {listed}{near}")
         )
     return load(path)
 

@@ -30,7 +30,7 @@ _EXAMPLES = {
     "Kafka": '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
     "Spark": '{"conn_type": "spark", "host": "local[2]"}',
 }
-_MASTERS = "its host is the master: local[2], spark://host:7077, yarn, k8s://…"
+_MASTERS = f"its host is the master: {spark_connection.MASTERS}"
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def test_no_command(tidegate: Callable[..., tuple[int, str, str]]) -> None:
     [
         (("statsu",), "No such command 'statsu'. Did you mean 'status'?"),
         (("offsets", "shwo"), "No such command 'shwo'. Did you mean 'show'?"),
-        (("status", "fligths"), "; did you mean 'flights'?; there are: flights"),
+        (("status", "fligths"), "; there are: flights; did you mean 'flights'?"),
         (("run", "include/pipelines/flights.yaml"), "; did you mean 'flights'?"),
         (("run", "flights", "--max-record", "5"), "--max-records"),
     ],

@@ -74,6 +74,18 @@ def test_no_pyspark(monkeypatch):
     assert "pip install 'tidegate[spark]'" in text
 
 
+def test_jars_without_pyspark(monkeypatch):
+    """The line of PySpark reports that; of the jars nothing is wrong."""
+
+    def missing(name):
+        raise machine.PackageNotFoundError(name)
+
+    monkeypatch.setattr(machine, "version", missing)
+    (line,) = machine.spark_jars()
+    assert line.state == "ok"
+    assert "kafka-clients" in line.says
+
+
 @pytest.mark.parametrize(
     ("version", "state"),
     [

@@ -195,6 +195,37 @@ def test_a_spark_connection(monkeypatch: pytest.MonkeyPatch, value: Any, master:
 
 
 @pytest.mark.parametrize(
+    ("value", "master"),
+    [
+        ({"conn_type": "spark", "host": "lcoal[2]"}, "lcoal[2]"),
+        ({"conn_type": "spark", "host": "local[two]"}, "local[two]"),
+        ({"conn_type": "spark", "host": "spark://h"}, "spark://h"),  # it needs a port
+        ({"conn_type": "spark", "host": "h"}, "h"),
+        ({"conn_type": "spark", "host": "mesos://h:5050"}, "mesos://h:5050"),
+        ({"conn_type": "http", "host": "h", "port": 80}, "http://h:80"),
+        ("spark://h", "h"),
+    ],
+)
+def test_a_host_that_is_no_master(monkeypatch: pytest.MonkeyPatch, value: Any, master: str) -> None:
+    """It is refused with the connection, not by Spark after a plan was frozen."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", text)
+    with pytest.raises(ConfigurationError) as refused:
+        spark(pipeline("spark_x"))
+    says = f"host: {master!r} is no master of Spark; write local[2], spark://host:7077, yarn"
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[*]", "local[ 2, 1 ]", "local-cluster[2,1,1024]", "spark://a:1,b:2",
+               "spark://[::1]:7077", "k8s://h", "yarn"],
+)  # fmt: skip
+def test_masters_that_spark_takes(monkeypatch: pytest.MonkeyPatch, master: str) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_X", json.dumps({"conn_type": "spark", "host": master}))
+    assert spark(pipeline("spark_x")).master == master
+
+
+@pytest.mark.parametrize(
     ("form", "says"),
     [
         ({"source": {"path": "/in", "format": "json"}}, "files of JSON"),
