@@ -15,6 +15,7 @@ from tidegate import flows
 from tidegate.errors import ConfigurationError, Transient
 from tidegate.orchestration import tasks
 from tidegate.orchestration.links import ReportLink
+from tidegate.orchestration.spark_operator import SparkOperator
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Ingest, Spec
 
@@ -31,7 +32,7 @@ _OF_SPARK = frozenset(inspect.signature(SparkSubmitOperator.__init__).parameters
 logger = logging.getLogger(__name__)
 
 
-class TidegateRunOperator(tasks.SparkOperator):
+class TidegateRunOperator(SparkOperator):
     """Carries out a whole run of a pipeline: plan, stage or send, publish, verdict.
 
     `pipeline` is the name of a pipeline file, which is read when the task runs; it may be a
