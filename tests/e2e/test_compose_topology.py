@@ -104,6 +104,14 @@ def _backfill_of_the_page(topology: Topology, api: AirflowApi) -> None:
 
 
 @pytest.mark.slow
+def test_every_user_can_read_the_image(image: ImageEnvironment) -> None:
+    """Whatever the umask of the host on which it was built."""
+    paths = [image.directory, *image.directory.rglob("*")]
+    needed = {path: 0o005 if path.is_dir() else 0o004 for path in paths if not path.is_symlink()}
+    assert [path for path, mode in needed.items() if mode & ~path.stat().st_mode] == []
+
+
+@pytest.mark.slow
 def test_a_bucket_that_cannot_be_made_is_one_line(topology: Topology) -> None:
     """With another key than the server's: exit code 3, and nothing of the key in the line."""
     topology.up("s3")

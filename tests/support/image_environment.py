@@ -35,7 +35,8 @@ class ImageEnvironment:
 
 
 def build(directory: Path) -> ImageEnvironment:
-    """Run the commands of the stage `builder` in a directory.
+    """Run the commands of the stage `builder` in a directory, with a umask of 077, which the
+    project's files had, too.
 
     uv installs in pip's place, and the jars are those of this machine's cache.
     """
@@ -62,7 +63,7 @@ def build(directory: Path) -> ImageEnvironment:
             **made.variables,
         }
         done = subprocess.run(
-            ["bash", "-ec", text], cwd=made.directory, env=environ, text=True,
+            ["bash", "-ec", text], cwd=made.directory, env=environ, text=True, umask=0o077,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{text}\n{done.stdout}"
@@ -82,3 +83,5 @@ def _copy(sources: list[str], target: Path) -> None:
         else:
             target.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
+    for path in (target, *target.rglob("*")):
+        path.chmod(path.stat().st_mode & 0o700)
