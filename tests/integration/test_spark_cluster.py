@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -13,6 +14,7 @@ import pytest
 
 from support import oracle_client, spark_cluster, topic_records
 from support.cli_user import Terminal
+from support.process_list import command_line
 from support.spark_cluster import Cluster
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch import jars, job_zip
@@ -56,6 +58,25 @@ def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None
     checks = terminal.json("doctor", "on-a-cluster")["checks"]
     (line,) = (each for each in checks if each["check"] == "spark")
     assert line["says"] == f"master {spark.master.removeprefix('spark://')} answers"
+
+
+@pytest.mark.slow
+def test_a_connection_limits_the_cores(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
+    """`spark.cores.max` in its `extra`: of the worker's two cores a run's executor gets one."""
+    terminal.pipeline("one-core", ["one-core"])
+    given = {}
+    for number, extra in enumerate(({}, {"conf": {"spark.cores.max": 1}})):
+        topic_records.numbers(broker.bootstrap, "one-core", 200, partitions=2, first=200 * number)
+        form = {"conn_type": "spark", "host": spark.master, "extra": extra}
+        terminal.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(form)
+        process = terminal.start("run", "one-core")
+        seen: dict[int, str] = {}
+        while process.poll() is None:
+            seen |= {pid: command_line(pid) for pid in set(spark.executors()) - set(seen)}
+            time.sleep(0.05)
+        assert process.returncode == 0, process.communicate()
+        given[number] = [re.findall(r"--cores (\d+)", line) for line in seen.values()]
+    assert given == {0: [["2"]], 1: [["1"]]}
 
 
 @pytest.mark.faults
