@@ -13,11 +13,11 @@ from airflow.exceptions import AirflowFailException
 from airflow.sdk import Asset
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
-from support import ingest_world
+from support import egress_world, ingest_world
 from support.doc_pages import fenced, page
 from support.ingest_world import World
 from tidegate.core.cursor import Watermarks
-from tidegate.errors import BrokerUnreachable, LakeUnavailable, StageFailed
+from tidegate.errors import BrokerUnreachable, LakeUnavailable, SendFailed, StageFailed
 from tidegate.ingest import complete_through
 from tidegate.orchestration.operators import TidegateCompleteThroughSensor, TidegateRunOperator
 from tidegate.runs.run import NoMirror
@@ -175,6 +175,29 @@ def test_an_egress(world: World, pipelines: Path, monkeypatch: pytest.MonkeyPatc
         AirflowFailException, match="'back' is an egress: it cannot be run by a map"
     ):
         execute(task, context(task, map_index=0), world.submit())
+
+
+def test_an_egress_whose_application_dies_is_sent_by_the_retry(
+    world: World, pipelines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim stands, in the name of the task; the next try takes it over, and nothing is left
+    for a third.
+    """
+    out = egress_world.World(tmp_path, egress_world.target_of())
+    (tmp_path / "in").mkdir()
+    out.put(a="1")
+    monkeypatch.setattr("tidegate.egress.plan.survey_target", lambda *_, **__: out.target)
+    monkeypatch.setattr("tidegate.orchestration.deployment.identity", lambda: "ours")
+    (pipelines / "out.yaml").write_text(out.spec.model_dump_json(exclude_unset=True))
+    task = TidegateRunOperator(task_id="go", pipeline="out")
+    with pytest.raises(SendFailed, match="killed"):
+        execute(task, context(task), out.app(egress_world.dies_while_sending))
+    (claim,) = out.fold.claims.values()
+    assert (claim.sender["task"]["task"], claim.sender["task"]["try"]) == ("go", 1)
+    execute(task, second := context(task, try_number=2), out.app(egress_world.sends_all))
+    assert (pushed(second)["report"]["rows"], out.fold.claims) == (1, {})
+    execute(task, third := context(task, try_number=3), out.app(egress_world.sends_all))
+    assert (pushed(third)["report"]["rows"], len(out.ran)) == (1, 2)
 
 
 def sensor(until: Any, **options: Any) -> TidegateCompleteThroughSensor:
