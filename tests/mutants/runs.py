@@ -11,6 +11,13 @@ MUTANTS = (
         "tests/unit/runs/test_connections.py::test_what_spark_3_5_lacks",
     ),
     Mutant(
+        "a lake in S3 that is sent is looked at with the Spark connection",
+        "runs/connections.py",
+        "                places.append(files.load_ingest(spec.source.lake).lake)\n",
+        "                pass\n",
+        "tests/unit/runs/test_connections.py::test_what_spark_3_5_lacks",
+    ),
+    Mutant(
         "S3 is refused with Spark 3.5, whatever its jars",
         "launch/spark_jars.py",
         "    if name == S3 and home and spark_lines.is_partial(",

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -17,6 +17,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.errors import ConfigurationError
 from tidegate.launch import delegation_tokens, spark_connection, spark_jars
 from tidegate.launch.spark_connection import SparkConnection
+from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
 from tidegate.pipelines.value_types import as_texts
 from tidegate.settings import spark_lines
@@ -168,7 +169,7 @@ def spark(spec: Spec, look_up: Callable[[], Connection]) -> SparkConnection:
     """Return a pipeline's Spark connection; ConfigurationError, which names both, for a wrong one.
 
     `look_up` returns the connection, or raises. Refused is also a Spark that cannot run the
-    pipeline, as far as its file shows.
+    pipeline, as far as its file, and that of the lake it sends, show.
     """
     with _named(spec):
         found = of_spark(spec.spark.connection, look_up(), spec.spark.place)
@@ -183,6 +184,9 @@ def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
     places = [spec.lake]
     if isinstance(spec, Egress):
         places.append(spec.source.path or "")
+        if spec.source.lake:
+            with suppress(ConfigurationError):  # reported where its lake is opened
+                places.append(files.load_ingest(spec.source.lake).lake)
     if any(place.startswith("s3://") for place in places):
         spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
     if spark.home and isinstance(spec, Egress) and spec.source.format:

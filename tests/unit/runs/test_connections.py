@@ -237,6 +237,7 @@ def test_masters_that_spark_takes(monkeypatch: pytest.MonkeyPatch, master: str) 
         ({"source": {"lake": "in"}}, None),
         ({"source": {"path": "s3://b/in", "format": "text"}}, "a lake or files in S3 need Spark 4"),
         ({"source": {"lake": "in"}, "lake": "s3://b/lake"}, "a lake or files in S3 need Spark 4"),
+        ({"source": {"lake": "far"}}, "a lake or files in S3 need Spark 4"),
     ],
 )  # fmt: skip
 def test_what_spark_3_5_lacks(
@@ -246,6 +247,10 @@ def test_what_spark_3_5_lacks(
     for name in ("jars/spark-core_2.12-3.5.7.jar", "bin/spark-submit"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
+    (tmp_path / "far.yaml").write_text(
+        "{name: far, kind: ingest, topics: [t], lake: 's3://b/lake'}"
+    )
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path))
     least = {"name": "out", "kind": "egress", "lake": "/lake", "target": {"topic": "t"}}
     spec = parse({**least, **form})
     if says is None or "S3" not in says:
