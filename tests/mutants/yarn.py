@@ -15,6 +15,13 @@ MUTANTS = (
         "tests/unit/spark/test_received_job.py::test_a_driver_names_itself_before_it_reads",
     ),
     Mutant(
+        "a second driver does not take the place of the first",
+        "spark/received_job.py",
+        "    if other := answers.read(DRIVER):",
+        "    if other := None:",
+        "tests/unit/spark/test_received_job.py",
+    ),
+    Mutant(
         "a job is withdrawn before its driver is looked for",
         "egress/takeover.py",
         "    withdraw(attempt, store)\n",

@@ -45,6 +45,8 @@ def received(kind: type[Job], args: tuple[str, ...]) -> tuple[Job, Answers]:
     answers = in_lake(args[1], jvm)
     if (container := yarn_container.own()) is None:
         raise ConfigurationError(f"{IN_LAKE} is for the driver of a YARN application")
+    if other := answers.read(DRIVER):  # YARN has started it again: the first may still send
+        raise ConfigurationError(f"the job of this attempt belongs to the driver {other}")
     answers.create(DRIVER, json.dumps(container.to_json()))
     log.info("driver %s on %s", container.id, container.node)
     try:

@@ -123,3 +123,14 @@ def test_outside_yarn_nothing_is_read(
     with pytest.raises(ConfigurationError, match="for the driver of a YARN application"):
         received(Job, ("--in-lake", str(tmp_path)))
     assert (tmp_path / JOB).exists()
+
+
+def test_a_second_driver_does_not_take_the_place_of_the_first(tmp_path: Path, key: bytes) -> None:
+    """The end of the one that has the job is to be proven, not that of one that YARN adds."""
+    first = json.dumps(CONTAINER.to_json() | {"id": "container_17_0001_02_000001"})
+    (tmp_path / DRIVER).write_text(first)
+    (tmp_path / JOB).write_bytes(encrypted(key, Job("pä55")))
+    with pytest.raises(ConfigurationError, match=r"belongs to the driver .*0001_02_000001"):
+        received(Job, ("--in-lake", str(tmp_path)))
+    assert (tmp_path / DRIVER).read_text() == first
+    assert (tmp_path / JOB).exists()
