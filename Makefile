@@ -13,6 +13,7 @@ help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## check this machine, fill .venv from requirements.lock, fetch the jars
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 8) and sys.exit("tidegate: $(PYTHON) is Python %d.%d; install Python 3.11, 3.12 or 3.13, and give it: make PYTHON=python3.11" % sys.version_info[:2])'
 	@PYTHONPATH=include $(PYTHON) -m tidegate_local.bootstrap
 
 demo: setup ## bring up Kafka and Airflow here, move a year of flights into a lake, prove it (S3=1: into a bucket)

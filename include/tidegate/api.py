@@ -121,12 +121,14 @@ def run(
     Raises PartitionsLeftOut after the healthy partitions or files are published, StageFailed if
     Spark fails, and what `plan` raises. After a transient error, call it again with the same id.
     """
-    from tidegate.launch import spark_submit
-    from tidegate.launch.spark_connection import SparkConnection
+    from tidegate.launch import spark_connection, spark_submit
 
     spec = _spec(pipeline)
     this = _run(spec, run_id, kafka, max_records, max_chunks, resend=resend)
-    spark = SparkConnection("master", master) if master else command_connections.spark(spec)
+    if master:
+        spark = spark_connection.parse("master", master, {}, spec.spark.place)
+    else:
+        spark = command_connections.spark(spec)
 
     def submit(application: Submission) -> None:
         spark_submit.submit(application, master=spark.master, log=log)

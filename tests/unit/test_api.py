@@ -66,6 +66,15 @@ def test_a_plan_is_carried_out_by_its_id(world: World, masters: list[str]) -> No
     assert masters == ["local[3]"], "nothing is staged twice"
 
 
+def test_a_master_that_is_none_is_refused(world: World, masters: list[str]) -> None:
+    """Before a plan is frozen."""
+    spec = world.run("any").spec
+    with pytest.raises(ConfigurationError, match="'lcoal' is no master of Spark"):
+        tidegate.run(spec, "r", kafka=KAFKA, master="lcoal")
+    assert masters == []
+    assert not [path for path in Path(spec.lake).rglob("*") if path.is_file()]
+
+
 def test_a_new_run_takes_what_is_new(world: World, masters: list[str]) -> None:
     """Without a Spark connection as the command line: `local[*]`."""
     spec = world.run("any").spec

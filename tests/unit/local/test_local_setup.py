@@ -7,6 +7,7 @@ import json
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -206,3 +207,19 @@ def test_the_stack_says_that_it_waits_for_another_command(tmp_path: Path) -> Non
         assert not ended.wait(0.3)
     thread.join(10)
     assert said == ["waiting for another `tidegate local up` or `down` to end"]
+
+
+def test_a_python_in_which_the_setup_cannot_run(tmp_path):
+    """One line, not what it raises there: Python 3.6 is `python3` of some systems."""
+    shutil.copy(PROJECT / "Makefile", tmp_path)
+    old = tmp_path / "python3"
+    before = "import sys; sys.version_info = (3, 6, 15); exec(sys.argv[1])"
+    old.write_text(f"#!/bin/sh\nshift\nexec {sys.executable} -c '{before}' \"$@\"\n")
+    old.chmod(0o755)
+    done = subprocess.run(
+        ["make", "setup", f"PYTHON={old}"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    says, *_ = done.stderr.splitlines()
+    assert says.startswith(f"tidegate: {old} is Python 3.6; install Python 3.11, 3.12 or 3.13")
+    assert "make PYTHON=python3.11" in says
