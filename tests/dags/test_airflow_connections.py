@@ -42,14 +42,11 @@ def define(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
         ({"conn_type": "spark", "host": "h", "port": "7077", "extra": EXTRA}, "spark://h:7077"),
         ({"conn_type": "spark", "host": "spark://h", "port": 7077}, "spark://h:7077"),
         ({"conn_type": "spark", "host": "spark://h:7077"}, "spark://h:7077"),
-        ({"conn_type": "spark", "host": "h"}, "h"),
         ({"conn_type": "spark", "host": "local[2]", "extra": json.dumps(EXTRA)}, "local[2]"),
         ({"conn_type": "spark", "host": "local", "port": 0}, "local"),
         ({"conn_type": "spark", "host": "yarn", "extra": EXTRA}, "yarn"),
         ({"conn_type": "spark", "host": "k8s://https://h", "port": 443}, "k8s://https://h:443"),
         ({"conn_type": "k8s", "host": "https://h"}, "k8s://https://h"),
-        ({"conn_type": "my-spark", "host": "h", "port": 1}, "my_spark://h:1"),
-        ({"conn_type": "yarn"}, "yarn://"),
         ("spark://h:7077", "spark://h:7077"),
         ("spark://H.example:7077/schema?deploy-mode=client", "spark://h.example:7077"),
         ("spark://yarn?queue=root.default", "yarn"),
@@ -58,7 +55,6 @@ def define(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
         ("spark://k8s://https%3A%2F%2FH:443", "k8s://https://H:443"),
         ("k8s://https://h:443?namespace=n", "k8s://https://h:443"),
         ("  spark://spark%3A%2F%2Fh:7077/?__extra__=%7B%7D ", "spark://h:7077"),
-        ("yarn://", "yarn://"),
     ],
 )  # fmt: skip
 def test_the_master_of_a_connection(
@@ -69,6 +65,24 @@ def test_the_master_of_a_connection(
     assert airflow.spark(SPEC) == terminal.spark(SPEC)
     monkeypatch.setitem(vars(spark_submit), "kube_client", True)  # for k8s:// it must be there
     assert spark_submit.SparkSubmitHook(conn_id="spark_x")._connection["master"] == master
+
+
+@pytest.mark.parametrize(
+    ("value", "master"),
+    [
+        ({"conn_type": "spark", "host": "h"}, "h"),
+        ({"conn_type": "my-spark", "host": "h", "port": 1}, "my_spark://h:1"),
+        ({"conn_type": "yarn"}, "yarn://"),
+        ("yarn://", "yarn://"),
+    ],
+)
+def test_a_master_that_spark_does_not_have(
+    monkeypatch: pytest.MonkeyPatch, value: Any, master: str
+) -> None:
+    define(monkeypatch, value)
+    for look_up in (lambda: terminal.spark(SPEC), lambda: airflow.spark(SPEC)):
+        with pytest.raises(ConfigurationError, match=f"host: '{master}' is no master of Spark"):
+            look_up()
 
 
 @pytest.mark.parametrize("value", [{"host": "local[2]"}, {"conn_type": "spark"}, "spark://"])

@@ -23,7 +23,7 @@ from tidegate.errors import BrokerUnreachable, StageFailed
 from tidegate.launch import application_state, cds_archive, jars, spark_home, spark_submit
 from tidegate.launch.spark_connection import SparkConnection
 from tidegate.launch.submission import Submission
-from tidegate.orchestration import tasks
+from tidegate.orchestration import deployment, spark_operator, tasks
 from tidegate.orchestration.tasks import SparkTask
 from tidegate.pipelines.files import load_named
 
@@ -206,7 +206,7 @@ def run(
     with (
         mock.patch.object(SparkSubmitOperator, "execute", execute),
         mock.patch.object(SparkSubmitHook, "log") as log,
-        mock.patch.object(tasks, "logger") as ours,
+        mock.patch.object(spark_operator, "logger") as ours,
     ):
         try:
             task.submit(given, mock.Mock())
@@ -320,6 +320,7 @@ def test_plan_asks_yarn_by_the_spark_of_the_connection(
     form = {"name": "p", "kind": "egress", "source": source, "target": {"topic": "t"}}
     (pipelines / "p.yaml").write_text(json.dumps({**form, "lake": str(tmp_path / "lake")}))
     found: list[Path | None] = []
+    monkeypatch.setattr(deployment, "identity", lambda: "ours")
 
     def plan(opened: Any, *_: Any, **__: Any) -> None:
         found.append(opened.run.spark.home)
