@@ -258,6 +258,13 @@ MUTANTS = (
         "tests/spark/test_egress_rows.py::test_allowed_sql_expressions",
     ),
     Mutant(
+        "SQL casts no text to a time of the clock",
+        "spark/expressions.py",
+        "    if not is_fixed or not settled.fastEquals(written):\n",
+        "    if not is_fixed:\n",
+        "tests/spark/test_egress_rows.py::test_allowed_sql_expressions",
+    ),
+    Mutant(
         "SQL reads no other rows",
         "spark/expressions.py",
         "            or name.removeprefix(_PLAIN) in _OTHER_ROWS\n",

@@ -216,7 +216,8 @@ GOOD_SQL = (
     "case when value like 'x%' then 1 end", "transform(split(value, ','), x -> x || 'a')[0]",
     "to_json(struct(*))", "extract(year from date'2020-01-01')", "sha2(value, 256)",
     "date_add(date'2020-01-01', 1) - interval 1 day", "value in ('a', 'b')", "if(1 = 1, 2, 3)",
-    "timestamp'2020-01-01' < timestamp'epoch'", "'now'",
+    "timestamp'2020-01-01' < timestamp'epoch'", "'now'", "cast('2020-01-01' as date)",
+    "cast(value as timestamp)", "to_timestamp(value)", "cast('now' as binary)",
     "raise_error('x')", "aes_decrypt(unhex(value), '0000111122223333')", "parse_json('{}')",
 )  # fmt: skip
 BAD_SQL = (
@@ -238,6 +239,11 @@ CHANGING_SQL = (
     "rand()", "randn(1)", "random()", "randstr(5, 1)", "uniform(0, 1, 42)", "shuffle(array(1, 2))",
     "now()", "current_date", "current_timestamp()", "unix_timestamp()", "current_user",
     "localtimestamp()", "curdate()",
+    "cast('now' as timestamp)", "cast(' Tomorrow ' as date)", "'today' :: timestamp_ntz",
+    "try_cast('now' as timestamp)", "timestamp('now')", "date('yesterday')", "to_date('today')",
+    "to_timestamp('now')", "try_to_timestamp('now')", "cast(concat('n', 'ow') as timestamp)",
+    "timestamp'2020-01-01' < 'now'", "date_add('today UTC', 1)",
+    "transform(array(1), x -> cast('now' as timestamp))",
 )  # fmt: skip
 CLOCK_SQL = (
     "timestamp'now'", "TIMESTAMP_NTZ ' Tomorrow '", "timestamp_ltz'today UTC'", "date 'yesterday'",

@@ -187,6 +187,7 @@ NONE = (
     ("rand() < 0.5", "where: .*would be another one each time"),
     ("timestamp < current_timestamp()", "where: .*would be another one each time"),
     ("timestamp < timestamp'now'", "where: timestamp'now.*would be another one each time"),
+    ("timestamp < 'today'", "where: .*would be another one each time"),
     ("count(*) > 1", "where: function count is not allowed"),
     ("offset in (select 1)", "PARSE_|where: .*is not allowed"),
     ("exists(select 1)", "where: Exists is not allowed"),

@@ -142,12 +142,21 @@ def is_allowed(spark: SparkSession, function: str) -> bool:
 
 
 def refuse_nondeterministic(source: DataFrame, column: Column, what: str) -> None:
-    """Raise NotRepeatable if a column depends on chance or on the clock, by Spark's analysis."""
+    """Raise NotRepeatable if a column depends on chance or on the clock, by Spark's analysis.
+
+    On the clock depends also a constant text like `now` that is cast to a date or a timestamp: one
+    rule of Spark's optimiser replaces it, when another one has written casts for `to_date` and the
+    like.
+    """
     jvm: Any = source.sparkSession.sparkContext._jvm
-    clock = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    clock = catalyst.trees.TreePattern.CURRENT_LIKE()
     one = source.select(column)
     plan = one._jdf.queryExecution().analyzed()
-    if not plan.deterministic() or plan.containsPattern(clock):
+    written = catalyst.optimizer.ReplaceExpressions.apply(plan)
+    settled = catalyst.optimizer.SpecialDatetimeValues.apply(written)
+    is_fixed = plan.deterministic() and not plan.containsPattern(clock)
+    if not is_fixed or not settled.fastEquals(written):
         raise _not_repeatable(what, one.columns[0])
 
 
