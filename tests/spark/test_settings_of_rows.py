@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from support.rows_of_files import put, rows, values
 from tidegate.settings.spark_conf import SAME_ROWS
@@ -40,6 +40,17 @@ def test_each_is_set(contrary: SparkSession) -> None:
         name: contrary.conf.get(name.removeprefix("spark.hadoop."), None) for name in SAME_ROWS
     }
     assert found == SAME_ROWS
+
+
+def test_what_an_older_spark_did_is_not_done(spark: SparkSession) -> None:
+    """As spark-defaults.conf of one machine might have it: other texts of the same row."""
+    mine = spark.newSession()
+    name = "spark.sql.legacy.castComplexTypesToString.enabled"
+    sql = "SELECT CAST(map('a', 1) AS STRING) AS text"
+    mine.conf.set(name, "true")
+    assert mine.sql(sql).first() == Row(text="[a -> 1]")
+    source_rows.configure(mine)
+    assert mine.sql(sql).first() == Row(text="{a -> 1}")
 
 
 def test_they_are_sparks_defaults(spark: SparkSession) -> None:

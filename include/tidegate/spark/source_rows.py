@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -13,6 +14,8 @@ from tidegate.spark.egress_job import LINE, WHOLE, RowSource
 from tidegate.spark.expressions import ALL, NotAllowed
 from tidegate.spark.row_frame import RowFrame
 
+_LEGACY = "spark.sql.legacy."
+
 
 def configure(spark: SparkSession) -> None:
     """Set what the readers need, regardless of the cluster's defaults."""
@@ -20,6 +23,13 @@ def configure(spark: SparkSession) -> None:
         # The session's settings are Hadoop's, too, and override those with `spark.hadoop.`.
         own = name.removeprefix("spark.hadoop.")
         spark.conf.unset(own) if value is None else spark.conf.set(own, value)
+    # Refused in a pipeline and in its connection; spark-defaults.conf of a machine may have them.
+    session: Any = spark._jsparkSession
+    names = session.conf().getAll().keysIterator()
+    given = [names.next() for _ in iter(names.hasNext, False)]
+    for name in (each for each in given if each.startswith(_LEGACY) and each not in SAME_ROWS):
+        if spark.conf.isModifiable(name):
+            spark.conf.unset(name)
 
 
 def select(

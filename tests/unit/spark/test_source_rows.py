@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge
@@ -42,6 +43,17 @@ ROWS = {
 }
 
 
+class JavaIterator:
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def hasNext(self) -> bool:
+        return bool(self.names)
+
+    def next(self) -> str:
+        return self.names.pop()
+
+
 UNSET = {"spark.sql.files.maxPartitionNum": "1", "spark.sql.parser.escapedStringLiterals": "true"}
 
 
@@ -50,8 +62,17 @@ def test_what_changes_rows_is_set_and_refused() -> None:
     made = dict.fromkeys([*ROWS, *UNSET], "of the cluster")
     hadoop = "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength"
     made[hadoop.removeprefix("spark.hadoop.")] = made.pop(hadoop)
-    conf = SimpleNamespace(set=made.__setitem__, unset=made.__delitem__)
-    source_rows.configure(cast(Any, SimpleNamespace(conf=conf)))
+    old = {"spark.sql.legacy.setopsPrecedence.enabled": "true"}
+    static = {"spark.sql.legacy.sessionInitWithConfigDefaults": "true"}
+    made |= old | static
+    conf = SimpleNamespace(
+        set=made.__setitem__, unset=made.__delitem__, isModifiable=lambda name: name not in static
+    )
+    java = mock.MagicMock()
+    java.conf().getAll().keysIterator.return_value = JavaIterator(list(made))
+    source_rows.configure(cast(Any, SimpleNamespace(conf=conf, _jsparkSession=java)))
+    assert made.items() >= static.items()
+    del made[next(iter(static))]
     assert made == {name.removeprefix("spark.hadoop."): value for name, value in ROWS.items()}
     for name, value in (ROWS | UNSET).items():
         (complaint,) = judge(Place.SENDING, {name: value}).complaints
