@@ -71,8 +71,8 @@ in its command line, environment, working directory or files. What differs betwe
 NOT_TRIED = """\
 ## Not tried
 
-- Spark 3.5.4 to 3.5.6, 4.3, and other versions than those above. Versions before 3.5 are refused; \
-later ones than 4.2 run with jars of your own.
+- Other versions of Spark than those above. Versions before 3.5 are refused; later ones than 4.2 \
+run with jars of your own.
 - Of Spark 3.5, 4.1 and 4.2: masters other than `local`, secured clusters, delegation tokens, \
 CSV and text, other functions of SQL than the test's, quarantine, replays, kills. Of 4.1 and 4.2 \
 also S3, for which no jars are pinned, and files of JSON.
@@ -80,6 +80,8 @@ also S3, for which no jars are pinned, and files of JSON.
 `jdk.incubator.vector`, which Spark 4 asks for. A whole JDK has it.
 - Python 3.14, Java 11 and 25: `requires-python` and `tidegate doctor` refuse them.
 - Spark's builds of vendors (EMR, Dataproc, Databricks).
+- Other combinations of Python packages than the lock's and the constraints'. With the lowest of \
+each package that the wheel names itself (without Airflow), the unit tests were run once, by hand.
 """
 _SPARK = {
     "spark": "Spark", "scala": "Scala", "connector": "Connector", "kafka-clients": "kafka-clients",

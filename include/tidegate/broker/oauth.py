@@ -37,7 +37,7 @@ NAMES = (*_OIDC, _EXTENSIONS, _FILE, _CALLABLE)
 _MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 _HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 _MSK = "software.amazon.msk.auth.iam"
-_MSK_SIGNER = "aws_msk_iam_sasl_signer"
+_MSK_SIGNER = ("aws_msk_iam_sasl_signer", "MSKAuthTokenProvider")  # its package, a module of it
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?:")
 _BUSY = ("temporarily_unavailable", "server_error")  # OAuth's errors that pass
 _JAVA_PATH = re.compile(r"(/[A-Za-z0-9._~@+-]+)+")
@@ -226,25 +226,25 @@ class TokenProvider:
     def _called(self, module: str, function: str, setting: str, *args: str) -> Any:
         where = f"{self._cluster}: {setting}: {module}:{function}"
         try:
-            call = importlib.import_module(module)
-            for name in function.split("."):
-                call = getattr(call, name)
+            call = getattr(importlib.import_module(module), function)
         except (ImportError, AttributeError) as error:
             raise ConfigurationError(f"{where}: {error}") from None
         try:
-            return call(*args)  # type: ignore[operator]
+            return call(*args)
         except Exception as error:  # most often no connection; its text may hold a secret
             raise BrokerUnreachable(f"{where} failed: {type(error).__name__}") from None
 
     def _signed(self) -> str:
         region = _region(self._given) or ""
-        if find_spec(_MSK_SIGNER) is None:
+        package, module = _MSK_SIGNER
+        if find_spec(package) is None:
             raise ConfigurationError(
                 f"{self._cluster}: sasl.mechanism AWS_MSK_IAM needs the package"
-                " aws-msk-iam-sasl-signer-python beside Tidegate: install it"
+                " aws-msk-iam-sasl-signer-python beside Tidegate: pip install 'tidegate[msk]'"
             )
-        function = "MSKAuthTokenProvider.generate_auth_token"
-        signed = self._called(_MSK_SIGNER, function, "sasl.mechanism", region)
+        signed = self._called(
+            f"{package}.{module}", "generate_auth_token", "sasl.mechanism", region
+        )
         return self._checked(signed[0], "AWS_MSK_IAM")
 
     def _checked(self, token: Any, source: str) -> str:

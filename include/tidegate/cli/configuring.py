@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -195,9 +196,15 @@ def init(
         needed += [source, file_format or (source and is_pipeline_name(source))]
     asking = sys.stdin.isatty() and not all(needed)
 
-    def chosen(value: str | None, option: str, question: str, default: str = "") -> str:
+    def chosen(
+        value: str | None,
+        option: str,
+        question: str,
+        default: str = "",
+        check: Callable[[str], str] | None = None,
+    ) -> str:
         if not value and asking:
-            value = typer.prompt(question, default=default or None, err=True)
+            value = typer.prompt(question, default=default or None, value_proc=check, err=True)
         if not (value or default):
             missing.append(option)
         return value or default
@@ -205,7 +212,8 @@ def init(
     name = chosen(name, "--name", "Name of the pipeline")
     if name:
         _check_new(name)
-    kind = Kind(chosen(kind, "--kind", "Kind", Kind.INGEST))
+    kinds = f"Kind ({', '.join(Kind)})"
+    kind = Kind(chosen(kind, "--kind", kinds, Kind.INGEST.value, _kind_named))
     topics = topic or chosen(None, "--topic", "Topics, with commas").split(",")
     if kind is Kind.EGRESS:
         source = chosen(source, "--source", "Path, glob or URL, or an ingest pipeline")
@@ -223,6 +231,13 @@ def init(
     else:
         raise ConfigurationError("give one --topic: several need target.topics in the file")
     _write(name, text)
+
+
+def _kind_named(text: str) -> str:
+    """Return the kind that an answer names; typer.BadParameter, to ask again, if it names none."""
+    if text not in list(Kind):
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(Kind)}")
+    return text
 
 
 def _kind(kind: Kind | None, of_egress: dict[str, str | None]) -> Kind | None:

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from kafka.net.sasl.oauth import SaslMechanismOAuth
@@ -369,25 +369,25 @@ MSK = {
 
 
 def test_msk_is_signed_by_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the region in the broker's name; without the package, that is said."""
+    """Amazon's package, which signs without a network: for the region in the broker's name."""
+    for name, value in (("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"), ("AWS_SECRET_ACCESS_KEY", SECRET)):
+        monkeypatch.setenv(name, value)
     kafka = KafkaSettings("k", MSK)
-    with pytest.raises(ConfigurationError, match="aws-msk-iam-sasl-signer-python"):
-        kafka.for_python()
-    asked: list[str] = []
-
-    class Provider:
-        @staticmethod
-        def generate_auth_token(region: str) -> tuple[str, int]:
-            asked.append(region)
-            return "signed", 0
-
-    module = ModuleType("aws_msk_iam_sasl_signer")
-    vars(module)["MSKAuthTokenProvider"] = Provider
-    module.__spec__ = __spec__
-    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", module)
-    assert first_message(kafka) == b"n,,\x01auth=Bearer signed\x01\x01"
     assert kafka.for_python()["sasl_mechanism"] == "OAUTHBEARER"
-    assert set(asked) == {"eu-west-1"}
+    start, _, token = first_message(kafka).decode().removesuffix("\x01\x01").partition("Bearer ")
+    assert start == "n,,\x01auth="
+    signed = urlsplit(base64.urlsafe_b64decode(token + "==").decode())
+    assert signed.hostname == "kafka.eu-west-1.amazonaws.com"
+    query = parse_qs(signed.query)
+    assert query["Action"] == ["kafka-cluster:Connect"]
+    assert query["X-Amz-Credential"][0].startswith("AKIDEXAMPLE/")
+    assert len(query["X-Amz-Signature"][0]) == 64
+
+
+def test_msk_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'tidegate\[msk\]'"):
+        KafkaSettings("k", MSK).for_python()
 
 
 def test_msk_for_spark(tmp_path: Path) -> None:

@@ -81,7 +81,8 @@ def test_wrong_use(
     """One line, however long it is."""
     code, out, err = tidegate(*args)
     assert (code, out, err.count("\n")) == (2, "", 1), err
-    assert says is None or err == f"Usage: {says}\n"
+    # Of an argument's name, an older typer makes capitals.
+    assert says is None or err.lower() == f"Usage: {says}\n".lower()
 
 
 def test_help_at_80_columns(
