@@ -160,10 +160,13 @@ def venv(home: Path, version: str) -> Path:
     if not python.exists():
         # uv runs the first that it finds, and pyenv's shims need not lead to one.
         of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
-        asked = ["--python", *(of_pyenv[-1:] or [version]), "--no-python-downloads", "--quiet"]
-        done = subprocess.run([_UV, "venv", *asked, home], capture_output=True, text=True)
-        if done.returncode:
-            raise Missing(f"there is no Python {version}: {done.stderr.strip()}")
+        asked = of_pyenv[-1:] or [version]
+        find = [_UV, "python", "find", *asked, "--system", "--no-python-downloads"]
+        found = subprocess.run(find, capture_output=True, text=True)
+        if found.returncode:
+            raise Missing(f"there is no Python {version}: {found.stderr.strip()}")
+        make = [_UV, "venv", "--python", found.stdout.strip(), "--quiet", home]
+        subprocess.run(make, check=True)
     return python
 
 
