@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import order_of_tests, topic_records
+from support import left_lakes, order_of_tests, topic_records
 from tidegate_local import kafka, ports
 from tidegate_local import s3 as s3_server
 from tidegate_local.kafka import Broker
@@ -95,6 +95,51 @@ def _no_spark_is_left() -> Iterator[None]:
     yield
     if started := sys.modules.get("support.spark_session"):
         started.stop()
+
+
+CHECKED = ("integration", "spark", "e2e")
+"""Directories of the tests whose lakes are checked at their end."""
+
+
+def _is_checked(path: Path) -> bool:
+    # A mutant must be found by its own test.
+    return "TIDEGATE_TEST_MUTANT" not in os.environ and any(
+        path.is_relative_to(Path(__file__).parent / name) for name in CHECKED
+    )
+
+
+@pytest.fixture(autouse=True)
+def _lakes_are_whole(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every lake that a test leaves is whole: see `support.left_lakes`.
+
+    It is set up first, so that all processes of the test have ended when it looks.
+    """
+    if not _is_checked(request.path):
+        yield
+        return
+    tmp_path = request.getfixturevalue("tmp_path")
+    server = request.getfixturevalue("s3") if "s3" in request.fixturenames else None
+    before = left_lakes.in_bucket(server) if server else set()
+    yield
+    found = left_lakes.differences(left_lakes.below(tmp_path))
+    if server:
+        found += left_lakes.differences(left_lakes.in_bucket(server) - before, server)
+    left_lakes.judge(request.node, found)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _lakes_of_a_module_are_whole(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """The same for lakes that the tests of a file share."""
+    base = tmp_path_factory.getbasetemp()
+    before = set(base.iterdir())
+    yield
+    if _is_checked(request.path):
+        new = [each for each in base.iterdir() if each not in before and each.is_dir()]
+        shared = [each for each in new if not each.name.startswith(("test_", *left_lakes.SERVERS))]
+        found = left_lakes.differences(at for each in shared for at in left_lakes.below(each))
+        left_lakes.judge(request.node, found)
 
 
 _numbers = itertools.count(1)

@@ -109,6 +109,7 @@ def test_publish_needs_no_broker(
     assert found["against_kafka"] == {"rows": 0, "expired": 500}
 
 
+@pytest.mark.leaves("file", "offsets", "unknown")
 def test_verify_finds_changed_missing_and_unknown_files(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:

@@ -36,6 +36,7 @@ def timed(what: str, limit: float) -> Iterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.leaves("file", "offsets")
 def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     """100 topics of 100 partitions, through plan, seal, commit, placing and folding, with a fake
     survey and small real files.

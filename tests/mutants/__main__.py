@@ -49,7 +49,12 @@ def red(mutant: Mutant, broker: str = "") -> bool:
             [sys.executable, "-m", "pytest", "-q", "-x", "-m", "", "-p", "no:cacheprovider",
              *limit, mutant.test],
             cwd=copy,
-            env={**os.environ, "PYTHONPATH": str(copy / "include"), "TIDEGATE_TEST_BROKER": broker},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(copy / "include"),
+                "TIDEGATE_TEST_BROKER": broker,
+                "TIDEGATE_TEST_MUTANT": mutant.name,
+            },
             capture_output=True,
             text=True,
             timeout=600,

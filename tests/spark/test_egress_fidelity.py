@@ -170,6 +170,7 @@ def delete_a_row(pipeline: EgressPipeline, partition: int) -> None:
     pq.write_table(pa.concat_tables([table.slice(0, 1), table.slice(2)]), path)
 
 
+@pytest.mark.leaves("file", "offsets")
 def test_a_lake_that_has_lost_rows_is_refused(
     pipeline: EgressPipeline, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +206,7 @@ def ignore_file_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_source, "_checked_files", lake_source.planned_files)
 
 
+@pytest.mark.leaves("file", "offsets")
 def test_windows_that_cut_a_file(
     pipeline: EgressPipeline, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

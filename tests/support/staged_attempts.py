@@ -62,7 +62,7 @@ def write_file(store: LocalStore, directory: str, name: str, partition, offsets:
     }
     path = Path(store.native(directory), name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(rows, SCHEMA), path, compression="zstd")
+    pq.write_table(pa.table(rows, SCHEMA), path, compression="zstd", write_page_checksum=True)
     return path
 
 

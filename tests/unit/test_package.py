@@ -85,7 +85,7 @@ def test_what_it_contains(wheel: Path) -> None:
     package = PROJECT / "include"
     expected = {
         str(path.relative_to(package))
-        for top in ("tidegate", "tidegate_local")
+        for top in ("tidegate", "tidegate_local", "tidegate_check")
         for path in (package / top).rglob("*")
         if path.suffix in (".py", ".pyi", ".lock", ".html", ".sh", ".typed")
         and path.name != "image.lock"  # read by the Dockerfile alone

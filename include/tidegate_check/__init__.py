@@ -1,0 +1,1 @@
+"""The independent checker of a lake. It imports nothing of Tidegate."""
