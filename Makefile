@@ -7,7 +7,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-faults test-matrix test-mutants lint format docs dist lock constraints bench clean
+.PHONY: help setup demo test test-unit test-slow test-faults test-matrix test-mutants fuzz lint format docs dist lock constraints bench clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ test-matrix: setup ## other versions of Spark, Python and Java, for docs/version
 
 test-mutants: setup ## break the code on purpose, and see the tests go red
 	@$(BIN)/python tests/mutants
+
+MINUTES ?= 10
+fuzz: setup ## other seeds of the nets, for so long: make fuzz MINUTES=60
+	@cd tests && MINUTES=$(MINUTES) ../$(BIN)/python -m nets
 
 lint: setup ## ruff, mypy --strict, and who may import whom
 	@$(BIN)/ruff check

@@ -227,9 +227,39 @@ MUTANTS = (
     Mutant(
         "sealed attempts stay",
         "lake/sweeping.py",
-        "    if not any(map(_is_seal, files)):\n",
+        "    if not any(map(_is_seal, files)) and not _is_finished(store, attempt):\n",
         "    if True:\n",
         "tests/unit/lake/test_sweeping.py::test_sealed_attempts_of_a_living_plan_are_never_given_up",
+    ),
+    Mutant(
+        "finished attempts stay",
+        "lake/sweeping.py",
+        "    if not any(map(_is_seal, files)) and not _is_finished(store, attempt):\n",
+        "    if not any(map(_is_seal, files)):\n",
+        "tests/unit/lake/test_finished_attempts.py::test_it_is_never_given_up",
+    ),
+    Mutant(
+        "a record of a finished attempt that makes no sense is wrong",
+        "lake/attempts.py",
+        "        return json_documents.read(store, attempt.done_path, done_of)\n",
+        "        return json_documents.read(store, attempt.done_path, dict)\n",
+        "tests/unit/ingest/test_finished_chunks.py"
+        "::test_a_damaged_record_of_an_attempt_wedges_no_run",
+    ),
+    Mutant(
+        "an error of reading is no proof that an attempt is wrong",
+        "lake/local_store.py",
+        "        return io.BufferedReader(Reader(file, lambda: as_lake_errors(self.url)))\n",
+        "        return io.BufferedReader(file)\n",
+        "tests/unit/ingest/test_finished_chunks.py"
+        "::test_one_error_of_reading_costs_no_finished_attempt",
+    ),
+    Mutant(
+        "a boundary counts by its meaning",
+        "lake/boundaries.py",
+        " or _read(store, made.topic_id, made.moment) == made",
+        "",
+        "tests/unit/runs/test_boundaries.py::test_a_boundary_that_was_written_again_in_other_bytes",
     ),
     Mutant(
         "a copy that sweeping keeps is one of the manifest",

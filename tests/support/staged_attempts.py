@@ -95,6 +95,12 @@ def stage(
     return attempt
 
 
+def unfinished(store: LocalStore, attempt: Attempt) -> Attempt:
+    """Take back that Spark has finished an attempt: it may be given up when it is old."""
+    store.delete(attempt.done_path)
+    return attempt
+
+
 def no_probe(holes):
     raise AssertionError("there is no hole to probe")
 

@@ -97,7 +97,7 @@ def repair(pipeline: OneOrAll = None, as_json: Json = False) -> None:
 def sweep(
     pipeline: OneOrAll = None,
     abandon_after: Annotated[
-        float, typer.Option(min=0, help="Hours since an unsealed attempt was last written to.")
+        float, typer.Option(min=0, help="Hours since an unfinished attempt was last written to.")
     ] = 24.0,
     as_json: Json = False,
 ) -> None:

@@ -19,7 +19,7 @@ from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
 from tidegate.egress.backlog import Backlog
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
-from tidegate.errors import ConfigurationError, WindowRefused
+from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
 from tidegate.lake import boundaries
 from tidegate.lake.ledger import Ledger
 from tidegate.pipelines import files
@@ -72,10 +72,14 @@ def requested_backlog(run: EgressRun, asked: Replay, *, record: bool) -> Backlog
     With `record`, the boundaries of its times are frozen in the lake; else nothing is written.
     """
     lake = open_lake(lake_name(run.spec))
-    while True:
+    for _ in range(boundaries.MOST_TRIES):
         ranges, cuts = _resolve_window(run, asked, lake)
         if not record or all(boundaries.freeze(lake.store, each) for each in cuts):
             return Backlog(unsent=Unsent(lake, lake.fold.topic_ids, tuple(ranges)))
+    raise LakeUnavailable(
+        f"pipeline {run.spec.name!r}: other processes froze times of {asked.topic} first, "
+        f"{boundaries.MOST_TRIES} times in a row; nothing was planned, try again"
+    )
 
 
 def _resolve_window(

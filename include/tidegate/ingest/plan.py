@@ -17,7 +17,7 @@ from tidegate.core.judge import Lost, not_live
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
-from tidegate.errors import BrokerError, ReplayRefused
+from tidegate.errors import BrokerError, LakeUnavailable, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
 from tidegate.lake import attempts, boundaries, committing, placing
@@ -226,13 +226,18 @@ def _recorded_draft(
     replanning: bool,
 ) -> Draft:
     """Draft, and record boundaries, origins and gaps; draft again if another run recorded first."""
-    while True:
+    for _ in range(boundaries.MOST_TRIES):
         draft = drafting.draft(run, store, ledger.fold, seen, replanning=replanning)
         sealing.refuse_gaps(kept, draft.gaps)
         if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
             isinstance(ledger.append(origin, run=run.run_id), Lost) for origin in draft.origins
         ):
             break
+    else:
+        raise LakeUnavailable(
+            f"pipeline {run.spec.name!r}: other processes recorded origins or boundaries first, "
+            f"{boundaries.MOST_TRIES} times in a row; nothing was planned, try again"
+        )
     for origin in draft.origins:
         logger.info(
             "%s: discovered %s, partitions %s",

@@ -17,6 +17,7 @@ from tidegate.broker.cluster import Survey
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted, duration
 from tidegate.errors import (
+    AttemptWrong,
     BrokerUnreachable,
     ConfigurationError,
     IdentityChanged,
@@ -216,7 +217,10 @@ def _sealing(
     ended = threading.Event()
 
     def is_finished(attempt: Attempt) -> bool:
-        return attempts.read_done(opened.store, attempt) is not None
+        try:
+            return attempts.read_done(opened.store, attempt) is not None
+        except AttemptWrong:
+            return True  # `seal_finished` says so
 
     said: set[str] = set()
 

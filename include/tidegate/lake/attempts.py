@@ -211,8 +211,20 @@ def _epochs(form: Mapping[str, Any]) -> dict[tuple[str, int], int]:
 
 
 def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
-    """Return the job's own record of a finished attempt; None while it is not finished."""
-    return json_documents.read(store, attempt.done_path, dict)
+    """Return the job's own record of a finished attempt; None while it is not finished.
+
+    AttemptWrong for one that makes no sense: it appears as a whole, and no copy of it exists.
+    """
+
+    def done_of(form: Mapping[str, Any]) -> Mapping[str, Any]:
+        if type(form["rows"]) is not int or not isinstance(form.get("versions", {}), Mapping):
+            raise ValueError("no number of rows, or no versions")
+        return form
+
+    try:
+        return json_documents.read(store, attempt.done_path, done_of)
+    except LakeDamaged as error:
+        raise AttemptWrong(f"{error}: the attempt counts as not finished") from None
 
 
 Prober = Callable[[Sequence[OffsetRange]], Mapping[OffsetRange, str]]

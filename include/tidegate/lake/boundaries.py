@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary
+from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.store import Store
 
 FORMAT = 1
+MOST_TRIES = 10
+"""How often a plan is drafted again because another process has frozen a boundary first."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,9 @@ def neighbours(store: Store, topic_id: str, timestamp: int) -> Neighbours:
 def freeze(store: Store, made: Boundary) -> bool:
     """Create a boundary; False if another one stands there already, which then counts."""
     data = canonical.encode({"format": FORMAT, **made.to_json()})
-    return store.create(layout.boundary(made.topic_id, made.moment), data)
+    path = layout.boundary(made.topic_id, made.moment)
+    # By its meaning: a copy that was restored, or a later release, may have other bytes.
+    return store.create(path, data) or _read(store, made.topic_id, made.moment) == made
 
 
 def _timestamps(store: Store, topic_id: str) -> list[int]:
@@ -52,6 +57,9 @@ def _timestamps(store: Store, topic_id: str) -> list[int]:
 
 
 def _read(store: Store, topic_id: str, timestamp: int) -> Boundary:
-    found = json_documents.read(store, layout.boundary(topic_id, timestamp), Boundary.from_json)
-    assert found is not None  # it was listed, and nothing deletes it
+    path = layout.boundary(topic_id, timestamp)
+    found = json_documents.read(store, path, Boundary.from_json)
+    if found is None or (found.topic_id, found.moment) != (topic_id, timestamp):
+        state = "is gone" if found is None else f"is that of {found.topic_id} at {found.moment}"
+        raise LakeDamaged(f"{store.uri(path)} {state}; restore it from a copy")
     return found

@@ -94,9 +94,20 @@ def read_offsets(store: Store, files: Iterable[StagedFile]) -> list[int]:
     offsets: list[int] = []
     for f in files:
         with opened(store, f.path) as file:
-            column = pq.ParquetFile(file).read(columns=["offset"]).column("offset")
+            parquet = pq.ParquetFile(file, page_checksum_verification=True)
+            column = parquet.read(columns=["offset"]).column("offset")
         offsets += column.take(pc.sort_indices(column)).to_pylist()
     return sorted(offsets)
+
+
+@contextmanager
+def opened_committed(store: Store, path: str) -> Iterator[IO[bytes]]:
+    """Open a Parquet file of a commit; LakeDamaged if it cannot be read as one."""
+    try:
+        with opened(store, path) as file:
+            yield file
+    except AttemptWrong as error:
+        raise LakeDamaged(f"{error}; restore it from a copy") from error
 
 
 @contextmanager
@@ -108,9 +119,14 @@ def opened(store: Store, path: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _as_wrong(store: Store, path: str) -> Iterator[None]:
-    """Raise AttemptWrong for what shows that an object is not a Parquet file."""
+    """Raise AttemptWrong for what shows that an object is not a Parquet file.
+
+    Not for a failed read, which the store has raised as an error of its own, or lack of memory.
+    """
     try:
         yield
+    except (pyarrow.ArrowMemoryError, pyarrow.ArrowCancelled):
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise AttemptWrong(f"{store.uri(path)}: not a whole Parquet file: {error}") from None
 

@@ -16,7 +16,7 @@ from tidegate.core.entries import FORMAT, KINDS, Commit, Entry, Gap
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import MALFORMED
 from tidegate.core.judge import Accepted, CutTo, Verdict, judge
-from tidegate.errors import LakeUnsafe, LedgerCorrupt
+from tidegate.errors import LakeUnavailable, LakeUnsafe, LedgerCorrupt
 from tidegate.lake import checkpoints, json_documents
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
@@ -138,6 +138,11 @@ class Ledger:
                     self._checked = n, self.fold.digest
                 logger.info("%s: ledger entry %d: %s", self._pipeline, n, entry.kind)
                 return Appended(n)
+            if self.refresh().n < n:  # the next round would be the same
+                raise LakeUnavailable(
+                    f"ledger of {self._pipeline!r}: the store refuses to create entry {n}, and "
+                    "does not show one; nothing was done, try again"
+                )
 
     def refuse_unsafe_store(self) -> None:
         """Raise LakeUnsafe where the doctor has recorded that create-if-absent is not atomic."""

@@ -14,7 +14,7 @@ from typing import IO
 from urllib.parse import quote
 
 from tidegate.core import layout
-from tidegate.lake.store_errors import as_damage, as_lake_errors, refuse_another_size
+from tidegate.lake.store_errors import Reader, as_damage, as_lake_errors, refuse_another_size
 from tidegate.lake.store_protocol import Listed
 
 _NO_LINK = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
@@ -51,7 +51,8 @@ class LocalStore:
 
     def open(self, path: str) -> IO[bytes]:
         with as_lake_errors(self.url):
-            return self._at(path).open("rb")
+            file = self._at(path).open("rb", buffering=0)
+        return io.BufferedReader(Reader(file, lambda: as_lake_errors(self.url)))
 
     def read(self, path: str, start: int, end: int) -> bytes:
         with self.open(path) as file:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -25,7 +25,13 @@ from tidegate.errors import ConfigurationError
 from tidegate.lake import conditional_put, large_copies, s3_settings
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.parallel import in_parallel
-from tidegate.lake.store_errors import as_damage, as_lake_errors, one_line, refuse_another_size
+from tidegate.lake.store_errors import (
+    Reader,
+    as_damage,
+    as_lake_errors,
+    one_line,
+    refuse_another_size,
+)
 from tidegate.lake.store_protocol import Listed, Store
 
 if TYPE_CHECKING:
@@ -59,7 +65,7 @@ class ObjectStore:
             return reader(self._store, path, errors=lambda: as_lake_errors(self.url))
 
     def read(self, path: str, start: int, end: int) -> bytes:
-        with as_lake_errors(self.url):
+        with as_lake_errors(self.url), as_damage(self.uri(path)):
             return bytes(obstore.get_range(self._store, path, start=start, end=end))
 
     def objects(self, prefix: str) -> list[Listed]:
@@ -138,35 +144,11 @@ class ObjectStore:
         return self.uri(path).replace("s3://", "s3a://", 1)
 
 
-class _Reader(io.RawIOBase):
-    """An object as a Python file: obstore's has no `with` and no `closed`."""
-
-    def __init__(
-        self, file: obstore.ReadableFile, errors: Callable[[], AbstractContextManager[None]]
-    ) -> None:
-        self._file, self._errors = file, errors
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        return self._file.seek(offset, whence)
-
-    def readinto(self, buffer: Any, /) -> int:
-        with self._errors():
-            data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
 def reader(
     store: Obstore, path: str, *, errors: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> IO[bytes]:
     """Open an object of any obstore for random reads, each of them within `errors()`."""
-    return io.BufferedReader(_Reader(obstore.open_reader(store, path), errors))
+    return io.BufferedReader(Reader(obstore.open_reader(store, path), errors))
 
 
 def open_store(lake: str, pipeline: str) -> Store:

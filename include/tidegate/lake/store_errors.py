@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
 from obstore.exceptions import PermissionDeniedError as StorePermissionDenied
@@ -52,6 +54,37 @@ def as_lake_errors_of_s3(url: str) -> Iterator[None]:
         raise LakeUnavailable(f"lake {url}: {error}") from error
     except botocore.exceptions.BotoCoreError as error:
         raise LakeUnavailable(f"lake {url}: {error}") from error
+
+
+class Reader(io.RawIOBase):
+    """A file for random reads, each of them within `errors()`: PyArrow passes such errors on.
+
+    What PyArrow itself makes of a damaged file is another error.
+    """
+
+    def __init__(self, file: Any, errors: Callable[[], AbstractContextManager[None]]) -> None:
+        self._file, self._errors = file, errors
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        with self._errors():
+            return int(self._file.seek(offset, whence))
+
+    def readinto(self, buffer: Any, /) -> int:
+        with self._errors():
+            data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if hasattr(self._file, "close"):
+            self._file.close()
+        super().close()
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from tidegate.core.entries import Abandon
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live
 from tidegate.core.wording import counted
-from tidegate.errors import AttemptWrong, LakeDamaged
+from tidegate.errors import AttemptWrong, FormatTooNew, LakeDamaged
 from tidegate.lake import plans
-from tidegate.lake.attempts import SEAL, Attempt, staged_files
+from tidegate.lake.attempts import SEAL, Attempt, read_done, staged_files
 from tidegate.lake.footers import read_footer
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.manifests import LakeFile, read_manifest
@@ -29,7 +29,7 @@ from tidegate.lake.store import Listed, Store
 GRACE = 3600.0
 """Seconds that a staged file lives on after its commit is in place: readers may hold its URI."""
 ABANDON_AFTER = 24 * 3600.0
-"""Seconds since an attempt was last written to until it is abandoned, if it is not sealed."""
+"""Seconds since an attempt was last written to until it is abandoned, if it is not finished."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def sweep(
     grace: float = GRACE,
     abandon_after: float = ABANDON_AFTER,
 ) -> Swept:
-    """Delete the staging of placed commits and of losing attempts; abandon unsealed attempts.
+    """Delete the staging of placed commits and of losing attempts; abandon unfinished ones.
 
     Lists before it reads the ledger: a file that is written meanwhile is not touched.
     """
@@ -129,12 +129,12 @@ def _now(store: Store) -> float:
 
 
 def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt, files: Sequence[Listed]) -> bool:
-    """Return whether an attempt is unsealed, or sealed and can never be committed.
+    """Return whether an attempt is unfinished, or is finished and can never be committed.
 
     Coverage never shrinks, so a chunk that others have covered in part stays refused; a replaced
     part never becomes live again, so a replay's chunk that names one stays refused.
     """
-    if not any(map(_is_seal, files)):
+    if not any(map(_is_seal, files)) and not _is_finished(store, attempt):
         return True
     try:
         plan = plans.load(store, attempt.plan_id)
@@ -147,6 +147,16 @@ def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt, files: Sequence
         parts = plan.replaces(attempt.chunk)
         return bool(parts) and bool(not_live(fold, plan.topics, window, parts))
     return bool(fold.covered_part(window, plan.topics))
+
+
+def _is_finished(store: Store, attempt: Attempt) -> bool:
+    """Return whether Spark has finished an attempt, so that it can still be sealed."""
+    try:
+        return read_done(store, attempt) is not None
+    except AttemptWrong:
+        return False
+    except FormatTooNew:
+        return True
 
 
 def _is_seal(listed: Listed) -> bool:

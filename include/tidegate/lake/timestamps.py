@@ -13,7 +13,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake.files import located
-from tidegate.lake.footers import opened
+from tidegate.lake.footers import opened_committed
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
 
@@ -81,7 +81,7 @@ def _overlaps(spans: Spans, file: StagedFile) -> bool:
 
 def _latest(store: Store, path: str) -> int:
     """Return the latest timestamp of a file, in microseconds."""
-    with opened(store, path) as file:
+    with opened_committed(store, path) as file:
         metadata = pq.read_metadata(file)
     column = metadata.schema.names.index("timestamp")
     groups = (metadata.row_group(n).column(column) for n in range(metadata.num_row_groups))
@@ -90,8 +90,9 @@ def _latest(store: Store, path: str) -> int:
 
 def _first_since(store: Store, path: str, microseconds: int, start: int) -> int | None:
     """Return the first offset of a file, from `start` on, that is at or after a timestamp."""
-    with opened(store, path) as file:
-        columns = pq.ParquetFile(file).read(columns=_COLUMNS)
+    with opened_committed(store, path) as file:
+        parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        columns = parquet.read(columns=_COLUMNS)
     late = pc.greater_equal(columns["timestamp"].cast(pyarrow.int64()), microseconds)
     there = pc.and_(late, pc.greater_equal(columns["offset"], start))
     first = pc.min(columns["offset"].filter(there)).as_py()

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.errors import ConfigurationError, StageFailed
+from tidegate.errors import ConfigurationError, LakeUnavailable, StageFailed
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import LocalStore, Store
@@ -53,6 +53,7 @@ _AS_FILES = {
 # Of YARN: at most 100 characters of ASCII. The resource manager makes them lower case by default.
 _TAG = re.compile(r"[a-z0-9_-]{1,91}")
 _NONCE = 12  # bytes
+_MOST_TRIES = 10
 
 logger = logging.getLogger(__name__)
 
@@ -151,8 +152,14 @@ def withdraw(attempt: Attempt, store: Store) -> None:
     """Replace the job of an attempt by nothing: a driver that has not read it never will, and a
     submitter that was paused cannot give it another one.
     """
-    while not store.create(attempt.directory + JOB, b""):
+    for _ in range(_MOST_TRIES):
+        if store.create(attempt.directory + JOB, b""):
+            return
         store.delete(attempt.directory + JOB)
+    raise LakeUnavailable(
+        f"attempt {attempt.name}: its job {store.uri(attempt.directory + JOB)} is there again each "
+        "time it is deleted; end its submitter, and try again"
+    )
 
 
 def left_behind(store: Store, plan_id: str) -> list[str]:

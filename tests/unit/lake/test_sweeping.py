@@ -225,7 +225,7 @@ def test_sealed_attempts_of_a_living_plan_are_never_given_up(store):
 
 def test_an_attempt_that_was_killed_is_given_up_first(store):
     """A day after it was last written to; and the entry stands before a file goes."""
-    staged_attempts.stage(store, PLAN, "killed")
+    staged_attempts.unfinished(store, staged_attempts.stage(store, PLAN, "killed"))
     age(store, layout.STAGING, ABANDON_AFTER - 60)
     assert why(swept(store)) == []
     one = store.objects(layout.STAGING)[0]
@@ -241,7 +241,7 @@ def test_an_attempt_that_was_killed_is_given_up_first(store):
 def test_what_a_zombie_writes_after_the_listing(store, monkeypatch):
     """It is not touched by this sweep, and collected by the next."""
     staged_attempts.ledger_of(store)
-    attempt = staged_attempts.stage(store, PLAN, "zombie")
+    attempt = staged_attempts.unfinished(store, staged_attempts.stage(store, PLAN, "zombie"))
     append = Ledger.append
 
     def write_first(self, entry, *, run):
@@ -260,7 +260,9 @@ def test_what_a_zombie_writes_after_the_listing(store, monkeypatch):
 
 def test_a_publisher_that_sleeps_past_the_sweep_is_refused(store):
     """It wakes and commits: abandoned. No commit lists a file that is missing."""
-    proven = staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "paused"))
+    attempt = staged_attempts.stage(store, PLAN, "paused")
+    proven = staged_attempts.check(store, PLAN, attempt)
+    staged_attempts.unfinished(store, attempt)  # or it would not be given up
     paused = staged_attempts.ledger_of(store)
     assert why(swept(store, abandon_after=0)) == [("paused", "abandoned")]
     assert isinstance(committing.commit(store, paused, PLAN, proven, run="late"), Refused)
@@ -273,7 +275,9 @@ def test_a_publisher_that_sleeps_past_the_sweep_is_refused(store):
 
 def test_a_publisher_that_sleeps_just_before_its_entry_is_refused(store, monkeypatch):
     """It has looked at its files already when they go."""
-    proven = staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "paused"))
+    attempt = staged_attempts.stage(store, PLAN, "paused")
+    proven = staged_attempts.check(store, PLAN, attempt)
+    staged_attempts.unfinished(store, attempt)  # or it would not be given up
     ledger = staged_attempts.ledger_of(store)
 
     def sleep(point):
@@ -290,12 +294,14 @@ def test_the_abandon_loses_its_number_to_the_commit(store, monkeypatch):
     deleted.
     """
     attempt = staged_attempts.stage(store, PLAN, "late")
+    proven = staged_attempts.check(store, PLAN, attempt)
+    staged_attempts.unfinished(store, attempt)  # when it was listed
     create = LocalStore.create
 
     def then_commit(self, path, data):
         if path == layout.entry(3):
             monkeypatch.setattr(LocalStore, "create", create)
-            attempts.seal(store, staged_attempts.check(store, PLAN, attempt))
+            attempts.seal(store, proven)
             assert publish(store) == {0: 3}
         return create(self, path, data)
 
@@ -429,12 +435,16 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
 
 
 def living_seals(store, made):
-    """Return the sealed attempts that could still be committed, with all of their files."""
+    """Return the finished attempts that could still be committed, sealed or not."""
     fold = staged_attempts.ledger_of(store).fold
     return {
         (plan.id, number)
         for plan in made
-        for number in attempts.sealed(store, plan, fold)
+        for staged in [attempts.staged_files(store, plan.id)]
+        for number in [
+            *attempts.sealed(store, plan, fold, staged),
+            *(each.chunk for each in attempts.finished(store, plan, fold, staged)),
+        ]
         if not fold.covered_part(plan.chunks[number], plan.topics)
     }
 

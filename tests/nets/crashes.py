@@ -1,0 +1,213 @@
+"""A crash at every request: each step of a pipeline's life fails at each of its requests.
+
+Each step begins in the state that the steps before it have left, meets one fault, and is recovered
+from: by the same run again, or only by what the schedule starts next. Then the checker and the rows
+are asked. A second fault, by a seed, is one in the recovery.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from nets.objects import Crash, Fault, Gate
+from nets.world import DAY, ORIGIN, Difference, Now, World, parquet, unless_refused
+from tidegate.errors import LakeDamaged, TidegateError
+
+CHANGES = ("create", "write", "copy", "delete", "send")
+Step = Callable[[World], None]
+
+
+def expires(world: World) -> None:
+    """Records expire before any run has read them: a gap, and the rest is read."""
+    world.grow(30)
+    world.expire(1, world.log[1][1] - 10)
+    world.live("gap")
+
+
+def loses_a_row(world: World) -> None:
+    """Spark loses a record: the attempt is refused, and the run is started again."""
+    world.grow(10)
+    world.loses = world.log[0][1] - 5
+    unless_refused(lambda: world.live("loses"))
+    world.loses = None
+    world.live("loses")
+
+
+def is_away(world: World) -> None:
+    """The broker is away when Spark has ended, and the records expire until it is back."""
+    stage, world.stage = world.stage, lambda given: (stage(given), setattr(world, "away", True))
+    world.grow(10)
+    try:
+        unless_refused(lambda: world.live("away"))
+    finally:
+        world.stage, world.away = stage, False
+    world.expire(0, world.log[0][1])
+    sweeps(world)
+    world.live("back")
+
+
+def repairs(world: World) -> None:
+    """A file of the newest commit is lost under `data/`, and one that no commit has is there."""
+    data = sorted(world.objects.below("p/data/"), key=lambda path: path[-60:])
+    world.objects.content["p/data/topic=t/part-0.parquet"] = parquet(0, (ORIGIN,))
+    world.objects.content.pop(f"p/data/{data[-1]}")
+    world.repair()
+
+
+def sweeps(world: World) -> None:
+    world.objects.age(DAY)
+    world.sweep()
+
+
+def grows(world: World) -> None:
+    world.grow(20)
+    world.live("next")
+
+
+def two_send(world: World) -> None:
+    """Another run is started while the sender of this one is at work."""
+    world.meanwhile = lambda: unless_refused(lambda: world.egress("other"))
+    world.egress("send")
+
+
+def dies(world: World) -> None:
+    """The sender ends right before its first record: nothing is sent, and its claim stays open."""
+
+    def end() -> None:
+        world.objects.gate.ended = True
+        raise Crash
+
+    world.meanwhile = end
+    with suppress(Crash):
+        world.egress("dies")
+
+
+INGEST: dict[str, Step] = {
+    "live": World.live,
+    "backfill": World.backfill,
+    "replay": World.replay,
+    "gap": expires,
+    "repair": repairs,
+    "checkpoint": World.checkpoint,
+    "loses a row": loses_a_row,
+    "away": is_away,
+    "sweep": sweeps,
+    "next": grows,
+}
+SEND: dict[str, Step] = {"two senders": two_send}
+RELEASE: dict[str, Step] = {"claim": dies, "release": lambda world: unless_refused(world.release)}
+LIVES = (INGEST, SEND, RELEASE)
+STEPS = INGEST | SEND | RELEASE
+
+
+class Case(NamedTuple):
+    """A fault at a request of a step; `again`: the run itself recovers, not only the next one.
+
+    `nested` is a fault in the recovery.
+    """
+
+    step: str
+    at: int
+    mode: str
+    again: bool
+    nested: tuple[int, str] | None = None
+
+
+class State(NamedTuple):
+    """The world before a step, and the requests that the step makes."""
+
+    world: World
+    requests: list[tuple[str, str]]
+
+
+def states() -> dict[str, State]:
+    """Live each life without a fault; return the state before each step."""
+    found, new = {}, Now.world
+    for life in LIVES:
+        world = Now.world = new.copy()
+        for name, step in life.items():
+            before, gate = world.copy(), Gate()
+            _play(world, step, gate)
+            found[name] = State(before, gate.requests)
+            assert life is not INGEST or not world.differences(egress=False), name
+        _next(world, egress=life is not INGEST)
+        assert not at_the_end(world, egress=life is not INGEST)
+    return found
+
+
+def cases(known: dict[str, State]) -> Iterator[Case]:
+    """Every request of every step, with every fault that makes a difference there."""
+    for step, state in known.items():
+        for at, (kind, _) in enumerate(state.requests):
+            for mode in modes(kind):
+                yield Case(step, at, mode, again=True)
+                if mode in ("crash", "late"):
+                    yield Case(step, at, mode, again=False)
+
+
+def modes(kind: str) -> tuple[str, ...]:
+    """Return what may become of a request. A record is in the log before the sender is dead."""
+    if kind not in CHANGES:
+        return ("error before",)
+    return ("crash", "error before", "error after", *(("late",) if kind != "send" else ()))
+
+
+def nested(known: dict[str, State], seed: int) -> Case:
+    """Two faults, by a seed."""
+    chosen = random.Random(seed)
+    step = chosen.choice(list(known))
+    requests = known[step].requests
+    at = chosen.randrange(len(requests))
+    second = chosen.randrange(70), chosen.choice(modes("create"))
+    mode = chosen.choice(modes(requests[at][0]))
+    return Case(step, at, mode, chosen.random() < 0.5, second)
+
+
+def judged(state: State, case: Case) -> list[Difference]:
+    """Play a case; return what is wrong at its end."""
+    egress, step = case.step not in INGEST, STEPS[case.step]
+    recovery = step if case.again else lambda world: _next(world, egress=egress)
+    faults = [Fault(case.at, case.mode), *([Fault(*case.nested)] if case.nested else ())]
+    world = state.world.copy()
+    for fault, each in zip(faults, (step, recovery), strict=False):
+        _play(world, each, fault)
+    if case.again:
+        _play(world, step, Gate())
+    for fault in faults:
+        with suppress(LakeDamaged):  # a copy of what is not there any more
+            fault.late()
+    try:
+        _next(world, egress=egress)
+        # A repair makes up for what a step has failed to do.
+        first = [] if case.step == "repair" else world.differences(egress=egress)
+        return first or at_the_end(world, egress=egress)
+    except TidegateError as error:
+        return [Difference("error", "at the end", repr(error))]
+
+
+def _play(world: World, step: Step, gate: Gate) -> None:
+    """Do a step in a process of its own, and end it."""
+    Now.world = world
+    world.restart(gate)
+    with suppress(Crash, TidegateError):
+        step(world)
+    world.restart(Gate())
+
+
+def _next(world: World, *, egress: bool) -> None:
+    """What the schedule starts next, whatever has become of the others."""
+    if egress:
+        world.egress(f"at {len(world.objects.content)}")
+    else:
+        world.grow(2)
+        world.live(f"at {world.log[0][1]}")
+
+
+def at_the_end(world: World, *, egress: bool) -> list[Difference]:
+    """Return what is wrong after a sweep, a repair and one run more."""
+    if not egress:
+        sweeps(world)
+        world.repair()
+        _next(world, egress=False)
+    return world.differences(egress=egress)

@@ -1,0 +1,43 @@
+"""Publishers, sleepers, a sweeper, replacers, repair, checkpoints, in orders by seeds."""
+
+from collections import Counter
+
+import pytest
+
+from nets import interleavings
+from nets.world import playing
+from tidegate.lake import committing, ledger
+
+SEEDS = 300
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory):
+    """The state in which all processes begin."""
+    with playing(tmp_path_factory.mktemp("world") / "in") as world:
+        interleavings.start(world)
+        yield world
+
+
+def test_any_order(state, monkeypatch):
+    """Nothing is lost or repeated, and two readers see each committed row once at any moment.
+
+    The orders are such that what the ledger must refuse does happen.
+    """
+    verdicts: Counter[tuple[str, str]] = Counter()
+    for module in (committing, ledger):
+        judge = module.judge
+
+        def counted(fold, entry, judge=judge):
+            verdict = judge(fold, entry)
+            verdicts[type(entry).__name__, type(verdict).__name__] += 1
+            return verdict
+
+        monkeypatch.setattr(module, "judge", counted)
+    found = [(seed, wrong) for seed in range(SEEDS) if (wrong := interleavings.judged(state, seed))]
+    assert not found, found[:3]
+    assert verdicts.keys() >= {
+        ("Commit", "Adopt"), ("Commit", "CoveredBy"), ("Commit", "PartlyCovered"),
+        ("Commit", "NotLive"), ("Commit", "Refused"), ("Abandon", "Accepted"),
+        ("Abandon", "Refused"),
+    }  # fmt: skip

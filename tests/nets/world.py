@@ -1,0 +1,312 @@
+"""The real steps of runs in a world of memory: broker, Spark, target and lake are played.
+
+Whatever a process asks of the store, and whatever its Spark writes or sends, goes through its gate.
+"""
+
+import io
+import itertools
+import json
+import logging
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nets.objects import Gate, Handle, Objects, Whole
+from support.staged_attempts import SCHEMA
+from tidegate.broker.client_settings import KafkaSettings
+from tidegate.broker.cluster import Survey, TopicIdentity
+from tidegate.broker.consumer import Probe
+from tidegate.broker.target import TargetState, TargetSurvey
+from tidegate.core.cursor import Watermarks
+from tidegate.core.requests import Backfill, Replay
+from tidegate.egress.release import release
+from tidegate.egress.run import egress
+from tidegate.errors import BrokerError, TidegateError
+from tidegate.ingest.run import ingest
+from tidegate.lake import parallel, sweeping
+from tidegate.lake.ledger import Ledger
+from tidegate.maintenance.checkpoint import checkpoint
+from tidegate.maintenance.repair import repair
+from tidegate.pipelines.spec import parse
+from tidegate.runs.run import EgressRun, Run
+from tidegate.spark.egress_job import DONE, SENDING, EgressJob
+from tidegate.spark.ingest_job import IngestJob
+from tidegate_check.lake import Checker, Difference
+
+DAY = 25 * 3600.0
+ORIGIN = 20  # of partition 0: what is below it is backfilled
+KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
+INGEST = parse({
+    "name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake", "max_records": 60,
+    "on_expired": "skip", "start": {"offsets": {"t": {"0": ORIGIN, "1": 0}}},
+})  # fmt: skip
+
+
+@dataclass
+class World:
+    """Two partitions of the topic `t`, their lake, and a directory that is sent to a topic.
+
+    `log` has start and end by partition; `expired` the records that were deleted before any
+    application had read them; `sent` the records of the target: plan, file, row. `alive` are the
+    attempts whose senders run. `loses` is the offset of a record that Spark does not write; `away`:
+    no question to the broker is answered. `meanwhile` happens once, before the next record is sent.
+    """
+
+    home: Path
+    objects: Objects = field(default_factory=Objects)
+    log: dict[int, tuple[int, int]] = field(default_factory=lambda: {0: (0, 100), 1: (0, 40)})
+    expired: set[tuple[int, int]] = field(default_factory=set)
+    sent: list[tuple[str, str, int]] = field(default_factory=list)
+    alive: set[str] = field(default_factory=set)
+    loses: int | None = None
+    away: bool = False
+    meanwhile: Callable[[], None] = lambda: None
+    is_backfilled: bool = False
+    open_store: Callable[[Objects, str], Any] = Handle
+
+    def copy(self) -> "World":
+        """Return another world in the same state."""
+        return replace(
+            self, objects=Objects(self.objects), log=dict(self.log), sent=list(self.sent),
+            expired=set(self.expired), alive=set(self.alive),
+        )  # fmt: skip
+
+    def restart(self, gate: Gate) -> None:
+        """Begin a new process in this world: nothing else runs, and nothing is broken."""
+        self.objects.gate, self.alive, self.loses, self.away = gate, set(), None, False
+        self.meanwhile = lambda: None
+
+    def grow(self, offsets: int) -> None:
+        self.log = {p: (start, end + offsets) for p, (start, end) in self.log.items()}
+
+    def expire(self, partition: int, start: int) -> None:
+        """Delete the records below an offset; finished attempts still have those that they read."""
+        old, end = self.log[partition]
+        staged = self.objects.below("p/_tidegate/staging/")
+        finished = {path.removesuffix("_done.json") for path in staged if "_done" in path}
+        files = [data for path, data in staged.items() for each in finished if each in path]
+        kept = {row for data in files if data[:4] == b"PAR1" for row in rows_of(data)}
+        self.expired |= {(partition, offset) for offset in range(old, start)} - kept
+        self.log[partition] = start, end
+
+    def has(self, partition: int, offset: int) -> bool:
+        """Whether an offset is a record, or was one before it expired; 33 is a control record."""
+        return offset < self.log[partition][1] and (partition, offset) != (0, 33)
+
+    # What the steps ask a broker.
+
+    def survey(self, *_: object) -> Survey:
+        if self.away:
+            raise BrokerError("away")
+        marks = {p: Watermarks(start, end, end) for p, (start, end) in self.log.items()}
+        identity = TopicIdentity("id-t", dict.fromkeys(marks, 0), frozenset(), True)
+        return Survey("cluster", {"t": identity}, {"t": marks})
+
+    def probe(self, _: object, holes: Iterable[Any], *__: object) -> list[Probe]:
+        found = []
+        for hole in holes:
+            seen = [o for o in range(hole.start, hole.end) if self.has(hole.partition, o)]
+            found.append(Probe(hole, "visible", seen[0]) if seen else Probe(hole, "empty"))
+        return found
+
+    def survey_target(self, *_: object, **__: object) -> TargetSurvey:
+        state = TargetState("id-target", {0: len(self.sent)}, 1_000_000, compacted=False)
+        return TargetSurvey("cluster", {"t": state})
+
+    # Spark.
+
+    def stage(self, given: Any) -> None:
+        """Read the job's chunks into files of at most 40 rows, each chunk with `_done.json`."""
+        job, store = IngestJob.read(Path(given.args[0])), self.open_store(self.objects, "p")
+        for chunk in job.chunks:
+            directory, rows = chunk.directory.removeprefix(f"{store.url}/").rstrip("/") + "/", 0
+            for r in chunk.window:
+                here = [o for o in range(r.start, r.end) if self.has(r.partition, o)]
+                here = [o for o in here if o != self.loses]
+                for at in range(0, len(here), 40):
+                    path = f"{directory}topic={r.topic}/part-{r.partition}-{at}.parquet"
+                    store.write(path, parquet(r.partition, tuple(here[at : at + 40])))
+                rows += len(here)
+            done = {"format": 1, "plan_id": job.plan_id, "chunk": chunk.number, "rows": rows}
+            store.write(f"{directory}_done.json", json.dumps(done).encode())
+
+    def send(self, given: Any) -> None:
+        """Send the rows of the plan that the target does not hold, and read them back."""
+        directory = Path(given.args[0]).parent
+        job = EgressJob.read(Path(given.args[0]))
+        (directory / SENDING).touch()
+        before = set(self.sent)
+        self.alive.add(directory.name)
+        for name, source in job.source.files:
+            for row in range(len(Path(source).read_text().splitlines())):
+                record = job.plan_id, name, row
+                meanwhile, self.meanwhile = self.meanwhile, lambda: None
+                meanwhile()
+                if record not in before:
+                    put = lambda record=record: self.sent.append(record)  # noqa: E731
+                    self.objects.ask("send", f"{name} {row}", put)
+        rows = Counter(name for plan, name, _ in self.sent if plan == job.plan_id)
+        done = {
+            "files": [{"file": name, "rows": rows[name], "bad": 0, "digest": "0" * 16}
+                      for name, _ in job.source.files],
+            "receipts": [{"topic": "t", "partition": 0, "before": job.target["t"].since[0],
+                          "after": len(self.sent), "sent": sum(rows.values()), "duplicates": 0}],
+            "broken_order": [], "versions": {},
+        }  # fmt: skip
+        (directory / DONE).write_text(json.dumps(done))
+
+    # Steps: each is a process of its own.
+
+    def run(self, run_id: str, **asked: Any) -> None:
+        ingest(Run(INGEST, KAFKA, "dag", run_id, date(2024, 5, 1), **asked), self.stage)
+
+    def live(self, run_id: str = "live") -> None:
+        self.run(run_id)
+
+    def backfill(self) -> None:
+        self.run("backfill", asked=Backfill("t", (0,), "0", str(ORIGIN), chunk_size=10))
+        self.is_backfilled = True
+
+    def replay(self, name: str = "again") -> None:
+        self.run(name, asked=Replay("t", name, (0,), start=str(ORIGIN), end="100"))
+
+    def sweep(self) -> None:
+        store = self.open_store(self.objects, "p")
+        sweeping.sweep(store, Ledger(store, "p"), run="sweep")
+
+    def repair(self) -> None:
+        repair(INGEST)
+
+    def checkpoint(self) -> None:
+        checkpoint(INGEST)
+
+    def egress(self, run_id: str = "send") -> None:
+        run = EgressRun(egress_spec(self.home), KAFKA, "dag", run_id, date(2024, 5, 1))
+        others = set(self.alive)
+        try:
+            egress(run, self.send, lambda _: False)
+        finally:
+            self.alive &= others
+
+    def release(self) -> None:
+        release(egress_spec(self.home), None, "resend", "by hand", run="operator")
+
+    # The judges.
+
+    def differences(self, *, egress: bool) -> list[Difference]:
+        """Return what the checker finds in a pipeline, and which of its rows are wrong."""
+        found = Checker(Whole(self.objects, "out" if egress else "p")).run()
+        judged = self._wrong_records() if egress else self._wrong_rows()
+        return found + [Difference(k, "rows", f"{sorted(v)[:9]}") for k, v in judged.items() if v]
+
+    def _wrong_rows(self) -> dict[str, set[Any]]:
+        data = self.objects.below("p/data/").values()
+        rows = Counter(row for each in data for row in rows_of(each))
+        log = {(p, o) for p, (_, end) in self.log.items() for o in range(end) if self.has(p, o)}
+        wanted = {(p, o) for p, o in log - self.expired if p or self.is_backfilled or o >= ORIGIN}
+        repeated = {row for row, n in rows.items() if n > 1}
+        return {"lost": wanted - rows.keys(), "repeated": repeated, "unknown": rows.keys() - log}
+
+    def _wrong_records(self) -> dict[str, set[Any]]:
+        sent = Counter((name, row) for _, name, row in self.sent)
+        wanted = {(name, row) for name in ("a", "b") for row in (0, 1)}
+        again = {row for row, n in sent.items() if n > 1}
+        return {"not sent": wanted - sent.keys(), "sent again": again}
+
+
+@cache
+def egress_spec(home: Path) -> Any:
+    source, target = {"path": str(home), "format": "text"}, {"topic": "t"}
+    form = {"name": "out", "kind": "egress", "lake": "/lake", "settle": 0}
+    return parse({**form, "source": source, "target": target})
+
+
+@cache
+def parquet(partition: int, offsets: tuple[int, ...]) -> bytes:
+    n = len(offsets)
+    rows = {
+        "key": [None] * n, "value": [b"%d-%d" % (partition, o) for o in offsets],
+        "partition": [partition] * n, "offset": list(offsets), "timestamp": [0] * n,
+        "timestampType": [0] * n, "headers": [None] * n,
+    }  # fmt: skip
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(rows, SCHEMA), buffer, write_page_checksum=True)
+    return buffer.getvalue()
+
+
+@cache
+def rows_of(data: bytes) -> list[tuple[int, int]]:
+    table = pq.read_table(io.BytesIO(data), columns=["partition", "offset"])
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+class Now:
+    """The world that is played."""
+
+    world: World
+
+
+def asked(name: str) -> Callable[..., Any]:
+    return lambda *given, **named: getattr(Now.world, name)(*given, **named)
+
+
+def not_dead(claim: Any, *_: object) -> str | None:
+    return "it runs" if claim.attempt in Now.world.alive else None
+
+
+REPLACED: dict[str, Any] = {
+    "open_store": lambda _, name: Now.world.open_store(Now.world.objects, name),
+    "in_parallel": map,
+    "survey": asked("survey"),
+    "probe": asked("probe"),
+    "survey_target": asked("survey_target"),
+    "not_dead": not_dead,
+    "is_alive": lambda _, attempt: attempt in Now.world.alive,
+    "epoch_ends": lambda *_: {},
+    "expiries": lambda *_: {},
+    "_LOOK_AGAIN": 1e6,
+}
+"""Names of modules below tidegate that lead outside, and what stands in their place."""
+NOT_OURS = {("tidegate.egress.plan", "survey"), ("tidegate.egress.send", "survey")}
+
+
+@contextmanager
+def playing(home: Path) -> Iterator[World]:
+    """Yield a world in which nothing has happened; `Now.world` may be exchanged."""
+    home.mkdir()
+    for name in ("a", "b"):
+        (home / name).write_text("one\ntwo\n")
+    (home.parent / "pipelines").mkdir()
+    Now.world = World(home)
+    numbers = itertools.count(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEGATE_PIPELINES", str(home.parent / "pipelines"))
+        patch.setattr(secrets, "token_hex", lambda n: f"{next(numbers):0{2 * n}x}")
+        patch.setattr("tidegate.launch.cds_archive.find", lambda *_: None)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("tidegate.") and module is not parallel:
+                for each in REPLACED.keys() & vars(module).keys():
+                    if (name, each) not in NOT_OURS:
+                        patch.setattr(module, each, REPLACED[each])
+        logging.disable(logging.CRITICAL)
+        try:
+            yield Now.world
+        finally:
+            logging.disable(logging.NOTSET)
+
+
+def unless_refused(step: Callable[[], None]) -> None:
+    """Do a step that Tidegate may refuse."""
+    with suppress(TidegateError):
+        step()
