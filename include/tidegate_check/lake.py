@@ -454,7 +454,7 @@ class Checker:
             done = self.document(path_of_done, is_canonical=False) or {}
             self.same("done", staging, rows=(done.get("rows"), sum(rows.values())))
         for f in manifest["files"]:
-            directory = f"{DATA}topic={f['topic']}/window_date={plan['window_date']}/"
+            directory = f"{DATA}topic={f['topic']}/window_date={plan['window_date']}/part-"
             tail = f"-{f['partition']:05d}-{f['first']:019d}-{f['last']:019d}-{commit.plan}.parquet"
             if not f["final"].startswith(directory) or not f["final"].endswith(tail):
                 self.add("final", path, f"{f['final']}, expected {directory}…{tail}")

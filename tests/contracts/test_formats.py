@@ -367,8 +367,8 @@ def test_seal(store):
 def test_delivery():
     """The seal and the manifest of an egress; `types` only where there are any."""
     plan = replace(PLAN, chunks=(), files=(SourceFile("a", 12, "e1"),))
-    sent = Delivery(PLAN.id, "0a", (SentFile("a", 2, 1, "00ff"),), (), (), {"spark": "4"})
-    data = b'"files":[{"bad":1,"digest":"00ff","file":"a","rows":2}],"format":1,'
+    sent = Delivery(PLAN.id, "0a", (SentFile("a", 2, 1, "00ff", "ab"),), (), (), {"spark": "4"})
+    data = b'"files":[{"bad":1,"digest":"00ff","file":"a","rows":2,"sha256":"ab"}],"format":1,'
     seal = b'{"attempt":"0a","broken_order":[],"chunk":0,' + data
     end = b'"receipts":[],%s"versions":{"spark":"4"}}'
     types = {"type": "struct", "fields": []}
@@ -379,7 +379,8 @@ def test_delivery():
     assert canonical.encode(typed.to_json()) == seal + plan_id + end % with_types
     assert Delivery.from_json(typed.to_json()) == typed
     files = (
-        b'{"files":[{"bad":1,"digest":"00ff","etag":"e1","file":"a","rows":2,"size":12}],"format":1'
+        b'{"files":[{"bad":1,"digest":"00ff","etag":"e1","file":"a","rows":2,"sha256":"ab",'
+        b'"size":12}],"format":1'
     )
     assert deliveries.manifest_of(plan, sent) == files + b"}"
     assert deliveries.manifest_of(plan, typed) == files + b"," + with_types.rstrip(b",") + b"}"
@@ -387,7 +388,7 @@ def test_delivery():
 
 def test_manifest():
     """The files of a commit, staged and final, sorted by topic, partition and offset."""
-    name = "data/topic=flights/window_date=2024-05-01/flights"
+    name = "data/topic=flights/window_date=2024-05-01/part-flights"
     assert (
         committing.manifest_of(PLAN, SEAL)
         == (

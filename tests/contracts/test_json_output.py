@@ -54,7 +54,7 @@ def spec(tmp_path, store):
 @pytest.mark.parametrize("placed", [False, True])
 def test_files_json(spec, store, tmp_path, placed):
     """Absolute URIs, the staged ones until all is placed; first and last inclusive."""
-    data = f"file://{tmp_path}/flights/data/topic=flights/window_date=2024-05-01/flights"
+    data = f"file://{tmp_path}/flights/data/topic=flights/window_date=2024-05-01/part-flights"
     uris = [
         f"file://{tmp_path}/flights/_tidegate/staging/s/1.parquet",
         f"file://{tmp_path}/flights/_tidegate/staging/s/2.parquet",

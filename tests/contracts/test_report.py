@@ -150,7 +150,7 @@ def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
         "broker": None,
         "settings": SETTINGS,
     }  # fmt: skip
-    name = "data/topic=t/window_date=2024-05-01/t"
+    name = "data/topic=t/window_date=2024-05-01/part-t"
     first, last = files
     assert first == {
         "uri": store.uri(f"{name}-00000-{0:019d}-{4:019d}-{plan_id}.parquet"),

@@ -102,10 +102,39 @@ MUTANTS = (
         "tests/unit/egress/test_egress_plan.py::test_a_sent_name_with_other_content_is_left_out",
     ),
     Mutant(
+        "page checksums are checked",
+        "settings/spark_conf.py",
+        '    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",\n',
+        "",
+        "tests/spark/test_egress_fidelity.py::test_a_flipped_bit_in_the_lake_is_not_sent",
+    ),
+    Mutant(
+        "CSV is read as RFC 4180 says it",
+        "spark/file_reader_options.py",
+        '    defaults = {"escape": names.get("quote", \'"\'), "nullValue": _NO_VALUE}\n',
+        "    defaults: dict[str, str] = {}\n",
+        "tests/spark/test_egress_rows.py::test_reader_options_that_change_the_rows",
+    ),
+    Mutant(
+        "records of a released claim are duplicates",
+        "core/fold.py",
+        '                if entry.how == "resend":\n',
+        "                if False:\n",
+        "tests/unit/egress/test_egress_verify.py"
+        "::test_records_of_a_claim_that_was_released_to_be_resent",
+    ),
+    Mutant(
+        "a file that was sent is known by its content where its time differs",
+        "egress/backlog.py",
+        "    known = deliveries.sent_contents(store, fold) if touched else {}\n",
+        "    known: dict[str, tuple[int, str]] = {}\n",
+        "tests/unit/egress/test_changed_inputs.py::test_where_times_differ_content_decides",
+    ),
+    Mutant(
         "files are what they were when all is sent",
         "egress/send.py",
-        "claim, target, submit)\n        _refuse_changed_files(planned)\n",
-        "claim, target, submit)\n",
+        "        contents = _contents(planned)\n        _refuse_changed_files(planned)\n",
+        "        contents = _contents(planned)\n",
         "tests/unit/egress/test_changed_inputs.py::test_a_file_that_changes_while_it_is_sent",
     ),
     Mutant(

@@ -4,6 +4,21 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "`latest` is for the topics of the first plan",
+        "ingest/start.py",
+        "    late = run.spec.pattern is not None and bool(fold.origins)\n",
+        "    late = False\n",
+        "tests/unit/ingest/test_start.py"
+        "::test_a_topic_that_a_pattern_discovers_later_begins_with_its_first_record",
+    ),
+    Mutant(
+        "a group beyond the log is refused",
+        "ingest/start.py",
+        "        _refuse_beyond(run, start.group, found, new)\n",
+        "",
+        "tests/unit/ingest/test_start.py::test_a_group_beyond_the_end_and_a_time_to_come",
+    ),
+    Mutant(
         "only new partitions begin by `start`",
         "ingest/start.py",
         "for p, m in seen.watermarks.get(topic, {}).items() if p not in recorded}",

@@ -50,13 +50,6 @@ MUTANTS = (
         f"{_TAKEOVER}::test_nothing_is_released_while_the_driver_may_run",
     ),
     Mutant(
-        "release 0.1.0 sees no task of a sender on YARN",
-        "egress/sender.py",
-        '        "task": None,\n        "application"',
-        '        "application"',
-        f"{_TAKEOVER}::test_release_0_1_0_never_takes_it_for_dead",
-    ),
-    Mutant(
         "a state is no proof",
         "launch/application_state.py",
         "        return _still_there(driver, look_up or _page)\n",

@@ -112,7 +112,7 @@ def test_csv_with_headers_and_quoted_newlines(pipeline: EgressPipeline) -> None:
     """With `multiLine`, quoted newlines are part of a row; the header is not a row."""
     pipeline.put("a.csv", 'id,name\n1,"two\nlines"\n2,"a ""quote"""\n')
     pipeline.put("b.csv", "id,name\n3,ü\n")
-    pipeline.set_source("csv", options={"multiLine": True, "escape": '"'})
+    pipeline.set_source("csv", options={"multiLine": True})
     pipeline.settings["columns"] = {"key": "id", "value": "name", "headers": "map('h', id)"}
     pipeline.run_all()
     assert sorted((s.row, *s.content) for s in pipeline.records()) == [

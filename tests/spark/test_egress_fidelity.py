@@ -207,6 +207,28 @@ def ignore_file_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.leaves("file", "offsets")
+def test_a_flipped_bit_in_the_lake_is_not_sent(
+    pipeline: EgressPipeline, topic: str, back: str
+) -> None:
+    """Nothing but the checksum of its page shows it. It ends as damage of the lake, before the
+    first record, and the claim is released.
+    """
+    source = f"{topic}-source"
+    topic_records.numbers(pipeline.bootstrap, source, 300, partitions=topic_records.PARTITIONS)
+    pipeline.run_ingest(source, "one")
+    (path,) = (pipeline.home / "lake/lake/data").rglob("*-00001-*.parquet")
+    at, data = pq.read_metadata(path).row_group(0).column(1), bytearray(path.read_bytes())
+    data[at.data_page_offset + at.total_compressed_size - 3] ^= 1
+    path.unlink()  # the staged copy is the same file
+    path.write_bytes(data)
+    before = pipeline.ends(back)
+    with pytest.raises(LakeDamaged, match="a file of the source's lake, cannot be read"):
+        pipeline.run_all()
+    assert pipeline.ends(back) == before
+    assert pipeline.fold().claims == {}
+
+
+@pytest.mark.leaves("file", "offsets")
 def test_windows_that_cut_a_file(
     pipeline: EgressPipeline, topic: str, back: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -113,12 +114,35 @@ def columns(**given: str) -> dict[str, Any]:
 
 TYPED = columns(value="to_json(struct(*))")
 
+
+def flip(path: Path, column: int = 0) -> None:
+    """Flip a bit in the last page of a column: footer, size and times stay as they are."""
+    at, data = pq.read_metadata(path).row_group(0).column(column), bytearray(path.read_bytes())
+    first = at.dictionary_page_offset or at.data_page_offset
+    data[first + at.total_compressed_size - 3] ^= 1
+    path.unlink()  # another name of the file stays as it is
+    path.write_bytes(data)
+
+
+def flipped(pipeline: EgressPipeline) -> None:
+    pipeline.set_source("parquet")
+    for name in ("a", "b"):
+        path = pipeline.source / f"{name}.parquet"
+        pq.write_table(
+            pa.table({"id": range(99)}), path, compression="none", use_dictionary=False,
+            write_page_checksum=True,
+        )  # fmt: skip
+    flip(path)
+
+
 REFUSALS = (
     # Files
     Refusal("a cut gz file", cut_gz, "bad/b.txt.gz cannot be read: EOFException: Unexpected end",
             files=("bad/b.txt.gz",)),
     Refusal("pages of Parquet that are damaged", parquet("b", a=SIX, b=SIX),
             "b.parquet cannot be read: ", files=("b.parquet",)),
+    Refusal("a flipped bit in a page of Parquet", flipped, "b.parquet cannot be read: ",
+            files=("b.parquet",)),
     Refusal("a cut Parquet file, its columns given",
             with_columns(texts("parquet", a=b"PAR1 and no more"), columns="id BIGINT"),
             "a.parquet cannot be read: ", files=("a.parquet",)),

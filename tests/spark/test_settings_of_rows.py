@@ -22,6 +22,7 @@ OWN = {
     "spark.sql.csv.parser.columnPruning.enabled", "spark.sql.variable.substitute",
     "spark.sql.session.timeZone", "spark.sql.sources.parallelPartitionDiscovery.threshold",
     "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength",
+    "spark.hadoop.parquet.page.verify-checksum.enabled",
 }  # fmt: skip
 
 

@@ -117,7 +117,7 @@ class World:
         """The lake's committed offsets by partition, by the names of the files under `data/`."""
         found: dict[int, list[int]] = {}
         for path in sorted((self.root / "p/data").rglob("*.parquet")):
-            partition, first, last = (int(part) for part in path.name.split("-")[1:4])
+            partition, first, last = (int(part) for part in path.name.rsplit("-", 4)[1:4])
             found.setdefault(partition, []).extend(range(first, last + 1))
         return {p: sorted(offsets) for p, offsets in found.items()}
 

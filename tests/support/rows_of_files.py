@@ -8,11 +8,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from tidegate.spark import file_rows, source_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
+from tidegate.spark.file_reader_options import with_defaults
 
 
 def source(format_: str, *paths: Path, ddl: str | None = None, **options: str) -> RowSource:
     files = tuple((path.name, str(path)) for path in paths)
-    return RowSource(format_, options, ddl, files, {}, (), {})
+    return RowSource(format_, with_defaults(format_, options), ddl, files, {}, (), {})
 
 
 def select(

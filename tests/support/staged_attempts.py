@@ -31,7 +31,11 @@ SCHEMA = pa.schema(
 TOPIC_IDS = {"t": "id-t", "u": "id-u"}
 
 
-def plan_of(*windows: tuple[OffsetRange, ...], pipeline: str = "p") -> Plan:
+def plan_of(
+    *windows: tuple[OffsetRange, ...],
+    pipeline: str = "p",
+    topic_ids: Mapping[str, str] = TOPIC_IDS,
+) -> Plan:
     """Return a plan with these chunks."""
     return Plan(
         pipeline=pipeline,
@@ -40,7 +44,7 @@ def plan_of(*windows: tuple[OffsetRange, ...], pipeline: str = "p") -> Plan:
         window_date="2024-05-01",
         cluster_id="cluster",
         isolation="read_committed",
-        topics={r.topic: TOPIC_IDS[r.topic] for window in windows for r in window},
+        topics={r.topic: topic_ids[r.topic] for window in windows for r in window},
         chunks=windows,
         destination="here",
         byte_settings={"compression": "zstd", "level": 1, "max_records_per_file": 1000},

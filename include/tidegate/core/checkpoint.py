@@ -42,6 +42,10 @@ def _numbers(form: Iterable[Sequence[int]]) -> list[int]:
     return [n for start, end in form for n in range(start, end)]
 
 
+_CLAIMS = Form(
+    lambda claims: [claim.to_json() for claim in claims.values()],
+    lambda form: {claim.plan_id: claim for claim in map(Claim.from_json, form)},
+)
 _OFFSET_SETS = Form(_write_sets, _read_sets)
 _IRREGULAR = {
     "covered": _OFFSET_SETS,
@@ -56,10 +60,8 @@ _IRREGULAR = {
         lambda committed: [[plan, chunk, n] for (plan, chunk), n in committed.items()],
         lambda form: {(plan, chunk): n for plan, chunk, n in form},
     ),
-    "claims": Form(
-        lambda claims: [claim.to_json() for claim in claims.values()],
-        lambda form: {claim.plan_id: claim for claim in map(Claim.from_json, form)},
-    ),
+    "claims": _CLAIMS,
+    "resent": _CLAIMS,
 }
 FORMS = {name: _IRREGULAR.get(name) or form_of(hint) for name, hint in get_type_hints(Fold).items()}
 """How each field of the fold is written, and read."""

@@ -25,7 +25,8 @@ class Draft:
 
     `covered` ranges were requested and are in the lake already; those `ahead` are at or after the
     cursor and left to the live lane. `expires` maps partitions to the time at which the broker may
-    delete their first range, in ms since the epoch, where that was asked for and is known. Only a
+    delete their first range, in ms since the epoch, where that was asked for and is known;
+    `notices` are for users. Only a
     re-ingest has `chunks`, cut at files, and `replay`, which says what they replace.
     """
 
@@ -37,6 +38,7 @@ class Draft:
     ahead: list[OffsetRange] = field(default_factory=list)
     covered: list[OffsetRange] = field(default_factory=list)
     expires: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
     chunks: tuple[Window, ...] | None = None
     replay: Mapping[str, Any] | None = None
 

@@ -77,6 +77,15 @@ class Receipt:
     duplicates: int
 
 
+@dataclass(frozen=True, order=True, slots=True)
+class Resent:
+    """How many records of a plan's rows were in a target partition before, by released claims."""
+
+    topic: str
+    partition: int
+    records: int
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """An object of the lake and the SHA-256 of its bytes."""
@@ -91,7 +100,8 @@ class Commit(Document):
 
     In egress, a plan's rows are in the target: `manifest` lists the files that were sent,
     `accounts` has the ranges of a lake with the rows that were sent or quarantined, `receipts` what
-    each target partition got, `broken_order` the target partitions whose rows are out of order.
+    each target partition got, `broken_order` the target partitions whose rows are out of order,
+    `resent` the records of the same rows by claims that were released to be sent again.
     """
 
     kind: ClassVar[str] = "commit"
@@ -107,6 +117,12 @@ class Commit(Document):
     receipts: tuple[Receipt, ...] = ()
     replaces: Replaces = ()
     broken_order: Annotated[tuple[str, ...], OMITTED] = ()
+    resent: Annotated[tuple[Resent, ...], OMITTED] = ()
+
+    @property
+    def duplicates(self) -> int:
+        """Records of an egress beyond one for each row, as far as the run has seen them."""
+        return sum(r.duplicates for r in self.receipts) + sum(r.records for r in self.resent)
 
     @property
     def ranges(self) -> Iterator[tuple[str, OffsetRange]]:

@@ -44,6 +44,8 @@ class Fold:
     unfit: dict[str, str] = field(default_factory=dict)  # of these, refused under quarantine
     roots: set[str] = field(default_factory=set)  # directories that names of sent files are below
     target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
+    # First claims, by plan, that were released to be sent again: their records are duplicates.
+    resent: dict[str, Claim] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)  # plans of replays that were declared sent
 
     def apply(self, entry: Entry, digest: str) -> None:
@@ -83,6 +85,8 @@ class Fold:
             case Release():
                 claim = self.claims.pop(entry.plan_id)
                 self.abandoned.add((entry.plan_id, 0, claim.attempt))
+                if entry.how == "resend":
+                    self.resent.setdefault(entry.plan_id, claim)
                 refused = set(entry.refused)
                 etags = {f.name: f.etag for f in claim.files if f.name in refused}
                 self.refused |= etags

@@ -25,9 +25,11 @@ DATA = "data/"
 
 _LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes; a topic may have 249
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")  # Kafka's own rule
+_PREFIX = "part-"
+"""Readers pass over files whose names begin with "_" or ".", as a topic's name may."""
 _DATA_FILE = re.compile(
     r"data/topic=([^/]+)/window_date=(\d{4}-\d\d-\d\d)/"
-    r"[^/]+-(\d{5,})-(\d{19})-(\d{19})-([0-9a-f]{16})(?:-(\d+))?\.parquet"
+    rf"{_PREFIX}[^/]+-(\d{{5,}})-(\d{{19}})-(\d{{19}})-([0-9a-f]{{16}})(?:-(\d+))?\.parquet"
 )
 
 
@@ -136,7 +138,7 @@ class DataFile:
         k = f"-{self.k}" if self.k else ""
         return (
             f"{DATA}topic={self.topic}/window_date={self.window_date}/"
-            f"{short}-{self.partition:05d}-{self.first:019d}-{self.last:019d}-{self.plan_id}{k}"
+            f"{_PREFIX}{short}-{self.partition:05d}-{self.first:019d}-{self.last:019d}-{self.plan_id}{k}"
             ".parquet"
         )
 

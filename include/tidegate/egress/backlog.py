@@ -10,8 +10,9 @@ from tidegate.core.fold import Fold
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.egress.lake_source import Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused
-from tidegate.lake import sources
+from tidegate.lake import deliveries, sources
 from tidegate.lake.sources import Root
+from tidegate.lake.store import Store
 from tidegate.pipelines.spec import Egress
 
 _LATE = (
@@ -47,6 +48,7 @@ class Backlog:
 
 def read_backlog(
     spec: Egress,
+    store: Store,
     fold: Fold,
     max_records: int | None,
     *,
@@ -56,7 +58,8 @@ def read_backlog(
     """Return what the source has that was neither sent nor refused.
 
     Without `max_records` no file is taken and no footer is read. `compacted`: a target topic is
-    compacted.
+    compacted. A file that was sent and has another time now is compared by its content, if that
+    was recorded: it is read.
     """
     if spec.source.lake is not None:
         return _lake_backlog(spec, spec.source.lake, fold, resend=resend, compacted=compacted)
@@ -69,8 +72,17 @@ def read_backlog(
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
     new, left_out = [], list(listed.left_out)
+    touched = [f for f in listed.files if f.name in fold.sent and fold.sent[f.name] != f.etag]
+    known = deliveries.sent_contents(store, fold) if touched else {}
+    unchanged = {
+        f.name
+        for f in touched
+        if f.name in known
+        and known[f.name][0] == f.size
+        and known[f.name][1] == sources.content(root, f.name)
+    }
     for file in listed.files:
-        if fold.sent.get(file.name) == file.etag:
+        if fold.sent.get(file.name) == file.etag or file.name in unchanged:
             continue
         reason = None if resend else _exclusion(spec, fold, file)
         if reason is None:

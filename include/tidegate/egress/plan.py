@@ -31,6 +31,7 @@ from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Planned
 from tidegate.spark.egress_job import LINE, WHOLE
+from tidegate.spark.file_reader_options import with_defaults
 
 ISOLATION = "read_uncommitted"  # of the scans for records that were sent
 
@@ -139,7 +140,9 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
         _refuse_renamed_files(opened)
         max_records = run.max_records or spec.max_records
         compacted = any(state.compacted for state in target.topics.values())
-        backlog = read_backlog(spec, fold, max_records, resend=run.resend, compacted=compacted)
+        backlog = read_backlog(
+            spec, opened.store, fold, max_records, resend=run.resend, compacted=compacted
+        )
         chunks = chunked(backlog.unsent.ranges, max_records)[:1]
     planned = Plan(
         pipeline=spec.name,
@@ -237,7 +240,9 @@ def _byte_settings(spec: Egress) -> dict[str, Any]:
             "path": source.path,
             "lake": source.lake,
             "format": "parquet" if source.lake else source.format,
-            "options": {name: as_text(value) for name, value in source.options.items()},
+            "options": with_defaults(
+                source.format, {name: as_text(value) for name, value in source.options.items()}
+            ),
             "columns": source.columns,
         },
         "topic": spec.target.topic,

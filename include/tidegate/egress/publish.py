@@ -87,7 +87,7 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     note = opened.note(plan)
     report_store.keep(
         run, store, report, plan, note,
-        lambda: reports.details(run, plan, delivery, fold),
+        lambda: reports.details(run, store, plan, delivery, fold),
     )  # fmt: skip
     through = note.get("surveyed_at") if commit and note.get("takes_all") else None
     new = (n,) if n is not None and n > before else ()

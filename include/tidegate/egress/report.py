@@ -10,7 +10,7 @@ from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
 from tidegate.core.plan import Plan
 from tidegate.egress.status import source_backlog
-from tidegate.lake.deliveries import Delivery
+from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store
 from tidegate.runs.client_options import effective
@@ -41,7 +41,7 @@ def short(
         "plan_id": plan.id,
         "lane": plan.lane,
         "rows": sum(r.sent for r in receipts),
-        "duplicates": sum(r.duplicates for r in receipts),
+        "duplicates": commit.duplicates if commit else 0,
         "quarantined": quarantined,
         "quarantine": store.uri(layout.quarantine(plan.id, delivery.attempt))
         if delivery and quarantined
@@ -54,18 +54,24 @@ def short(
     }
 
 
-def details(run: EgressRun, plan: Plan, delivery: Delivery | None, fold: Fold) -> dict[str, Any]:
+def details(
+    run: EgressRun, store: Store, plan: Plan, delivery: Delivery | None, fold: Fold
+) -> dict[str, Any]:
     """Return what the full report adds: rows of each file, and the backlog and settings of now."""
     replay = plan.replay or {}
-    now = source_backlog(run.spec, fold)
+    now = source_backlog(run.spec, store, fold)
     return {
         "replay": {"id": replay["id"], "where": plan.where} if "asked" in replay else None,
         "target": {topic: asdict(each) for topic, each in (plan.target or {}).items()},
         "attempt": delivery.attempt if delivery else None,
         "versions": dict(delivery.versions) if delivery else {},
-        "sent": [vars(file) for file in delivery.files] if delivery else [],
+        "sent": [_sent(file) for file in delivery.files] if delivery else [],
         "source": now["source"],
         "source_problem": now["source_problem"],
         "waiting": now["waiting"],
         "settings": effective(run.spec, run.kafka, {}),
     }
+
+
+def _sent(file: SentFile) -> dict[str, Any]:
+    return {name: value for name, value in vars(file).items() if name != "sha256"}

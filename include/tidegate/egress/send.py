@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import tidegate
 from tidegate import faults
+from tidegate.broker.cluster import survey as survey_topics
+from tidegate.broker.consumer import reading
 from tidegate.broker.target import TargetSurvey
-from tidegate.core.entries import Claim, Receipt
+from tidegate.core import row_digest
+from tidegate.core.entries import Claim, Receipt, Resent
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
 from tidegate.egress import claims, replay
@@ -21,9 +26,11 @@ from tidegate.egress.lake_source import (
     SourceLake,
     late_ranges,
     open_lake_of,
+    window_of,
 )
 from tidegate.egress.plan import living_plan, plan, root_of, survey
 from tidegate.egress.sender import TaskEnded, held
+from tidegate.egress.sent_records import ISOLATION, Rows, count_resent
 from tidegate.egress.takeover import not_ended
 from tidegate.errors import (
     ConfigurationError,
@@ -33,6 +40,7 @@ from tidegate.errors import (
     RowsRefused,
     SendFailed,
     SourceChanged,
+    SourceUnavailable,
     StageFailed,
     TidegateError,
 )
@@ -87,6 +95,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
         if lake:
             rows = replace(rows, late=_late_partitions(opened, planned, lake, claim, target))
         result = _run_application(opened, planned, rows, claim, target, submit)
+        contents = _contents(planned)
         _refuse_changed_files(planned)
         if lake:
             open_lake_of(planned)  # checked again: Spark may have read for hours
@@ -94,7 +103,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
         delivery = Delivery(
             plan_id=planned.id,
             attempt=claim.attempt,
-            files=tuple(SentFile(**each) for each in result["files"]),
+            files=_sent_files(planned, result["files"], contents),
             receipts=tuple(
                 Receipt(topic_id=target.topics[each["topic"]].topic_id, **each)
                 for each in result["receipts"]
@@ -103,11 +112,53 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
             versions={**result["versions"], "tidegate": tidegate.__version__},
             types=result.get("types") or rows.types,
         )
+        delivery = replace(delivery, resent=_resent(opened, planned, delivery))
         deliveries.seal(store, delivery)
         faults.point("seal.written")
         sent = counted(delivery.rows, "row")
         logger.info("plan %s: sent and sealed: %s", planned.id, sent)
         return delivery
+
+
+def _resent(opened: OpenRun[EgressRun], plan: Plan, delivery: Delivery) -> tuple[Resent, ...]:
+    """Count what claims have left in the target that were released to be sent again."""
+    released = opened.ledger.fold.resent
+    if not released:
+        return ()
+    kafka = opened.run.kafka
+    rows = Rows(
+        plan.id,
+        plan.lane,
+        {file.name: file.etag for file in plan.files},
+        tuple((plan.topics[r.topic], r) for r in window_of(plan)),
+    )
+    seen = survey_topics(kafka, sorted({r.topic for r in delivery.receipts}), ISOLATION)
+    with reading(kafka) as read:
+        return count_resent(read, seen, released, rows, delivery.receipts)
+
+
+def _sent_files(
+    plan: Plan, found: Sequence[Mapping[str, Any]], contents: Mapping[str, str | None]
+) -> tuple[SentFile, ...]:
+    """Return what was sent of each file of a plan, also of those in which Spark found no row."""
+    rows = {each["file"]: each for each in found}
+    nothing = {"rows": 0, "bad": 0, "digest": row_digest.of_file(())}
+    names = [file.name for file in plan.files] or list(rows)
+    return tuple(
+        SentFile(**rows.get(name, {"file": name, **nothing}), sha256=contents.get(name))
+        for name in names
+    )
+
+
+def _contents(plan: Plan) -> dict[str, str | None]:
+    """Return the SHA-256 of each file on a disk; files that changed meanwhile are refused next."""
+    if not plan.files:
+        return {}
+    root, contents = root_of(plan), dict[str, str | None]()
+    for file in plan.files:
+        with contextlib.suppress(SourceUnavailable):
+            contents[file.name] = sources.content(root, file.name)
+    return contents
 
 
 def _refuse_changed_since(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:

@@ -32,11 +32,11 @@ def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
         "format": FORMAT,
         "pipeline": spec.name,
         "kind": spec.kind,
-        **source_backlog(spec, fold, spec.max_records if footers else None),
+        **source_backlog(spec, store, fold, spec.max_records if footers else None),
         "sent": {
             "files": len(fold.sent),
             "rows": sum(r.sent for commit in fold.live.values() for r in commit.receipts),
-            "duplicates": sum(r.duplicates for c in fold.live.values() for r in c.receipts),
+            "duplicates": sum(commit.duplicates for commit in fold.live.values()),
         },
         "target": {
             topic: {str(p): end for p, end in sorted(ends.items())}
@@ -55,14 +55,16 @@ def status(spec: Egress, *, footers: bool = True) -> dict[str, Any]:
     }
 
 
-def source_backlog(spec: Egress, fold: Fold, max_records: int | None = None) -> dict[str, Any]:
+def source_backlog(
+    spec: Egress, store: Store, fold: Fold, max_records: int | None = None
+) -> dict[str, Any]:
     """Return the backlog of the source, or why it cannot be read.
 
     With `max_records`, the footers of the files that the next run would send are read.
     """
     problem, backlog = None, None
     try:
-        backlog = read_backlog(spec, fold, max_records)
+        backlog = read_backlog(spec, store, fold, max_records)
     except TidegateError as error:
         problem = str(error)
     return {

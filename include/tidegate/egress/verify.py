@@ -10,12 +10,20 @@ from typing import Any
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
-from tidegate.broker.consumer import Reader, Record, reading
+from tidegate.broker.consumer import Reader, reading
 from tidegate.broker.target import compacted
 from tidegate.core import row_digest
-from tidegate.core.entries import Commit, Receipt
+from tidegate.core.entries import Claim, Commit, Receipt
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.wording import counted
+from tidegate.egress.sent_records import (
+    ISOLATION,
+    Rows,
+    count_resent,
+    own_headers,
+    plan_of,
+    records_of,
+)
 from tidegate.errors import LakeDamaged
 from tidegate.lake import audit, manifests
 from tidegate.lake.store import Store, open_store
@@ -26,7 +34,6 @@ from tidegate.runs.findings import Findings
 Say = Callable[[str], None]
 Files = Sequence[Mapping[str, Any]]
 """The manifest's entry of each file that was sent."""
-ISOLATION = "read_uncommitted"
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,7 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
             _check_accounts(n, commit, files, findings)
             if target:
                 _compare(target, n, commit, files, findings)
+                _compare_resent(target, n, commit, files, fold.resent, findings)
         if target:
             say("searching the rest of the target for duplicates")
             _count_later(target, fold.live, findings)
@@ -119,9 +127,10 @@ def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Fi
     # A row counts in the partition of its first record; all further records are duplicates.
     for receipt in sorted(commit.receipts):
         once = extra = 0
-        for file, row, record in _records_of(target, receipt, commit.plan_id):
+        topic, p, start, end = receipt.topic, receipt.partition, receipt.before, receipt.after
+        for file, row, record in records_of(target.read, topic, p, start, end, commit.plan_id):
             digest = row_digest.of_row(
-                file, row, receipt.topic, record.key, record.value, _own_headers(record.headers)
+                file, row, receipt.topic, record.key, record.value, own_headers(record.headers)
             )
             if row not in first_digests[file]:
                 first_digests[file][row] = digest
@@ -156,6 +165,28 @@ def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Fi
                          commit=n, file=file)  # fmt: skip
 
 
+def _compare_resent(
+    target: _Target,
+    n: int,
+    commit: Commit,
+    files: Files,
+    resent: Mapping[str, Claim],
+    findings: Findings,
+) -> None:
+    """Compare the records of a commit's rows by released claims with those it has counted."""
+    etags = {each["file"]: each.get("etag") for each in files}
+    rows = Rows(commit.plan_id, commit.lane, etags, tuple(commit.ranges))
+    known = {(r.topic, r.partition): r.records for r in commit.resent}
+    for each in count_resent(target.read, target.seen, resent, rows, commit.receipts):
+        said = known.get((each.topic, each.partition), 0)
+        if each.records > said:  # fewer: the target has deleted some since
+            findings.add(
+                f"{each.records} duplicates are of claims that were released to be sent again, the "
+                f"commit says {said}",
+                commit=n, topic=each.topic, partition=each.partition,
+            )  # fmt: skip
+
+
 def _is_digest_of(sent: Mapping[str, Any], digests: Mapping[int, int]) -> bool:
     """Say whether rows have the digest of their file; earlier releases recorded none."""
     return sent.get("digest") in (None, row_digest.of_file(digests.values()))
@@ -180,7 +211,7 @@ def _count_later(target: _Target, commits: Mapping[int, Commit], findings: Findi
             later: Counter[int] = Counter()
             r = OffsetRange(topic, p, start, max(start, marks.high))
             for record in target.read(r, ISOLATION):
-                n, after = ends.get(_plan_of(record), (0, {}))
+                n, after = ends.get(plan_of(record), (0, {}))
                 if n and record.offset >= after.get(p, 0):
                     later[n] += 1
             for n, count in sorted(later.items()):
@@ -189,29 +220,3 @@ def _count_later(target: _Target, commits: Mapping[int, Commit], findings: Findi
                     "taken for dead has survived",
                     commit=n, topic=topic, partition=p,
                 )  # fmt: skip
-
-
-def _records_of(
-    target: _Target, receipt: Receipt, plan_id: str
-) -> Iterator[tuple[str, int, Record]]:
-    """Yield file, row and record of a plan's records within a receipt's range."""
-    r = OffsetRange(receipt.topic, receipt.partition, receipt.before, receipt.after)
-    for record in target.read(r, ISOLATION):
-        if _plan_of(record) == plan_id:
-            headers = {key: value or b"" for key, value in record.headers}  # the last of each name
-            yield headers["tidegate-file"].decode(), int(headers["tidegate-row"]), record
-
-
-def _plan_of(record: Record) -> str:
-    """Return the plan that a record names in its headers; empty if none."""
-    plan = dict(record.headers).get("tidegate-plan")  # the last of a name
-    return (plan or b"").decode(errors="replace")
-
-
-def _own_headers(headers: row_digest.Headers) -> list[tuple[str, bytes | None]]:
-    """Return the headers before the last block of provenance headers; an agent in the producer may
-    append more after it.
-    """
-    own = list(headers)
-    names = [name for name, _ in own]
-    return own[: len(names) - 1 - names[::-1].index("tidegate-plan")]

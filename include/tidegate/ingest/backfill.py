@@ -70,7 +70,7 @@ def draft_dates(
     What expired right below the interval, and may belong to it, goes by the policy `on_expired`.
     `live` is what a live run would draft now: its origins and its excluded topics apply here, too.
     """
-    drafted = Draft(origins=live.origins)
+    drafted = Draft(origins=live.origins, notices=live.notices)
     drafted.left_out = [each for each in live.left_out if each.partition is None]
     start, end = interval
     if end > datetime.now(UTC):

@@ -81,18 +81,20 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
             topics=unknown,
         )
     read = seen.only(spec.assign)  # boundaries are of all partitions
+    notices: list[str] = []
     live = draft_live(
         fold,
         run.topics,
         seen.topic_ids,
         seen.watermarks,
-        start_offsets(run, fold, read),
+        start_offsets(run, fold, read, notices),
         on_expired=spec.on_expired,
         by=run.run_id,
         leaderless=seen.leaderless,
         assigned=spec.assign,
         cuts=truncation.below_cursors(run.kafka, store, fold, read, run.topics),
     )
+    live.notices = notices
     if isinstance(run.asked, Dates):
         return backfill.draft_dates(run, run.asked.interval, store, fold, seen, live)
     if drafted is None:
@@ -100,7 +102,7 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
             live.expires = expiries(run.kafka, live.ranges, spec.isolation)
         return live
     # The first run that sees a topic records its origins: a window never moves the live cursor.
-    drafted.origins = live.origins
+    drafted.origins, drafted.notices = live.origins, live.notices
     if isinstance(run.asked, Backfill) and run.asked.order == "soonest-expiring":
         drafted.expires = expiries(run.kafka, drafted.ranges, spec.isolation)
     return drafted

@@ -75,6 +75,7 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
         "settings": explained(run),
         "notices": [
             *run.spec.notices,
+            *draft.notices,
             *run.spark.notices,
             *cluster_mode.notices(store, run.spark),
             *_notices_of_tasks(plan, cores or 1, options),

@@ -238,6 +238,8 @@ def _recorded_draft(
             f"pipeline {run.spec.name!r}: other processes recorded origins or boundaries first, "
             f"{boundaries.MOST_TRIES} times in a row; nothing was planned, try again"
         )
+    for notice in draft.notices:
+        logger.warning("%s: %s", run.spec.name, notice)
     for origin in draft.origins:
         logger.info(
             "%s: discovered %s, partitions %s",

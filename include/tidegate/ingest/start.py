@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 from tidegate.broker import consumer_groups
-from tidegate.broker.cluster import Cluster, Survey
+from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.core.boundaries import milliseconds
 from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
@@ -19,17 +19,22 @@ Marks = Mapping[str, Mapping[int, Watermarks]]
 """The watermarks of the partitions that begin now, by topic."""
 
 
-def start_offsets(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int]]:
+def start_offsets(
+    run: Run, fold: Fold, seen: Survey, notices: list[str]
+) -> dict[str, dict[int, int]]:
     """Return where `start` begins the partitions that are new to the ledger, by topic.
 
     Of a topic that the ledger knows, these are only partitions that `assign` names. `seen` has the
-    partitions that the pipeline reads. Raises ConfigurationError, with all partitions of which
-    `start` says nothing.
+    partitions that the pipeline reads; what users should know is added to `notices`. Raises
+    ConfigurationError, with all partitions of which `start` says nothing, or nothing possible.
     """
     new = {topic: marks for topic in run.topics if (marks := _new(run.spec, fold, seen, topic))}
     start = run.spec.start
+    # `latest` is for what there was at the first run: what a pattern discovers later loses nothing.
+    late = run.spec.pattern is not None and bool(fold.origins)
     if not isinstance(start, StartAt):
-        return {t: {p: _edge(start, m) for p, m in marks.items()} for t, marks in new.items()}
+        word = "earliest" if late else start
+        return {t: {p: _edge(word, m) for p, m in marks.items()} for t, marks in new.items()}
     if not new:
         return {}
     if start.offsets is not None:
@@ -37,9 +42,17 @@ def start_offsets(run: Run, fold: Fold, seen: Survey) -> dict[str, dict[int, int
     if start.group is not None:
         committed = consumer_groups.committed(run.kafka, start.group)
         found = {t: {p: committed.get(t, {}).get(p) for p in marks} for t, marks in new.items()}
-        return _or_otherwise(run.spec, start, new, found)
+        _refuse_beyond(run, start.group, found, new)
+        if not any(t in committed for t in new):
+            otherwise = start.otherwise or "earliest"
+            notices.append(
+                f"start.group: group {start.group!r} has committed no offset of "
+                f"{', '.join(new)}: begins at {otherwise}"
+            )
+        return _or_otherwise(run.spec, start, new, found, late=late)
     if start.timestamps is not None:
         _refuse_unnamed(run.spec, "start.timestamps", start.timestamps, new)
+    _refuse_future(run.spec, start, new)
     with Cluster(run.kafka) as cluster:
         times = {t: {p: milliseconds(_time(start, t, p)) for p in new[t]} for t in new}
         return _or_otherwise(run.spec, start, new, cluster.offsets_since(times))
@@ -67,7 +80,12 @@ def _time(start: StartAt, topic: str, partition: int) -> datetime:
 
 
 def _or_otherwise(
-    spec: Ingest, start: StartAt, new: Marks, found: Mapping[str, Mapping[int, int | None]]
+    spec: Ingest,
+    start: StartAt,
+    new: Marks,
+    found: Mapping[str, Mapping[int, int | None]],
+    *,
+    late: bool = False,
 ) -> dict[str, dict[int, int]]:
     """Return the offsets found, and those of `otherwise` for partitions without one."""
     otherwise = start.otherwise or ("latest" if start.group is None else "earliest")
@@ -82,6 +100,8 @@ def _or_otherwise(
                 for t, p in silent
             ]
         _refuse(spec, "start", said)
+    if late:  # only of a group: a topic without a record since a time has none to lose
+        otherwise = "earliest"
     return {
         topic: {
             p: _edge(otherwise, m) if (offset := found[topic][p]) is None else offset
@@ -89,6 +109,48 @@ def _or_otherwise(
         }
         for topic, marks in new.items()
     }
+
+
+def _refuse_beyond(
+    run: Run, group: str, found: Mapping[str, Mapping[int, int | None]], new: Marks
+) -> None:
+    """Raise ConfigurationError for offsets of a group behind the end of the log: of another log.
+
+    A group that is consuming may be behind the end of the survey, which was made before.
+    """
+
+    def beyond(marks: Marks) -> list[tuple[str, int, int]]:
+        return [
+            (t, p, o)
+            for t, of in found.items()
+            for p, o in sorted(of.items())
+            if o is not None and o > marks[t][p].high
+        ]
+
+    if suspects := beyond(new):
+        topics = sorted({topic for topic, _, _ in suspects})
+        marks = {**new, **survey(run.kafka, topics, run.spec.isolation).watermarks}
+        _refuse(
+            run.spec,
+            "start.group",
+            [
+                f"{t}-{p}: group {group!r} is at offset {o}, beyond the log's end "
+                f"{marks[t][p].high}: it has read another topic of this name; reset the group, or "
+                "give another start"
+                for t, p, o in beyond(marks)
+            ],
+        )
+
+
+def _refuse_future(spec: Ingest, start: StartAt, new: Marks) -> None:
+    """Raise ConfigurationError for times that have no offset yet."""
+    now, what = datetime.now(UTC), "is in the future: it has no offset yet"
+    if start.timestamp and start.timestamp > now:
+        _refuse(spec, "start.timestamp", [f"{start.timestamp.isoformat()} {what}"])
+    if start.timestamps:
+        times = ((t, p, _time(start, t, p)) for t in new for p in sorted(new[t]))
+        late = [f"{t}-{p}: {at.isoformat()} {what}" for t, p, at in times if at > now]
+        _refuse(spec, "start.timestamps", late)
 
 
 def _given_offsets(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 from tidegate import faults
 from tidegate.core import canonical, layout
-from tidegate.core.entries import Account, Commit, Receipt, Reference
+from tidegate.core.entries import Account, Commit, Receipt, Reference, Resent
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
 from tidegate.core.plan import Plan
@@ -65,6 +65,7 @@ def commit_entry(
     *,
     receipts: tuple[Receipt, ...] = (),
     broken_order: tuple[str, ...] = (),
+    resent: tuple[Resent, ...] = (),
 ) -> Commit:
     """Return the entry that commits an attempt, of an egress with receipts."""
     return Commit(
@@ -80,6 +81,7 @@ def commit_entry(
         replaces=plan.replaces(attempt.chunk),
         receipts=receipts,
         broken_order=broken_order,
+        resent=resent,
     )
 
 

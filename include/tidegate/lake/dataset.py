@@ -70,7 +70,11 @@ class Lake:
         return dataset.FileSystemDataset.from_paths(
             [f"{root}/{path}" for _, _, path in self._located],
             schema=SCHEMA,
-            format=dataset.ParquetFileFormat(),
+            format=dataset.ParquetFileFormat(
+                default_fragment_scan_options=dataset.ParquetFragmentScanOptions(
+                    page_checksum_verification=True
+                )
+            ),
             filesystem=system,
             partitions=[
                 (dataset.field("topic") == listed["topic"])

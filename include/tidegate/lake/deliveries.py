@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from tidegate.core import canonical
-from tidegate.core.entries import Receipt, accounts_of
+from tidegate.core.entries import Receipt, Resent, accounts_of
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import ADDED, OMITTED, Document
 from tidegate.core.judge import Verdict
@@ -17,6 +17,7 @@ from tidegate.errors import LakeDamaged
 from tidegate.lake import committing, json_documents, manifests, plans
 from tidegate.lake.attempts import Attempt, staged_files
 from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
 
 FORMAT = 1
@@ -26,13 +27,15 @@ FORMAT = 1
 class SentFile:
     """A file of the source, or `<topic id>/<partition>` of a lake: rows sent, and `bad` ones.
 
-    `digest` is of the content of all rows sent; None if an earlier release has sent them.
+    `digest` is of the content of all rows sent; None if an earlier release has sent them. `sha256`
+    is that of a file on a disk, by which it is known again when its time has changed.
     """
 
     file: str
     rows: int
     bad: int
     digest: Annotated[str | None, ADDED] = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Delivery(Document):
     broken_order: tuple[str, ...]
     versions: Mapping[str, str]
     types: Annotated[Mapping[str, Any] | None, OMITTED] = None
+    resent: Annotated[tuple[Resent, ...], OMITTED] = ()
 
     @property
     def rows(self) -> int:
@@ -91,6 +95,7 @@ def commit(
         manifest,
         receipts=delivery.receipts,
         broken_order=delivery.broken_order,
+        resent=delivery.resent,
     )
     return committing.append_commit(store, ledger, entry, manifest, run=run)
 
@@ -104,6 +109,19 @@ def manifest_of(plan: Plan, delivery: Delivery) -> bytes:
     ]
     types = {"types": delivery.types} if delivery.types else {}
     return canonical.encode({"format": FORMAT, "files": files, **types})
+
+
+def sent_contents(store: Store, fold: Fold) -> dict[str, tuple[int, str]]:
+    """Return size and SHA-256 of each file that was sent from a disk, as it was sent last.
+
+    Reads the manifest of every live commit.
+    """
+    found: dict[str, tuple[int, str]] = {}
+    forms = in_parallel(lambda n: manifests.read_forms(store, fold.live[n]), sorted(fold.live))
+    for form in (form for each in forms for form in each):
+        if form.get("sha256"):
+            found[form["file"]] = form["size"], form["sha256"]
+    return found
 
 
 def sent_types(store: Store, fold: Fold) -> Mapping[str, Any] | None:

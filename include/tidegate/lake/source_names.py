@@ -109,7 +109,8 @@ def _on_disk(root: Root) -> Iterator[Found | LeftOutFile]:
             elif state is None:
                 continue
             elif not stat.S_ISDIR(state.st_mode):
-                etag = f"{state.st_ino:x}-{max(0, state.st_mtime_ns // 1000):x}-{state.st_size:x}"
+                # Not the inode: a restore or a move keeps time and size.
+                etag = f"{max(0, state.st_mtime_ns // 1000):x}-{state.st_size:x}"
                 yield Found(SourceFile(name, state.st_size, etag), state.st_mtime)
             elif _identity(state) in above:
                 yield LeftOutFile(name, _LOOP)

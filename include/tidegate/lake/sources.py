@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet as pq
@@ -21,7 +23,7 @@ from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import opened, reader
 from tidegate.lake.store_errors import one_line
 
-__all__ = ["Listing", "Root", "changed", "listing", "read_footers"]
+__all__ = ["Listing", "Root", "changed", "content", "listing", "read_footers"]
 
 _AHEAD = 64  # footers that are read in advance
 
@@ -86,6 +88,22 @@ def read_footers(
                 files=[file.name, first[0].name],
             )
         yield SourceFile(file.name, file.size, file.etag, footer.num_rows)
+
+
+def content(root: Root, name: str) -> str | None:
+    """Return the SHA-256 of a file's content; None in a bucket, whose etag is of the content.
+
+    SourceUnavailable if it cannot be read now.
+    """
+    if not root.url.startswith("file://"):
+        return None
+    try:
+        with Path(root.path(name)).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise SourceUnavailable(
+            f"source {root.url}: {name} cannot be read now: {error.strerror}"
+        ) from error
 
 
 def changed(root: Root, files: Sequence[SourceFile]) -> list[str]:

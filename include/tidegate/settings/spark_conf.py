@@ -261,6 +261,8 @@ SAME_ROWS: Mapping[str, str | None] = {
     "spark.sql.files.maxPartitionNum": None,  # it would merge files into one task
     # Hadoop ignores longer lines, without an error.
     "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": "2147483647",
+    # A flipped bit in a page is an error of the file, and no other row.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     # SQL is computed as it is written: `${env:…}` in it would be a variable of the driver.
     "spark.sql.variable.substitute": "false",
     "spark.sql.session.timeZone": "UTC",

@@ -12,7 +12,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 from tidegate.core.java_logins import is_away
-from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
+from tidegate.errors import (
+    ConfigurationError,
+    LakeDamaged,
+    NotAuthenticated,
+    NotAuthorised,
+    TidegateError,
+)
 from tidegate.spark.answers import FAILURE, Answers
 from tidegate.spark.job_files import write_refusal
 from tidegate.spark.kafka_source import redact
@@ -60,7 +66,7 @@ def report_failure(
     """
     said = redact(describe(error), options)
     refusal: type[TidegateError] | None = None
-    if isinstance(error, ConfigurationError | NotAuthenticated):
+    if isinstance(error, ConfigurationError | LakeDamaged | NotAuthenticated):
         refusal = type(error)
     elif _RIGHT.search(thrown(error)):
         refusal = NotAuthorised

@@ -63,6 +63,23 @@ _REFUSED_FOR_JSON = {
 }
 
 
+_NO_VALUE = "\uffff"
+"""No text of a file: with Spark's own `nullValue`, the empty text, `""` would be null, too."""
+
+
+def with_defaults(format_: str | None, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a reader with Tidegate's defaults: CSV as RFC 4180 says it.
+
+    A quote within quotes is doubled (Spark's default is a backslash before it), `""` is empty text,
+    and nothing between two separators is null.
+    """
+    if format_ != "csv":
+        return dict(given)
+    names = {name.lower(): value for name, value in given.items()}
+    defaults = {"escape": names.get("quote", '"'), "nullValue": _NO_VALUE}
+    return {**{k: v for k, v in defaults.items() if k.lower() not in names}, **given}
+
+
 NAMES = frozenset(_REFUSED) | {name for names in ALLOWED.values() for name in names}
 """In small letters."""
 

@@ -14,11 +14,20 @@ from pathlib import Path
 from typing import Any, Self
 
 from tidegate.core.json_codec import Document
-from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
+from tidegate.errors import (
+    ConfigurationError,
+    LakeDamaged,
+    NotAuthenticated,
+    NotAuthorised,
+    TidegateError,
+)
 from tidegate.spark.answers import Answers, ReadAnswer
 
 _REFUSAL = "refusal"
-_REFUSALS = {each.__name__: each for each in (ConfigurationError, NotAuthenticated, NotAuthorised)}
+_REFUSALS = {
+    each.__name__: each
+    for each in (ConfigurationError, LakeDamaged, NotAuthenticated, NotAuthorised)
+}
 
 
 @dataclass(frozen=True)

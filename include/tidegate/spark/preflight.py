@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidegate.core.wording import counted
+from tidegate.errors import LakeDamaged
 from tidegate.settings import spark_lines
 from tidegate.spark import content_digest, file_rows, readback, records, source_rows
 from tidegate.spark.compatibility import condition
@@ -33,10 +34,11 @@ _OTHERS_GO = "; other files go with the next run"
 # Errors of expressions on the content of a row: SQL's data exceptions, and raise_error.
 _COMPUTED = re.compile(r"\[([A-Z_.]+)\].*SQLSTATE: (?:22\w{3}|P0001)", re.DOTALL)
 _UNREADABLE = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+)\.\s")
-# Java exceptions that do not blame the file: a retry may read it.
+# Java exceptions, by class or message, that do not blame the file: a retry may read it.
 _TEMPORARY = re.compile(
     r"FileNotFound|AccessDenied|Connect|Socket|UnknownHost|Timeout|Interrupted|OutOfMemory|AWS|Sdk"
 )
+_DISK = re.compile(r"Input/output error|Stale (?:NFS )?file handle")
 
 Files = tuple[tuple[str, str], ...]
 
@@ -180,13 +182,19 @@ def _refusal_of(spark: SparkSession, job: EgressJob, error: Exception) -> Except
     """Return a Refused if the error is the fault of a file or an expression, else the error."""
     source = job.source
     thrown = [(t.getClass().getName(), f"{t.getMessage() or ''}\n") for t in java_causes(error)]
-    if any(_TEMPORARY.search(name) for name, _ in thrown):
+    if any(_TEMPORARY.search(name) or _DISK.search(message) for name, message in thrown):
         return error
     reason = describe(error)
     if any(name == "java.lang.StackOverflowError" for name, _ in thrown):
         return _unreadable(_bad_files(spark, job, rows=True), reason)
     messages = [message for _, message in thrown]
-    if not source.is_lake and (found := _first_match(_UNREADABLE, messages)):
+    if found := _first_match(_UNREADABLE, messages):
+        if source.is_lake:
+            return LakeDamaged(
+                f"{found[1]}, a file of the source's lake, cannot be read: {reason}. Nothing was "
+                "sent. `tidegate verify` of its pipeline names what is damaged: restore it, or "
+                "read its window again with `tidegate replay`"
+            )
         file = file_rows.name_of(source, found[1])
         if "CSV header" in reason and source.columns is None:
             if bad := _bad_files(spark, job, rows=True):

@@ -24,7 +24,7 @@ def test_a_data_file_has_the_name_of_the_contract():
     file = DataFile("flights", "2024-05-01", 3, 7, 1200, PLAN)
     assert file.path == (
         "data/topic=flights/window_date=2024-05-01/"
-        "flights-00003-0000000000000000007-0000000000000001200-0123456789abcdef.parquet"
+        "part-flights-00003-0000000000000000007-0000000000000001200-0123456789abcdef.parquet"
     )
 
 
@@ -68,7 +68,8 @@ GOOD = DataFile("t", "2024-05-01", 0, 0, 1, PLAN).path
         GOOD + "\n",
         GOOD.replace("topic=t/", "topic=../"),
         GOOD.replace("topic=t/", "topic=u/"),
-        GOOD.replace("/t-", "/t-x-"),
+        GOOD.replace("/part-t-", "/part-t-x-"),
+        GOOD.replace("/part-t-", "/t-"),
         GOOD.replace(".parquet", "-0.parquet"),
         GOOD.replace("-00000-", "-000000-"),
         GOOD.replace("-00000-", "-0000\u0660-"),

@@ -1,5 +1,7 @@
 """Files and targets that change between plan and commit."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from support.egress_world import World, dies_while_sending, sends_all, target_of
 from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.egress.publish import publish
+from tidegate.egress.release import release
 from tidegate.errors import (
     ConfigurationError,
     IdentityChanged,
@@ -37,6 +40,7 @@ def test_a_file_that_changes_while_it_is_sent(world: World, how: str) -> None:
         path.rename(aside)
         if how == "changed":
             path.write_text("1")
+            os.utime(path, (1, 1))
         sends_all(job, directory)
 
     with pytest.raises(SourceChanged, match="1 of its files are gone or have changed, a") as seen:
@@ -93,3 +97,54 @@ def test_rows_without_order_do_not_go_into_a_compacted_topic(world: World) -> No
     assert (world.fold.n, world.ran) == (0, [])
     world.settings = {"order_by": ["value"], "columns": {"key": "value"}}
     assert world.send_and_publish("ordered")["files"] == ["a"]
+
+
+def restore(path: Path) -> None:
+    """Put a copy in a file's place, as a restore does: another inode, the same size and time."""
+    copy = path.with_name(".copy")
+    shutil.copy2(path, copy)
+    copy.replace(path)
+
+
+def test_a_restored_file_was_sent(world: World) -> None:
+    world.put(a="1")
+    world.send_and_publish("one")
+    restore(world.home / "in/a")
+    planned = world.plan("two").plan
+    assert (planned.files, planned.left_out) == ((), ())
+
+
+def test_a_claim_outlives_a_restore(world: World) -> None:
+    """The plan's files are still what they were when it was frozen."""
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send(application=dies_while_sending)
+    restore(world.home / "in/a")
+    assert world.send_and_publish()["files"] == ["a"]
+
+
+@pytest.mark.parametrize("resend", [False, True])
+@pytest.mark.parametrize(("text", "sent"), [("1", True), ("2", False), ("longer", False)])
+def test_where_times_differ_content_decides(
+    world: World, text: str, sent: bool, resend: bool
+) -> None:
+    """A copy without times is no other file: neither excluded, nor sent again by --resend."""
+    world.put(a="1", b="x")
+    world.send_and_publish("one")
+    world.put(a=text)
+    os.utime(world.home / "in/a", (1, 1))
+    planned = world.plan("two", resend=resend).plan
+    names = [each.file for each in planned.left_out], [each.name for each in planned.files]
+    changed = [] if sent else ["a"]
+    assert names == (([], changed) if resend else (changed, []))
+
+
+def test_a_content_that_was_not_recorded(world: World) -> None:
+    """Of a claim that was declared sent: the file stays excluded, by name."""
+    world.put(a="1")
+    with pytest.raises(SendFailed):
+        world.send(application=dies_while_sending)
+    release(world.spec, None, "declare sent", "looked", run="me")
+    os.utime(world.home / "in/a", (1, 1))
+    (excluded,) = world.plan("two").plan.left_out
+    assert excluded.file == "a"

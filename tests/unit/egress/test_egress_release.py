@@ -23,7 +23,7 @@ from tidegate.spark.egress_job import EgressJob
 
 
 def test_released_to_be_sent_again(world: World) -> None:
-    """As if nothing had been: from the ends of the new claim, the old records do not count."""
+    """From the ends of the new claim: the old records are counted apart, as duplicates."""
     world.put(a="1")
     with pytest.raises(SendFailed):
         world.send("A", dies_while_sending)

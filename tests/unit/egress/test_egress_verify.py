@@ -12,7 +12,7 @@ from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.consumer import Record
 from tidegate.core import row_digest
 from tidegate.core.cursor import Watermarks
-from tidegate.core.entries import Receipt
+from tidegate.core.entries import Claim, Receipt, Release
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan, SourceFile, TargetTopic
 from tidegate.egress import verify as verifying
@@ -59,21 +59,27 @@ class Target:
         log = self.log.setdefault(partition, [])
         log.append(Record(offset=len(log), timestamp=0, timestamp_type=0, **form))
 
-    def plan(self, name: str) -> Plan:
+    def plan(self, name: str, etag: str | None = None) -> Plan:
         return Plan(
             pipeline="out", kind="egress", lane="live", window_date=name, cluster_id="c",
             isolation="read_uncommitted", topics={}, chunks=(), destination="kafka",
-            byte_settings={}, files=(SourceFile("a", 1, name),),
+            byte_settings={}, files=(SourceFile("a", 1, etag or name),),
             target={"t": TargetTopic("id-t", 2)},
         )  # fmt: skip
 
     def sends(
-        self, name: str, rows: int, *, digest: bool = True, again: Sequence[dict[str, Any]] = ()
+        self,
+        name: str,
+        rows: int,
+        *,
+        digest: bool = True,
+        again: Sequence[dict[str, Any]] = (),
+        etag: str | None = None,
     ) -> str:
         """Send rows of one plan to partition 0, the first of them `again`, and commit them; return
         the plan's id.
         """
-        plan = self.plan(name)
+        plan = self.plan(name, etag)
         before = {p: len(log) for p, log in self.log.items()}
         for row in range(rows):
             self.put(plan.id, row)
@@ -142,6 +148,25 @@ def test_duplicates_that_come_later_are_found(target: Target) -> None:
         {"what": f"2 {came} survived", "commit": 1, "topic": "t", "partition": 0},
         {"what": f"1 {came} survived", "commit": 2, "topic": "t", "partition": 2},
     ]
+
+
+@pytest.mark.parametrize("day", ["1", "2"])
+def test_records_of_a_claim_that_was_released_to_be_resent(target: Target, day: str) -> None:
+    """They are duplicates, whether the plan that has sent the rows again has the same id or, on
+    another day, another one.
+    """
+    plan, ledger = target.plan("1"), Ledger(target.store, "out")
+    ends: dict[str, dict[int, int]] = {"t": {0: 0, 1: 0}}
+    ledger.append(Claim("live", plan.id, "dead", {}, plan.files, {}, (), ends), run="r")
+    for row in range(10):
+        target.put(plan.id, row)
+    ledger.append(Release(plan.id, "dead", "resend", "looked"), run="me")
+    again = target.sends(day, 10, etag="1")
+    assert (again == plan.id) == (day == "1")
+    assert target.verify() == [
+        {"what": "10 duplicates are of claims that were released to be sent again, the commit "
+                 "says 0", "commit": 3, "topic": "t", "partition": 0}
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("partition", [0, 1, 2])

@@ -1,8 +1,6 @@
 """When the claim of a sender whose driver runs on YARN may be taken over."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from support import release_lake
 from support.egress_world import World, dies_while_sending, sends_all
 from tidegate.core.entries import Claim
 from tidegate.egress import takeover
@@ -198,35 +195,6 @@ def test_the_identity_of_a_submitter_is_below_the_application() -> None:
     assert is_alive(sender, "a1")
     with held() as attempt:
         assert not has_ended(own, attempt, never)
-
-
-def test_release_0_1_0_never_takes_it_for_dead(tmp_path: Path) -> None:
-    """Whatever Airflow says of the task, wherever it is asked, after a reboot, too."""
-    packages = release_lake.unpack(tmp_path)
-    dead = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
-    )
-    sender = cluster_sender(TASK, TAG)
-    sender = {**sender, "pid": int(dead.stdout), "started": 1}
-    script = (
-        "import json, sys\n"
-        "from tidegate.egress import sender\n"
-        "given = json.loads(sys.argv[1])\n"
-        "print(sender.is_dead(given, 'a1', lambda task: True, patience=0), "
-        "sender.is_dead(given | {'boot': 'earlier'}, 'a1', lambda task: True, patience=0), "
-        "sender.is_alive(given, 'a1'), sender.__file__)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, json.dumps(sender)],
-        env={"PYTHONPATH": str(packages[release_lake.RELEASE])},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    *said, where = done.stdout.split()
-    assert said == ["False", "False", "False"]
-    assert Path(where).is_relative_to(packages[release_lake.RELEASE])
-
-
-# A whole send, whose application is played: it answers in the lake.
 
 
 @pytest.fixture

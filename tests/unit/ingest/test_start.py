@@ -55,9 +55,12 @@ def form(at, **keys):
     return {"name": "p", "kind": "ingest", "lake": "/lake", "start": at, **keys}
 
 
-def begun(at, *, fold=None, seen=SEEN, **keys):
+def begun(at, *, fold=None, seen=SEEN, said=None, **keys):
+    said = [] if said is None else said
     run = Run(parse(form(at, **keys)), KAFKA, "dag", "r", date(2026, 3, 14))
-    return start.start_offsets(run, fold or Fold(), seen.only(run.spec.assign))
+    if run.spec.pattern:
+        run = replace(run, spec=run.spec.model_copy(update={"topics": tuple(MARKS)}))
+    return start.start_offsets(run, fold or Fold(), seen.only(run.spec.assign), said)
 
 
 def recorded(**origins):
@@ -170,6 +173,43 @@ def test_partitions_that_are_newly_assigned_begin_where_start_says():
     assert begun({"offsets": offsets}, fold=known, assign=assign) == {"t": {1: 2}, "u": {0: 7}}
     with pytest.raises(ConfigurationError, match=r"'p': start.offsets: t-1: 6 is not in \[0, 5\]$"):
         begun({"offsets": {**offsets, "t": {0: 99, 1: 6, 4: 77}}}, fold=known, assign=assign)
+
+
+@pytest.mark.parametrize("at", ["latest", "end", {"group": "g", "otherwise": "latest"}])
+def test_a_topic_that_a_pattern_discovers_later_begins_with_its_first_record(at):
+    """`latest` is for what there is when the pipeline first runs: later topics lose nothing."""
+    assert begun(at, pattern="[tu]")["u"] == {0: 8}
+    assert begun(at, pattern="[tu]", fold=recorded(t={0: 3})) == {"u": {0: 7}}
+
+
+def test_a_group_beyond_the_end_and_a_time_to_come(monkeypatch):
+    """Neither is an offset of the log: refused by name, and nothing is recorded."""
+    committed = {"t": {0: 12, 1: 6}}
+    monkeypatch.setattr(start.consumer_groups, "committed", lambda *_: committed)
+    monkeypatch.setattr(start, "survey", lambda *_: SEEN)
+    with pytest.raises(ConfigurationError) as refused:
+        begun({"group": "g"})
+    assert str(refused.value) == (
+        "pipeline 'p': start.group: t-1: group 'g' is at offset 6, beyond the log's end 5: it has "
+        "read another topic of this name; reset the group, or give another start"
+    )
+    with pytest.raises(ConfigurationError, match=r"start\.timestamp: 2999-.* is in the future"):
+        begun({"timestamp": "2999-01-01T00:00:00Z"})
+    with pytest.raises(
+        ConfigurationError, match=r"start\.timestamps: t-1: 2999-.* is in the future"
+    ):
+        begun({"timestamps": {**TIMES, "t": {0: AT, 1: "2999-01-01T00:00:00Z"}}})
+    assert begun({"timestamp": "2999-01-01T00:00:00Z"}, fold=recorded(t={0: 3}, u={0: 7})) == {}
+
+
+def test_a_group_without_offsets_is_a_notice(monkeypatch):
+    """It may be a typing error; one that has read some of the topics is none."""
+    said = []
+    begun({"group": "g"}, said=said)
+    assert said == []
+    monkeypatch.setattr(start.consumer_groups, "committed", lambda *_: {})
+    assert begun({"group": "g"}, said=said) == EARLIEST
+    assert said == ["start.group: group 'g' has committed no offset of t, u: begins at earliest"]
 
 
 def test_a_topic_that_was_recreated_does_not_begin():

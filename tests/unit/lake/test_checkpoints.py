@@ -78,6 +78,8 @@ EVERYTHING = (
     Release("c3", "a-c3", "nothing sent", "row 1", ("bad.csv",), "quarantine"),
     claim("c4", lane="replay", topic_ids={"s": "id-s"}, window=(OffsetRange("s", 1, 2, 9),)),
     Release("c4", "a-c4", "declare sent", "looked"),
+    claim("c5", SourceFile("again.csv", 9, "e5")),
+    Release("c5", "a-c5", "resend", "looked"),
     Origin("t", "new", {0: 5}, Adoption("id-t", "moved", "ann")),
 )
 

@@ -64,7 +64,7 @@ def test_sealed_chunks_become_the_lake(store):
     assert rows_in_data(store) == rows_by_ledger(store) == ROWS
     assert ledger_of(store).fold.cursors("t") == {0: 15, 1: 3}
     names = [path.name for path in Path(store.native("data/topic=u")).glob("*/*")]
-    assert names == [f"u-00000-{0:019d}-{1:019d}-{PLAN.id}.parquet"]
+    assert names == [f"part-u-00000-{0:019d}-{1:019d}-{PLAN.id}.parquet"]
 
 
 def test_publishing_twice_changes_nothing(store):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
@@ -99,3 +100,26 @@ def test_a_lake_in_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dataset._filesystem(store)[1] == "/lake/p"
     with pytest.raises(ConfigurationError, match="AWS_ALLOW_HTTP"):
         dataset._filesystem(open_store("s3://bucket/a/lake", "p"))
+
+
+def test_a_flipped_bit_is_an_error(store: LocalStore) -> None:
+    """Size and footer are those of the commit: only the page's checksum shows it."""
+    (path,) = (store.root / "data/topic=t").rglob("*.parquet")
+    at, data = pq.read_metadata(path).row_group(0).column(1), bytearray(path.read_bytes())
+    data[(at.dictionary_page_offset or at.data_page_offset) + at.total_compressed_size - 3] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+    with pytest.raises(OSError, match="CRC"):
+        lake_of(store).dataset().to_table()
+
+
+@pytest.mark.parametrize("topic", ["_x", ".x"])
+def test_no_reader_hides_a_file(tmp_path: Path, topic: str) -> None:
+    """Of a topic whose name begins as that of a hidden file."""
+    store = LocalStore(tmp_path / "p")
+    plan = staged_attempts.plan_of((OffsetRange(topic, 0, 0, 10),), topic_ids={topic: "id-x"})
+    staged_attempts.seal(store, plan)
+    ledger = staged_attempts.ledger_of(store)
+    assert list(committing.publish_sealed(store, ledger, plan, run="run")) == [0]
+    found = pyarrow.dataset.dataset(str(store.root / "data"), format="parquet")
+    assert found.count_rows() == 10

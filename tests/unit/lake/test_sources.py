@@ -122,6 +122,7 @@ def test_a_changed_file_is_another_one(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("bb")
     (tmp_path / "c").unlink()
     (tmp_path / "c").write_text("C")
+    os.utime(tmp_path / "c", (1, 1))
     (tmp_path / "e").write_text("a new one is no change")
     assert sources.changed(root, planned) == ["a", "b", "c"]
 

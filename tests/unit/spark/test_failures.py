@@ -7,7 +7,13 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from support.java_errors import java_error
-from tidegate.errors import ConfigurationError, NotAuthenticated, NotAuthorised, TidegateError
+from tidegate.errors import (
+    ConfigurationError,
+    LakeDamaged,
+    NotAuthenticated,
+    NotAuthorised,
+    TidegateError,
+)
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.failures import needs, report_failure
 from tidegate.spark.job_files import read_refusal
@@ -72,6 +78,7 @@ def refusal(error: Exception, directory: Path) -> TidegateError | None:
             NotAuthenticated,
         ),
         (ConfigurationError("Spark 3.4.1: 3.5 or later is needed"), ConfigurationError),
+        (LakeDamaged("a page does not match its checksum"), LakeDamaged),
     ],
 )
 def test_what_is_refused_is_not_retried(
