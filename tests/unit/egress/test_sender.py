@@ -45,6 +45,9 @@ def test_we_live_until_we_give_an_attempt_up() -> None:
         assert not is_dead_here(sender_identity(None), attempt)
         assert sender_identity({"try": 1})["task"] == {"try": 1}
         driver = subprocess.Popen([*SLEEP, attempt])
+        named = Path(f"/proc/{driver.pid}/cmdline")
+        while not named.read_bytes():  # it has begun, and the kernel has not set its arguments yet
+            time.sleep(0.01)
     with driver:
         assert not is_dead(sender_identity(None), attempt, never, patience=0)
         driver.kill()
