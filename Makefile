@@ -7,7 +7,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder --durations=20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-slow test-faults test-matrix test-mutants fuzz lint format docs dist lock constraints bench clean
+.PHONY: help setup demo test test-unit test-slow test-faults test-matrix test-mutants fuzz lint format docs dist lock constraints bench bench-against clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ constraints: setup ## choose versions for each Airflow that is supported: docs/c
 bench: setup ## measure throughput on this machine
 	@$(BIN)/python tests/bench/bench_ingest.py
 	@$(BIN)/python tests/bench/bench_egress.py
+
+bench-against: setup ## this tree against a commit, in turns; 10 % more CPU fails: make bench-against REF=…
+	@$(BIN)/python tests/bench/bench_against.py $(REF)
 
 clean: ## stop the local stack, then remove it and .venv (the jar cache stays)
 	@for home in .tidegate .tidegate-s3; do [ ! -d $$home ] || \

@@ -198,3 +198,17 @@ def test_every_mutant_can_be_planted():
     for mutant in MUTANTS:
         assert (PACKAGE / mutant.file).read_text().count(mutant.guard) == 1, mutant.name
         assert (PROJECT / mutant.test.partition("::")[0]).is_file(), mutant.name
+
+
+def test_black_box_scenarios_know_only_commands():
+    """At least twenty, of kills, races, replays, backfills, sends, recreated and expired topics.
+    Their files import nothing of `tidegate` when they are read.
+    """
+    scenarios = 0
+    for path in (PROJECT / "tests/integration").glob("test_*.py"):
+        if number := path.read_text().count("@pytest.mark.blackbox\n"):
+            scenarios += number
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ImportFrom):
+                    assert (node.module or "").partition(".")[0] != "tidegate", path
+    assert scenarios >= 20

@@ -188,6 +188,7 @@ def test_a_lake_that_cannot_be_written(terminal: Terminal, topic: Callable[..., 
     assert error["name"] == "LakeReadOnly"
 
 
+@pytest.mark.blackbox
 def test_a_full_lake(terminal: Terminal, topic: Callable[..., str], broker: Broker) -> None:
     """If the disk is full in plan or stage, the error says so and nothing is visible; a retry with
     space succeeds. A limit on file sizes simulates the full disk.

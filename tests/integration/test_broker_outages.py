@@ -66,6 +66,7 @@ def ends_by_name(process: subprocess.Popen[str], spark: list[int], since: float)
     assert "NativeCodeLoader" not in err
 
 
+@pytest.mark.blackbox
 @pytest.mark.parametrize("gone", [kafka.kill, kafka.pause], ids=["killed", "paused"])
 def test_an_ingest_without_a_broker(
     tmp_path: Path, mortal: Broker, gone: Callable[[Path], None]
@@ -89,6 +90,7 @@ def test_an_ingest_without_a_broker(
     oracle_client.agree(mortal.bootstrap, terminal.lake, "gone", ["gone"])
 
 
+@pytest.mark.blackbox
 def test_an_egress_without_a_broker(tmp_path: Path, mortal: Broker) -> None:
     """The claim stays, as after any death of a sender; the retry sends the missing rows."""
     terminal = Terminal(tmp_path, mortal.bootstrap)
@@ -119,6 +121,7 @@ def test_an_egress_without_a_broker(tmp_path: Path, mortal: Broker) -> None:
     assert len(records) - ROWS == report["duplicates"]
 
 
+@pytest.mark.blackbox
 def test_a_broker_that_is_paused_for_a_while(tmp_path: Path, mortal: Broker) -> None:
     """Twelve seconds: the run waits, and goes on."""
     terminal = Terminal(tmp_path, mortal.bootstrap)

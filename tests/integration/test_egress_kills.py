@@ -198,6 +198,7 @@ def killed(
     raise AssertionError(err)
 
 
+@pytest.mark.blackbox
 @pytest.mark.parametrize(
     ("format_", "victim", "seed"),
     [
@@ -232,6 +233,7 @@ def test_killed_half_way(
             assert offsets == sorted(offsets)
 
 
+@pytest.mark.blackbox
 @pytest.mark.faults
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_killed_anywhere(tmp_path: Path, mortal: Broker, seed: int) -> None:
@@ -242,6 +244,7 @@ def test_killed_anywhere(tmp_path: Path, mortal: Broker, seed: int) -> None:
     print(f"seed {seed}: {duplicates} duplicates, broken order: {report['broken_order']}")
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 def test_a_repeated_run_sends_nothing(tmp_path: Path, mortal: Broker) -> None:
     """A run with default settings of plain and compressed text; the same run again has the same
@@ -273,3 +276,25 @@ def test_a_repeated_run_sends_nothing(tmp_path: Path, mortal: Broker) -> None:
     assert terminal.json("run", "out", "--resend")["rows"] == 1
     assert terminal.json("release", "out", "--how", "resend", "--reason", "x", code=3)["error"][
         "name"] == "NotClaimed"  # fmt: skip
+
+
+@pytest.mark.blackbox
+def test_killed_at_each_step(tmp_path: Path, mortal: Broker) -> None:
+    """One run that ends at each point in turn, and is started again with its id: each row is in the
+    topic once, by one commit, after the claim that died and the one that has sent.
+    """
+    terminal = Terminal(tmp_path, mortal.bootstrap, processes=True)
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.txt").write_text("one\ntwo\n")
+    target = {"topic": "steps", "partitions": 2}
+    terminal.egress("out", source={"path": str(source), "format": "text"}, target=target)
+    ask = ("run", "out", "--run-id", "r")
+    for point in ("plan.frozen", "send.claimed", "seal.written", "publish.before",
+                  "publish.committed", "caches.half"):  # fmt: skip
+        terminal.run(*ask, code=86, TIDEGATE_FAULT=f"{point}:exit")
+    report = terminal.json(*ask)
+    assert (report["rows"], report["duplicates"], report["commit"]) == (2, 0, 3)
+    found = topic_reader.read(mortal.bootstrap, "steps")
+    assert sorted(record.value or b"" for record in found) == [b"one", b"two"]
+    assert terminal.json("verify", "out", "--against-kafka")["differences"] == 0

@@ -25,6 +25,7 @@ def recreate(broker: Broker, topic: str, count: int) -> None:
     topic_records.numbers(broker.bootstrap, topic, count)
 
 
+@pytest.mark.blackbox
 @pytest.mark.parametrize("count", [400, 40_000])
 def test_a_recreated_topic_is_never_read_with_old_offsets(
     terminal: Terminal, broker: Broker, topic: Callable[..., str], count: int
@@ -46,6 +47,7 @@ def test_a_recreated_topic_is_never_read_with_old_offsets(
     assert not (terminal.lake / "again/data").exists()
 
 
+@pytest.mark.blackbox
 def test_records_that_expire_between_plan_and_stage(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -70,6 +72,7 @@ def test_records_that_expire_between_plan_and_stage(
     oracle_client.agree(broker.bootstrap, terminal.lake, "late", [name])
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 def test_a_partition_added_after_the_plan(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
@@ -92,6 +95,7 @@ def test_a_partition_added_after_the_plan(
     assert [(p["origin"], p["lag"]) for p in partitions.values()] == [(100, 0), (0, 0)]
 
 
+@pytest.mark.blackbox
 def test_publish_needs_no_broker(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:

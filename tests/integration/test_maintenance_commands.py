@@ -26,6 +26,7 @@ def recreate(broker: Broker, topic: str, count: int) -> None:
     topic_records.numbers(broker.bootstrap, topic, count)
 
 
+@pytest.mark.blackbox
 def test_a_recreated_topic_is_adopted(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -56,6 +57,7 @@ def test_a_recreated_topic_is_adopted(
     assert terminal.json("verify", "adopts")["differences"] == 0
 
 
+@pytest.mark.blackbox
 def test_skipped_offsets_are_never_read(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -79,6 +81,7 @@ def test_skipped_offsets_are_never_read(
     assert terminal.json("verify", "skips", "--against-kafka")["differences"] == 0
 
 
+@pytest.mark.blackbox
 def test_repair_after_a_crash(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:

@@ -101,6 +101,7 @@ def screen(received: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 def test_a_run_is_ended_twice_and_goes_on(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]

@@ -12,9 +12,6 @@ import pytest
 
 from support import oracle_client, topic_records
 from support.cli_user import Terminal
-from tidegate.lake import files
-from tidegate.lake.ledger import Ledger
-from tidegate.lake.store import LocalStore
 from tidegate_local.kafka import Broker
 
 
@@ -28,18 +25,24 @@ class Reader(threading.Thread):
 
     def __init__(self, lake: Path, expected: set[tuple[int, int]]) -> None:
         super().__init__(daemon=True)
-        self.store, self.expected = LocalStore(lake), expected
+        self.lake, self.expected = lake, expected
         self.passes, self.again = Counter[str](), 0
         self.wrong: list[str] = []
         self._stop_it = threading.Event()
 
     def run(self) -> None:
+        # Here: the other tests of this file know only commands.
+        from tidegate.lake import files
+        from tidegate.lake.ledger import Ledger
+        from tidegate.lake.store import LocalStore
+
+        store = LocalStore(self.lake)
         while not self._stop_it.is_set():
-            fold = Ledger(self.store, "again").fold
+            fold = Ledger(store, "again").fold
             try:
                 seen = Counter(
                     (row["partition"], row["offset"])
-                    for f in files.live_files(self.store, fold)
+                    for f in files.live_files(store, fold)
                     for row in pq.ParquetFile(f["uri"].removeprefix("file://"))
                     .read(columns=["partition", "offset"])
                     .to_pylist()
@@ -98,6 +101,7 @@ def data(tree: dict[str, int]) -> dict[str, int]:
     return {k: v for k, v in tree.items() if "/data/" in k or "/log/" in k or "/replaced/" in k}
 
 
+@pytest.mark.blackbox
 def test_what_cannot_be_replayed(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -157,6 +161,7 @@ def test_what_cannot_be_replayed(
     assert (found["differences"], found["rows"]) == (0, 2_200)
 
 
+@pytest.mark.blackbox
 @pytest.mark.parametrize(
     "at",
     [

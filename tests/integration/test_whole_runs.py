@@ -34,6 +34,7 @@ def staged_rows(lake: Path) -> int:
     return rows
 
 
+@pytest.mark.blackbox
 def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_path: Path) -> None:
     """Nulls, tombstones, headers, 1 MB values, transactions of all fates, an empty and a skewed
     partition: the lake equals what an independent consumer reads, by glob and by the ledger, and
@@ -65,6 +66,7 @@ def test_everything_a_topic_can_hold(terminal: Terminal, broker: Broker, tmp_pat
     assert all(p["lag"] == 0 for p in status.values())
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 def test_a_compacted_log(terminal: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
     """Offsets whose records the broker has compacted away have no row, and are proven to have no
@@ -97,6 +99,7 @@ def test_a_compacted_log(terminal: Terminal, broker: Broker, topic: Callable[...
     oracle_client.agree(broker.bootstrap, terminal.lake, "compacted", [name])
 
 
+@pytest.mark.blackbox
 def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None:
     """The empty plan is frozen, no JVM is started, and the lake does not change."""
     topic_records.create(broker.bootstrap, "quiet", partitions=2)
@@ -111,6 +114,7 @@ def test_nothing_new_starts_no_spark(terminal: Terminal, broker: Broker) -> None
     oracle_client.agree(broker.bootstrap, terminal.lake, "quiet", ["quiet"])
 
 
+@pytest.mark.blackbox
 def test_the_same_run_again_changes_nothing(terminal: Terminal, broker: Broker) -> None:
     """A finished run that is cleared and repeated does nothing."""
     topic_records.numbers(broker.bootstrap, "again", 1_000)
@@ -122,6 +126,7 @@ def test_the_same_run_again_changes_nothing(terminal: Terminal, broker: Broker) 
     assert terminal.tree() == before
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None:
     """Of a plan of 6 chunks, killed after the third seal, the retry stages the other three."""
@@ -141,6 +146,7 @@ def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None
     oracle_client.agree(broker.bootstrap, terminal.lake, "six", ["six"])
 
 
+@pytest.mark.blackbox
 @pytest.mark.parametrize("victim", [pytest.param("jvm", marks=pytest.mark.faults), "tidegate"])
 def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> None:
     """kill -9 of the JVM or its parent with a part of the rows staged: driver and JVM end within 5
@@ -174,6 +180,7 @@ def test_killed_half_way(terminal: Terminal, broker: Broker, victim: str) -> Non
     oracle_client.agree(broker.bootstrap, terminal.lake, topic, [topic])
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 @pytest.mark.parametrize("rounds", [2, 20])
 def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path, rounds: int) -> None:
@@ -192,6 +199,7 @@ def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path, rou
     oracle_client.agree(broker.bootstrap, terminal.lake, "race", [topic])
 
 
+@pytest.mark.blackbox
 def test_a_commit_that_crashed_is_placed_by_the_next_plan(
     terminal: Terminal, broker: Broker
 ) -> None:
@@ -209,6 +217,7 @@ def test_a_commit_that_crashed_is_placed_by_the_next_plan(
     oracle_client.agree(broker.bootstrap, terminal.lake, "crashed", ["crashed"])
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 def test_two_pipelines_of_one_topic_are_apart(terminal: Terminal, broker: Broker) -> None:
     """Each pipeline has its own ledger, and ingests the topic once."""

@@ -50,6 +50,7 @@ def covered(terminal: Terminal, pipeline: str, name: str) -> dict[str, list[tupl
     }
 
 
+@pytest.mark.blackbox
 def test_a_backfill_resumed_at_each_of_its_chunks(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -90,6 +91,7 @@ def test_a_backfill_resumed_at_each_of_its_chunks(
     assert "already committed as #2, #3; use `tidegate replay`" in again.stderr
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 def test_a_backfill_ahead_of_the_cursor(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
@@ -153,6 +155,7 @@ def test_invalid_windows(terminal: Terminal, broker: Broker, topic: Callable[...
     assert terminal.json("backfill", "strict", "--start", "0", "--end", "100")["commits"] == []
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 def test_a_backlog_over_several_runs(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
@@ -177,6 +180,7 @@ def test_a_backlog_over_several_runs(
     oracle_client.agree(broker.bootstrap, terminal.lake, "slow", [name])
 
 
+@pytest.mark.blackbox
 @pytest.mark.slow
 def test_finished_chunks_are_sealed_while_spark_is_running(
     terminal: Terminal, broker: Broker, topic: Callable[..., str]
