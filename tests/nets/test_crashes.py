@@ -6,7 +6,7 @@ from nets import crashes
 from nets.crashes import INGEST, STEPS
 from nets.world import playing
 
-SEEDS = 160
+SEEDS = 120
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from nets import interleavings
 from nets.world import playing
 from tidegate.lake import committing, ledger
 
-SEEDS = 300
+SEEDS = 200
 
 
 @pytest.fixture(scope="module")

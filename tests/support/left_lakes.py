@@ -13,7 +13,7 @@ import pytest
 from pyarrow import fs
 
 from tidegate_check.lake import Checker, Difference, Stored
-from tidegate_local.s3 import Server
+from tidegate_local.s3 import REGION, Server
 
 LOG = "/_tidegate/log"
 SERVERS = ("kafka", "s3", "secured", "cluster")
@@ -32,8 +32,12 @@ def below(directory: Path) -> Iterator[str]:
 
 def in_bucket(server: Server, bucket: str = "lakes") -> set[str]:
     """Return the pipelines whose lakes are in a bucket."""
-    with patch.dict(os.environ, server.environment):
-        system = fs.S3FileSystem(endpoint_override=server.endpoint, region="us-east-1")
+    system = fs.S3FileSystem(
+        endpoint_override=server.endpoint,
+        region=REGION,
+        access_key=server.access_key,
+        secret_key=server.secret_key,
+    )
     found = system.get_file_info(fs.FileSelector(bucket, recursive=True))
     paths = (info.path.partition(f"{LOG}/") for info in found)
     return {f"s3://{pipeline}" for pipeline, log, _ in paths if log}
