@@ -129,8 +129,6 @@ def within(spans: Spans, start: int, end: int) -> Spans:
 
 
 def minus(spans: Spans, start: int, end: int) -> Spans:
-    if not within(spans, start, end):
-        return spans
     return union(part for s, e in spans for part in ((s, min(e, start)), (max(s, end), e)))
 
 
@@ -475,7 +473,8 @@ class Checker:
     def check_files(self, placed: set[int]) -> None:
         live = [(c, f) for c, f in self.final.values() if self.holder(f) == c.n]
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda each: self.offsets(each[1], each[0].n in placed), live))
+            apply = pool.map if len(live) > 50 else map
+            found = list(apply(lambda each: self.offsets(each[1], each[0].n in placed), live))
         self.files, self.rows = len(live), sum(map(len, found))
         offsets: dict[tuple[int, Key], list[int]] = defaultdict(list)
         for (commit, f), of_file in zip(live, found, strict=True):
