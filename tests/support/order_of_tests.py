@@ -24,13 +24,16 @@ LONGEST = (
     "spark/test_send_again.py",
     "spark/test_egress.py",
     "spark/test_egress_fidelity.py",
+    "nets/test_crashes.py",
     "dags",
     "integration/test_oracle.py",
     "integration/test_bad_input.py",
     "integration/test_windows_live.py",
 )
 """Groups that take half a minute and more, the longest first."""
-DIRECTORIES = ("e2e", "matrix", "integration", "spark", "dags", "contracts", "architecture", "unit")
+DIRECTORIES = (
+    "e2e", "matrix", "integration", "spark", "dags", "nets", "contracts", "architecture", "unit",
+)  # fmt: skip
 SHARING = ("dags", "integration/secured")
 """Groups: Airflow's tables are made once, its modules loaded once; one secured broker is enough."""
 AN_HOUR = 3600
