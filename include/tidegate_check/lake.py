@@ -16,11 +16,11 @@ import os
 import re
 import sys
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, namedtuple
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -34,11 +34,9 @@ PLACED, CHECKPOINTS = "_tidegate/placed/", "_tidegate/checkpoints/"
 QUARANTINE, DATA = "_tidegate/quarantine/", "data/"
 COLUMNS = ["key", "value", "partition", "offset", "timestamp", "timestampType", "headers"]
 STAGED_KEYS = ("path", "size", "digest", "topic", "partition", "first", "last", "rows")
-GAP_KEYS = ("topic", "topic_id", "partition", "start", "end", "reason", "by")
-MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 
-Key = tuple[str, int]
-"""Topic id and partition."""
+Key = tuple[str, int]  # topic id and partition
 Form = Mapping[str, Any]
 
 
@@ -91,9 +89,7 @@ class Stored:
 
     def __init__(self, place: str) -> None:
         if place.startswith("s3://"):
-            endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-            region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-            self._fs: fs.FileSystem = fs.S3FileSystem(endpoint_override=endpoint, region=region)
+            self._fs = fs.S3FileSystem(endpoint_override=os.environ.get("AWS_ENDPOINT_URL"))
             self._root = place.removeprefix("s3://").rstrip("/") + "/"
         else:
             self._fs = fs.LocalFileSystem()
@@ -109,9 +105,7 @@ class Stored:
         return self._fs.open_input_file(self._root + path)
 
 
-# --- Sets of offsets: sorted, disjoint, half-open -----------------------------------------------
-
-Spans = list[tuple[int, int]]
+Spans = list[tuple[int, int]]  # sorted, disjoint, half-open
 
 
 def union(spans: Iterable[tuple[int, int]]) -> Spans:
@@ -139,15 +133,8 @@ def plus(spans: Spans, start: int, end: int) -> Spans:
     return union([*spans, (start, end)])
 
 
-# --- The check ----------------------------------------------------------------------------------
-
-
-class Difference(NamedTuple):
-    """What contradicts the format: its name, the object, the values."""
-
-    name: str
-    where: str
-    what: str
+Difference = namedtuple("Difference", ("name", "where", "what"))
+"""What contradicts the format: its name, the object, the values."""
 
 
 class Checker:
@@ -158,7 +145,6 @@ class Checker:
         self.sizes: dict[str, int] = stored.sizes()
         self.differences: list[Difference] = []
         self.n, self.rows, self.files = 0, 0, 0
-        # What the entries so far add up to.
         self.topic_ids: dict[str, str] = {}
         self.origins: dict[str, dict[int, int]] = {}
         self.covered: dict[Key, Spans] = defaultdict(list)
@@ -166,9 +152,12 @@ class Checker:
         self.gaps: list[Form] = []
         self.commits: dict[int, Commit] = {}
         self.live: dict[int, dict[Key, Spans]] = {}
+        self.replaced: dict[int, dict[Key, Spans]] = defaultdict(lambda: defaultdict(list))
         self.committed: dict[tuple[str, int], int] = {}
         self.abandoned: set[tuple[str, int, str]] = set()
         self.claims: dict[str, dict[str, Any]] = {}
+        self.resent: dict[str, dict[str, Any]] = {}
+        self.target_ends: dict[str, dict[str, int]] = defaultdict(dict)
         self.sent: dict[str, str] = {}
         self.claim_of: dict[int, dict[str, Any]] = {}
         self.plans: dict[str, dict[str, Any] | None] = {}
@@ -189,7 +178,8 @@ class Checker:
         self.check_data(placed)
         for path in self.sizes:  # the plans of runs that have committed nothing, too
             if path.startswith(RUNS) and (pointer := self.document(path)):
-                self.plan(pointer["plan_id"])
+                with self.guarded(path):
+                    self.plan(pointer["plan_id"])
         return self.differences
 
     def add(self, name: str, where: str, what: object) -> None:
@@ -238,9 +228,8 @@ class Checker:
                 self.same("plan", path, id=(sha256(canonical(form))[:16], plan_id))
         return self.plans[plan_id]
 
-    # The ledger: its chain, and which entry may follow which.
-
     def check_ledger(self) -> None:
+        """The chain of entries, and which may follow which."""
         checkpoints = self.numbered(CHECKPOINTS, r"\.json")
         digest = ""
         for n in range(1, max([0, *self.numbered(LOG, r"\.json"), *checkpoints]) + 1):
@@ -255,6 +244,8 @@ class Checker:
             digest = sha256(self.read(path))
             if n in checkpoints:
                 self.check_checkpoint(n, digest)
+        if not self.n and any(p.endswith("_seal.json") for p in self.sizes):
+            self.add("missing", LOG, "attempts are sealed, and there is no entry")
 
     def apply(self, n: int, where: str, form: dict[str, Any]) -> None:
         match form["kind"]:
@@ -282,6 +273,8 @@ class Checker:
                 self.abandoned.add((form["plan"], 0, claim["attempt"]))
                 if form["how"] == "declare sent":
                     self.declare_sent(claim)
+                elif form["how"] == "resend":
+                    self.resent.setdefault(form["plan"], claim)
             case kind:
                 self.add("malformed", where, f"kind {kind!r}")
 
@@ -318,6 +311,8 @@ class Checker:
             claim = self.claim_of[commit.n] = self.claims.pop(commit.plan)
             self.same("claim", where, attempt=(commit.attempt, claim["attempt"]))
             self.sent |= {f["name"]: f["etag"] for f in claim["files"]}
+        for r in commit.form["receipts"]:
+            self.target_ends[r["topic"]][str(r["partition"])] = r["after"]
 
     def replace(self, where: str, commit: Commit) -> None:
         """Replaced ranges must be live in the commits named, and together be the new ones."""
@@ -328,8 +323,10 @@ class Checker:
                 if within(spans.get(key, []), start, end) != [(start, end)]:
                     self.add("replaces", where, f"{key} [{start}, {end}) is not {what}")
                 spans[key] = minus(spans.get(key, []), start, end)
+            self.replaced[m][key] = plus(self.replaced[m][key], start, end)
             if not any(self.live.get(m, {}).values()):
                 self.live.pop(m, None)
+                del self.replaced[m]
         if parts and any(left.values()):
             self.add("replaces", where, f"{left} replaces nothing")
 
@@ -345,6 +342,11 @@ class Checker:
         for other in self.claims.values():
             if other["plan"] != plan and names & {f["name"] for f in other["files"]}:
                 self.add("claim", where, f"plan {other['plan']} has claimed a file of it")
+        for each in form["topics"].values() if form["lane"] != "replay" and not earlier else ():
+            for p, (start, end) in each["ranges"].items():
+                key = each["topic_id"], int(p)
+                if within(self.covered[key] + self.skipped[key], start, end):
+                    self.add("claim", where, f"{key} [{start}, {end}) was sent in part before")
         if form["lane"] != "replay" and (again := names & self.sent.keys()):
             self.add("claim", where, f"{sorted(again)} were sent before")
         self.claims[plan] = form
@@ -355,6 +357,7 @@ class Checker:
             for p, (start, end) in each["ranges"].items():
                 key = each["topic_id"], int(p)
                 self.covered[key] = plus(self.covered[key], start, end)
+                self.skipped[key] = minus(self.skipped[key], start, end)
 
     def check_tiles(self) -> None:
         """Of an ingest, what was ever covered is live exactly once, and has an origin."""
@@ -376,7 +379,7 @@ class Checker:
         with self.guarded(path):
             form = self.document(path) or {}
             fold, lines_path = form["fold"], form["commits"]["path"]
-            live = [self.commits[m] for m in sorted(self.live)]
+            live = [self.commits[m].form for m in sorted(self.live)]
             self.same(
                 "checkpoint", path,
                 sha256=(form["sha256"], sha256(canonical(fold))),
@@ -386,28 +389,23 @@ class Checker:
                           for t, each in fold["origins"].items()}, self.origins),
                 covered=(sets_of(fold["covered"]), {k: s for k, s in self.covered.items() if s}),
                 skipped=(sets_of(fold["skipped"]), {k: s for k, s in self.skipped.items() if s}),
-                gaps=(fold["gaps"], [{k: gap[k] for k in GAP_KEYS} for gap in self.gaps]),
-                live=([m for s, e in fold["live"] for m in range(s, e)], [c.n for c in live]),
+                replaced=({int(m): sets_of(r) for m, r in fold["replaced"].items()}, self.replaced),
+                gaps=(fold["gaps"], like(fold["gaps"], self.gaps)),
+                live=([m for s, e in fold["live"] for m in range(s, e)], sorted(self.live)),
                 committed=({(p, c): m for p, c, m in fold["committed"]}, self.committed),
                 abandoned=({tuple(each) for each in fold["abandoned"]}, self.abandoned),
-                claims=({(c["plan"], c["attempt"]) for c in fold["claims"]},
-                        {(c["plan"], c["attempt"]) for c in self.claims.values()}),
+                claims=(fold["claims"], like(fold["claims"], self.claims.values())),
+                resent=(fold["resent"], like(fold["resent"], self.resent.values())),
                 sent=(fold["sent"], self.sent),
+                target_ends=(fold["target_ends"], self.target_ends),
             )  # fmt: skip
             data = self.read(lines_path)
             lines = [json.loads(line) for line in data.split(b"\n") if line]
-            pairs = zip(live, lines, strict=False)
-            entries = [{k: commit.form.get(k) for k in line} for commit, line in pairs]
-            self.same(
-                "checkpoint", lines_path,
-                sha256=(sha256(data), form["commits"]["sha256"]),
-                commits=(lines, entries),
-                number=(len(lines), len(live)),
-            )  # fmt: skip
-
-    # Commits: the entry, its plan, its seal, its manifest.
+            self.same("checkpoint", lines_path, commits=(lines, like(lines, live)))
+            self.same("checkpoint", path, lines=(form["commits"]["sha256"], sha256(data)))
 
     def check_commit(self, commit: Commit) -> None:
+        """The entry, its plan, its seal, its manifest."""
         where, form = entry_path(commit.n), commit.form
         path = f"_tidegate/manifests/{commit.plan}-{commit.chunk}-{commit.attempt}.json"
         staging = f"_tidegate/staging/{commit.plan}/{commit.chunk}/{commit.attempt}/"
@@ -454,15 +452,12 @@ class Checker:
         for f in manifest["files"]:
             directory = f"{DATA}topic={f['topic']}/window_date={plan['window_date']}/part-"
             tail = f"-{f['partition']:05d}-{f['first']:019d}-{f['last']:019d}-{commit.plan}.parquet"
-            if not f["final"].startswith(directory) or not f["final"].endswith(tail):
-                self.add("final", path, f"{f['final']}, expected {directory}…{tail}")
-            if f["final"] in self.final:
-                self.add("final", path, f"{f['final']} is in another commit, too")
+            is_ours = f["final"].startswith(directory) and f["final"].endswith(tail)
+            if not is_ours or f["final"] in self.final:
+                self.add("final", path, f"{f['final']}, expected once {directory}…{tail}")
             key = plan["topics"][f["topic"]], f["partition"]
             self.final[f["final"]] = commit, {**f, "key": key}
         self.holes |= {(commit.n, key): account["holes"] for key, account in accounts.items()}
-
-    # Files: size, footer, pages, and exactly the offsets of the ranges less the recorded holes.
 
     def holder(self, f: Form) -> int | None:
         """Return the live commit that has the first offset of a file; None for none."""
@@ -471,6 +466,7 @@ class Checker:
         return holders[at][2] if at >= 0 and f["first"] < holders[at][1] else None
 
     def check_files(self, placed: set[int]) -> None:
+        """Their offsets are exactly those of the ranges without the recorded holes."""
         live = [(c, f) for c, f in self.final.values() if self.holder(f) == c.n]
         with ThreadPoolExecutor(4) as pool:
             apply = pool.map if len(live) > 50 else map
@@ -529,11 +525,10 @@ class Checker:
             elif (holder := self.holder(f)) != commit.n and (holder in placed or not holder):
                 self.add("not-live", path, f"commit {holder} has replaced it")
 
-    # An egress: what it sent, against its plan and its claim.
-
     def check_receipts(
         self, commit: Commit, plan: Form, files: list[Form] | None, sealed: Any, sent: Any
     ) -> None:
+        """What an egress has sent, against its plan and its claim."""
         where, receipts = entry_path(commit.n), commit.form["receipts"]
         claim = self.claim_of.get(commit.n, {"target": {}})
         before = {(t, int(p)): end for t, ps in claim["target"].items() for p, end in ps.items()}
@@ -570,6 +565,12 @@ class Checker:
 def sets_of(form: Form) -> dict[Key, Spans]:
     spans = {(topic_id, int(p)): each for topic_id, ps in form.items() for p, each in ps.items()}
     return {key: [(start, end) for start, end in each] for key, each in spans.items() if each}
+
+
+def like(found: list[Form], forms: Iterable[Form]) -> list[Form]:
+    """Return forms with the keys of those found."""
+    pairs = zip_longest(found, forms, fillvalue=dict[str, Any]())
+    return [{k: form.get(k) for k in keys or form} for keys, form in pairs]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         "a file that was sent is known by its content where its time differs",
         "egress/backlog.py",
-        "    known = deliveries.sent_contents(store, fold) if touched else {}\n",
-        "    known: dict[str, tuple[int, str]] = {}\n",
+        "    unchanged = _unchanged(root, store, fold, listed.files)\n",
+        "    unchanged: set[str] = set()\n",
         "tests/unit/egress/test_changed_inputs.py::test_where_times_differ_content_decides",
     ),
     Mutant(

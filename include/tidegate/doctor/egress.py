@@ -57,7 +57,7 @@ def _finishes(spec: Egress, store: Store, claim: Claim) -> str:
 
 
 def check_source(spec: Egress) -> Iterator[Line]:
-    """Count the backlog of the source, and name what is excluded; no file is opened."""
+    """Count the backlog of the source, and name what is excluded."""
     backlog = read_backlog(spec, open_store(spec.lake, spec.name), _fold(spec), None)
     offsets, ahead = sum(map(len, backlog.unsent.ranges)), backlog.unsent.ahead
     says = f"waiting: {counted(len(backlog.files), 'file')}, {counted(offsets, 'offset')}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tidegate.core.fold import Fold
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.egress.lake_source import Unsent, open_lake, read_unsent
-from tidegate.errors import ConfigurationError, SourceRefused
+from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
 from tidegate.lake.sources import Root
 from tidegate.lake.store import Store
@@ -72,15 +73,7 @@ def read_backlog(
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
     new, left_out = [], list(listed.left_out)
-    touched = [f for f in listed.files if f.name in fold.sent and fold.sent[f.name] != f.etag]
-    known = deliveries.sent_contents(store, fold) if touched else {}
-    unchanged = {
-        f.name
-        for f in touched
-        if f.name in known
-        and known[f.name][0] == f.size
-        and known[f.name][1] == sources.content(root, f.name)
-    }
+    unchanged = _unchanged(root, store, fold, listed.files)
     for file in listed.files:
         if fold.sent.get(file.name) == file.etag or file.name in unchanged:
             continue
@@ -101,6 +94,28 @@ def read_backlog(
     return Backlog(
         tuple(new), tuple(taken), listed.young, tuple(left_out), settles_in=listed.settles_in
     )
+
+
+def _unchanged(root: Root, store: Store, fold: Fold, files: Sequence[SourceFile]) -> set[str]:
+    """Return the files that were sent, have another time now, and the content that was sent.
+
+    Only of a disk, and of the root that they were sent from. One that cannot be read is not among
+    them: it is excluded by name.
+    """
+    if not root.url.startswith("file://") or root.url not in fold.roots:
+        return set()
+    touched = [
+        f
+        for f in files
+        if (sent := fold.sent.get(f.name, f.etag)) != f.etag and sent.endswith(f"-{f.size:x}")
+    ]
+    known = deliveries.sent_contents(store, fold, {f.name for f in touched}) if touched else {}
+    same = set()
+    for file in touched:
+        with suppress(SourceUnavailable):
+            if known.get(file.name) == (file.size, sources.content(root, file.name)):
+                same.add(file.name)
+    return same
 
 
 def _lake_backlog(spec: Egress, name: str, fold: Fold, *, resend: bool, compacted: bool) -> Backlog:

@@ -20,9 +20,17 @@ def records_of(
 ) -> Iterator[tuple[str, int, Record]]:
     """Yield file, row and record of a plan's records in a range of the target."""
     for record in read(OffsetRange(topic, partition, start, end), ISOLATION):
-        if plan_of(record) == plan_id:
-            headers = {key: value or b"" for key, value in record.headers}  # the last of each name
-            yield headers["tidegate-file"].decode(), int(headers["tidegate-row"]), record
+        if plan_of(record) == plan_id and (at := _row_of(record)):
+            yield *at, record
+
+
+def _row_of(record: Record) -> tuple[str, int] | None:
+    """Return file and row that a record names; None if others have written its headers."""
+    headers = {key: value or b"" for key, value in record.headers}  # the last of each name
+    try:
+        return headers["tidegate-file"].decode(), int(headers["tidegate-row"])
+    except (KeyError, ValueError):
+        return None
 
 
 def plan_of(record: Record) -> str:
@@ -49,13 +57,23 @@ class Rows:
     etags: Mapping[str, str | None]
     ranges: tuple[tuple[str, OffsetRange], ...]
 
-    def has(self, claim: Claim, file: str, row: int) -> bool:
-        """Return whether a row that a claim has sent is one of these."""
-        if claim.files:
-            return any(f.name == file and self.etags.get(file) == f.etag for f in claim.files)
+    def common(self, claim: Claim) -> Rows:
+        """Return those of a claim's files and ranges that these rows have, too."""
+        etags = {f.name: f.etag for f in claim.files if self.etags.get(f.name) == f.etag}
+        ranges = [
+            (topic_id, OffsetRange(r.topic, r.partition, max(r.start, c.start), min(r.end, c.end)))
+            for topic_id, r in self.ranges
+            for c in claim.window
+            if (claim.topic_ids[c.topic], c.partition) == (topic_id, r.partition)
+            and max(r.start, c.start) < min(r.end, c.end)
+        ]
+        return Rows(claim.plan_id, claim.lane, etags, tuple(ranges))
+
+    def has(self, file: str, row: int) -> bool:
+        """Return whether a row is one of these."""
         topic_id, _, partition = file.rpartition("/")
-        return any(
-            each == topic_id and r.partition == int(partition) and r.start <= row < r.end
+        return file in self.etags or any(
+            each == topic_id and str(r.partition) == partition and r.start <= row < r.end
             for each, r in self.ranges
         )
 
@@ -71,23 +89,35 @@ def count_resent(
 
     `released` are the first such claims by plan. Of the rows' own plan they are before the receipt,
     of other plans anywhere; a replay repeats other plans on purpose. What the target has deleted
-    is not counted.
+    is not counted. Each partition is read once, from the first of these claims that has any of the
+    rows.
     """
+    common = {
+        plan_id: both
+        for plan_id, claim in released.items()
+        if plan_id == rows.plan_id or REPLAY not in (rows.lane, claim.lane)
+        if (both := rows.common(claim)).etags or both.ranges
+    }
     found = []
-    for receipt in sorted(receipts):
+    for receipt in sorted(receipts) if common else ():
         topic, p = receipt.topic, receipt.partition
         marks = seen.watermarks.get(topic, {}).get(p)
         if marks is None or seen.topic_ids.get(topic) != receipt.topic_id:
             continue
+        ends = {
+            plan_id: (
+                released[plan_id].target.get(topic, {}).get(p, 0),
+                receipt.before if plan_id == rows.plan_id else marks.high,
+            )
+            for plan_id in common
+        }
+        start = max(marks.start, min(first for first, _ in ends.values()))
+        whole = OffsetRange(topic, p, start, max(start, *(end for _, end in ends.values())))
         records = 0
-        for plan_id, claim in released.items():
-            is_own = plan_id == rows.plan_id
-            if not is_own and REPLAY in (rows.lane, claim.lane):
-                continue
-            start = max(marks.start, claim.target.get(topic, {}).get(p, 0))
-            end = receipt.before if is_own else marks.high
-            sent = records_of(read, topic, p, start, max(start, end), plan_id)
-            records += sum(rows.has(claim, file, row) for file, row, _ in sent)
+        for record in read(whole, ISOLATION):
+            first, end = ends.get(plan_id := plan_of(record), (0, 0))
+            if first <= record.offset < end and (at := _row_of(record)):
+                records += common[plan_id].has(*at)
         if records:
             found.append(Resent(topic, p, records))
     return tuple(found)

@@ -44,7 +44,7 @@ def start_offsets(
         found = {t: {p: committed.get(t, {}).get(p) for p in marks} for t, marks in new.items()}
         _refuse_beyond(run, start.group, found, new)
         if not any(t in committed for t in new):
-            otherwise = start.otherwise or "earliest"
+            otherwise = "earliest" if late else start.otherwise or "earliest"
             notices.append(
                 f"start.group: group {start.group!r} has committed no offset of "
                 f"{', '.join(new)}: begins at {otherwise}"
@@ -124,7 +124,7 @@ def _refuse_beyond(
             (t, p, o)
             for t, of in found.items()
             for p, o in sorted(of.items())
-            if o is not None and o > marks[t][p].high
+            if o is not None and p in marks[t] and o > marks[t][p].high
         ]
 
     if suspects := beyond(new):

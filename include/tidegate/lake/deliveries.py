@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -17,7 +17,6 @@ from tidegate.errors import LakeDamaged
 from tidegate.lake import committing, json_documents, manifests, plans
 from tidegate.lake.attempts import Attempt, staged_files
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
 
 FORMAT = 1
@@ -111,16 +110,23 @@ def manifest_of(plan: Plan, delivery: Delivery) -> bytes:
     return canonical.encode({"format": FORMAT, "files": files, **types})
 
 
-def sent_contents(store: Store, fold: Fold) -> dict[str, tuple[int, str]]:
-    """Return size and SHA-256 of each file that was sent from a disk, as it was sent last.
+def sent_contents(store: Store, fold: Fold, names: Collection[str]) -> dict[str, tuple[int, str]]:
+    """Return size and SHA-256 of files as they were sent last, where both are recorded.
 
-    Reads the manifest of every live commit.
+    Reads the manifests of live commits, newest first, until all names are found; one that is lost
+    or damaged says nothing of its files.
     """
     found: dict[str, tuple[int, str]] = {}
-    forms = in_parallel(lambda n: manifests.read_forms(store, fold.live[n]), sorted(fold.live))
-    for form in (form for each in forms for form in each):
-        if form.get("sha256"):
-            found[form["file"]] = form["size"], form["sha256"]
+    for n in sorted(fold.live, reverse=True):
+        if not set(names) - found.keys():
+            break
+        with contextlib.suppress(LakeDamaged):
+            for form in manifests.read_forms(store, fold.live[n]):
+                name = form["file"]
+                # Not of an earlier content: what was declared sent since has no record.
+                is_last = name in names and fold.sent.get(name) == form.get("etag")
+                if is_last and form.get("sha256"):
+                    found.setdefault(name, (form["size"], form["sha256"]))
     return found
 
 

@@ -19,7 +19,7 @@ from support import staged_attempts
 from tidegate.core import canonical, layout, replacement
 from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange
-from tidegate.lake import committing, plans
+from tidegate.lake import attempts, committing, plans
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.pipelines.spec import parse
@@ -223,6 +223,46 @@ def test_a_checkpoint_that_forgets_a_gap(root):
     form["sha256"] = canonical.digest(canonical.encode(form["fold"]))
     path.write_bytes(canonical.encode(form))
     assert names(root) == {"checkpoint"}
+
+
+def test_a_checkpoint_that_forgets_a_replacement(tmp_path):
+    """A part of a commit was replaced: with it forgotten, readers would see its rows twice."""
+    store = LocalStore(tmp_path / "p")
+    plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 20),))
+    plans.freeze(store, plan.id, plan, 1, note={})
+    files = {("t", 0): [range(10), range(10, 20)]}
+    attempt = staged_attempts.stage(store, plan, files=files)
+    attempts.seal(store, staged_attempts.check(store, plan, attempt))
+    ledger = staged_attempts.ledger_of(store)
+    n = committing.publish_sealed(store, ledger, plan, run="run")[0]
+    form = replacement.replaces_to_json([replacement.Replaced(n, OffsetRange("t", 0, 0, 10))])
+    made = {"id": "again", "asked": {}, "replaces": [form]}
+    publish(store, replace(live(0, 10), lane="replay", replay=made))
+    checkpoint(parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}))
+    assert names(tmp_path / "p") == set()
+    (path,) = (tmp_path / "p/_tidegate/checkpoints").glob("*.json")
+    form = json.loads(path.read_bytes())
+    form["fold"]["replaced"] = {}
+    form["sha256"] = canonical.digest(canonical.encode(form["fold"]))
+    path.write_bytes(canonical.encode(form))
+    assert names(tmp_path / "p") == {"checkpoint"}
+
+
+def test_a_lost_ledger(root):
+    """Of an egress nothing else may be left that shows it."""
+    for path in (root / "_tidegate/log").glob("*.json"):
+        path.unlink()
+    shutil.rmtree(root / "data")
+    shutil.rmtree(root / "_tidegate/checkpoints")
+    shutil.rmtree(root / "_tidegate/placed")
+    assert names(root) == {"missing"}
+
+
+@pytest.mark.parametrize("content", [b'{"format":1}', b'{"format":1,"plan_id":[]}'])
+def test_a_pointer_of_a_run_that_makes_no_sense(root, content):
+    (path, *_) = (root / "_tidegate/runs").rglob("*.json")
+    path.write_bytes(content)
+    assert names(root) == {"malformed"}
 
 
 @pytest.mark.parametrize("what", ["_tidegate/plans", "_tidegate/manifests", "_tidegate/staging"])

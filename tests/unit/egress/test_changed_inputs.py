@@ -17,7 +17,9 @@ from tidegate.errors import (
     NotSealed,
     SendFailed,
     SourceChanged,
+    SourceUnavailable,
 )
+from tidegate.lake import sources
 from tidegate.spark.egress_job import EgressJob
 
 
@@ -148,3 +150,68 @@ def test_a_content_that_was_not_recorded(world: World) -> None:
     os.utime(world.home / "in/a", (1, 1))
     (excluded,) = world.plan("two").plan.left_out
     assert excluded.file == "a"
+
+
+def touched(world: World, name: str, text: str, time: float) -> None:
+    world.put(**{name: text})
+    os.utime(world.home / f"in/{name}", (time, time))
+
+
+def excluded(world: World, run_id: str, **others: Any) -> tuple[list[str], list[str]]:
+    planned = world.plan(run_id, **others).plan
+    return [each.file for each in planned.left_out], [each.name for each in planned.files]
+
+
+def test_an_older_content_is_not_the_one_that_was_sent_last(world: World) -> None:
+    """Its place was taken by another one, which was declared sent: without a record of it, no
+    content of this name is known.
+    """
+    touched(world, "a", "A", 1)
+    world.send_and_publish("one")
+    touched(world, "a", "B", 2)
+    with pytest.raises(SendFailed):
+        world.send("two", dies_while_sending, resend=True)
+    release(world.spec, None, "declare sent", "looked", run="me")
+    touched(world, "a", "A", 3)
+    assert excluded(world, "three") == (["a"], [])
+    assert excluded(world, "four", resend=True) == ([], ["a"])
+
+
+def test_a_file_that_cannot_be_read_stops_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the one that was sent: excluded by name."""
+    world.put(a="1")
+    world.send_and_publish("one")
+    touched(world, "a", "1", 1)
+    world.put(b="2")
+
+    def fails(*_: object) -> str:
+        raise SourceUnavailable("a: Permission denied")
+
+    monkeypatch.setattr(sources, "content", fails)
+    assert excluded(world, "two") == (["a"], ["b"])
+
+
+def test_a_lost_manifest_says_nothing_of_its_own_files_alone(world: World) -> None:
+    world.put(a="1")
+    world.send_and_publish("one")
+    world.put(b="2")
+    world.send_and_publish("two")
+    first = world.fold.live[min(world.fold.live)]
+    world.run().store().delete(first.manifest.path)
+    touched(world, "a", "1", 1)
+    touched(world, "b", "2", 1)
+    assert excluded(world, "three") == (["a"], [])
+
+
+def test_a_file_of_another_root_is_another_file(world: World) -> None:
+    """Of the same name and content: excluded by name, as what was sent is known by its name."""
+    world.put(a="1")
+    world.send_and_publish("one")
+    other = world.home / "other"
+    other.mkdir()
+    (other / "a").write_text("1")
+    os.utime(other / "a", (1, 1))
+    world.settings = {"source": {"path": str(other), "format": "text"}}
+    assert excluded(world, "two") == (["a"], [])

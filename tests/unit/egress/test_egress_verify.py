@@ -150,6 +150,21 @@ def test_duplicates_that_come_later_are_found(target: Target) -> None:
     ]
 
 
+def test_a_record_with_headers_that_others_have_written(target: Target) -> None:
+    """It names a plan and no row: it is not one of its records, and ends nothing."""
+    plan = target.sends("1", 2)
+    for others in ((), (("tidegate-file", b"\xff"), ("tidegate-row", b"1")),
+                   (("tidegate-file", b"a"), ("tidegate-row", None))):  # fmt: skip
+        headers = (("tidegate-plan", plan.encode()), *others)
+        log = target.log[1]
+        log.append(Record(len(log), b"k", b"v", 0, 0, headers))
+    found = target.verify()
+    assert [each["what"] for each in found] == [
+        "3 duplicates came after the run had read it back: a sender that was taken for dead has "
+        "survived"
+    ]
+
+
 @pytest.mark.parametrize("day", ["1", "2"])
 def test_records_of_a_claim_that_was_released_to_be_resent(target: Target, day: str) -> None:
     """They are duplicates, whether the plan that has sent the rows again has the same id or, on
