@@ -27,7 +27,7 @@ def wrong_at(net, world):
 
 
 @pytest.mark.parametrize("bug", planted.BUGS)
-def test_it_is_found(bug, tmp_path, record_property):
+def test_it_is_found(bug, tmp_path):
     plant, net = planted.BUGS[bug]
     with pytest.MonkeyPatch.context() as patch, playing(tmp_path / "in") as world:
         plant(patch)

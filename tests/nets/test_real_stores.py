@@ -1,6 +1,5 @@
 """A sample of the crash harness on a local disk, and on a real S3 server."""
 
-import os
 import random
 from collections import Counter
 from contextlib import suppress
@@ -82,7 +81,6 @@ def test_on_s3(tmp_path, s3, monkeypatch):
     for i, fault in enumerate(faults(made, 2, 12)):
         (tmp_path / f"{i}").mkdir()
         lives(f"{lake}/{i}", tmp_path / f"{i}/in", fault)
-    assert "AWS_ENDPOINT_URL" in os.environ
 
 
 pytestmark = pytest.mark.timeout(300)

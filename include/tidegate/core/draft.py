@@ -25,9 +25,9 @@ class Draft:
 
     `covered` ranges were requested and are in the lake already; those `ahead` are at or after the
     cursor and left to the live lane. `expires` maps partitions to the time at which the broker may
-    delete their first range, in ms since the epoch, where that was asked for and is known;
-    `notices` are for users. Only a
-    re-ingest has `chunks`, cut at files, and `replay`, which says what they replace.
+    delete their first range, in ms since the epoch, where that was asked for and is known.
+    `notices` are for users. Only a re-ingest has `chunks`, cut at files, and `replay`, which says
+    what they replace.
     """
 
     boundaries: list[Boundary] = field(default_factory=list)
