@@ -29,7 +29,7 @@ def wrong_at(net, world):
 @pytest.mark.parametrize("bug", planted.BUGS)
 def test_it_is_found(bug, tmp_path):
     plant, net = planted.BUGS[bug]
-    with pytest.MonkeyPatch.context() as patch, playing(tmp_path / "in") as world:
+    with playing(tmp_path / "in") as world, pytest.MonkeyPatch.context() as patch:
         plant(patch)
         found = wrong_at(net, world)
     assert found, f"no net has found {bug}"
