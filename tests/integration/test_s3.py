@@ -171,10 +171,17 @@ def test_a_killed_run_and_its_open_uploads(
     store = open_store(lake, "killed")
     process = terminal.start("run", "killed", "--run-id", "r")
     until = time.monotonic() + 100
-    while not (keys(s3, lake, "_done.json$") and multipart_uploads.open_uploads(store)):
+    while not keys(s3, lake, "_done.json$"):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
-    os.kill(spark_jvm(process.pid), signal.SIGKILL)
+    jvm = spark_jvm(process.pid)
+    os.kill(jvm, signal.SIGSTOP)
+    while not multipart_uploads.open_uploads(store):  # while it is stopped, none is completed
+        os.kill(jvm, signal.SIGCONT)
+        time.sleep(0.02)
+        os.kill(jvm, signal.SIGSTOP)
+        assert time.monotonic() < until
+    os.kill(jvm, signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode == 4
     seals = keys(s3, lake, "_seal.json$")
