@@ -123,7 +123,8 @@ def test_fetched_records_are_those_of_running_tasks(
         watcher.join()
     cores = spark.sparkContext.defaultParallelism
     assert 1 <= max(seen) <= cores
-    groups = AdminClient({"bootstrap.servers": broker.bootstrap}).list_consumer_groups().result()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})  # without it nobody answers
+    groups = admin.list_consumer_groups().result(30)
     assert not [each.group_id for each in groups.valid if topic in each.group_id]
 
 
