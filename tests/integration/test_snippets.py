@@ -197,8 +197,8 @@ def a_recreated_topic(world: World) -> None:
 
 
 def other_tools(world: World) -> None:
-    (program,) = fenced(page("docs/how-to/translate.md"), "text")
-    (world.project / "old_job.scala").write_text(program)
+    (settings,) = fenced(page("docs/how-to/translate.md"), "text")
+    (world.project / "consumer.properties").write_text(settings)
     sink = PROJECT / "tests/unit/pipelines/translated/s3_sink.json"
     shutil.copy(sink, world.project / "s3-sink.json")
 

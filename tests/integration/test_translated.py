@@ -26,10 +26,10 @@ def stop_group(broker: Broker, group: str, topic: str, offset: int) -> None:
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("direct_stream.scala", {"orders": 60, "refunds": 40}),
+        ("consumer.properties", {"orders": 60, "refunds": 40}),
         # its group has stopped at offset 10 of both partitions of orders
         ("s3_sink.json", {"orders": 40, "refunds": 40}),
-        ("structured_stream.txt", {"orders": 60}),
+        ("structured_stream.json", {"orders": 60}),
     ],
 )
 def test_a_translated_configuration_is_run(

@@ -133,8 +133,8 @@ PAGES: dict[str, tuple[Block, ...]] = {
         Block("sh", ".venv/bin/tidegate offsets show orders", RUN),
     ),
     "docs/how-to/translate.md": (
-        Block("sh", ".venv/bin/tidegate translate old_job.scala", RUN),
-        Block("text", "val kafkaParams = Map(", _EXAMPLE),
+        Block("sh", ".venv/bin/tidegate translate consumer.properties", RUN),
+        Block("text", "metadata.broker.list=", _EXAMPLE),
         Block("yaml", "name: orders", _EXAMPLE),
     ),
 }  # fmt: skip

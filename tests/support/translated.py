@@ -43,8 +43,3 @@ def comments(made: Translation) -> str:
     """Return all comments as one text, without their line ends."""
     lines = [line.strip() for line in made.text.splitlines()]
     return " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
-
-
-def program(*lines: str) -> Translation:
-    """Return the translation of a program."""
-    return translate("\n".join(lines).encode())

@@ -9,7 +9,7 @@ import pytest
 from tidegate.cli import main
 from tidegate.pipelines import files
 
-JOB = 'spark.read.format("kafka").option("subscribe", "on").option("nonsense", "x").load()'
+JOB = '{"subscribe": "on", "nonsense": "x"}'
 
 
 @pytest.fixture

@@ -36,33 +36,15 @@ from tidegate.settings.table import TABLE
         (b'{"connector.class": "x.S3SinkSource"}', "neither the options"),
         (b"name: orders\nkind: ingest\n", "neither the options"),
         (b"Dear all, the meeting is on Monday.", "neither the options"),
+        (b'spark.read.format("kafka").option("subscribe", "t").load()', "a program in Python or"),
+        (b'val kafkaParams = Map("group.id" -> "g")', "a program in Python or Scala"),
+        (b"import kafka\nsubscribe = 't'\n", "a program in Python or Scala"),
         (b"".join(b"spark.x%d=1\n" % n for n in range(4_000)), "more settings than"),
     ],
 )
 def test_what_is_not_translated(data: bytes, says: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(says)):
         translate(data)
-
-
-@pytest.mark.parametrize(
-    "piece",
-    ["/*", '"""', "'", '"\\', ".option(", "\\\n", "--conf x='", "([", '["a.b"]=', ".options(**a",
-     'a={"', ".put('", "a:", "a.put.", "a={'b':a={},", "a.Map(",
-     ".load(b=", "Map('a.b'->1)", ".load(a,b=c"],
-)  # fmt: skip
-def test_large_texts_do_not_take_long(piece: str) -> None:
-    """No form of text is read again from each of its places."""
-    data = (".option(" + piece * (MOST_BYTES // len(piece) - 8)).encode()
-    with pytest.raises(ConfigurationError):
-        translate(data)
-
-
-@pytest.mark.parametrize(
-    "piece", ["Subscribe(a,", "createDirectStream(a,a,a,a)", "Subscribe(a) a=Set('b') "]
-)
-def test_many_direct_streams_do_not_take_long(piece: str) -> None:
-    data = (piece * (MOST_BYTES // len(piece) - 8)).encode()
-    assert translate(b"KafkaUtils " + data).missing
 
 
 # Secrets
@@ -201,31 +183,6 @@ def test_any_settings(form: dict[str, Any], as_properties: bool, directory: Path
     except ConfigurationError:
         return
     assert isinstance(keys(made), dict)
-    if not made.missing:
-        loaded(made, directory)
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    pieces=st.lists(
-        st.one_of(
-            st.sampled_from(
-                [".option(", ".options(", ")", "(", ",", '"subscribe"', '"t"', "->", ":", ".write",
-                 ".readStream", ".load(", '"""', "'", "Map(", "KafkaUtils", "createDirectStream",
-                 "Subscribe(", "topics", ".checkpoint(", ".csv(", '"header"', ".schema(",
-                 "[", "]", "Set(", "-", "1", "L", "\n", "#", "//", "--conf ", "spark.x=1",
-                 ".trigger(", "\\", 'f"', "{", "=", ".put(", '"group.id"', ".options(**a)", "a"]
-            ),
-            st.text(max_size=5),
-        ),
-        max_size=30,
-    )
-)  # fmt: skip
-def test_any_program(pieces: list[str], directory: Path) -> None:
-    try:
-        made = translate("".join(pieces).encode(errors="replace"), "any")
-    except ConfigurationError:
-        return
     if not made.missing:
         loaded(made, directory)
 

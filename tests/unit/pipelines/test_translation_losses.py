@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from support.translated import CANARY, SOURCE, TOPIC, comments, keys, loaded, of, program
+from support.translated import CANARY, SOURCE, TOPIC, comments, keys, loaded, of
 from tidegate.pipelines.spec import Egress
+from tidegate.pipelines.translation import translate
 
 SINK = {"name": "s", "connector.class": "io.confluent.connect.s3.S3SinkConnector", "topics": "t",
         "s3.bucket.name": "raw"}  # fmt: skip
@@ -134,69 +135,41 @@ def test_an_interceptor(form: dict[str, str]) -> None:
 
 # Files of a job
 
+CSV = {"topic": "t", "path": "/in", "format": "csv"}
 
-CSV = 'spark.read{}.csv("/in").write.format("kafka").option("topic", "t").save()'
 
-
-@pytest.mark.parametrize(
-    "reads",
-    [
-        '.option("header", "true").option("SEP", ";")',
-        '.options(**{"header": "true", "sep": ";"})',
-    ],
-)
-def test_options_of_a_reader(reads: str, tmp_path: Path) -> None:
-    spec = loaded(program(CSV.format(reads)), tmp_path)
+def test_options_of_a_reader(tmp_path: Path) -> None:
+    spec = loaded(of({**CSV, "header": True, "SEP": ";"}), tmp_path)
     assert isinstance(spec, Egress)
     given = {name.lower(): value for name, value in spec.source.options.items()}
     assert (spec.source.format, given) == ("csv", {"header": True, "sep": ";"})
 
 
-def test_options_among_the_arguments_of_a_reader(tmp_path: Path) -> None:
-    text = 'spark.read.csv("/in", header=True).write.format("kafka").option("topic", "t").save()'
-    spec = loaded(program(text), tmp_path)
-    assert isinstance(spec, Egress)
-    assert (spec.source.path, spec.source.options) == ("/in", {"header": True})
-
-
 @pytest.mark.parametrize(
-    ("reads", "says"),
+    ("option", "says"),
     [
-        ('.option("pathGlobFilter", "*.csv")', "pathGlobFilter: put the pattern into path"),
-        ('.option("modifiedAfter", "2026-01-01")', "modifiedAfter: the plan chooses the files"),
-        ('.option("mode", "DROPMALFORMED")', "mode: bad rows go by on_bad_row"),
-        ('.option("sep", sep)', "sep: without it other rows would be read"),
-        ('.option("maxFileAge", "7d")', "line 1: source.options does not take it"),
-        ('.options(header="true")', "line 1: options of the reader that are expressions"),
-        (".options(**load())", "line 1: options of the reader that are expressions"),
-        (".schema(schema)", "schema: without it other columns would be read"),
+        ({"pathGlobFilter": "*.csv"}, "pathGlobFilter: put the pattern into path"),
+        ({"modifiedAfter": "2026-01-01"}, "modifiedAfter: the plan chooses the files"),
+        ({"mode": "DROPMALFORMED"}, "mode: bad rows go by on_bad_row"),
+        ({"sep": "${SEP}"}, "sep: without it other rows would be read"),
+        ({"schema": "${SCHEMA}"}, "schema: without it other columns would be read"),
     ],
 )
-def test_what_a_source_does_not_take(reads: str, says: str) -> None:
-    (missing,) = program(CSV.format(reads)).missing
+def test_what_a_source_does_not_take(option: dict[str, str], says: str) -> None:
+    (missing,) = of({**CSV, **option}).missing
     assert missing.startswith(says)
 
 
 def test_what_a_source_does_without(tmp_path: Path) -> None:
-    reads = '.schema("id INT").option("maxFilesPerTrigger", 5).option("recursiveFileLookup", True)'
-    spec = loaded(program(CSV.format(reads)), tmp_path)
+    more = {"schema": "id INT", "maxFilesPerTrigger": 5, "recursiveFileLookup": True}
+    spec = loaded(of({**CSV, **more}), tmp_path)
     assert isinstance(spec, Egress)
     assert (spec.source.columns, spec.source.options) == ("id INT", {})
 
 
-@pytest.mark.parametrize("paths", ['"/a", "/b"', "*paths", '["/a", "/b"]'])
-def test_several_paths(paths: str) -> None:
-    text = f'spark.read.parquet({paths}).write.format("kafka").option("topic", "t").save()'
-    made = program(text)
-    assert [each.partition(":")[0] for each in made.missing] == ["source"]
-    assert "source" not in keys(made)
-
-
 def test_a_stream_that_sends_files() -> None:
     """Its checkpoint has the names of those that were sent."""
-    text = """spark.readStream.schema("id INT").json("/in").writeStream.format("kafka")
-      .option("topic", "t").option("checkpointLocation", "/c").start()"""
-    (missing,) = program(text).missing
+    (missing,) = of({**CSV, "checkpointLocation": "/c"}).missing
     assert missing.startswith("checkpointLocation: the stream has sent the files that are named")
 
 
@@ -215,7 +188,7 @@ def test_packages_that_tidegate_brings(name: str) -> None:
     other = ["com.acme:udfs_2.13:1", "org.apache.spark:spark-avro_2.13:4.0.4"]
     form = {**TOPIC, "spark.jars.packages": ", ".join([*own, *other])}
     line = f"spark-submit --packages {','.join([*own, *other])} --conf spark.x=1 job.py"
-    made = of(form) if name.startswith("spark.") else program(line)
+    made = of(form) if name.startswith("spark.") else translate(line.encode())
     assert keys(made)["spark"]["conf"]["spark.jars.packages"] == ",".join(other)
     assert "spark.jars.packages: without those of Kafka's connector and of S3" in comments(made)
     assert "spark" not in keys(of({**TOPIC, "spark.jars.packages": ",".join(own)}))

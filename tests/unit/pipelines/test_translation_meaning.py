@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from support.translated import CANARY, SOURCE, TOPIC, comments, keys, loaded, of, program
+from support.translated import CANARY, SOURCE, TOPIC, comments, keys, loaded, of
 from tidegate.cli import windows as cli_windows
 from tidegate.core.windows import parse_edges, resolve_ranges
 from tidegate.errors import ConfigurationError
@@ -145,110 +145,18 @@ def test_an_end_at_the_end_of_the_log(end: str) -> None:
     assert "endingOffsets: a run reads to the end of the log" in comments(made)
 
 
-def test_an_end_that_is_an_expression() -> None:
-    reads = 'spark.read.format("kafka").option("subscribe", "t").option("endingOffsets", {}).load()'
-    (missing,) = program(reads.format("ends")).missing
-    assert missing.startswith("endingOffsets: the job ends there")
-    assert program(reads.format('""')).missing == ()
-
-
 def test_topics_in_a_command_are_topics() -> None:
     window = {"startingTimestamp": "0", "endingTimestamp": "1000"}
     assert backfills(of({"subscribe": "a; rm -rf ~", **window})) == []
     assert [each["topic"] for each in backfills(of({"subscribe": "a,b", **window}))] == ["a", "b"]
 
 
-# Programs
-
-
 @pytest.mark.parametrize(
-    ("second", "label"),
-    [
-        ('spark.read.format("kafka").option("subscribe", "b").load()', "subscribe"),
-        ('spark.read.format("kafka").option("assign", \'{"b":[0]}\').load()', "subscribe"),
-        (
-            'spark.read.format("kafka").option("subscribe", "a").option("startingOffsets", '
-            '"latest").load()',
-            "startingOffsets",
-        ),
-        (
-            'spark.read.format("kafka").option("subscribe", "a").option('
-            '"kafka.bootstrap.servers", "other:1").load()',
-            "kafka.bootstrap.servers",
-        ),
-    ],
+    ("end", "missing"), [("${END}", ["endingOffsets: the job ends there"]), ("", [])]
 )
-def test_two_readers_are_two_pipelines(second: str, label: str) -> None:
-    """Another topic, start or cluster: the settings of two readers make no pipeline together."""
-    made = program(
-        'a = (spark.read.format("kafka").option("kafka.bootstrap.servers", "b:1")',
-        '  .option("subscribe", "a").option("startingOffsets", "earliest").load())',
-        f"b = {second}",
-        "a.join(b)",
-    )
-    assert any(each.startswith(f"{label}: ") for each in made.missing)
-    assert "the last one counts" not in comments(made)
-
-
-def test_one_reader_twice() -> None:
-    reader = 'spark.read.format("kafka").option("subscribe", "a").load()'
-    assert program(reader, reader).missing == ()
-
-
-def test_two_direct_streams() -> None:
-    made = program(
-        'val p = Map("bootstrap.servers" -> "b:9092", "group.id" -> "g")',
-        'KafkaUtils.createDirectStream(ssc, Subscribe(Array("a"), p))',
-        'KafkaUtils.createDirectStream(ssc, Subscribe(Array("b"), p))',
-    )
-    assert any(each.startswith("subscribe: ") for each in made.missing)
-
-
-def test_two_groups_of_a_program() -> None:
-    made = program(
-        'val p = Map("bootstrap.servers" -> "b:9092", "group.id" -> "g")',
-        'val q = Map("bootstrap.servers" -> "b:9092", "group.id" -> "h")',
-        'KafkaUtils.createDirectStream(ssc, Subscribe(Array("a"), p))',
-    )
-    assert any(each.startswith("group.id: ") for each in made.missing)
-
-
-@pytest.mark.parametrize(
-    ("lines", "label"),
-    [
-        (
-            ['a = spark.read.parquet("/a")',
-             'a.write.format("kafka").option("topic", "t").save()',
-             'a.write.format("kafka").option("topic", "u").save()'],
-            "topic",
-        ),
-        (
-            ['a = spark.read.parquet("/a").union(spark.read.parquet("/b"))',
-             'a.write.format("kafka").option("topic", "t").save()'],
-            "path",
-        ),
-    ],
-)  # fmt: skip
-def test_two_sinks_or_sources_are_two_pipelines(lines: list[str], label: str) -> None:
-    assert [each.partition(":")[0] for each in program(*lines).missing] == [label]
-
-
-def test_a_job_with_two_sinks() -> None:
-    """What it writes is not the ingest's."""
-    made = program(
-        'd = spark.read.format("kafka").option("subscribe", "a").load()',
-        'd.write.format("kafka").option("topic", "t").save("/x")',
-        'd.write.format("kafka").option("topic", "u").save("/y")',
-    )
-    assert made.missing == ()
-
-
-def test_what_a_program_does_with_rows() -> None:
-    """It is said of each program, and of nothing else."""
-    says = "Settings alone are translated, not what the program does with rows"
-    made = program('spark.read.format("kafka").option("subscribe", "a").load().limit(10)')
-    assert says in comments(made)
-    assert says not in comments(of(TOPIC))
+def test_an_end_that_is_not_known(end: str, missing: list[str]) -> None:
+    made = of({**TOPIC, "endingOffsets": end})
+    assert [each[: len("endingOffsets: the job ends there")] for each in made.missing] == missing
 
 
 # Names and values

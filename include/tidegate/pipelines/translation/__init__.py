@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,6 @@ from tidegate.pipelines.spec import parse
 from tidegate.pipelines.translation import (
     command_line,
     connect,
-    program,
     properties,
     spark_job,
     written,
@@ -24,6 +24,10 @@ from tidegate.pipelines.yaml_reader import BadFile
 
 MOST_BYTES = 128 * 1024
 _NESTED = ("config", "options", "conf", "spark_conf", "sparkConf", "kafkaParams")
+_PROGRAM = re.compile(
+    r"\.\s*(?:option|options|readStream|writeStream)\b|KafkaUtils|[\"']\s*->|^\s*(?:import|val)\s",
+    re.MULTILINE,
+)
 _NONE = (
     "neither the options of a Spark job, nor properties of a Kafka consumer or producer, nor the "
     "configuration of a Kafka Connect S3 sink or source"
@@ -115,8 +119,11 @@ def _read(text: str) -> Read:
         except (ValueError, RecursionError):
             raise ConfigurationError("not JSON, though it begins as JSON does") from None
         return Read(tuple(_flat(form)), "settings in JSON", where="entry")
-    if program.IS_ONE.search(text):
-        return program.read(text)
+    if _PROGRAM.search(text):
+        raise ConfigurationError(
+            "a program in Python or Scala: only settings are translated; write its options as JSON "
+            '{"subscribe": "orders", …}, or as properties'
+        )
     if command_line.IS_ONE.search(text):
         return Read(tuple(command_line.read(text)), "a command line of spark-submit")
     return Read(tuple(properties.read(text)), "properties")

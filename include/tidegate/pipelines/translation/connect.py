@@ -91,7 +91,7 @@ def draft(read: Read, stem: str, called: str = "") -> Draft | None:
     `stem` is the name of its file, `called` the name that the user has chosen.
     """
     given = {each.name: each for each in read.settings if each.name}
-    class_ = (given["connector.class"].value or "").lower()
+    class_ = given["connector.class"].value.lower()
     is_s3 = re.search(r"s3", class_) and "kcql" not in "".join(given)
     if not is_s3 or ("sink" in class_) == ("source" in class_):
         return None
@@ -138,8 +138,8 @@ def _sink(draft: Draft, given: dict[str, Given], name: Given | None) -> None:
     reset = given.pop("consumer.override.auto.offset.reset", None)
     group = given.pop("consumer.override.group.id", None)
     if group is None and name and name.value != "":
-        group = replace(name, value=name.value and f"connect-{name.value.strip()}")
-    if group is None and reset and (reset.value or "").lower() != "earliest":
+        group = replace(name, value=f"connect-{name.value.strip()}")
+    if group is None and reset and reset.value.lower() != "earliest":
         draft.need(reset, "a connector without `name` has a group that is not known here, and "
                    "where that has stopped comes first")  # fmt: skip
     else:
@@ -167,7 +167,7 @@ def _source(draft: Draft, given: dict[str, Given]) -> None:
     else:
         draft.missing.append("source.path: no bucket is named: add it to the file")
     format_ = given.pop("format.class", given.pop("input.format", None))
-    value = (format_.value or "").rpartition(".")[2].lower() if format_ else ""
+    value = format_.value.rpartition(".")[2].lower() if format_ else ""
     known = next((known for part, known in _FORMATS.items() if part in value), None)
     if format_ and known:
         draft.set(("source", "format"), known, format_)
@@ -246,7 +246,7 @@ def _pass(draft: Draft, place: Place, each: Given) -> None:
                 draft.judged(place, each, f"kafka.{bare}")
             return
     if each.name in _INTERVAL:
-        number = each.value or ""
+        number = each.value
         passed.schedule(draft, each, int(number) if re.fullmatch("[0-9]{1,12}", number) else 0)
         return
     dropped = _DROPPED.get(each.name) or _by_prefix(each.name, _DROPPED_PREFIXES)

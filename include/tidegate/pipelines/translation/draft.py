@@ -44,8 +44,6 @@ class Draft:
     where: str = "line"
     called: str = ""
     """The pipeline's name, if the user has chosen one."""
-    remark: str = ""
-    """What is said of the whole text, in the heading."""
     form: dict[str, Any] = field(default_factory=dict)
     comments: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
     dropped: dict[str, list[str]] = field(default_factory=dict)
@@ -88,7 +86,7 @@ class Draft:
 
     def connect(self, given: Given, name: str) -> None:
         """Note a setting that belongs in the Kafka connection; `name` is without `kafka.`."""
-        self.connection[name] = given.value or ""
+        self.connection[name] = given.value
         self.connected.append(self.label(given))
 
     def text(self, given: Given) -> str | None:
@@ -96,9 +94,7 @@ class Draft:
 
         An empty value is none.
         """
-        if given.value is None:
-            self.refuse(given, "its value is an expression: write the value into the file")
-        elif "${" in given.value:
+        if "${" in given.value:
             self.refuse(given, "its value is a variable of another system: write it into the file")
         elif CONTROL.search(given.value):
             self.refuse(given, "its value holds a control character, or is not Unicode")

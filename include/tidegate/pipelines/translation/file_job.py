@@ -8,7 +8,6 @@ from tidegate.pipelines.translation import passed, start
 from tidegate.pipelines.translation.draft import Draft, scalar
 from tidegate.pipelines.translation.given import Given
 from tidegate.settings.setting import Place
-from tidegate.settings.table import find
 from tidegate.spark import file_reader_options
 
 _FORMATS = ("parquet", "json", "csv", "text")
@@ -40,15 +39,17 @@ def of_files(draft: Draft, options: Mapping[str, Given], stem: str) -> None:
                        "source.path to later ones")  # fmt: skip
         elif name == "schema":
             _schema(draft, each)
-        elif _is_of_reader(name, each):
+        elif name in ("topic", "path", "format"):
+            pass  # answered above
+        elif name in file_reader_options.NAMES or name in _DROPPED:
             _reader_option(draft, name, each)
-        elif name not in ("topic", "path", "format"):
+        else:
             passed.pass_on(draft, Place.SINK, name, each)
 
 
 def _source(draft: Draft, options: Mapping[str, Given]) -> None:
     path, format_ = options.get("path"), options.get("format")
-    if path and path.part != "write" and (value := draft.text(path)):
+    if path and (value := draft.text(path)):
         draft.set(("source", "path"), value.replace("s3a://", "s3://", 1), path)
         if format_ and format_.value in _FORMATS:
             draft.set(("source", "format"), format_.value, format_)
@@ -62,24 +63,13 @@ def _source(draft: Draft, options: Mapping[str, Given]) -> None:
 def _schema(draft: Draft, each: Given) -> None:
     if value := draft.text(each):
         draft.set(("source", "columns"), value, each)
-    elif each.value != "":
+    elif each.value.strip():
         draft.need(each, "without it other columns would be read: give it to source.columns, in "
                    "Spark's DDL")  # fmt: skip
 
 
-def _is_of_reader(name: str, each: Given) -> bool:
-    """Return whether an option is one of the reader of the files."""
-    if name in file_reader_options.NAMES or name in _DROPPED:
-        return each.part != "write" and name not in ("path", "schema")
-    of_kafka = name.startswith("kafka.") or find(Place.SINK, each.name)
-    return each.part == "read" and name not in ("path", "format") and not of_kafka
-
-
 def _reader_option(draft: Draft, name: str, each: Given) -> None:
     """Give an option of the reader to the source; without it, other rows would be sent."""
-    if not each.name:
-        draft.need(each, "options of the reader that are expressions: give them to source.options")
-        return
     if name in _DROPPED or (name == "recursivefilelookup" and each.value == "true"):
         draft.drop(each, _DROPPED.get(name, "files in directories below source.path are sent, too"))
         return

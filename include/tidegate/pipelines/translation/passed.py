@@ -26,7 +26,6 @@ DROPPED = {
     "maxrecordsperfile": _FILES,
     "queryname": "runs are named by their pipeline",
     "schema": _BYTES,
-    "stringdecoder": _BYTES,
     "failonnodata": "a run without new records does nothing",
     "--class": "no program is submitted",
 }
@@ -43,14 +42,13 @@ _OWN = (
 _OWN_PACKAGE = re.compile(rf"software\.amazon\.awssdk:.*|[\w.-]+:{_OWN}:.*")
 _OWN_JAR = re.compile(rf"(?:.*/)?{_OWN}-\d[^/]*\.jar")
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d{1,9})\s*([a-z]+)", re.IGNORECASE)
-_EXPRESSIONS = "settings that are expressions: write what they are into the file"
 
 
 def pass_on(draft: Draft, place: Place, name: str, each: Given) -> None:
     """Translate a setting that is neither about topics nor about where to begin and end."""
     bare = name.removeprefix("kafka.")
     if not each.name:
-        draft.refuse(each, "not a setting" if each.value is not None else _EXPRESSIONS)
+        draft.refuse(each, "not a setting")
     elif connection.belongs(bare):
         draft.connect(each, bare)
     elif name == "failondataloss":
@@ -63,9 +61,9 @@ def pass_on(draft: Draft, place: Place, name: str, each: Given) -> None:
     elif name == "maxoffsetspertrigger":
         _max_records(draft, each)
     elif name == "trigger":
-        schedule(draft, each, _milliseconds(each.value or ""))
+        schedule(draft, each, _milliseconds(each.value))
     elif name == "outputmode":
-        appends = (each.value or "").lower() == "append"
+        appends = each.value.lower() == "append"
         (draft.drop if appends else draft.refuse)(each, "the lake is only ever appended to")
     elif name in DROPPED:
         draft.drop(each, DROPPED[name])
@@ -118,7 +116,7 @@ def schedule(draft: Draft, each: Given, milliseconds: int) -> None:
     """Set `schedule` from the interval of a trigger; without one, note why there is none."""
     if expression := cron(milliseconds):
         draft.set(("schedule",), expression, each, "a run at each interval, in UTC")
-    elif (each.value or "").lower() == "once":
+    elif each.value.lower() == "once":
         draft.drop(each, "each run ends; `schedule` says when Airflow starts one")
     else:
         draft.drop(each, "no cron expression has this interval; `schedule` says when a run starts")

@@ -1,4 +1,4 @@
-"""The options of a Spark job, of a direct stream, and the properties of a consumer or producer."""
+"""The options of a Spark job, and the properties of a consumer or producer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping
 
 from tidegate.pipelines.translation import connection, file_job, start
-from tidegate.pipelines.translation.direct_stream import CHECKPOINT, OFFSETS
 from tidegate.pipelines.translation.draft import TOPIC, Draft
 from tidegate.pipelines.translation.given import Given, Read
 from tidegate.pipelines.translation.passed import DROPPED, pass_on
@@ -27,19 +26,9 @@ OWN = frozenset(
     if each.place is Place.SOURCE and "." not in name
 ) | {
     "checkpointLocation", "path", "format", "partitionBy", "compression", "maxRecordsPerFile",
-    "queryName", "schema", "StringDecoder", "trigger", "outputMode", "topic", "topics",
-    "processingTime", "availableNow", "once", CHECKPOINT, OFFSETS, *file_reader_options.NAMES,
+    "queryName", "schema", "trigger", "outputMode", "topic", "topics", "processingTime",
+    "availableNow", "once", *file_reader_options.NAMES,
 }  # fmt: skip
-_BROKERS = ("bootstrap.servers", "kafka.bootstrap.servers", "metadata.broker.list")
-_DECIDING = {
-    "ingest": (*_SUBSCRIPTIONS, *start.STARTS, "auto.offset.reset", "group.id", *_BROKERS),
-    "egress": ("topic", "path", *_BROKERS),
-}
-"""What a program has once for each pipeline that it would be."""
-_NO_CODE = (
-    "Settings alone are translated, not what the program does with rows (filter, select, join, "
-    "limit)."
-)
 _OLD_CONSUMER = {"zookeeper.connect", "auto.commit.enable", "offsets.storage"}
 _OLD_PRODUCER = {"request.required.acks", "compression.codec", "queue.buffering.max.ms"}
 
@@ -54,28 +43,22 @@ def draft(read: Read, stem: str, called: str = "") -> Draft:
 
     `stem` is the name of its file, `called` the name that the user has chosen.
     """
-    given = {(_lower(each) or f"{each.line}", each.part): each for each in read.settings}
-    names = {name for name, _ in given}
-    reads = bool(names & {*_SUBSCRIPTIONS, *start.STARTS, *start.ENDS})
-    writes = not reads and ("topic" in names or _is_producer(names, stem))
+    options = {_lower(each) or f"{each.line}": each for each in read.settings}
+    reads = bool(options.keys() & {*_SUBSCRIPTIONS, *start.STARTS, *start.ENDS})
+    writes = not reads and ("topic" in options or _is_producer(options, stem))
     result = Draft("egress" if writes else "ingest", OWN, read.where, called)
-    options: dict[str, Given] = {}
-    for (name, part), each in given.items():
-        sinks = name.startswith("kafka.") and part == "write"
-        if reads and (sinks or name == "topic"):
-            result.refuse(each, "of the job's sink: translate it apart, as an egress pipeline")
-        elif name not in options or part == "read":
-            options[name] = each
+    if reads and "topic" in options:
+        why = "of the job's sink: translate it apart, as an egress pipeline"
+        result.refuse(options.pop("topic"), why)
     if writes:
         file_job.of_files(result, options, stem)
     else:
-        _ingest(result, options, stem, is_stream=read.is_stream)
+        _ingest(result, options, stem)
     repeated(result, read)
-    result.remark = _NO_CODE if read.is_program else ""
     return result
 
 
-def _ingest(draft: Draft, options: Mapping[str, Given], stem: str, *, is_stream: bool) -> None:
+def _ingest(draft: Draft, options: Mapping[str, Given], stem: str) -> None:
     if "topics" in options and not options.keys() & {*_SUBSCRIPTIONS}:
         options = {**options, "subscribe": options["topics"]}  # no tool's name, but a usual one
         del options["topics"]
@@ -87,24 +70,14 @@ def _ingest(draft: Draft, options: Mapping[str, Given], stem: str, *, is_stream:
     if not options.keys() & {*_SUBSCRIPTIONS}:
         draft.missing.append("topics: no topic is named: add `topics: [NAME]` to the file")
     answered = {*_SUBSCRIPTIONS, *start.STARTS, *start.ENDS}
-    has_start = bool(options.keys() & {*start.STARTS})
-    unread = [each for each in options.values() if not each.name and each.value is None
-              and (not each.part or (each.part == "read" and not has_start))]  # fmt: skip
-    if unread:
-        draft.need(unread[0], "it is not known where to begin, for not all settings here are in "
-                   "the text, or other maps of settings are, too; add `start` to the file: "
-                   "{group: NAME}, or the offsets")  # fmt: skip
-    elif OFFSETS.lower() in options:
-        start.of_given_offsets(draft, options)
-        answered |= {OFFSETS.lower(), "auto.offset.reset", "group.id"}
-    elif has_start or not _is_client(options):
-        is_stream |= bool(options.keys() & {*start.CHECKPOINTS, "maxoffsetspertrigger", "trigger"})
+    if options.keys() & {*start.STARTS} or not _is_client(options):
         answered |= {start.STRATEGY}
+        is_stream = bool(options.keys() & {*start.CHECKPOINTS, "maxoffsetspertrigger", "trigger"})
         start.of_spark(draft, options, is_stream=is_stream)
     else:
         answered |= {"auto.offset.reset", "group.id"}
         _client(draft, options)
-    answered |= start.of_checkpoint(draft, options, is_stream=is_stream)
+    answered |= start.of_checkpoint(draft, options)
     start.windows(draft, options, topics)
     for name, each in options.items():
         if name not in answered:
@@ -117,7 +90,7 @@ def _client(draft: Draft, options: Mapping[str, Given]) -> None:
     group, reset = options.get("group.id"), options.get("auto.offset.reset")
     old = [each for name, each in options.items() if name in _OLD_CONSUMER]
     storage = options.get("offsets.storage")
-    if group and storage and (storage.value or "").lower() == "kafka":
+    if group and storage and storage.value.lower() == "kafka":
         old = []
     if old and not (reset and start.is_earliest(reset)):
         draft.need(old[0], "the offsets of a group of Kafka 0.8 are in ZooKeeper, at "
@@ -159,24 +132,12 @@ def _pairs(value: str) -> dict[str, list[int]] | None:
 
 
 def repeated(draft: Draft, read: Read) -> None:
-    """Note settings that are given again with another value: the last one counts.
-
-    In a program, two values of a setting that decides what is read or sent are two pipelines.
-    """
-    seen: dict[tuple[str, str], Given] = {}
+    """Note settings that are given again with another value: the last one counts."""
+    seen: dict[str, Given] = {}
     for each in read.settings:
-        name = _lower(each)
-        other = "write" if draft.kind == "ingest" or name == "path" else "read"
-        decides = read.is_program and name in _DECIDING[draft.kind] and each.part != other
-        first = seen.setdefault((name, "" if decides else each.part), each)
-        known = each.name and each.name != "StringDecoder"
-        if first is each or not known or first.value == each.value:
-            continue
-        again = f"given again at {draft.where} {each.line}"
-        if decides:
-            draft.need(first, f"{again}, with another value: a pipeline has one source and one "
-                       "target; translate the parts of the program apart")  # fmt: skip
-        else:
+        first = seen.setdefault(_lower(each), each)
+        if each.name and first.value != each.value:
+            again = f"given again at {draft.where} {each.line}"
             draft.drop(first, f"{again}: the last one counts")
 
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidegate.core.windows import parse_edges, resolve_ranges
-from tidegate.pipelines.translation.direct_stream import CHECKPOINT, OFFSETS
 from tidegate.pipelines.translation.draft import TOPIC, Draft, per_partition
 from tidegate.pipelines.translation.given import Given
 
@@ -59,7 +58,7 @@ def of_spark(draft: Draft, given: Mapping[str, Given], *, is_stream: bool) -> No
 
 def is_earliest(reset: Given) -> bool:
     """Return whether a consumer without offsets begins at the start of the log."""
-    return _WORDS.get((reset.value or "").lower()) == "earliest"
+    return _WORDS.get(reset.value.lower()) == "earliest"
 
 
 def of_client(draft: Draft, reset: Given | None, group: Given | None, default: str) -> None:
@@ -68,12 +67,12 @@ def of_client(draft: Draft, reset: Given | None, group: Given | None, default: s
     `default` is what the consumer does without `auto.offset.reset`. Where the group has stopped
     comes first, as for the consumer itself.
     """
-    word = _WORDS.get((reset.value or "").lower()) if reset else default
+    word = _WORDS.get(reset.value.lower()) if reset else default
     if reset and word is None:
         draft.need(reset, "neither earliest (smallest), latest (largest) nor none")
         return
     name = draft.text(group) if group else None
-    if group and name is None and (group.value is None or group.value.strip()):
+    if group and name is None and group.value.strip():
         draft.need(group, "the group is not known, and so not where it has stopped")
     elif group and name:
         why = "continue where the group has stopped; stop its consumers before the first run"
@@ -91,14 +90,6 @@ def of_client(draft: Draft, reset: Given | None, group: Given | None, default: s
         draft.set(("start",), word, None, "the default of a consumer without auto.offset.reset")
 
 
-def of_given_offsets(draft: Draft, given: Mapping[str, Given]) -> None:
-    """Note that a direct stream, or a batch of ranges, begins at offsets of the program."""
-    draft.need(given[OFFSETS.lower()], "the program begins at offsets that are not read here: give "
-               "them to start.offsets, and ranges that have an end to `tidegate "
-               "backfill`")  # fmt: skip
-    without(draft, given)
-
-
 def without(draft: Draft, given: Mapping[str, Given]) -> None:
     """Note the settings of a client that do not say where to begin."""
     for name in ("group.id", "auto.offset.reset"):
@@ -106,14 +97,12 @@ def without(draft: Draft, given: Mapping[str, Given]) -> None:
             draft.drop(given[name], "start.offsets says where to begin")
 
 
-def of_checkpoint(draft: Draft, given: Mapping[str, Given], *, is_stream: bool) -> set[str]:
+def of_checkpoint(draft: Draft, given: Mapping[str, Given]) -> set[str]:
     """Return the names of a stream's checkpoint that are missing as offsets, and note them.
 
-    None is missing if `start` is not behind what the stream has read. A group's offsets may be, of
-    a direct stream, which does not begin at them.
+    None is missing if `start` is not behind what the stream has read.
     """
     start: Any = draft.form.get("start")
-    group = isinstance(start, dict) and "group" in start
     offsets = start.get("offsets", {}) if isinstance(start, dict) else {}
     skips = start == "latest" or any(LATEST in each.values() for each in offsets.values())
     names = {*CHECKPOINTS} & given.keys() if skips else set()
@@ -121,16 +110,6 @@ def of_checkpoint(draft: Draft, given: Mapping[str, Given], *, is_stream: bool) 
         draft.need(given[name], "the stream has stopped at the offsets in the directory `offsets` "
                    "there, of the last batch that is in `commits`: give them to start.offsets; "
                    "latest would skip records")  # fmt: skip
-    if (skips or group) and CHECKPOINT in given:
-        names |= {CHECKPOINT}
-        draft.need(given[CHECKPOINT], "a direct stream begins at the offsets in its checkpoint, "
-                   "which cannot be read without the program: give start.offsets the ends of its "
-                   "last complete batch")  # fmt: skip
-    elsewhere = [each for each in given.values() if not each.name and each.part == "write"]
-    if skips and is_stream and not names and elsewhere:
-        draft.need(elsewhere[0], "these settings may have a checkpoint, at whose offsets the "
-                   "stream begins: give them to start.offsets; latest would skip "
-                   "records")  # fmt: skip
     return names
 
 
@@ -276,7 +255,7 @@ def _timestamps(draft: Draft, setting: Given, value: str, strategy: Given | None
             draft.need(setting, _NOT_READ)
             return
         draft.set(("start", "timestamps"), times, setting, why)
-    word = (strategy.value or "").lower() if strategy else "error"
+    word = strategy.value.lower() if strategy else "error"
     if word not in ("error", "latest"):
         draft.need(strategy or setting, "neither error nor latest")
     elif word == "error":

@@ -39,7 +39,7 @@ def pop(draft: Draft, given: dict[str, Given]) -> None:
 
 
 def _transform(draft: Draft, type_: Given) -> None:
-    name = (type_.value or "").rpartition(".")[2]
+    name = type_.value.rpartition(".")[2]
     if draft.kind == "egress" and _ROUTES.search(name):
         draft.need(type_, "it changes the topic of records: set target.topic")
     elif draft.kind == "egress":

@@ -49,7 +49,6 @@ def text(draft: Draft, what: str) -> str:
         *_comment(f"Translated from {what} by Tidegate {__version__}. Beside each key is the "
                   "setting that it comes from."),
     ]  # fmt: skip
-    lines += _comment(draft.remark)
     for missing in draft.missing:
         lines += _comment(f"TO DO: {missing}")
     lines += ["", *_keys(draft.form, draft, ())]
