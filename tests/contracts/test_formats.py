@@ -346,7 +346,7 @@ SEAL_JSON = {
         "topic_ids": {"flights": FLIGHTS_ID},
         "log_starts": {"flights": {"0": 0, "11": 3}},
     },
-    "versions": {"spark": "4.1.2", "connector": "4.1.2", "tidegate": "0.1.0"},
+    "versions": {"spark": "4.1.2", "connector": "4.1.2", "tidegate": "0.2.0"},
 }  # fmt: skip
 
 

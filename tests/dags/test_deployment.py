@@ -86,7 +86,6 @@ def test_a_copied_database_is_another_deployment(api: Api, monkeypatch: pytest.M
         ({"try": 1, "deployment": OURS}, True, True),
         ({"try": 2, "deployment": OURS}, True, False),
         ({"try": 1, "deployment": OF_ANOTHER}, True, False),
-        ({"try": 1}, True, False),  # of release 0.1.0
         ({"try": 1, "deployment": OURS}, False, True),
         ({"try": 1, "deployment": OF_ANOTHER}, False, False),
         ({"try": 1}, False, False),

@@ -87,7 +87,7 @@ def test_a_plan_with_an_unreadable_record_is_replaced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Frozen by an earlier release: the plan stays, and the next generation excludes the record."""
+    """Frozen before it was written: the plan stays, and the next generation excludes the record."""
     name = topic(partitions=1, config=ANY_TIME)
     topic_records.stamped(broker.bootstrap, name, 0, MIXED)
     form = {"name": "old", "kind": "ingest", "topics": [name], "lake": str(tmp_path)}

@@ -1,20 +1,14 @@
 """Files of JSON are sent line by line as they stand; types are kept; old plans are refused."""
 
 import gzip
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Producer
 
 from support.egress_pipeline import EgressPipeline
-from tidegate.egress import plan as planning
-from tidegate.egress.release import release
 from tidegate.egress.verify import verify
-from tidegate.errors import PartitionsLeftOut, RowsRefused, SendFailed, StageFailed
-from tidegate.launch.submission import Submission
-from tidegate.spark.egress_job import SENDING
+from tidegate.errors import PartitionsLeftOut, RowsRefused
 
 
 def test_json_byte_for_byte_through_a_topic_and_back(pipeline: EgressPipeline, topic: str) -> None:
@@ -82,46 +76,3 @@ def test_types_of_named_keys_are_kept_from_the_first_commit(pipeline: EgressPipe
     ]
     (field,) = (pipeline.jobs[-1].source.types or {})["fields"]
     assert (field["name"], field["type"]) == ("id", "long")
-
-
-@pytest.mark.parametrize("sent", [True, False])
-def test_a_claim_of_a_release_that_made_other_json(
-    pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch, *, sent: bool
-) -> None:
-    """Its plan is refused, and not finished with other bytes: nothing was sent, and a new plan
-    sends the lines; or the claim stands until an operator decides.
-    """
-    lines = [b'{"id": 1.10}', b'{"id": null}']
-    pipeline.put("a.json", b"\n".join(lines))
-    pipeline.set_source("json")
-    settings = planning._byte_settings(pipeline.spec)
-    earlier = {**settings, "columns": {**settings["columns"], "value": "*"}}
-
-    def dies(given: Submission) -> None:
-        Path(given.args[0]).with_name(SENDING).touch()
-        (plan,) = pipeline.fold().claims
-        headers = {"tidegate-plan": plan, "tidegate-file": "a.json", "tidegate-row": "0"}
-        producer = Producer({"bootstrap.servers": pipeline.bootstrap})
-        if sent:
-            producer.produce(pipeline.topic, b'{"id":1.1}', headers=list(headers.items()))
-        producer.flush()
-        raise StageFailed("killed")
-
-    with monkeypatch.context() as release_before:
-        release_before.setattr(planning, "_byte_settings", lambda _: earlier)
-        with pytest.raises(SendFailed):
-            pipeline.run_all(submit=dies)
-    (plan,) = pipeline.fold().claims
-    end = "Nothing more was sent, and the claim stands" if sent else "Nothing was sent"
-    with pytest.raises(RowsRefused, match=f"of an earlier release.*{end}"):
-        pipeline.run_all()
-    if sent:
-        with pytest.raises(RowsRefused, match="`tidegate release` says"):
-            pipeline.run_all("later")
-        release(pipeline.spec, plan, "resend", "other bytes", run="hand")
-    report = pipeline.run_all()
-    assert (report["rows"], report["plan_id"] != plan) == (2, True)
-    found = pipeline.records()
-    assert {each.value for each in found if each.last("tidegate-plan") != plan} == {*lines}
-    assert len(found) == 2 + sent
-    assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0

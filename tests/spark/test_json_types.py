@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from support.rows_of_files import TYPED, put, rows, select, source, values
+from support.rows_of_files import TYPED, put, rows, select, source
 from tidegate.spark import source_rows
-from tidegate.spark.egress_job import LINE, WHOLE
+from tidegate.spark.egress_job import LINE
 from tidegate.spark.expressions import NotAllowed
 from tidegate.spark.json_lines import IncompatibleFiles
 
@@ -107,16 +107,6 @@ def test_a_key_that_only_former_files_have(session: SparkSession, tmp_path: Path
     found = source_rows.select(session, given, columns).collect()
     assert [(row.row, row.key) for row in found if row.fault is None] == [(0, "none")]
     assert [row.row for row in found if row.fault is not None] == [1]
-
-
-def test_a_plan_of_an_earlier_release_does_not_send_other_bytes(
-    session: SparkSession, tmp_path: Path
-) -> None:
-    """It froze `'*'` also where `source.columns` was not given."""
-    path = put(tmp_path / "a", '{"a":1}')
-    with pytest.raises(NotAllowed, match="of an earlier release"):
-        rows(session, "json", path, value=WHOLE)
-    assert values(rows(session, "json", path, value=WHOLE, ddl="a STRING")) == ['{"a":"1"}']
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from tidegate.core.json_codec import ADDED, OMITTED, Document, Name
+from tidegate.core.json_codec import OMITTED, Document, Name
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import SourceFile
 from tidegate.core.replacement import Replaces
@@ -198,9 +198,9 @@ class Claim(Document):
     topic_ids: Mapping[str, str]
     window: Window
     target: Mapping[str, Mapping[int, int]]
+    spark: str
     supersedes: str | None = None
-    root: Annotated[str | None, ADDED] = None
-    spark: Annotated[str | None, OMITTED] = None
+    root: str | None = None
 
     @property
     def partitions(self) -> set[tuple[str, int]]:

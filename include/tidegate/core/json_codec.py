@@ -4,7 +4,6 @@ A dataclass is a JSON object, a tuple or named tuple an array, a set a sorted ar
 mapping are strings, those that are numbers too. A hint says what differs:
 
 - `Annotated[str, Name("plan")]`: the field has this name in JSON.
-- `Annotated[str | None, ADDED] = None`: earlier releases did not write the field.
 - `Annotated[str | None, OMITTED] = None`: the field is written only if it is not the default.
 - `Annotated[OffsetWindow, Form(write, read)]`: these two functions convert the value.
 """
@@ -33,13 +32,12 @@ class Name(NamedTuple):
 
 
 class Presence(Enum):
-    """When a field may be missing: in documents of earlier releases, or while it is the default."""
+    """When a field may be missing: while it is the default."""
 
-    ADDED = 1
-    OMITTED = 2
+    OMITTED = 1
 
 
-ADDED, OMITTED = Presence
+OMITTED = Presence.OMITTED
 UNCHANGED = Form(lambda value: value, lambda value: value)
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 """What reading JSON of the wrong shape raises."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Annotated, Any, Self
 
 from tidegate.core import canonical
-from tidegate.core.json_codec import ADDED, OMITTED, Document, Form, Name
+from tidegate.core.json_codec import OMITTED, Document, Form, Name
 from tidegate.core.offsets import Window
 from tidegate.core.replacement import Replaced, replaces_from_json
 from tidegate.core.wording import counted
@@ -82,7 +82,7 @@ class SourceFile(Document):
     name: str
     size: int
     etag: str
-    rows: Annotated[int | None, ADDED] = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,6 @@ from tidegate.errors import ConfigurationError, PlanDead, SenderAlive
 from tidegate.launch.cluster_mode import tag
 from tidegate.runs.run import EgressRun, OpenRun
 
-_LINE_OF_0_1 = "4.0"  # of a release that did not write Spark's version into claims
-
 logger = logging.getLogger(__name__)
 
 
@@ -74,13 +72,13 @@ def claim(
 
 def _refuse_other_spark(opened: OpenRun[EgressRun], plan: Plan, claim: Claim) -> None:
     """Raise ConfigurationError if another minor version of Spark may have sent a part of a plan."""
-    before, spark = claim.spark or _LINE_OF_0_1, opened.run.spark
-    if spark.line != before:
+    spark = opened.run.spark
+    if spark.line != claim.spark:
         raise ConfigurationError(
-            f"plan {plan.id}: attempt {claim.attempt}, with Spark {before}, may have sent a part "
-            f"of it, and Spark connection {spark.id!r} has Spark {spark.line}, by which the same "
-            f"row may become another record: use Spark {before} until it is sent. `tidegate "
-            "release` says whether to send all of it again, or to count it as sent",
+            f"plan {plan.id}: attempt {claim.attempt}, with Spark {claim.spark}, may have sent a "
+            f"part of it, and Spark connection {spark.id!r} has Spark {spark.line}, by which the "
+            f"same row may become another record: use Spark {claim.spark} until it is sent. "
+            "`tidegate release` says whether to send all of it again, or to count it as sent",
             attempt=claim.attempt,
         )
 

@@ -186,15 +186,11 @@ def _refuse_renamed_files(opened: OpenRun[EgressRun]) -> None:
     """Raise ConfigurationError if the path's fixed part is above or below one that files were sent
     from: the same files would get other names, and be sent again.
     """
-    spec, fold = opened.run.spec, opened.ledger.fold
+    spec = opened.run.spec
     if spec.source.path is None:
         return
     now = Root.of(spec.source.path).url
-    roots = set(fold.roots)
-    if fold.live:  # claims of an earlier release have no root
-        last = plans.load(opened.store, fold.live[max(fold.live)].plan_id)
-        roots |= {root_of(last).url} if last.files else set()
-    for was in sorted(roots - {now}):
+    for was in sorted(opened.ledger.fold.roots - {now}):
         new, old = PurePosixPath(now), PurePosixPath(was)
         if old.is_relative_to(new) or new.is_relative_to(old):
             raise ConfigurationError(

@@ -49,18 +49,9 @@ def sender_identity(task: Mapping[str, Any] | None) -> dict[str, Any]:
 def cluster_sender(task: Mapping[str, Any] | None, tag: str) -> dict[str, Any]:
     """Return the identity of a sender whose driver runs on YARN, by the tag of its application.
 
-    This process is its submitter. Release 0.1.0, which looks for processes and at a task, is told
-    of none: it never takes such a sender for dead.
+    This process is its submitter.
     """
-    submitter = sender_identity(task)
-    return {
-        **submitter,
-        "machine": "",
-        "boot": "",
-        "processes": "cluster",
-        "task": None,
-        "application": {"master": "yarn", "tag": tag, "submitter": submitter},
-    }
+    return {**sender_identity(task), "application": {"master": "yarn", "tag": tag}}
 
 
 def is_dead(
@@ -71,11 +62,11 @@ def is_dead(
     In the sender's pid namespace the proof is that neither its process nor any that names the
     attempt is running; a driver whose parent has just died has `patience` seconds to end. From
     anywhere else, another container or another boot included, Airflow's state of the task decides:
-    that of the task's own deployment, which a claim of release 0.1.0 does not name.
-    A sender without a task is proven dead by a reboot of the same machine, but not in a container.
+    that of the task's own deployment. A sender without a task is proven dead by a reboot of the
+    same machine, but not in a container.
     One with an application is never proven dead by this: `takeover` can.
     """
-    if not has_ended(sender, attempt, task_ended):
+    if "application" in sender or not has_ended(sender, attempt, task_ended):
         return False
     if _visible_state(sender, attempt) is None:
         return True
@@ -108,7 +99,6 @@ def is_alive(sender: Mapping[str, Any], attempt: str) -> bool:
 
     Of a driver on YARN only the submitter is looked for.
     """
-    sender = sender.get("application", {}).get("submitter", sender)
     here = {"host": socket.gethostname(), **_pid_namespace()}
     if {name: sender[name] for name in here} != here:
         return False

@@ -38,9 +38,8 @@ def not_dead(
     if (application := sender.get("application")) is None:
         dead = is_dead(sender, claim.attempt, task_ended)
         return None if dead else f"{_process(sender)} may still run{_proof(sender)}"
-    submitter = application["submitter"]
-    if not has_ended(submitter, claim.attempt, task_ended):
-        return f"its submitter, {_process(submitter)}, may still run{_proof(submitter)}"
+    if not has_ended(sender, claim.attempt, task_ended):
+        return f"its submitter, {_process(sender)}, may still run{_proof(sender)}"
     return not_ended(Attempt(claim.plan_id, 0, claim.attempt), application["tag"], store, home)
 
 
@@ -53,12 +52,7 @@ def _proof(sender: Mapping[str, Any]) -> str:
     if (task := sender["task"]) is None:
         return ""
     named = f" (try {task['try']} of task {task['task']} of {task['dag']}, run {task['run']}"
-    if deployment := task.get("deployment"):
-        return f"{named}): only tasks of its Airflow deployment, {deployment}, can take over"
-    return (
-        f"{named}): the claim is of release 0.1.0, which names no Airflow deployment, so let that "
-        "release finish it"
-    )
+    return f"{named}): only tasks of its Airflow deployment, {task['deployment']}, can take over"
 
 
 def not_ended(

@@ -31,7 +31,7 @@ def times(spec: Ingest, plan: Plan, note: Mapping[str, Any], fold: Fold) -> dict
     """Return the time of the survey for each complete topic of a plan.
 
     It is just before the broker was asked. None of a plan that was made for fewer partitions or
-    another isolation level than the pipeline has now; notes of earlier releases lack the time.
+    another isolation level than the pipeline has now, or whose note is lost.
     """
     if "surveyed_at" not in note or plan.isolation != spec.isolation:
         return {}

@@ -169,7 +169,7 @@ def seal_finished(
                         for topic, each in seen.identities.items()
                     },
                 },
-                versions={**done[attempt].get("versions", {}), "tidegate": tidegate.__version__},
+                versions={**done[attempt]["versions"], "tidegate": tidegate.__version__},
             )
             if (created := attempts.seal(store, proven)) is not None:
                 opened.seals[attempt] = created

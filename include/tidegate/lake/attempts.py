@@ -205,7 +205,7 @@ def sealed_epochs(store: Store, attempt: Attempt) -> dict[tuple[str, int], int]:
 def _epochs(form: Mapping[str, Any]) -> dict[tuple[str, int], int]:
     return {
         (topic, int(p)): int(epoch)
-        for topic, each in form["seen"].get("epochs", {}).items()
+        for topic, each in form["seen"]["epochs"].items()
         for p, epoch in each.items()
     }
 
@@ -217,7 +217,7 @@ def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
     """
 
     def done_of(form: Mapping[str, Any]) -> Mapping[str, Any]:
-        if type(form["rows"]) is not int or not isinstance(form.get("versions", {}), Mapping):
+        if type(form["rows"]) is not int or not isinstance(form["versions"], Mapping):
             raise ValueError("no number of rows, or no versions")
         return form
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from tidegate.core import canonical
 from tidegate.core.entries import Receipt, Resent, accounts_of
 from tidegate.core.fold import Fold
-from tidegate.core.json_codec import ADDED, OMITTED, Document
+from tidegate.core.json_codec import OMITTED, Document
 from tidegate.core.judge import Verdict
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
@@ -26,14 +26,14 @@ FORMAT = 1
 class SentFile:
     """A file of the source, or `<topic id>/<partition>` of a lake: rows sent, and `bad` ones.
 
-    `digest` is of the content of all rows sent; None if an earlier release has sent them. `sha256`
-    is that of a file on a disk, by which it is known again when its time has changed.
+    `digest` is of the content of all rows sent, `sha256` that of a file on a disk, by which it is
+    known again when its time has changed.
     """
 
     file: str
     rows: int
     bad: int
-    digest: Annotated[str | None, ADDED] = None
+    digest: str
     sha256: str | None = None
 
 

@@ -263,14 +263,14 @@ def refuse(complaint: str) -> None:
 def task_ended(context: Context) -> flows.TaskEnded:
     """Return a function that says whether Airflow knows that a sender's task has ended.
 
-    Of a task of another deployment, or of one that its claim does not name, it does not know.
+    Of a task of another deployment it does not know.
     """
     from tidegate.orchestration import deployment
 
     this = context["ti"]
 
     def ended(task: Mapping[str, Any]) -> bool:
-        if task.get("deployment") != deployment.identity():
+        if task["deployment"] != deployment.identity():
             return False
         if (task["dag"], task["run"], task["task"]) == (this.dag_id, this.run_id, this.task_id):
             return bool(task["try"] < this.try_number)

@@ -54,13 +54,6 @@ def select(
             raise NotAllowed(
                 "columns: '*' is the row of a file as JSON; a line of text is its `value`"
             )
-        if whole and source.format == "json" and not source.columns:
-            raise NotAllowed(
-                "columns: this plan is of an earlier release, which made JSON of the columns that "
-                "Spark found; now a line is sent as it stands in its file, by a new plan. If a "
-                "part of it was sent, `tidegate release` says whether to send all of it again, or "
-                "to count it as sent"
-            )
         if line and ALL in named:
             raise NotAllowed(
                 "columns: `*` in an expression, beside the line of a file: name the columns"

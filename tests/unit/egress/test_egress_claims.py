@@ -17,7 +17,6 @@ from support.egress_world import (
     sends_all,
     target_of,
 )
-from tidegate.core import canonical
 from tidegate.core.entries import Claim
 from tidegate.egress import sender, takeover
 from tidegate.egress.publish import publish, verdict
@@ -56,7 +55,7 @@ def test_a_refused_file_blocks_no_other(world: World) -> None:
 
 def test_another_spark_resumes_nothing(world: World, tmp_path: Path) -> None:
     """What was sent, and what is missing, might be different records: it is refused by name, and
-    nothing is appended. A claim of release 0.1.0, which does not name it, is of Spark 4.0.
+    nothing is appended.
     """
     for name in ("jars/spark-core_2.12-3.5.7.jar", "bin/spark-submit"):
         (tmp_path / "old" / name).parent.mkdir(parents=True)
@@ -73,17 +72,6 @@ def test_another_spark_resumes_nothing(world: World, tmp_path: Path) -> None:
     assert list(world.fold.claims.values()) == [claim]
     assert len(world.ran) == 1
     world.send_and_publish("two", spark=old)
-
-    world.put(b="1")
-    with pytest.raises(SendFailed):
-        world.send("three", dies_while_sending)
-    (entry,) = world.home.glob("lake/**/log/*4.json")
-    form = json.loads(entry.read_text())
-    assert form.pop("spark") == "4.0"
-    entry.write_bytes(canonical.encode(form))
-    with pytest.raises(ConfigurationError, match=r"with Spark 4\.0, may have sent"):
-        world.send("four", spark=old)
-    assert world.send_and_publish("four")["files"] == ["b"]
 
 
 def test_types_of_json_are_carried_on(world: World) -> None:

@@ -191,7 +191,7 @@ def test_another_fixed_part_of_the_path_is_refused(world: World) -> None:
 
 def test_every_earlier_root_counts(world: World) -> None:
     """By way of a path elsewhere: every root that files were ever sent from counts, also after a
-    checkpoint, and those of claims that an earlier release wrote by the last plan.
+    checkpoint.
     """
     world.settings = {"source": {"path": str(world.home / "in"), "format": "text"}}
     (world.home / "in/sub").mkdir()

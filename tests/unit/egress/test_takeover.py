@@ -151,9 +151,7 @@ def test_a_dead_submitter_leaves_the_proof_to_yarn(
     store: LocalStore, yarn: Callable[..., Yarn]
 ) -> None:
     name_driver(store)
-    sender = cluster_sender(TASK, TAG)
-    submitter = {**sender["application"]["submitter"], "host": "elsewhere", "processes": "pid:[9]"}
-    of_task = {**sender, "application": {**sender["application"], "submitter": submitter}}
+    of_task = {**cluster_sender(TASK, TAG), "host": "elsewhere", "processes": "pid:[9]"}
     asked = yarn("container_17_0001_01_000001 on node-1:8042 is KILLING", None)
     assert not_dead(claim(of_task), store, ended) is None
     assert asked.killed == [TAG] * 2
@@ -164,12 +162,9 @@ def test_a_dead_submitter_leaves_the_proof_to_yarn(
     ("task", "says"),
     [
         (None, "process 7 on elsewhere may still run"),
-        (TASK | {"deployment": "0123 http://af"},
+        (TASK,
          "process 7 on elsewhere may still run (try 1 of task send of d, run r): only tasks of its "
          "Airflow deployment, 0123 http://af, can take over"),
-        (TASK,
-         "process 7 on elsewhere may still run (try 1 of task send of d, run r): the claim is of "
-         "release 0.1.0, which names no Airflow deployment, so let that release finish it"),
     ],
 )  # fmt: skip
 def test_a_task_that_is_not_known_to_have_ended_names_its_deployment(
@@ -178,19 +173,16 @@ def test_a_task_that_is_not_known_to_have_ended_names_its_deployment(
     """Of a submitter, too."""
     sender = {**sender_identity(task), "host": "elsewhere", "processes": "pid:[9]", "pid": 7}
     assert not_dead(claim(sender), store, lambda _: False) == says
-    on_yarn = cluster_sender(task, TAG)
-    on_yarn["application"]["submitter"] = sender
+    on_yarn = {**cluster_sender(task, TAG), **sender}
     why = not_dead(claim(on_yarn), store, lambda _: False)
     assert why == "its submitter, " + says.replace("elsewhere may", "elsewhere, may")
 
 
-def test_the_identity_of_a_submitter_is_below_the_application() -> None:
-    """Above it is nothing that a search for processes or a task could take for its end."""
-    sender = cluster_sender(TASK, TAG)
+def test_the_end_of_a_submitter_is_not_that_of_its_driver() -> None:
     own = sender_identity(TASK)
-    assert sender["application"] == {"master": "yarn", "tag": TAG, "submitter": own}
-    assert (sender["task"], sender["machine"], sender["processes"]) == (None, "", "cluster")
-    assert (sender["pid"], sender["host"]) == (own["pid"], own["host"])
+    sender = cluster_sender(TASK, TAG)
+    assert sender == {**own, "application": {"master": "yarn", "tag": TAG}}
+    assert is_dead(own, "a1", never, patience=0)
     assert not is_dead(sender, "a1", never, patience=0)
     assert is_alive(sender, "a1")
     with held() as attempt:
