@@ -150,7 +150,7 @@ def test_an_egress(tidegate, monkeypatch, tmp_path):
     source, target = {"path": str(tmp_path / "in/*.csv"), "format": "csv"}, {"topic": "out"}
     (tmp_path / "back.yaml").write_text(json.dumps({**form, "source": source, "target": target}))
     ledger = Ledger(LocalStore(tmp_path / "back"), "back")
-    claim = Claim("live", "c", "a", {"pid": 7}, (SourceFile("a.csv", 1, "e"),), {}, (), {})
+    claim = Claim("live", "c", "a", {"pid": 7}, (SourceFile("a.csv", 1, "e"),), {}, (), {}, "4.0")
     receipts = (Receipt("out", "id-out", 0, 1, 4, 3, 0), Receipt("out", "id-out", 1, 0, 2, 2, 0))
     commit = Commit(
         "live", "c", "sha", 0, "a", "cluster", {}, {}, Reference("manifest", "sha"), receipts

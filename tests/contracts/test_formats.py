@@ -233,13 +233,14 @@ def test_the_work_of_a_backfill():
                 topic_ids={"flights": FLIGHTS_ID},
                 window=(OffsetRange("flights", 2, 7, 9),),
                 target={"copy": {0: 4, 11: 0}},
+                spark="4.0",
                 root="file:///in",
             ),
             '{"at":"2024-05-01T10:00:00+00:00","attempt":"feedfeedfeedfeed",'
             '"files":[{"etag":"e1","name":"a.csv","rows":null,"size":5}],'
             '"format":1,"kind":"claim","lane":"live","n":1,"pipeline":"flights",'
             '"plan":"0123456789abcdef","previous":"","root":"file:///in","run":"manual__1",'
-            '"sender":{"host":"a","pid":7},"supersedes":null,'
+            '"sender":{"host":"a","pid":7},"spark":"4.0","supersedes":null,'
             '"target":{"copy":{"0":4,"11":0}},'
             '"topics":{"flights":{"ranges":{"2":[7,9]},'
             '"topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}},"writer":"0011223344556677"}',

@@ -202,13 +202,6 @@ MUTANTS = (
         "tests/spark/test_egress_rows.py::test_lines_of_json_are_sent_as_they_are",
     ),
     Mutant(
-        "no plan is finished with other bytes",
-        "spark/source_rows.py",
-        'if whole and source.format == "json" and not source.columns:',
-        "if False:",
-        "tests/spark/test_json_types.py::test_a_plan_of_an_earlier_release_does_not_send_other_bytes",
-    ),
-    Mutant(
         "all columns beside the line",
         "spark/source_rows.py",
         "if line and ALL in named:",

@@ -139,6 +139,7 @@ class World:
                     store.write(path, parquet(r.partition, tuple(here[at : at + 40])))
                 rows += len(here)
             done = {"format": 1, "plan_id": job.plan_id, "chunk": chunk.number, "rows": rows}
+            done["versions"] = {}
             store.write(f"{directory}_done.json", json.dumps(done).encode())
 
     def send(self, given: Any) -> None:

@@ -47,6 +47,7 @@ SETTINGS = {
     }.items()
 }
 """The settings in effect of a pipeline that gives none."""
+DIGEST = "0" * 16
 FILE_SIZE = 1000  # bytes of each file in the lake
 
 
@@ -120,7 +121,9 @@ def sends_all(job: EgressJob, directory: Path) -> None:
     """Answer that each file had one row, and each target partition took one."""
     (directory / SENDING).touch()
     done = {
-        "files": [{"file": name, "rows": 1, "bad": 0} for name, _ in job.source.files],
+        "files": [
+            {"file": name, "rows": 1, "bad": 0, "digest": DIGEST} for name, _ in job.source.files
+        ],
         "receipts": [
             {"topic": t, "partition": p, "before": since, "after": since + 1, "sent": 1,
              "duplicates": 0}
@@ -223,7 +226,12 @@ def sends_window(job: EgressJob, directory: Path) -> None:
     sends_all(job, directory)
     done = json.loads((directory / DONE).read_text())
     done["files"] = [
-        {"file": f"{job.source.topic_ids[r.topic]}/{r.partition}", "rows": 1, "bad": 0}
+        {
+            "file": f"{job.source.topic_ids[r.topic]}/{r.partition}",
+            "rows": 1,
+            "bad": 0,
+            "digest": DIGEST,
+        }
         for r in job.source.window
     ]
     (directory / DONE).write_text(json.dumps(done))

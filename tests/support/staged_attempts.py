@@ -94,6 +94,7 @@ def stage(
         "plan_id": plan.id,
         "chunk": chunk,
         "rows": count if rows is None else rows,
+        "versions": {},
     }
     Path(store.native(attempt.directory), "_done.json").write_text(json.dumps(done))
     return attempt

@@ -152,13 +152,13 @@ def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Fi
     sent = {each["file"]: each for each in files}
     for file in sorted(sent.keys() | first_digests.keys()):
         rows, found = sent[file]["rows"] if file in sent else 0, first_digests[file]
-        digest = row_digest.of_file(found.values())
+        content = row_digest.of_file(found.values())
         if not max(0, rows - compacted_away) <= len(found) <= rows:
             findings.add(
                 f"{len(found)} of its rows are in the target, {rows} were sent",
                 commit=n, file=file,
             )  # fmt: skip
-        elif len(found) == rows and not (file in sent and sent[file]["digest"] == digest):
+        elif len(found) == rows and not (file in sent and sent[file]["digest"] == content):
             findings.add("its rows in the target have other content than was sent",
                          commit=n, file=file)  # fmt: skip
         if changed[file]:

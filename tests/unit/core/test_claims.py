@@ -14,7 +14,10 @@ A, B = SourceFile("a.csv", 1, "e1"), SourceFile("b.csv", 2, "e2")
 
 
 def claim(plan: str = "p1", *files: SourceFile, attempt: str = "x", **others) -> Claim:
-    fields = {"lane": "live", "sender": {}, "topic_ids": {}, "window": (), "target": {"t": {0: 7}}}
+    fields = {
+        "lane": "live", "sender": {}, "topic_ids": {}, "window": (), "target": {"t": {0: 7}},
+        "spark": "4.0",
+    }  # fmt: skip
     return Claim(plan_id=plan, attempt=attempt, files=files, **{**fields, **others})
 
 

@@ -242,7 +242,9 @@ def ledger_of(spec, *entries):
 def claimed(**sender):
     file = SourceFile("b.txt", 1, "e")
     process = {**sender_identity(None), **sender}
-    return Claim("live", "plan", "attempt-of-a-test", process, (file,), {}, (), {"out": {0: 0}})
+    return Claim(
+        "live", "plan", "attempt-of-a-test", process, (file,), {}, (), {"out": {0: 0}}, "4.0"
+    )
 
 
 def sent_to(topic_id):

@@ -48,7 +48,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
         **report, "dag": "dag", "window_date": "2026-01-01", "replay": None,
         "target": {"t": {"topic_id": "id-t", "partitions": 1}},
         "versions": {"tidegate": tidegate.__version__},
-        "sent": [{"file": "a", "rows": 1, "bad": 0, "digest": None}],
+        "sent": [{"file": "a", "rows": 1, "bad": 0, "digest": "0" * 16}],
         "source": str(world.home / "in"), "source_problem": None,
         "waiting": {"files": 1, "bytes": 3, "young": 0, "offsets": 0, "ahead": 0,
                     "unselected": 0, "settles_in": None},

@@ -171,7 +171,7 @@ def test_records_of_a_claim_that_was_released_to_be_resent(target: Target, day: 
     """
     plan, ledger = target.plan("1"), Ledger(target.store, "out")
     ends: dict[str, dict[int, int]] = {"t": {0: 0, 1: 0}}
-    ledger.append(Claim("live", plan.id, "dead", {}, plan.files, {}, (), ends), run="r")
+    ledger.append(Claim("live", plan.id, "dead", {}, plan.files, {}, (), ends, "4.0"), run="r")
     for row in range(10):
         target.put(plan.id, row)
     ledger.append(Release(plan.id, "dead", "resend", "looked"), run="me")

@@ -34,7 +34,7 @@ OWN = Attempt("f00d", 0, "a1")
 TAG = "tidegate-a1"
 CONTAINER = {"id": "container_17_0001_01_000001", "node": "node-1:8042", "started": 1}
 YARN = SparkConnection("spark_yarn", "yarn", deploy_mode="cluster")
-TASK = {"dag": "d", "run": "r", "task": "send", "try": 1}
+TASK = {"dag": "d", "run": "r", "task": "send", "try": 1, "deployment": "0123 http://af"}
 
 
 class Yarn:
@@ -130,7 +130,7 @@ def test_the_wait_ends(
 
 
 def claim(sender: Mapping[str, Any]) -> Claim:
-    return Claim("live", "f00d", "a1", dict(sender), (), {}, (), {})
+    return Claim("live", "f00d", "a1", dict(sender), (), {}, (), {}, "4.0")
 
 
 def test_while_its_submitter_may_run_nothing_is_ended(

@@ -60,6 +60,7 @@ def claim(plan, *files, **others):
     form = {
         "lane": "live", "plan_id": plan, "attempt": f"a-{plan}", "sender": {"pid": 7},
         "files": files, "topic_ids": {}, "window": (), "target": {"out": {0: 1, 11: 2}},
+        "spark": "4.0",
     }  # fmt: skip
     return Claim(**{**form, **others})
 
