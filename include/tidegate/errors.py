@@ -105,8 +105,8 @@ class LedgerCorrupt(TidegateError):
     """A ledger entry cannot be read, or does not follow from the one before it."""
 
 
-class FormatTooNew(TidegateError):
-    """A newer Tidegate wrote a document of the lake in a format that this version cannot read."""
+class OtherFormat(TidegateError):
+    """Another version of Tidegate wrote a document of the lake in another format."""
 
 
 class LakeDamaged(TidegateError):

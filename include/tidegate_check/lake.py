@@ -31,9 +31,10 @@ from pyarrow import fs
 
 LOG, PLANS, RUNS = "_tidegate/log/", "_tidegate/plans/", "_tidegate/runs/"
 PLACED, CHECKPOINTS = "_tidegate/placed/", "_tidegate/checkpoints/"
+MANIFESTS, STAGING = "_tidegate/manifests/", "_tidegate/staging/"
 QUARANTINE, DATA = "_tidegate/quarantine/", "data/"
 COLUMNS = ["key", "value", "partition", "offset", "timestamp", "timestampType", "headers"]
-STAGED_KEYS = ("path", "size", "digest", "topic", "partition", "first", "last", "rows")
+FORMAT = 2
 MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 
 Key = tuple[str, int]  # topic id and partition
@@ -215,7 +216,7 @@ class Checker:
         with self.guarded(path):
             data = self.read(path)
             form = dict(json.loads(data))
-            self.same("malformed", path, format=(form["format"], 1))
+            self.same("malformed", path, format=(form["format"], FORMAT))
             if is_canonical and data != canonical(form):
                 self.add("malformed", path, "not canonical JSON")
         return form
@@ -244,8 +245,8 @@ class Checker:
             digest = sha256(self.read(path))
             if n in checkpoints:
                 self.check_checkpoint(n, digest)
-        if not self.n and any(p.endswith("_seal.json") for p in self.sizes):
-            self.add("missing", LOG, "attempts are sealed, and there is no entry")
+        if not self.n and any(p.startswith(MANIFESTS) for p in self.sizes):
+            self.add("missing", LOG, "attempts have manifests, and there is no entry")
 
     def apply(self, n: int, where: str, form: dict[str, Any]) -> None:
         match form["kind"]:
@@ -405,13 +406,12 @@ class Checker:
             self.same("checkpoint", path, lines=(form["commits"]["sha256"], sha256(data)))
 
     def check_commit(self, commit: Commit) -> None:
-        """The entry, its plan, its seal, its manifest."""
+        """The entry, its plan, its manifest."""
         where, form = entry_path(commit.n), commit.form
-        path = f"_tidegate/manifests/{commit.plan}-{commit.chunk}-{commit.attempt}.json"
-        staging = f"_tidegate/staging/{commit.plan}/{commit.chunk}/{commit.attempt}/"
+        path = f"{MANIFESTS}{commit.plan}-{commit.chunk}-{commit.attempt}.json"
+        staging = f"{STAGING}{commit.plan}/{commit.chunk}/{commit.attempt}/"
         plan, manifest = self.plan(commit.plan), self.document(path)
-        seal = self.document(f"{staging}_seal.json")
-        if not (plan and manifest and seal):
+        if not (plan and manifest):
             return
         planned = plan["chunks"][commit.chunk]
         files = planned["files"] if isinstance(planned.get("files"), list) else None
@@ -428,22 +428,20 @@ class Checker:
         )  # fmt: skip
         reference = {"path": path, "sha256": sha256(self.read(path))}
         self.same("manifest", where, reference=(form["manifest"], reference))
-        named = seal["plan_id"], seal["chunk"], seal["attempt"]
-        self.same("seal", staging, attempt=(named, commit[1:4]))
+        named = manifest["plan_id"], manifest["chunk"], manifest["attempt"]
+        self.same("manifest", path, attempt=(named, commit[1:4]))
         if plan["kind"] == "egress":
-            self.check_receipts(commit, plan, files, seal["files"], manifest["files"])
-            self.same("receipts", staging, seal=(form["receipts"], seal["receipts"]))
+            self.check_receipts(commit, plan, files, manifest["files"])
+            self.same("receipts", path, receipts=(manifest["receipts"], form["receipts"]))
             return
-        accounts = by_key(seal["partitions"], plan["topics"])
+        accounts = by_key(manifest["partitions"], plan["topics"])
         rows = dict.fromkeys(accounts, 0)
         for f in manifest["files"]:
             rows[plan["topics"][f["topic"]], f["partition"]] += f["rows"]
-        staged = [{k: f[k] for k in STAGED_KEYS} for f in manifest["files"]]
         self.same(
-            "seal", staging,
+            "manifest", path,
             accounts=({k: [a["start"], a["end"], a["rows"], a["invisible"]]
                        for k, a in accounts.items()}, commit.ranges),
-            files=(sorted(seal["files"], key=canonical), sorted(staged, key=canonical)),
             rows=(rows, {k: r[2] for k, r in commit.ranges.items()}),
         )  # fmt: skip
         if (path_of_done := f"{staging}_done.json") in self.sizes:
@@ -526,7 +524,7 @@ class Checker:
                 self.add("not-live", path, f"commit {holder} has replaced it")
 
     def check_receipts(
-        self, commit: Commit, plan: Form, files: list[Form] | None, sealed: Any, sent: Any
+        self, commit: Commit, plan: Form, files: list[Form] | None, sent: list[Form]
     ) -> None:
         """What an egress has sent, against its plan and its claim."""
         where, receipts = entry_path(commit.n), commit.form["receipts"]
@@ -536,8 +534,6 @@ class Checker:
             "receipts", where,
             partitions=(before.keys() - {(r["topic"], r["partition"]) for r in receipts}, set()),
             rows=(sum(r["sent"] for r in receipts), sum(f["rows"] for f in sent)),
-            sealed=([(f["file"], f["rows"], f["bad"], f["digest"]) for f in sent],
-                    sorted((f["file"], f["rows"], f["bad"], f["digest"]) for f in sealed)),
         )  # fmt: skip
         for r in receipts:
             self.same(

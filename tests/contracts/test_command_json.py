@@ -83,7 +83,7 @@ def test_offsets_adopt(tidegate, monkeypatch, store):
     for name in ("at", "previous", "writer"):
         entry.pop(name)
     assert entry == {
-        "format": 1, "n": 4, "kind": "origin", "pipeline": "p", "run": "cli:ann",
+        "format": 2, "n": 4, "kind": "origin", "pipeline": "p", "run": "cli:ann",
         "topic": "t", "topic_id": "new", "partitions": {"0": 0, "1": 2},
         "adopts": {"topic_id": "id-t", "reason": "moved", "by": "cli:ann"},
     }  # fmt: skip
@@ -279,7 +279,7 @@ def test_checkpoint(tidegate, store):
     assert (code, found) == (0, {**whole, "read": 3, "bytes": size})
     assert tidegate("checkpoint", "p") == (0, {**whole, "read": 0, "bytes": 0})
     form = json.loads(head)
-    assert (form["format"], form["pipeline"], form["fold"]["n"]) == (1, "p", 3)
+    assert (form["format"], form["pipeline"], form["fold"]["n"]) == (2, "p", 3)
     assert form["commits"]["sha256"] == canonical.digest(commits)
     entry = json.loads(store.get("_tidegate/log/00000000000000000003.json"))
     assert json.loads(commits).items() <= entry.items()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.example_documents import CLUSTER, COMMIT, FILES, FLIGHTS_ID, PLAN, PLAN_SHA, SEAL
+from support.example_documents import CLUSTER, COMMIT, FILES, FLIGHTS_ID, MANIFEST, PLAN, PLAN_SHA
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary, clamped
@@ -27,13 +27,12 @@ from tidegate.core.requests import Backfill, Replay
 from tidegate.lake import (
     attempts,
     boundaries,
-    committing,
     create_check,
     deliveries,
     ledger,
     plans,
 )
-from tidegate.lake.attempts import Seal
+from tidegate.lake.attempts import Manifest
 from tidegate.lake.deliveries import Delivery, SentFile
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
@@ -43,7 +42,7 @@ from tidegate.runs.run import Run, replay_key
 PLAN_BYTES = (
     b'{"bytes":{"compression":"zstd","level":1,"max_records_per_file":1000},'
     b'"chunks":[{"a.b":{"0":[0,5],"10":[1,3]},"flights":{"2":[7,9]}},{"flights":{"2":[9,12]}}],'
-    b'"cluster_id":"MkU3OEVBNTcwNTJENDM2Qg","destination":"file:///lake/flights","format":1,'
+    b'"cluster_id":"MkU3OEVBNTcwNTJENDM2Qg","destination":"file:///lake/flights","format":2,'
     b'"isolation":"read_committed","kind":"ingest","lane":"live",'
     b'"left_out":[{"end":40,"partition":3,"reason":"expired","start":10,"topic":"flights"},'
     b'{"partition":null,"reason":"no such topic","topic":"gone"}],'
@@ -87,7 +86,7 @@ def test_egress_plan():
         b'{"bytes":{"columns":{"value":"value"}},"chunks":[{"files":['
         b'{"etag":"e1","name":"a.parquet","rows":3,"size":12},'
         b'{"etag":"e2","name":"c.csv.gz","rows":null,"size":5}]}],'
-        b'"cluster_id":"MkU3OEVBNTcwNTJENDM2Qg","destination":"kafka","format":1,'
+        b'"cluster_id":"MkU3OEVBNTcwNTJENDM2Qg","destination":"kafka","format":2,'
         b'"isolation":"read_uncommitted","kind":"egress","lane":"live",'
         b'"left_out":[{"file":"b.parquet","reason":"not a whole Parquet file"}],'
         b'"pipeline":"out","replay":null,'
@@ -137,14 +136,14 @@ def test_run_key():
 
 def test_frozen_run(store):
     """Plan, pointer, note and marker, under their names."""
-    plans.freeze(store, "key", PLAN, 1, note={"format": 1, "at": "2024-05-01T10:00:00+00:00"})
+    plans.freeze(store, "key", PLAN, 1, note={"format": 2, "at": "2024-05-01T10:00:00+00:00"})
     found = {each.path: store.get(each.path) for each in store.objects("")}
     assert found == {
         f"_tidegate/plans/{PLAN_SHA[:16]}.json": PLAN_BYTES,
         f"_tidegate/plans/{PLAN_SHA[:16]}.note.json": (
-            b'{"at":"2024-05-01T10:00:00+00:00","format":1}'
+            b'{"at":"2024-05-01T10:00:00+00:00","format":2}'
         ),
-        "_tidegate/runs/key/1.json": b'{"format":1,"plan_id":"%s"}' % PLAN_SHA[:16].encode(),
+        "_tidegate/runs/key/1.json": b'{"format":2,"plan_id":"%s"}' % PLAN_SHA[:16].encode(),
         f"_tidegate/unfinished/{PLAN_SHA[:16]}": b"",
     }
 
@@ -155,7 +154,7 @@ def test_boundary(store):
     assert boundaries.freeze(store, made)
     name = f"_tidegate/boundaries/{FLIGHTS_ID}/001773446400000.json"
     assert store.get(name) == (
-        b'{"format":1,"partitions":{"0":120,"11":95},"timestamp":1773446400000,'
+        b'{"format":2,"partitions":{"0":120,"11":95},"timestamp":1773446400000,'
         b'"topic":"flights","topic_id":"6f1c2f6e-0000-4000-8000-000000000002"}'
     )
     assert boundaries.neighbours(store, FLIGHTS_ID, made.moment).frozen == made
@@ -176,7 +175,7 @@ def test_unsafe_store(store, monkeypatch):
     monkeypatch.setattr(create_check, "datetime", Clock)
     create_check.record(store, create_check.Outcome(rounds=3, winners=2))
     assert store.get("_tidegate/log/unsafe-store") == (
-        b'{"at":"2024-05-01T10:00:00+00:00","format":1,"rivals":8,"round":3,"winners":2}'
+        b'{"at":"2024-05-01T10:00:00+00:00","format":2,"rivals":8,"round":3,"winners":2}'
     )
 
 
@@ -194,7 +193,7 @@ def test_the_work_of_a_backfill():
     [
         (
             Origin("flights", FLIGHTS_ID, {0: 0, 11: 3}),
-            '{"at":"2024-05-01T10:00:00+00:00","format":1,"kind":"origin","n":1,'
+            '{"at":"2024-05-01T10:00:00+00:00","format":2,"kind":"origin","n":1,'
             '"partitions":{"0":0,"11":3},"pipeline":"flights","previous":"","run":"manual__1",'
             '"topic":"flights","topic_id":"6f1c2f6e-0000-4000-8000-000000000002",'
             '"writer":"0011223344556677"}',
@@ -202,7 +201,7 @@ def test_the_work_of_a_backfill():
         (
             COMMIT,
             '{"at":"2024-05-01T10:00:00+00:00","attempt":"feedfeedfeedfeed","chunk":1,'
-            '"cluster_id":"MkU3OEVBNTcwNTJENDM2Qg","format":1,"kind":"commit","lane":"live",'
+            '"cluster_id":"MkU3OEVBNTcwNTJENDM2Qg","format":2,"kind":"commit","lane":"live",'
             '"manifest":{"path":"_tidegate/manifests/x.json","sha256":"' + "ab" * 32 + '"},"n":1,'
             '"pipeline":"flights",'
             '"plan":{"id":"0123456789abcdef","sha256":"' + "0123456789abcdef" * 4 + '"},'
@@ -212,14 +211,14 @@ def test_the_work_of_a_backfill():
         ),
         (
             Gap("flights", FLIGHTS_ID, 2, 5, 9, "expired", "manual__1"),
-            '{"at":"2024-05-01T10:00:00+00:00","by":"manual__1","end":9,"format":1,"kind":"gap",'
+            '{"at":"2024-05-01T10:00:00+00:00","by":"manual__1","end":9,"format":2,"kind":"gap",'
             '"n":1,"partition":2,"pipeline":"flights","previous":"","reason":"expired",'
             '"run":"manual__1","start":5,"topic":"flights",'
             '"topic_id":"6f1c2f6e-0000-4000-8000-000000000002","writer":"0011223344556677"}',
         ),
         (
             Abandon("0123456789abcdef", 1, "feedfeedfeedfeed"),
-            '{"at":"2024-05-01T10:00:00+00:00","attempt":"feedfeedfeedfeed","chunk":1,"format":1,'
+            '{"at":"2024-05-01T10:00:00+00:00","attempt":"feedfeedfeedfeed","chunk":1,"format":2,'
             '"kind":"abandon","n":1,"pipeline":"flights","plan":"0123456789abcdef",'
             '"previous":"","run":"manual__1","writer":"0011223344556677"}',
         ),
@@ -238,7 +237,7 @@ def test_the_work_of_a_backfill():
             ),
             '{"at":"2024-05-01T10:00:00+00:00","attempt":"feedfeedfeedfeed",'
             '"files":[{"etag":"e1","name":"a.csv","rows":null,"size":5}],'
-            '"format":1,"kind":"claim","lane":"live","n":1,"pipeline":"flights",'
+            '"format":2,"kind":"claim","lane":"live","n":1,"pipeline":"flights",'
             '"plan":"0123456789abcdef","previous":"","root":"file:///in","run":"manual__1",'
             '"sender":{"host":"a","pid":7},"spark":"4.0","supersedes":null,'
             '"target":{"copy":{"0":4,"11":0}},'
@@ -316,8 +315,8 @@ def test_the_next_entry_names_the_one_before(store):
     assert json.loads(two)["previous"] == canonical.digest(one)
 
 
-SEAL_JSON = {
-    "format": 1,
+MANIFEST_JSON = {
+    "format": 2,
     "plan_id": "0123456789abcdef",
     "chunk": 1,
     "attempt": "feedfeedfeedfeed",
@@ -325,10 +324,12 @@ SEAL_JSON = {
         {
             "path": "_tidegate/staging/s/1.parquet", "size": 900, "digest": "d1" * 32,
             "topic": "flights", "partition": 0, "first": 0, "last": 9, "rows": 8,
+            "final": "data/0.parquet",
         },
         {
             "path": "_tidegate/staging/s/2.parquet", "size": 700, "digest": "d2" * 32,
             "topic": "flights", "partition": 11, "first": 3, "last": 4, "rows": 2,
+            "final": "data/1.parquet",
         },
     ],
     "partitions": {
@@ -346,61 +347,40 @@ SEAL_JSON = {
     "seen": {
         "topic_ids": {"flights": FLIGHTS_ID},
         "log_starts": {"flights": {"0": 0, "11": 3}},
+        "epochs": {"flights": {"0": 0, "11": 0}},
     },
     "versions": {"spark": "4.1.2", "connector": "4.1.2", "tidegate": "0.2.0"},
 }  # fmt: skip
 
 
-def test_seal(store):
-    """Beside the attempt's files, and it reads back, with what was probed."""
-    assert SEAL.to_json() == SEAL_JSON
-    read_back = Seal.from_json(json.loads(json.dumps(SEAL_JSON)))
-    assert read_back.to_json() == SEAL_JSON
+def test_manifest(store):
+    """Under its name, once the attempt's files are durable, and it reads back."""
+    assert MANIFEST.to_json() == MANIFEST_JSON
+    read_back = Manifest.from_json(json.loads(json.dumps(MANIFEST_JSON)))
+    assert (read_back.files, read_back.accounts) == (MANIFEST.files, MANIFEST.accounts)
+    assert read_back.encoded == canonical.encode(MANIFEST_JSON)
     for f in FILES:
         path = Path(store.native(f.path))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    attempts.seal(store, SEAL)
-    where = "_tidegate/staging/0123456789abcdef/1/feedfeedfeedfeed/_seal.json"
-    assert json.loads(store.get(where)) == SEAL_JSON
+    attempts.create(store, MANIFEST)
+    where = "_tidegate/manifests/0123456789abcdef-1-feedfeedfeedfeed.json"
+    assert store.get(where) == canonical.encode(MANIFEST_JSON)
 
 
-def test_delivery():
-    """The seal and the manifest of an egress; `types` only where there are any."""
-    plan = replace(PLAN, chunks=(), files=(SourceFile("a", 12, "e1"),))
-    sent = Delivery(PLAN.id, "0a", (SentFile("a", 2, 1, "00ff", "ab"),), (), (), {"spark": "4"})
-    data = b'"files":[{"bad":1,"digest":"00ff","file":"a","rows":2,"sha256":"ab"}],"format":1,'
-    seal = b'{"attempt":"0a","broken_order":[],"chunk":0,' + data
-    end = b'"receipts":[],%s"versions":{"spark":"4"}}'
-    types = {"type": "struct", "fields": []}
-    typed = replace(sent, types=types)
-    plan_id = b'"plan_id":"%s",' % PLAN.id.encode()
-    assert canonical.encode(sent.to_json()) == seal + plan_id + end % b""
-    with_types = b'"types":{"fields":[],"type":"struct"},'
-    assert canonical.encode(typed.to_json()) == seal + plan_id + end % with_types
+def test_delivery(store):
+    """The manifest of an egress; `types` only where there are any."""
+    file = SentFile("a", 2, 1, "00ff", 12, "e1", "ab")
+    sent = Delivery(PLAN.id, "0a", (file,), (), (), {"spark": "4"})
+    start = (
+        b'{"attempt":"0a","broken_order":[],"chunk":0,"files":[{"bad":1,"digest":"00ff",'
+        b'"etag":"e1","file":"a","rows":2,"sha256":"ab","size":12}],"format":2,'
+        b'"plan_id":"%s","receipts":[],' % PLAN.id.encode()
+    )
+    end = b'"versions":{"spark":"4"}}'
+    typed = replace(sent, types={"type": "struct", "fields": []})
+    assert sent.encoded == start + end
+    assert typed.encoded == start + b'"types":{"fields":[],"type":"struct"},' + end
     assert Delivery.from_json(typed.to_json()) == typed
-    files = (
-        b'{"files":[{"bad":1,"digest":"00ff","etag":"e1","file":"a","rows":2,"sha256":"ab",'
-        b'"size":12}],"format":1'
-    )
-    assert deliveries.manifest_of(plan, sent) == files + b"}"
-    assert deliveries.manifest_of(plan, typed) == files + b"," + with_types.rstrip(b",") + b"}"
-
-
-def test_manifest():
-    """The files of a commit, staged and final, sorted by topic, partition and offset."""
-    name = "data/topic=flights/window_date=2024-05-01/part-flights"
-    assert (
-        committing.manifest_of(PLAN, SEAL)
-        == (
-            '{"files":['
-            f'{{"digest":"{"d1" * 32}",'
-            f'"final":"{name}-00000-{"0" * 19}-{"9":0>19}-{PLAN_SHA[:16]}.parquet",'
-            '"first":0,"last":9,"partition":0,"path":"_tidegate/staging/s/1.parquet","rows":8,'
-            '"size":900,"topic":"flights"},'
-            f'{{"digest":"{"d2" * 32}",'
-            f'"final":"{name}-00011-{"3":0>19}-{"4":0>19}-{PLAN_SHA[:16]}.parquet",'
-            '"first":3,"last":4,"partition":11,"path":"_tidegate/staging/s/2.parquet","rows":2,'
-            '"size":700,"topic":"flights"}],"format":1}'
-        ).encode()
-    )
+    deliveries.create(store, sent)
+    assert store.get(f"_tidegate/manifests/{PLAN.id}-0-0a.json") == sent.encoded

@@ -8,11 +8,10 @@ from datetime import UTC, date, datetime
 import pytest
 
 from support.default_settings import SETTINGS
-from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, PLAN, PLAN_SHA, SEAL
+from support.example_documents import CLUSTER, COMMIT, FLIGHTS_ID, MANIFEST, PLAN
 from tidegate import flows
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
-from tidegate.core import canonical
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import (
     Commit,
@@ -23,7 +22,7 @@ from tidegate.core.entries import (
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, PlanDead
 from tidegate.ingest import coverage, drafting, explain, status
-from tidegate.lake import committing, plans
+from tidegate.lake import plans
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
@@ -39,13 +38,12 @@ def store(tmp_path):
 @pytest.fixture
 def spec(tmp_path, store):
     """A pipeline with one commit of two partitions, a gap, and nothing placed yet."""
-    manifest = committing.manifest_of(PLAN, SEAL)
     path = "_tidegate/manifests/x.json"
-    store.create(path, manifest)
+    store.create(path, MANIFEST.encoded)
     book = Ledger(store, "flights")
     book.append(Origin("flights", FLIGHTS_ID, {0: 0, 11: 3}), run="a")
     book.append(Gap("flights", FLIGHTS_ID, 0, 10, 12, "expired", "a"), run="a")
-    reference = Reference(path, canonical.digest(manifest))
+    reference = Reference(path, MANIFEST.sha256)
     book.append(Commit(**{**vars(COMMIT), "manifest": reference}), run="a")
     form = {"name": "flights", "kind": "ingest", "topics": ["flights"], "lake": str(tmp_path)}
     return parse(form)
@@ -54,7 +52,7 @@ def spec(tmp_path, store):
 @pytest.mark.parametrize("placed", [False, True])
 def test_files_json(spec, store, tmp_path, placed):
     """Absolute URIs, the staged ones until all is placed; first and last inclusive."""
-    data = f"file://{tmp_path}/flights/data/topic=flights/window_date=2024-05-01/part-flights"
+    data = f"file://{tmp_path}/flights/data"
     uris = [
         f"file://{tmp_path}/flights/_tidegate/staging/s/1.parquet",
         f"file://{tmp_path}/flights/_tidegate/staging/s/2.parquet",
@@ -62,8 +60,8 @@ def test_files_json(spec, store, tmp_path, placed):
     if placed:
         store.create("_tidegate/placed/00000000000000000003", b"")
         uris = [
-            f"{data}-00000-{'0' * 19}-{'9':0>19}-{PLAN_SHA[:16]}.parquet",
-            f"{data}-00011-{'3':0>19}-{'4':0>19}-{PLAN_SHA[:16]}.parquet",
+            f"{data}/0.parquet",
+            f"{data}/1.parquet",
         ]
     assert status.files(spec) == [
         {
@@ -120,7 +118,8 @@ def test_status_json(spec, store, monkeypatch):
     monkeypatch.setattr(status, "survey", lambda *_: seen)
     note = {"run": "r", "at": "2024-05-01T10:00:00+00:00"}
     plans.freeze(store, "key", PLAN, 1, note=note)
-    store.create(f"_tidegate/staging/{PLAN.id}/0/a/_seal.json", b"")
+    store.create(f"_tidegate/staging/{PLAN.id}/0/a/_done.json", b"")
+    store.create(f"_tidegate/manifests/{PLAN.id}-0-a.json", b"{}")
     store.create(f"_tidegate/staging/{PLAN.id}/1/b/topic=flights/x.parquet", b"")
     form = status.status(spec, KAFKA)
     assert form["last_entry"].pop("at") <= datetime.now(UTC).isoformat()

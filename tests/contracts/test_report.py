@@ -23,7 +23,7 @@ from tidegate.pipelines.spec import parse
 from tidegate.runs.run import Run, open_run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
-NOTE = {"format": 1, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
+NOTE = {"format": 2, "at": "2024-05-01T10:00:00+00:00", "taken_up": {"t": [1]}}
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def store(run):
     proven = staged_attempts.check(
         store, plan, attempt, probe=lambda holes: dict.fromkeys(holes, "empty")
     )  # fmt: skip
-    attempts.seal(store, proven)
+    attempts.create(store, proven)
     plans.freeze(store, run.key, plan, 1, note=NOTE)
     return store
 

@@ -16,7 +16,7 @@ from tidegate.pipelines.spec import parse
 KEY = layout.run_key("tidegate__flights", "demo-1")
 REPORT = {
     "format": 1, "pipeline": "flights", "run": "demo-1", "run_key": KEY, "generation": 1,
-    "plan_id": "732d22296d2cd0f8", "lane": "live", "rows": 1_499, "dag": "tidegate__flights",
+    "plan_id": "e3079fd846483942", "lane": "live", "rows": 1_499, "dag": "tidegate__flights",
     "window_date": "2026-03-14", "planned_at": "2026-03-14T12:00:00+00:00",
     "published_at": "2026-03-14T12:00:30+00:00", "records": 1_700,
     "commits": [{

@@ -17,7 +17,7 @@ from tidegate.core.accounting import StagedFile
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account
 from tidegate.lake import attempts, checkpoints, committing, placing
-from tidegate.lake.attempts import Attempt, Seal
+from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines.spec import parse
@@ -72,9 +72,9 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
     accounts: dict[str, dict[int, Account]] = {}
     for r in planned.chunks[0]:
         accounts.setdefault(r.topic, {})[r.partition] = Account(r.start, r.end, len(r), 0)
-    seal = Seal(attempt, tuple(files), accounts, {}, {}, {})
+    seal = Manifest(attempt, tuple(files), accounts, {}, {}, {})
     with timed("seal", 60):
-        attempts.seal(store, seal)
+        attempts.create(store, seal)
     with timed("open the ledger", 1):
         ledger = Ledger(store, "p")
     with timed("commit", 10):

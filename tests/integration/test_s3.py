@@ -30,6 +30,7 @@ from support.doc_pages import fenced
 from support.process_list import CommandLines, spark_jvm
 from tidegate.errors import LakeDamaged, LakeUnavailable
 from tidegate.lake import large_copies, multipart_uploads
+from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import open_store
 from tidegate_local import s3 as s3_server
 from tidegate_local.kafka import Broker
@@ -184,10 +185,10 @@ def test_a_killed_run_and_its_open_uploads(
     os.kill(jvm, signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode == 4
-    seals = keys(s3, lake, "_seal.json$")
-    assert 0 < len(seals) < 3, "killed half way"
+    manifests = keys(s3, lake, "/manifests/")
+    assert 0 < len(manifests) < 3, "killed half way"
     spans = re.findall(r"-(\d{19})-(\d{19})-", "".join(keys(s3, lake, "/data/")))
-    assert sum(int(last) - int(first) + 1 for first, last in spans) == 100_000 * len(seals)
+    assert sum(int(last) - int(first) + 1 for first, last in spans) == 100_000 * len(manifests)
     (frozen,) = keys(s3, lake, r"/runs/.*1\.json$")
 
     left = multipart_uploads.open_uploads(store)
@@ -201,7 +202,8 @@ def test_a_killed_run_and_its_open_uploads(
     )
     assert multipart_uploads.open_uploads(store) == left
     # Uploads of a sealed attempt are not aborted.
-    sealed = seals[0].removeprefix("killed/").replace("_seal.json", "topic=killed/part-x.parquet")
+    made = json.loads(content(s3, lake, manifests[0]))
+    sealed = Attempt(made["plan_id"], made["chunk"], made["attempt"]).directory + "x.parquet"
     s3.client().create_multipart_upload(Bucket=BUCKET, Key=key(lake, f"killed/{sealed}"))
     assert multipart_uploads.abort(store, before=now + timedelta(hours=1)) == left
     assert [each.path for each in multipart_uploads.open_uploads(store)] == [sealed]
@@ -220,7 +222,7 @@ def test_publishers_race(
     topic_records.numbers(broker.bootstrap, "race-s3", 3_000)
     terminal.pipeline("race", ["race-s3"], max_records=1_000)
     terminal.run("run", "race", "--run-id", "r", code=86, TIDEGATE_FAULT="publish.before:exit")
-    assert len(keys(s3, lake, "_seal.json$")) == 3
+    assert len(keys(s3, lake, "/manifests/")) == 3
     publisher_race.of_publishers(
         terminal, tmp_path, lambda: {k: content(s3, lake, k) for k in keys(s3, lake, "/log/")},
         rounds=3,

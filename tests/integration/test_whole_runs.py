@@ -128,20 +128,20 @@ def test_the_same_run_again_changes_nothing(terminal: Terminal, broker: Broker) 
 
 @pytest.mark.blackbox
 @pytest.mark.slow
-def test_killed_after_the_third_seal(terminal: Terminal, broker: Broker) -> None:
-    """Of a plan of 6 chunks, killed after the third seal, the retry stages the other three."""
+def test_killed_after_the_third_manifest(terminal: Terminal, broker: Broker) -> None:
+    """Of a plan of 6 chunks, killed after the third manifest, the retry stages the other three."""
     topic_records.numbers(broker.bootstrap, "six", 6_000)
     terminal.pipeline("six", ["six"], max_records=1_000)
     terminal.run("run", "six", "--run-id", "r", code=86, TIDEGATE_FAULT="seal.written@3:exit")
-    seals = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
-    plan = {json.loads(seal)["plan_id"] for seal in seals.values()}
-    assert len(seals) == 3
+    manifests = {path: path.read_bytes() for path in terminal.lake.rglob("manifests/*.json")}
+    plan = {json.loads(each)["plan_id"] for each in manifests.values()}
+    assert len(manifests) == 3
     assert not (terminal.lake / "six/data").exists()
     report = terminal.json("run", "six", "--run-id", "r")
     assert {report["plan_id"]} == plan
-    after = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
+    after = {path: path.read_bytes() for path in terminal.lake.rglob("manifests/*.json")}
     assert len(after) == 6
-    assert seals.items() <= after.items()
+    assert manifests.items() <= after.items()
     assert report["rows"] == 6_000
     oracle_client.agree(broker.bootstrap, terminal.lake, "six", ["six"])
 
@@ -189,7 +189,7 @@ def test_publishers_race(terminal: Terminal, broker: Broker, tmp_path: Path, rou
     topic_records.numbers(broker.bootstrap, topic, rows)
     terminal.pipeline("race", [topic], max_records=1_000)
     terminal.end_at("publish.before", "run", "race", "--run-id", "r")
-    assert len(list(terminal.lake.rglob("_seal.json"))) == rounds
+    assert len(list(terminal.lake.rglob("manifests/*.json"))) == rounds
     log = terminal.lake / "race/_tidegate/log"
     publisher_race.of_publishers(
         terminal, tmp_path, lambda: {e.name: e.read_bytes() for e in log.glob("*.json")},

@@ -71,8 +71,8 @@ def test_a_backfill_resumed_at_each_of_its_chunks(
     assert {p["cursor_after"] for p in explained["topics"][name]["partitions"].values()} == {1_000}
     resume = (*ask, "--run-id", "r")
     terminal.run(*resume, code=86, TIDEGATE_FAULT="seal.written:exit")
-    seals = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
-    assert len(seals) == 1
+    manifests = {path: path.read_bytes() for path in terminal.lake.rglob("manifests/*.json")}
+    assert len(manifests) == 1
     for chunk in range(2):
         terminal.end_at("publish.committed", *resume)
         assert len(terminal.json("files", "late")) == 2 * (chunk + 1)
@@ -80,9 +80,9 @@ def test_a_backfill_resumed_at_each_of_its_chunks(
     assert (report["plan_id"], report["rows"], report["lane"]) == (
         explained["plan_id"], 2_000, "backfill",
     )  # fmt: skip
-    after = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
+    after = {path: path.read_bytes() for path in terminal.lake.rglob("manifests/*.json")}
     assert len(after) == 2
-    assert seals.items() <= after.items()
+    assert manifests.items() <= after.items()
     assert covered(terminal, "late", name) == {p: [("backfill", 0, 1_000)] for p in "01"}
     partitions = terminal.json("status", "late")["topics"][name]["partitions"].values()
     assert [(p["origin"], p["cursor"]) for p in partitions] == [(1_000, 1_000)] * 2
@@ -195,7 +195,7 @@ def test_finished_chunks_are_sealed_while_spark_is_running(
            "--run-id", "r")  # fmt: skip
     process = terminal.start(*ask, TIDEGATE_FAULT="stage.half@3:sleep=60")
     until = time.monotonic() + 90
-    while len(seals := sorted(terminal.lake.rglob("_seal.json"))) < 3:
+    while len(manifests := sorted(terminal.lake.rglob("manifests/*.json"))) < 3:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
         time.sleep(0.1)
@@ -204,9 +204,9 @@ def test_finished_chunks_are_sealed_while_spark_is_running(
     assert (plan["committed"], plan["sealed"]) == (0, 3)
     process.kill()
     process.communicate()
-    before = {path: path.read_bytes() for path in seals}
+    before = {path: path.read_bytes() for path in manifests}
     assert terminal.json(*ask)["rows"] == 600
-    after = {path: path.read_bytes() for path in terminal.lake.rglob("_seal.json")}
+    after = {path: path.read_bytes() for path in terminal.lake.rglob("manifests/*.json")}
     assert len(after) == 6
     assert before.items() <= after.items()
     assert terminal.json("status", "long")["unfinished"] == []

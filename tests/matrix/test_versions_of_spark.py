@@ -85,8 +85,8 @@ def test_both_ways(
     assert is_of["prefix"] == str(made.python.parents[1])
     assert is_of["pyspark"].startswith(str(made.spark))
     assert (".zip/tidegate/" in is_of["tidegate"]) != row.package
-    seal, *_ = (terminal.lake / "in").rglob("_seal.json")
-    versions = json.loads(seal.read_text())["versions"]
+    manifest, *_ = (terminal.lake / "in").rglob("manifests/*.json")
+    versions = json.loads(manifest.read_text())["versions"]
     matrix.record(
         "spark",
         asdict(row),

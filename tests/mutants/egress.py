@@ -182,7 +182,7 @@ MUTANTS = (
     Mutant(
         "verify compares content",
         "egress/verify.py",
-        'not (file in sent and sent[file]["digest"] == content)',
+        'not (file in sent and sent[file].digest == content)',
         "False",
         "tests/unit/egress/test_egress_verify.py::test_content_is_compared",
     ),
@@ -339,13 +339,5 @@ MUTANTS = (
         'types=result.get("types") or rows.types',
         'types=result.get("types")',
         "tests/unit/egress/test_egress_claims.py::test_types_of_json_are_carried_on",
-    ),
-    Mutant(
-        "a seal is proven before its types are taken",
-        "lake/deliveries.py",
-        "if delivery and canonical.digest(manifest_of(plan, delivery)) == newest.manifest.sha256:",
-        "if delivery:",
-        "tests/unit/egress/test_egress_claims.py"
-        "::test_types_of_a_damaged_manifest_are_those_of_its_seal",
     ),
 )

@@ -99,14 +99,14 @@ MUTANTS = (
     Mutant(
         "what is finished and not wrong is kept",
         "ingest/sealing.py",
-        "        if not isinstance(error, WRONG):\n            logger.warning(",
-        "        if False:\n            logger.warning(",
+        "    if opened.store.size(attempt.done_path) is None:\n",
+        "    if True:\n",
         "tests/unit/ingest/test_ingest_runs.py::test_a_broker_that_is_away_costs_no_finished_attempt",
     ),
     Mutant(
         "nothing is sealed without a leader",
         "ingest/sealing.py",
-        "            _refuse_leaderless(plan, attempt, seen)\n",
+        "    _refuse_leaderless(plan, attempt, seen)\n",
         "",
         "tests/unit/ingest/test_leaderless.py::test_nothing_is_sealed_while_its_partition_has_no_leader",
     ),
@@ -129,7 +129,7 @@ MUTANTS = (
         "what is finished is sealed before a plan is made",
         "ingest/plan.py",
         "kept = [sealing.seal_kept(opened, each) for each in unfinished]",
-        "kept = [Kept(each, [], {}) for each in unfinished]",
+        "kept = [Kept(each) for each in unfinished]",
         "tests/unit/ingest/test_ingest_runs.py::test_no_gap_is_recorded_over_what_spark_has_finished",
     ),
     Mutant(
@@ -150,29 +150,38 @@ MUTANTS = (
     Mutant(
         "a topic's identity is judged chunk by chunk",
         "ingest/sealing.py",
-        "            refuse_recreated(plan, attempt, seen)\n",
-        "            [refuse_recreated(plan, each, seen) for each in done]\n",
+        "    refuse_recreated(plan, attempt, seen)\n",
+        "    for n in range(len(plan.chunks)):\n"
+        "        refuse_recreated(plan, Attempt(plan.id, n, 'a'), seen)\n",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_recreated_topic_costs_no_finished_attempt_of_another",
     ),
     Mutant(
         "another cluster costs no kept attempt",
         "ingest/sealing.py",
-        "        kept.unproven.update((attempt.chunk, error) for attempt in found)",
-        "        [discard(opened, attempt, error) for attempt in found]",
+        "        if not just_read:\n            refuse_another_cluster(plan, seen)\n",
+        "",
         "tests/unit/ingest/test_ingest_runs.py::test_another_cluster_costs_no_kept_attempt",
+    ),
+    Mutant(
+        "what was just read of another cluster is wrong",
+        "ingest/sealing.py",
+        "            refuse_another_cluster(plan, seen)\n            made",
+        "            made",
+        "tests/unit/ingest/test_ingest_runs.py"
+        "::test_what_was_just_read_of_another_cluster_is_wrong",
     ),
     Mutant(
         "a damaged record of an attempt stops no other work",
         "ingest/sealing.py",
-        "        except TidegateError as error:\n            failures[attempt] = error\n    if not",
-        "        except BrokerError as error:\n            failures[attempt] = error\n    if not",
+        "        with _ends(opened, attempt, outcomes):\n            if (done",
+        "        if True:\n            if (done",
         "tests/unit/ingest/test_ingest_runs.py::test_a_damaged_record_of_an_attempt_stops_no_other_work",
     ),
     Mutant(
         "a finished attempt is given up before it is deleted",
         "ingest/sealing.py",
-        "opened.ledger.append(given_up, run=opened.run.run_id)",
+        "opened.ledger.append(abandon, run=opened.run.run_id)",
         "Lost()",
         "tests/unit/ingest/test_ingest_runs.py"
         "::test_a_finished_attempt_that_is_wrong_is_abandoned_and_staged_again",
@@ -187,7 +196,7 @@ MUTANTS = (
     Mutant(
         "a log that is cut off while it is read is not sealed",
         "ingest/sealing.py",
-        "            _refuse_cut_off(plan, attempt, cut)\n",
+        "    _refuse_cut_off(plan, attempt, truncation.since(kafka, epochs, seen, window))\n",
         "",
         "tests/unit/ingest/test_leaderless.py::test_a_log_that_is_cut_off_while_it_is_read_is_not_sealed",
     ),
@@ -300,7 +309,7 @@ MUTANTS = (
     Mutant(
         "a replaced commit of a newer release stops the plan",
         "lake/placing.py",
-        "        except FormatTooNew:\n            raise\n        except TidegateError as refused:",
+        "        except OtherFormat:\n            raise\n        except TidegateError as refused:",
         "        except TidegateError as refused:",
         "tests/unit/lake/test_replaced_files.py"
         "::test_a_replaced_commit_of_a_newer_release_stops_a_plan",

@@ -11,12 +11,11 @@ MUTANTS = (
         "tests/unit/lake/test_audit.py::test_a_topic_that_is_hidden_has_not_expired",
     ),
     Mutant(
-        "only a commit of this seal has its files",
-        "lake/manifests.py",
-        "    if canonical.digest(manifest_of(plan, seal)) != commit.manifest.sha256:\n"
-        "        return None\n",
-        "",
-        "tests/unit/lake/test_committing.py::test_a_seal_that_is_known_is_not_read_again",
+        "a commit's files are those of its own manifest",
+        "lake/committing.py",
+        "if known and known.sha256 == entry.manifest.sha256 else None",
+        "if known else None",
+        "tests/unit/lake/test_committing.py::test_another_attempt_is_committed_meanwhile",
     ),
     Mutant(
         "create-if-absent",
@@ -37,7 +36,7 @@ MUTANTS = (
         "lake/conditional_put.py",
         "        if there is None:\n            raise _Conflict(",
         "        if False:\n            raise _Conflict(",
-        "tests/unit/lake/test_store.py::test_no_seal_is_reported_that_is_not_there",
+        "tests/unit/lake/test_store.py::test_no_manifest_is_reported_that_is_not_there",
     ),
     Mutant(
         "the doctor's rivals meet in many rounds",
@@ -61,7 +60,7 @@ MUTANTS = (
         "tests/unit/ingest/test_ingest_runs.py::test_plan_publishes_what_other_runs_have_sealed",
     ),
     Mutant(
-        "the seal checks the columns",
+        "the check of an attempt needs the columns",
         "lake/footers.py",
         "if is_new and (wrong := ",
         "if False and (wrong := ",
@@ -98,7 +97,7 @@ MUTANTS = (
         "tests/unit/lake/test_committing.py::test_a_run_has_one_plan",
     ),
     Mutant(
-        "the seal's row check",
+        "the row count of an attempt",
         "lake/attempts.py",
         'if rows != done["rows"]:',
         "if False:",
@@ -133,11 +132,11 @@ MUTANTS = (
         "tests/unit/lake/test_replaced_files.py::test_a_replaced_file_that_cannot_be_moved_stops_no_plan",
     ),
     Mutant(
-        "a damaged seal of a commit stops no run",
+        "a damaged manifest of a commit stops no run",
         "lake/attempts.py",
         '    except LakeDamaged as error:\n        logger.warning("the leader epochs',
         '    except KeyError as error:\n        logger.warning("the leader epochs',
-        "tests/unit/ingest/test_leaderless.py::test_a_damaged_seal_of_a_commit_stops_no_run",
+        "tests/unit/ingest/test_leaderless.py::test_a_damaged_manifest_of_a_commit_stops_no_run",
     ),
     Mutant(
         "a final name is held against its size",
@@ -149,8 +148,8 @@ MUTANTS = (
     Mutant(
         "placing is tried before the commit",
         "lake/committing.py",
-        "    store.check_placing(\n",
-        "    list(\n",
+        "    store.check_placing([",
+        "    list([",
         "tests/unit/lake/test_committing.py::test_what_cannot_be_placed_is_not_committed",
     ),
     Mutant(
@@ -168,11 +167,11 @@ MUTANTS = (
         "tests/unit/lake/test_audit.py::test_an_edited_last_entry",
     ),
     Mutant(
-        "an entry is held against its seal",
+        "an entry is held against its manifest",
         "lake/audit.py",
-        "commit.accounts == seal.accounts",
+        "commit.accounts == manifest.accounts",
         "True",
-        "tests/unit/lake/test_audit.py::test_an_account_is_that_of_the_seal",
+        "tests/unit/lake/test_audit.py::test_an_account_is_that_of_the_manifest",
     ),
     Mutant(
         "an entry is held against those before it",
@@ -210,9 +209,9 @@ MUTANTS = (
         "tests/unit/lake/test_local_store.py::test_creating_survives_a_power_loss",
     ),
     Mutant(
-        "fsync before the seal",
+        "fsync before the manifest",
         "lake/attempts.py",
-        "    store.make_durable([f.path for f in proven.files])\n",
+        "    store.make_durable([f.staged.path for f in manifest.files])\n",
         "",
         "tests/unit/lake/test_attempts.py::test_files_are_durable_before_they_are_sealed",
     ),
@@ -227,15 +226,15 @@ MUTANTS = (
     Mutant(
         "sealed attempts stay",
         "lake/sweeping.py",
-        "    if not any(map(_is_seal, files)) and not _is_finished(store, attempt):\n",
+        "    if not _is_finished(store, attempt) and store.size(attempt.manifest_path) is None:\n",
         "    if True:\n",
         "tests/unit/lake/test_sweeping.py::test_sealed_attempts_of_a_living_plan_are_never_given_up",
     ),
     Mutant(
         "finished attempts stay",
         "lake/sweeping.py",
-        "    if not any(map(_is_seal, files)) and not _is_finished(store, attempt):\n",
-        "    if not any(map(_is_seal, files)):\n",
+        "    if not _is_finished(store, attempt) and store.size(attempt.manifest_path) is None:\n",
+        "    if store.size(attempt.manifest_path) is None:\n",
         "tests/unit/lake/test_finished_attempts.py::test_it_is_never_given_up",
     ),
     Mutant(
@@ -264,8 +263,8 @@ MUTANTS = (
     Mutant(
         "a copy that sweeping keeps is one of the manifest",
         "lake/sweeping.py",
-        "copies = [f for f in read_manifest(store, entry) if f.staged.path in staged]",
-        "copies = [f for f in read_manifest(store, entry) if f.staged.path in staged] or [\n"
+        "copies = [f for f in committed(store, entry).files if f.staged.path in staged]",
+        "copies = [f for f in committed(store, entry).files if f.staged.path in staged] or [\n"
         '                    p for p in staged if p.endswith(".parquet") and n not in fold.live\n'
         "                ]",
         "tests/unit/lake/test_sweeping.py::test_commits_that_were_replaced",
@@ -309,16 +308,9 @@ MUTANTS = (
     Mutant(
         "an attempt is sealed once",
         "lake/deliveries.py",
-        "if not store.create(path, canonical.encode(delivery.to_json())):",
-        "if store.create(path, canonical.encode(delivery.to_json())) is None:",
+        "if not store.create(delivery.of.manifest_path, delivery.encoded):",
+        "if store.create(delivery.of.manifest_path, delivery.encoded) is None:",
         "tests/unit/egress/test_egress_release.py::test_an_attempt_is_sealed_once",
-    ),
-    Mutant(
-        "the seal of an abandoned attempt",
-        "lake/deliveries.py",
-        "dict(files) and attempt not in fold.abandoned:\n",
-        "dict(files):\n",
-        "tests/unit/egress/test_egress_claims.py::test_a_superseded_attempt_is_not_committed",
     ),
     Mutant(
         "a store that fails makes no broken file",

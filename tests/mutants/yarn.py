@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "an application is not ended while its submitter may run",
         "egress/takeover.py",
-        "    if not has_ended(submitter, claim.attempt, task_ended):\n",
+        "    if not has_ended(sender, claim.attempt, task_ended):\n",
         "    if False:\n",
         f"{_TAKEOVER}::test_while_its_submitter_may_run_nothing_is_ended",
     ),

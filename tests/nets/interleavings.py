@@ -17,7 +17,7 @@ from nets.world import DAY, INGEST, KAFKA, Now, World, rows_of
 from tidegate.errors import AttemptWrong, TidegateError
 from tidegate.ingest.plan import plan
 from tidegate.ingest.publish import publish
-from tidegate.ingest.sealing import discard
+from tidegate.ingest.sealing import Outcomes, _give_up
 from tidegate.ingest.stage import stage
 from tidegate.lake import attempts
 from tidegate.lake.files import located
@@ -138,7 +138,7 @@ def accuser(world: World) -> None:
     run = opened("c")
     for attempt, files in attempts.staged_files(run.store).items():
         if attempt[:2] not in run.ledger.fold.committed and attempt.done_path in dict(files):
-            discard(run, attempt, AttemptWrong("it seems so"))
+            _give_up(run, attempt, AttemptWrong("it seems so"), Outcomes())
 
 
 THEMES = (

@@ -37,15 +37,15 @@ def abandoned_is_published(patch: Patch) -> None:
         return original(replace(fold, abandoned=set()), commit)
 
     patch.setattr(judge, "_judge_commit", judged)
-    committable = attempts._committable
+    finished = attempts._finished
 
     def any_attempt(fold: Any, staged: Any) -> Any:
-        return committable(replace(fold, abandoned=set()), staged)
+        return finished(replace(fold, abandoned=set()), staged)
 
-    patch.setattr(attempts, "_committable", any_attempt)
+    patch.setattr(attempts, "_finished", any_attempt)
 
 
-def seal_without_row_check(patch: Patch) -> None:
+def check_without_row_count(patch: Patch) -> None:
     """A range with fewer rows than offsets is not looked into."""
     patch.setattr(accounting, "short_ranges", lambda *_: [])
 
@@ -63,7 +63,7 @@ def sweep_without_abandon(patch: Patch) -> None:
 
 
 def sweep_of_a_finished_attempt(patch: Patch) -> None:
-    """What has no seal is given up, whether Spark has finished it or not."""
+    """What has no manifest is given up, whether Spark has finished it or not."""
     patch.setattr(sweeping, "_is_finished", lambda *_: False)
 
 
@@ -94,7 +94,7 @@ def replay_that_keeps_an_old_file(patch: Patch) -> None:
 BUGS: dict[str, tuple[Callable[[Patch], None], str]] = {
     "a commit without the overlap check": (no_overlap_check, "interleavings"),
     "an abandoned attempt is published": (abandoned_is_published, "interleavings"),
-    "a seal without the row check": (seal_without_row_check, "crashes"),
+    "a check without the row count": (check_without_row_count, "crashes"),
     "a sweep without `abandon`": (sweep_without_abandon, "interleavings"),
     "a sweep of a finished attempt": (sweep_of_a_finished_attempt, "crashes"),
     "a claim without proof of death": (claim_without_proof_of_death, "crashes"),

@@ -138,7 +138,7 @@ class World:
                     path = f"{directory}topic={r.topic}/part-{r.partition}-{at}.parquet"
                     store.write(path, parquet(r.partition, tuple(here[at : at + 40])))
                 rows += len(here)
-            done = {"format": 1, "plan_id": job.plan_id, "chunk": chunk.number, "rows": rows}
+            done = {"format": 2, "plan_id": job.plan_id, "chunk": chunk.number, "rows": rows}
             done["versions"] = {}
             store.write(f"{directory}_done.json", json.dumps(done).encode())
 

@@ -203,7 +203,7 @@ def commit_range(world: World, topic_id: str, partition: int, start: int, end: i
          "final": f"data/{plan}/{first}"}
         for first in range(start, end, 20)
     ]  # fmt: skip
-    data = canonical.encode({"format": 1, "files": files})
+    data = staged_attempts.manifest_of(plan, files)
     store.create(layout.manifest(plan, 0, "a"), data)
     for file in files:
         store.create(str(file["path"]), bytes(FILE_SIZE))

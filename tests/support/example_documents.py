@@ -1,4 +1,4 @@
-"""A plan, its seal and its commit, whose documents the contracts quote."""
+"""A plan, its manifest and its commit, whose documents the contracts quote."""
 
 from tidegate.core.accounting import StagedFile
 from tidegate.core.entries import (
@@ -8,13 +8,13 @@ from tidegate.core.entries import (
 )
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, Plan
-from tidegate.lake.attempts import Attempt, HoleProof, Seal
+from tidegate.lake.attempts import Attempt, HoleProof, LakeFile, Manifest
 
 FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
-PLAN_SHA = "4a4704ed266da4de12f3564a411995fa01944756c9da0c18d2c79450ce6d1918"
+PLAN_SHA = "c052522a65c58ea9101c9345428d08c743e076e88fb2db1142cc07e893a34fe6"
 
 PLAN = Plan(
     pipeline="flights",
@@ -57,11 +57,15 @@ FILES = (
     StagedFile("_tidegate/staging/s/2.parquet", 700, "d2" * 32, "flights", 11, 3, 4, 2),
 )
 
-SEAL = Seal(
+MANIFEST = Manifest(
     attempt=Attempt("0123456789abcdef", 1, "feedfeedfeedfeed"),
-    files=FILES,
+    files=tuple(LakeFile(f, f"data/{i}.parquet") for i, f in enumerate(FILES)),
     accounts=COMMIT.accounts,
     proofs={"flights": {0: HoleProof(2, 1, 1)}},
-    seen={"topic_ids": {"flights": FLIGHTS_ID}, "log_starts": {"flights": {"0": 0, "11": 3}}},
+    seen={
+        "topic_ids": {"flights": FLIGHTS_ID},
+        "log_starts": {"flights": {"0": 0, "11": 3}},
+        "epochs": {"flights": {"0": 0, "11": 0}},
+    },
     versions={"spark": "4.1.2", "connector": "4.1.2", "tidegate": "0.2.0"},
 )

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.core import canonical, layout
+from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Account, Commit, Origin, Reference
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.lake import attempts
-from tidegate.lake.attempts import Attempt, Seal
+from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 
@@ -90,7 +91,7 @@ def stage(
             write_file(store, attempt.directory, file, partition, offsets)
             count += len(offsets)
     done = {
-        "format": 1,
+        "format": FORMAT,
         "plan_id": plan.id,
         "chunk": chunk,
         "rows": count if rows is None else rows,
@@ -106,34 +107,43 @@ def unfinished(store: LocalStore, attempt: Attempt) -> Attempt:
     return attempt
 
 
+def manifest_of(plan_id: str, files: Iterable[Mapping[str, object]]) -> bytes:
+    """Return the manifest of the attempt "a" with these files, without accounts."""
+    form = {
+        "format": FORMAT, "plan_id": plan_id, "chunk": 0, "attempt": "a", "files": [*files],
+        "partitions": {}, "seen": {"epochs": {}}, "versions": {},
+    }  # fmt: skip
+    return canonical.encode(form)
+
+
 def no_probe(holes):
     raise AssertionError("there is no hole to probe")
 
 
-def check(store: LocalStore, plan: Plan, attempt: Attempt, *, probe=no_probe, **given) -> Seal:
+def check(store: LocalStore, plan: Plan, attempt: Attempt, *, probe=no_probe, **given) -> Manifest:
     """Check an attempt; the logs start at 0 unless `log_starts` says otherwise."""
     done = attempts.read_done(store, attempt)
     assert done is not None
     return attempts.check(
         store,
+        plan,
         attempt,
-        plan.chunks[attempt.chunk],
         done,
         probe=probe,
         **{
             "log_starts": {topic: {} for topic in plan.topics},
             "bound": 200,
-            "seen": {"topic_ids": dict(plan.topics)},
+            "seen": {"topic_ids": dict(plan.topics), "log_starts": {}, "epochs": {}},
             "versions": {"tidegate": "test"},
             **given,
         },
     )
 
 
-def seal(store: LocalStore, plan: Plan, name: str = "attempt", *, chunk: int = 0) -> Seal:
+def seal(store: LocalStore, plan: Plan, name: str = "attempt", *, chunk: int = 0) -> Manifest:
     """Leave a sealed attempt."""
     sealed = check(store, plan, stage(store, plan, name, chunk=chunk))
-    attempts.seal(store, sealed)
+    attempts.create(store, sealed)
     return sealed
 
 
@@ -167,7 +177,7 @@ def commit_stamped(
         "topic": "t", "partition": partition, "first": first, "last": end - 1,
         "rows": len(stamps), "final": f"data/{plan}",
     }  # fmt: skip
-    data = canonical.encode({"format": 1, "files": [file]})
+    data = manifest_of(plan, [file])
     manifest = Reference(layout.manifest(plan, 0, "a"), canonical.digest(data))
     store.create(manifest.path, data)
     accounts = {"t": {partition: Account(first, end, len(stamps), 0)}}

@@ -16,10 +16,9 @@ from tidegate import errors, faults
 from tidegate.broker import delegation_token
 from tidegate.broker.delegation_token import DelegationToken
 from tidegate.core import canonical, layout
-from tidegate.core.entries import KINDS, Commit
+from tidegate.core.entries import KINDS, Commit, Reference
 from tidegate.core.plan import Plan
-from tidegate.lake import committing
-from tidegate.lake.attempts import Seal
+from tidegate.lake.attempts import Manifest
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.launch import jars
@@ -225,30 +224,28 @@ def entries() -> list[dict[str, Any]]:
 
 
 def test_every_example_is_json() -> None:
-    for text in fenced(STORAGE + JSON, "json"):
-        form = json.loads(text)
-        assert isinstance(form, list) or form["format"] == 1
+    """With the number of the lake's documents, or that of the commands: reports have the latter."""
+    for text, number in ((STORAGE, canonical.FORMAT), (JSON, 1)):
+        for form in map(json.loads, fenced(text, "json")):
+            assert isinstance(form, list) or form["format"] == (1 if "broker" in form else number)
 
 
 def test_the_plan_has_its_own_name() -> None:
     """Its digest is the id that all the other examples use."""
     plan = Plan.from_json(example("Plan"))
     assert plan.to_json() == example("Plan")
-    others = [example(heading) for heading in ("Generation", "_done.json", "Seal")]
+    others = [example(heading) for heading in ("Generation", "_done.json", "Manifest")]
     others += [example("Report", page=JSON), example("Files", page=JSON)[0]]
     assert {form["plan_id"] for form in others} == {plan.id}
     assert RUN_KEY in STORAGE
 
 
-def test_the_seal_and_the_manifest_agree() -> None:
-    """The manifest is made from the seal and the plan, byte by byte."""
-    seal = Seal.from_json(example("Seal"))
-    assert seal.to_json() == example("Seal")
-    plan = Plan.from_json(example("Plan"))
-    assert json.loads(committing.manifest_of(plan, seal)) == example("Manifest")
+def test_the_manifest_is_that_of_the_commit() -> None:
+    manifest, plan = Manifest.from_json(example("Manifest")), Plan.from_json(example("Plan"))
+    assert manifest.to_json() == example("Manifest")
     commit = Commit.from_json(entries()[1])
-    assert commit.accounts == seal.accounts
-    assert commit.manifest.sha256 == canonical.digest(committing.manifest_of(plan, seal))
+    assert commit.accounts == manifest.accounts
+    assert commit.manifest == Reference(manifest.attempt.manifest_path, manifest.sha256)
     assert commit.plan_sha256 == plan.sha256
 
 

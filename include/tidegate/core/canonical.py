@@ -6,6 +6,9 @@ import hashlib
 import json
 from typing import Any
 
+FORMAT = 2
+"""The format number of every document of a lake, but for the reports of runs."""
+
 
 def encode(value: Any) -> bytes:
     """Return `value` as UTF-8 JSON with sorted keys and no spaces.

@@ -16,8 +16,6 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.json_codec import Form, form_of
 
-FORMAT = 1
-
 
 def _write_sets(sets: OffsetSets) -> dict[str, dict[str, Any]]:
     return {

@@ -14,8 +14,6 @@ from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import SourceFile
 from tidegate.core.replacement import Replaces
 
-FORMAT = 1
-
 
 @dataclass(frozen=True, slots=True)
 class Adoption:

@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import Annotated, Any, Self
 
 from tidegate.core import canonical
+from tidegate.core.canonical import FORMAT
 from tidegate.core.json_codec import OMITTED, Document, Form, Name
 from tidegate.core.offsets import Window
 from tidegate.core.replacement import Replaced, replaces_from_json
 from tidegate.core.wording import counted
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,6 @@ class Plan(Document):
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> Self:
-        if form.get("format") != FORMAT:
-            raise ValueError(f"a plan of format {form.get('format')!r}; this is format {FORMAT}")
         chunks = form["chunks"]
         if chunks and isinstance(chunks[0].get("files"), list):  # else a topic of that name
             (chunk,) = chunks

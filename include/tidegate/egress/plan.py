@@ -79,7 +79,7 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
     if planned.id in ledger.fold.claims:
         logger.info("%s: plan %s has an open claim: %s", run.spec.name, planned.id, _RESUMED)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    note = {"format": 1, "run": run.run_id, "dag": run.dag_id, "at": now, **note}
+    note = {"run": run.run_id, "dag": run.dag_id, "at": now, **note}
     frozen = opened.freeze(planned, note)
     faults.point("plan.frozen")
     return Planned(frozen, known=False)

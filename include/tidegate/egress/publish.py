@@ -14,6 +14,7 @@ from tidegate.core.plan import Plan
 from tidegate.egress import report as reports
 from tidegate.errors import AttemptAbandoned, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.lake import deliveries
+from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import EgressRun, OpenRun
@@ -63,19 +64,17 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     frozen = opened.frozen_plan()
     plan, fold = frozen.plan, ledger.refresh()
     n, before = fold.committed.get((plan.id, 0)), fold.n
-    delivery = deliveries.sealed(store, plan, fold) if plan.has_work else None
     if plan.has_work and not fold.is_sent(plan.id):
+        delivery = deliveries.sealed(store, plan, fold)
         if delivery is None:
             raise NotSealed(
                 f"plan {plan.id}: no attempt of it is sealed, so nothing proves that all was sent. "
                 "Clear the task that runs Spark, or repeat the command with this run id: it sends "
                 "what is missing"
             )
-        match deliveries.commit(store, ledger, plan, delivery, run=run.run_id):
-            case Appended(n):
+        match deliveries.commit(ledger, plan, delivery, run=run.run_id):
+            case Appended(n) | Adopt(n):
                 pass
-            case Adopt(n):  # perhaps of another attempt
-                delivery = deliveries.sealed(store, plan, fold)
             case Refused(reason):
                 raise AttemptAbandoned(f"plan {plan.id}: {reason}")
             case other:
@@ -83,6 +82,7 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
     variables.show(run.mirror, run.spec, fold)
     faults.point("caches.half")
     commit = fold.live[n] if n is not None else None
+    delivery = deliveries.read(store, Attempt.of(commit)) if commit else None
     report = reports.short(run, store, frozen, n, commit, delivery)
     note = opened.note(plan)
     report_store.keep(

@@ -74,4 +74,4 @@ def details(
 
 
 def _sent(file: SentFile) -> dict[str, Any]:
-    return {name: value for name, value in vars(file).items() if name != "sha256"}
+    return {"file": file.file, "rows": file.rows, "bad": file.bad, "digest": file.digest}

@@ -64,9 +64,9 @@ logger = logging.getLogger(__name__)
 def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> Delivery | None:
     """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
-    Returns the seal; None if the plan was committed before, or has no work. Makes a plan if the run
-    has no living one. Raises RowsRefused or SourceChanged before anything is sent, SendFailed or
-    BrokerUnreachable if a retry must send the missing rows.
+    Returns its manifest; None if the plan was committed before, or has no work. Makes a plan if the
+    run has no living one. Raises RowsRefused or SourceChanged before anything is sent, SendFailed
+    or BrokerUnreachable if a retry must send the missing rows.
     """
     run, store, ledger = opened.run, opened.store, opened.ledger
     planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
@@ -113,7 +113,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
             types=result.get("types") or rows.types,
         )
         delivery = replace(delivery, resent=_resent(opened, planned, delivery))
-        deliveries.seal(store, delivery)
+        deliveries.create(store, delivery)
         faults.point("seal.written")
         sent = counted(delivery.rows, "row")
         logger.info("plan %s: sent and sealed: %s", planned.id, sent)
@@ -141,13 +141,17 @@ def _sent_files(
     plan: Plan, found: Sequence[Mapping[str, Any]], contents: Mapping[str, str | None]
 ) -> tuple[SentFile, ...]:
     """Return what was sent of each file of a plan, also of those in which Spark found no row."""
-    rows = {each["file"]: each for each in found}
-    nothing = {"rows": 0, "bad": 0, "digest": row_digest.of_file(())}
-    names = [file.name for file in plan.files] or list(rows)
-    return tuple(
-        SentFile(**rows.get(name, {"file": name, **nothing}), sha256=contents.get(name))
-        for name in names
-    )
+    rows = {each["file"]: SentFile(**each) for each in found}
+    nothing = row_digest.of_file(())
+    of_files = (
+        replace(
+            rows.get(file.name, SentFile(file.name, 0, 0, nothing)),
+            size=file.size, etag=file.etag, sha256=contents.get(file.name),
+        )
+        for file in plan.files
+    )  # fmt: skip
+    sent = of_files if plan.files else rows.values()
+    return tuple(sorted(sent, key=lambda each: each.file))
 
 
 def _contents(plan: Plan) -> dict[str, str | None]:

@@ -25,15 +25,15 @@ from tidegate.egress.sent_records import (
     records_of,
 )
 from tidegate.errors import LakeDamaged
-from tidegate.lake import audit, manifests
+from tidegate.lake import audit, deliveries
+from tidegate.lake.deliveries import SentFile
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress
 from tidegate.runs.boundaries import refuse_leaderless
 from tidegate.runs.findings import Findings
 
 Say = Callable[[str], None]
-Files = Sequence[Mapping[str, Any]]
-"""The manifest's entry of each file that was sent."""
+Files = Sequence[SentFile]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
                 continue
             findings.files += len(files)
             findings.rows += sent
-            rows = sum(each["rows"] for each in files)
+            rows = sum(each.rows for each in files)
             if rows != sent:
                 findings.add(f"{rows} rows in the files, receipts for {sent}", commit=n)
             _check_accounts(n, commit, files, findings)
@@ -97,7 +97,7 @@ def _opened(kafka: KafkaSettings, topics: Sequence[str]) -> Iterator[_Target]:
 
 def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> Files | None:
     try:
-        return manifests.read_forms(store, commit)
+        return deliveries.committed(store, commit).files
     except LakeDamaged as error:
         findings.add(str(error), commit=n, uri=store.uri(commit.manifest.path))
         return None
@@ -105,7 +105,7 @@ def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> Files
 
 def _check_accounts(n: int, commit: Commit, files: Files, findings: Findings) -> None:
     """For a lake source, check that every row of a range was sent or quarantined."""
-    counts = {each["file"]: each["rows"] + each["bad"] for each in files}
+    counts = {each.file: each.rows + each.bad for each in files}
     for topic, partitions in commit.accounts.items():
         for p, account in partitions.items():
             rows = counts.get(f"{commit.topic_ids[topic]}/{p}", 0)
@@ -149,16 +149,16 @@ def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Fi
             )  # fmt: skip
         findings.compared += once + extra
     findings.expired += compacted_away
-    sent = {each["file"]: each for each in files}
+    sent = {each.file: each for each in files}
     for file in sorted(sent.keys() | first_digests.keys()):
-        rows, found = sent[file]["rows"] if file in sent else 0, first_digests[file]
+        rows, found = sent[file].rows if file in sent else 0, first_digests[file]
         content = row_digest.of_file(found.values())
         if not max(0, rows - compacted_away) <= len(found) <= rows:
             findings.add(
                 f"{len(found)} of its rows are in the target, {rows} were sent",
                 commit=n, file=file,
             )  # fmt: skip
-        elif len(found) == rows and not (file in sent and sent[file]["digest"] == content):
+        elif len(found) == rows and not (file in sent and sent[file].digest == content):
             findings.add("its rows in the target have other content than was sent",
                          commit=n, file=file)  # fmt: skip
         if changed[file]:
@@ -175,7 +175,7 @@ def _compare_resent(
     findings: Findings,
 ) -> None:
     """Compare the records of a commit's rows by released claims with those it has counted."""
-    etags = {each["file"]: each.get("etag") for each in files}
+    etags = {each.file: each.etag for each in files}
     rows = Rows(commit.plan_id, commit.lane, etags, tuple(commit.ranges))
     known = {(r.topic, r.partition): r.records for r in commit.resent}
     for each in count_resent(target.read, target.seen, resent, rows, commit.receipts):

@@ -9,7 +9,8 @@ from tidegate.broker.sampling import largest_mean_size
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.errors import LakeDamaged
-from tidegate.lake.manifests import LakeFile, read_manifest
+from tidegate.lake import attempts
+from tidegate.lake.attempts import LakeFile
 from tidegate.lake.store import Store
 
 BYTES = 256 * 1024 * 1024
@@ -77,7 +78,7 @@ def _newest_files(store: Store, fold: Fold) -> list[LakeFile]:
     if not fold.live:
         return []
     try:
-        return read_manifest(store, fold.live[max(fold.live)])
+        return list(attempts.committed(store, fold.live[max(fold.live)]).files)
     except LakeDamaged:
         return []  # only the estimate is affected; `verify` reports the damage
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from tidegate.errors import BrokerError, LakeUnavailable, ReplayRefused
 from tidegate.ingest import drafting, sealing
 from tidegate.ingest.sealing import Kept
 from tidegate.lake import attempts, boundaries, committing, placing
-from tidegate.lake.attempts import Staged
+from tidegate.lake.attempts import Attempt, Manifest, Staged
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 from tidegate.lake.unfinished_plans import load_unfinished, publish_unfinished
@@ -138,14 +138,19 @@ def chunks_to_commit(fold: Fold, plan: Plan) -> list[int]:
 
 
 def chunks_to_stage(
-    store: Store, fold: Fold, plan: Plan, staged: Staged | None = None
+    store: Store,
+    fold: Fold,
+    plan: Plan,
+    staged: Staged | None = None,
+    known: MutableMapping[Attempt, Manifest] | None = None,
 ) -> list[int]:
     """Return the chunks that are neither sealed, committed nor covered: they must be staged.
 
-    `staged` are the plan's staged files, if they were just listed.
+    `staged` are the plan's staged files, if they were just listed; `known` as in
+    `attempts.sealed`.
     """
-    seals = attempts.sealed(store, plan, fold, staged) if plan.chunks else ()
-    return [number for number in chunks_to_commit(fold, plan) if number not in seals]
+    sealed = attempts.sealed(store, plan, fold, staged, known) if plan.chunks else ()
+    return [number for number in chunks_to_commit(fold, plan) if number not in sealed]
 
 
 def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) -> Living | str:
@@ -163,7 +168,7 @@ def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) ->
                 return f"others have replaced {gone[0]}"
         elif taken := fold.covered_part(window, plan.topics):
             return f"others have committed {taken[0]} of its chunk {number}"
-    chunks = chunks_to_stage(opened.store, fold, plan, staged)
+    chunks = chunks_to_stage(opened.store, fold, plan, staged, opened.manifests)
     to_stage = [number for number in chunks if number not in kept.unproven]
     if not to_stage:
         return Living(kept)
@@ -278,7 +283,6 @@ def _log_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:
 
 def _note(run: Run, seen: Survey, draft: Draft, surveyed_at: datetime) -> dict[str, Any]:
     return {
-        "format": 1,
         "run": run.run_id,
         "dag": run.dag_id,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate import faults
-from tidegate.core.entries import Commit, Gap
+from tidegate.core.entries import Gap
 from tidegate.core.offsets import Offsets, Window, bounds
 from tidegate.core.plan import LeftOut, Plan
 from tidegate.core.wording import counted
@@ -80,10 +80,11 @@ def publish(opened: OpenRun[Run]) -> Published:
     frozen = opened.frozen_plan()
     plan = frozen.plan
     before = ledger.fold.n
-    staged = set(opened.seals)
     commits = {}
     if plan.chunks:
-        commits = committing.publish_sealed(store, ledger, plan, run=run.run_id, known=opened.seals)
+        commits = committing.publish_sealed(
+            store, ledger, plan, run=run.run_id, known=opened.manifests
+        )
     missing = chunks_to_commit(ledger.fold, plan)
     if missing:  # another publisher of this run may have committed them
         missing = chunks_to_commit(ledger.refresh(), plan)
@@ -125,13 +126,9 @@ def publish(opened: OpenRun[Run]) -> Published:
     earlier = sum(
         each["rows"]
         for each in report["commits"]
-        if _attempt(entries[each["chunk"]][1]) not in staged
+        if Attempt.of(entries[each["chunk"]][1]) not in opened.staged
     )
     return Published(plan, commits, offsets, report, through, tuple(missing), new, gaps, earlier)
-
-
-def _attempt(commit: Commit) -> Attempt:
-    return Attempt(commit.plan_id, commit.chunk, commit.attempt)
 
 
 def verdict(opened: OpenRun[Run]) -> None:

@@ -18,7 +18,7 @@ from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.replacement import Replaced, Tile, replaces_to_json
 from tidegate.core.requests import Replay
 from tidegate.ingest.backfill import boundaries_at, checked_topic, not_among, refusal
-from tidegate.lake import manifests
+from tidegate.lake import attempts
 from tidegate.lake.store import Store
 from tidegate.runs.replay_id import id_complaints
 from tidegate.runs.run import Run
@@ -76,7 +76,7 @@ def _live_tiles(store: Store, fold: Fold, window: list[OffsetRange], topic_id: s
     for n in fold.commits_over(tuple(window), {r.topic: topic_id for r in window}):
         commit = fold.live[n]
         ranges = [r for each_id, r in commit.ranges if each_id == topic_id]
-        files = [(f.staged, f.final) for f in manifests.read_manifest(store, commit)]
+        files = [(f.staged, f.final) for f in attempts.committed(store, commit).files]
         tiles += [
             tile
             for tile in replacement.tiles_of(n, ranges, files)

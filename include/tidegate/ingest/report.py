@@ -15,7 +15,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import TidegateError
 from tidegate.ingest.status import positions
-from tidegate.lake import attempts, manifests
+from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.plans import Frozen
 from tidegate.runs.client_options import effective
@@ -82,8 +82,7 @@ def details(
     return {
         "records": plan.records,
         "commits": [
-            _whole_commit(opened, plan, commits[each["chunk"]][1], each)
-            for each in summary["commits"]
+            _whole_commit(opened, commits[each["chunk"]][1], each) for each in summary["commits"]
         ],
         "gaps": [gap.to_json() for gap in fold.gaps if gap.by == run.run_id],
         "taken_up": note.get("taken_up", {}),
@@ -101,22 +100,20 @@ def _accounts(commit: Commit) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def _whole_commit(
-    opened: OpenRun[Run], plan: Plan, commit: Commit, summary: Mapping[str, Any]
+    opened: OpenRun[Run], commit: Commit, summary: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Add proofs, versions and files to the summary of a commit."""
-    attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
     store = opened.store
-    seal = opened.seals.get(attempt) or attempts.read_seal(store, attempt)
-    files = manifests.files_by_seal(plan, seal, commit) if seal else None
-    files = manifests.read_manifest(store, commit) if files is None else files
+    known = opened.manifests.get(Attempt.of(commit))
+    manifest = known or attempts.committed(store, commit)
     return {
         **summary,
         "attempt": commit.attempt,
-        "bytes": sum(file.staged.size for file in files),
-        "versions": dict(seal.versions) if seal else {},
+        "bytes": sum(file.staged.size for file in manifest.files),
+        "versions": dict(manifest.versions),
         "proofs": {
             topic: {str(p): proof._asdict() for p, proof in partitions.items() if proof.holes}
-            for topic, partitions in (seal.proofs if seal else {}).items()
+            for topic, partitions in manifest.proofs.items()
         },
         "files": [
             {
@@ -128,7 +125,7 @@ def _whole_commit(
                 "rows": file.staged.rows,
                 "bytes": file.staged.size,
             }
-            for file in files
+            for file in manifest.files
         ],
     }
 

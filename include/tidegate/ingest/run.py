@@ -82,8 +82,9 @@ def early_end(run: Run) -> EarlyEnd:
     if not left:
         return EarlyEnd("all that was planned is in the lake", finished=True)
     listed = attempts.staged_files(store, plan.id)
-    finished = {attempt.chunk for attempt in attempts.finished(store, plan, fold, listed)}
-    staged = left & (finished | attempts.sealed(store, plan, fold, listed).keys())
+    finished = {a.chunk for a in attempts.unsealed(store, plan, fold, listed, opened.manifests)}
+    sealed = attempts.sealed(store, plan, fold, listed, opened.manifests)
+    staged = left & (finished | sealed.keys())
     return EarlyEnd(
         f"plan {plan.id}: of {counted(chunks, 'chunk')}, {chunks - len(left)} in the lake and "
         f"{len(staged)} staged"

@@ -1,10 +1,12 @@
-"""Sealing: prove that finished attempts are complete, in the process that staged them or later."""
+"""Sealing: check what Spark has staged, and create the manifests of attempts that are right."""
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,23 +23,175 @@ from tidegate.core.wording import counted
 from tidegate.errors import (
     AttemptWrong,
     BrokerError,
-    FormatTooNew,
     IdentityChanged,
     LakeDamaged,
+    OtherFormat,
     RowsMissing,
     TidegateError,
 )
 from tidegate.ingest import truncation
 from tidegate.lake import attempts, plans
-from tidegate.lake.attempts import Attempt, Staged
+from tidegate.lake.attempts import Attempt, Manifest, Staged
 from tidegate.lake.ledger import Appended
 from tidegate.runs.run import OpenRun, Run
 
-MOST_PROBES = 200  # holes per chunk; the seal also has their total number
-WRONG = (AttemptWrong, RowsMissing, IdentityChanged)
-"""The errors that prove an attempt wrong; after any other it may still be sealed."""
+MOST_PROBES = 200  # holes per chunk; the manifest also has their total number
+_WRONG = (AttemptWrong, RowsMissing, IdentityChanged)
+"""The errors that prove an attempt wrong; after any other it may still be right."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Outcomes:
+    """What became of attempts: the chunks that are sealed, and the errors of the other attempts.
+
+    One that is `wrong` was abandoned and deleted; one that is `unknown` is kept, to be tried again.
+    """
+
+    sealed: list[int] = field(default_factory=list)
+    wrong: dict[Attempt, TidegateError] = field(default_factory=dict)
+    unknown: dict[Attempt, TidegateError] = field(default_factory=dict)
+
+    def errors(self) -> list[TidegateError]:
+        return [*self.wrong.values(), *self.unknown.values()]
+
+
+def seal(
+    opened: OpenRun[Run],
+    plan: Plan,
+    staged: Iterable[Attempt],
+    epochs: Mapping[tuple[str, int], int],
+    outcomes: Outcomes,
+    *,
+    just_read: bool = False,
+) -> None:
+    """Check the attempts that Spark has finished, and create the manifests of those that are right.
+
+    No other function does: neither for a chunk that was just finished, nor after a crash. `epochs`
+    are leader epochs from before Spark read. What becomes of each is added to `outcomes`; one
+    attempt never prevents the manifest of another. On another cluster an attempt is unknown, since
+    the connection may name it by mistake; if it was `just_read`, it is wrong: Spark may have read
+    there. Raises OtherFormat if a newer release has staged.
+    """
+    finished = {}
+    for attempt in staged:
+        with _ends(opened, attempt, outcomes):
+            if (done := attempts.read_done(opened.store, attempt)) is not None:
+                finished[attempt] = done
+    if not finished:
+        return
+    try:
+        seen = survey(opened.run.kafka, sorted(plan.topics), plan.isolation)
+        if not just_read:
+            refuse_another_cluster(plan, seen)
+    except TidegateError as error:
+        outcomes.unknown.update(dict.fromkeys(finished, error))
+        return
+    for attempt, done in finished.items():
+        if attempt.chunk in outcomes.sealed:
+            continue
+        with _ends(opened, attempt, outcomes):
+            refuse_another_cluster(plan, seen)
+            made = _checked(opened, plan, attempt, done, seen, epochs)
+            if attempts.create(opened.store, made):
+                opened.manifests[attempt] = made
+                opened.staged.add(attempt)
+            outcomes.sealed.append(attempt.chunk)
+            outcomes.unknown.pop(attempt, None)
+            logger.info(
+                "plan %s: chunk %d is sealed: %s, %s",
+                plan.id, attempt.chunk,
+                counted(sum(f.staged.rows for f in made.files), "row"),
+                counted(sum(f.staged.size for f in made.files), "byte"),
+            )  # fmt: skip
+            faults.point("seal.written")
+
+
+@contextmanager
+def _ends(opened: OpenRun[Run], attempt: Attempt, outcomes: Outcomes) -> Iterator[None]:
+    """Add an attempt to the wrong or the unknown ones, by the error that its check ends with."""
+    try:
+        yield
+    except OtherFormat:
+        raise
+    except _WRONG as error:
+        _give_up(opened, attempt, error, outcomes)
+    except TidegateError as error:
+        outcomes.unknown[attempt] = error
+
+
+def _checked(
+    opened: OpenRun[Run],
+    plan: Plan,
+    attempt: Attempt,
+    done: Mapping[str, Any],
+    seen: Survey,
+    epochs: Mapping[tuple[str, int], int],
+) -> Manifest:
+    """Return the manifest of an attempt, by a survey from after it was finished.
+
+    Raises one of `_WRONG` if it is wrong, any other error if it cannot be proven now.
+    """
+    kafka, window = opened.run.kafka, plan.chunks[attempt.chunk]
+    refuse_recreated(plan, attempt, seen)
+    _refuse_leaderless(plan, attempt, seen)
+    _refuse_cut_off(plan, attempt, truncation.since(kafka, epochs, seen, window))
+    log_starts = {
+        topic: {p: m.start for p, m in marks.items()} for topic, marks in seen.watermarks.items()
+    }
+    return attempts.check(
+        opened.store,
+        plan,
+        attempt,
+        done,
+        probe=lambda holes: _probed(kafka, plan, holes),
+        log_starts=log_starts,
+        bound=MOST_PROBES,
+        seen={
+            "topic_ids": dict(seen.topic_ids),
+            "log_starts": _by_text(log_starts),
+            "epochs": _by_text({t: each.epochs for t, each in seen.identities.items()}),
+        },
+        versions={**done["versions"], "tidegate": tidegate.__version__},
+    )
+
+
+def _by_text(numbers: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
+    return {topic: {str(p): n for p, n in each.items()} for topic, each in numbers.items()}
+
+
+def _give_up(
+    opened: OpenRun[Run], attempt: Attempt, error: TidegateError, outcomes: Outcomes
+) -> None:
+    """Abandon an attempt that is wrong, then delete it: another process may be about to seal it."""
+    outcomes.wrong[attempt] = error
+    outcomes.unknown.pop(attempt, None)
+    if opened.store.size(attempt.manifest_path) is not None:
+        return  # it may be there although its put raised
+    abandon = Abandon(*attempt)
+    if isinstance(opened.ledger.append(abandon, run=opened.run.run_id), Appended | Lost):
+        _delete(opened, attempt)  # else another process has sealed and committed it
+
+
+def delete_unfinished(opened: OpenRun[Run], attempt: Attempt) -> None:
+    """Delete an attempt of an application that has ended, if it was not finished.
+
+    One that Spark has finished is kept: the next plan checks it.
+    """
+    if opened.store.size(attempt.manifest_path) is not None:
+        return
+    if opened.store.size(attempt.done_path) is None:
+        _delete(opened, attempt)
+    else:
+        logger.warning(
+            "plan %s: chunk %d is kept; the retry seals it", attempt.plan_id, attempt.chunk
+        )
+
+
+def _delete(opened: OpenRun[Run], attempt: Attempt) -> None:
+    listed = opened.store.objects(attempt.directory)
+    opened.store.delete(*(each.path for each in listed))
 
 
 class Kept(NamedTuple):
@@ -48,38 +202,31 @@ class Kept(NamedTuple):
     """
 
     plan: Plan
-    sealed: list[int]
-    unproven: dict[int, TidegateError]
+    sealed: Sequence[int] = ()
+    unproven: Mapping[int, TidegateError] = MappingProxyType({})
     staged: Staged = MappingProxyType({})
 
 
 def seal_kept(opened: OpenRun[Run], plan: Plan) -> Kept:
-    """Seal the attempts of a plan that Spark has finished and no process has sealed.
-
-    An attempt that is wrong is abandoned and deleted.
-    """
-    staged = attempts.staged_files(opened.store, plan.id) if plan.chunks else {}
-    kept = Kept(plan, [], {}, staged)
+    """Seal the attempts of a plan that Spark has finished and no process has sealed."""
+    store, fold = opened.store, opened.ledger.fold
+    staged = attempts.staged_files(store, plan.id) if plan.chunks else {}
+    outcomes = Outcomes()
     try:
-        found = attempts.finished(opened.store, plan, opened.ledger.fold, staged)
+        found = attempts.unsealed(store, plan, fold, staged, opened.manifests)
         noted = plans.epochs(opened.note(plan)) if found else {}
     except LakeDamaged as error:  # must not stop the run
         logger.warning("plan %s: its finished chunks were not sealed: %s", plan.id, error)
-        return kept
-    try:
-        failures = seal_finished(opened, plan, found, noted, kept.sealed)
-    except IdentityChanged as error:  # the connection may name another cluster by mistake
-        failures = dict.fromkeys(found, error)
-        kept.unproven.update((attempt.chunk, error) for attempt in found)
-    else:
-        for attempt, failure in failures.items():
-            if isinstance(failure, WRONG):
-                discard(opened, attempt, failure)
-            elif attempt.chunk not in kept.sealed:
-                kept.unproven[attempt.chunk] = failure
-    for text in dict.fromkeys(map(str, failures.values())):
+        return Kept(plan, staged=staged)
+    seal(opened, plan, found, noted, outcomes)
+    for text in dict.fromkeys(map(str, outcomes.errors())):
         logger.warning("plan %s: a finished chunk was not sealed: %s", plan.id, text)
-    return kept
+    unproven = {
+        attempt.chunk: error
+        for attempt, error in outcomes.unknown.items()
+        if attempt.chunk not in outcomes.sealed
+    }
+    return Kept(plan, outcomes.sealed, unproven, staged)
 
 
 def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:
@@ -97,94 +244,6 @@ def refuse_gaps(kept: Iterable[Kept], gaps: Iterable[Gap]) -> None:
                     plan_id=plan.id,
                     chunk=chunk,
                 ) from error
-
-
-def seal_finished(
-    opened: OpenRun[Run],
-    plan: Plan,
-    candidates: Iterable[Attempt],
-    epochs: Mapping[tuple[str, int], int],
-    sealed: list[int],
-) -> dict[Attempt, TidegateError]:
-    """Seal the candidates that Spark has finished, add their chunks to `sealed`; return the errors.
-
-    `epochs` are leader epochs from before Spark read. An attempt that is wrong, or of a partition
-    without a leader, never prevents the seal of another. Raises IdentityChanged on another cluster,
-    FormatTooNew if a newer release has staged.
-    """
-    kafka, store = opened.run.kafka, opened.store
-    done: dict[Attempt, Mapping[str, Any]] = {}
-    failures: dict[Attempt, TidegateError] = {}
-    for attempt in candidates:
-        try:
-            if (form := attempts.read_done(store, attempt)) is not None:
-                done[attempt] = form
-        except FormatTooNew:
-            raise
-        except TidegateError as error:
-            failures[attempt] = error
-    if not done:
-        return failures
-    try:
-        seen = survey(kafka, sorted(plan.topics), plan.isolation)
-    except TidegateError as error:
-        return failures | dict.fromkeys(done, error)
-    refuse_another_cluster(plan, seen)
-    for attempt in done:
-        try:
-            refuse_recreated(plan, attempt, seen)
-            _refuse_leaderless(plan, attempt, seen)
-        except TidegateError as error:
-            failures[attempt] = error
-    finished = [attempt for attempt in done if attempt not in failures]
-    try:
-        ranges = [r for attempt in finished for r in plan.chunks[attempt.chunk]]
-        cut = truncation.since(kafka, epochs, seen, ranges)
-    except TidegateError as error:
-        return failures | dict.fromkeys(finished, error)
-    log_starts = {
-        topic: {p: m.start for p, m in marks.items()} for topic, marks in seen.watermarks.items()
-    }
-    for attempt in finished:
-        if attempt.chunk in sealed:
-            continue
-        try:
-            _refuse_cut_off(plan, attempt, cut)
-            proven = attempts.check(
-                store,
-                attempt,
-                plan.chunks[attempt.chunk],
-                done[attempt],
-                probe=lambda holes: _probed(kafka, plan, holes),
-                log_starts=log_starts,
-                bound=MOST_PROBES,
-                seen={
-                    "topic_ids": dict(seen.topic_ids),
-                    "log_starts": {
-                        topic: {str(p): start for p, start in starts.items()}
-                        for topic, starts in log_starts.items()
-                    },
-                    "epochs": {
-                        topic: {str(p): epoch for p, epoch in each.epochs.items()}
-                        for topic, each in seen.identities.items()
-                    },
-                },
-                versions={**done[attempt]["versions"], "tidegate": tidegate.__version__},
-            )
-            if (created := attempts.seal(store, proven)) is not None:
-                opened.seals[attempt] = created
-        except TidegateError as error:
-            failures[attempt] = error
-            continue
-        sealed.append(attempt.chunk)
-        logger.info(
-            "plan %s: chunk %d is sealed: %s, %s",
-            plan.id, attempt.chunk,
-            counted(sum(f.rows for f in proven.files), "row"),
-            counted(sum(f.size for f in proven.files), "byte"),
-        )  # fmt: skip
-        faults.point("seal.written")
-    return failures
 
 
 def refuse_another_cluster(plan: Plan, seen: Survey) -> None:
@@ -254,23 +313,3 @@ def _probed(
             )
         outcomes[found.hole] = found.outcome
     return outcomes
-
-
-def discard(opened: OpenRun[Run], attempt: Attempt, error: TidegateError | None) -> None:
-    """Delete an attempt that is wrong or unfinished; one that may still be sealed is kept.
-
-    A seal may exist although its put raised. A finished attempt is abandoned in the ledger before
-    it is deleted, because another process may be about to seal it.
-    """
-    store = opened.store
-    if store.size(attempt.directory + attempts.SEAL) is not None:
-        return
-    if store.size(attempt.directory + attempts.DONE) is not None:
-        if not isinstance(error, WRONG):
-            logger.warning("plan %s: chunk %d is kept; the retry seals it", attempt.plan_id,
-                           attempt.chunk)  # fmt: skip
-            return
-        given_up = Abandon(attempt.plan_id, attempt.chunk, attempt.name)
-        if not isinstance(opened.ledger.append(given_up, run=opened.run.run_id), Appended | Lost):
-            return  # another process has sealed and committed it
-    store.delete(*(listed.path for listed in store.objects(attempt.directory)))

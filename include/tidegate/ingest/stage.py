@@ -17,10 +17,8 @@ from tidegate.broker.cluster import Survey
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted, duration
 from tidegate.errors import (
-    AttemptWrong,
     BrokerUnreachable,
     ConfigurationError,
-    IdentityChanged,
     NotAuthenticated,
     NotAuthorised,
     PlanDead,
@@ -29,7 +27,8 @@ from tidegate.errors import (
 )
 from tidegate.ingest import sealing, truncation
 from tidegate.ingest.plan import living_plan, plan
-from tidegate.lake import attempts, plans
+from tidegate.ingest.sealing import Outcomes
+from tidegate.lake import plans
 from tidegate.lake.attempts import Attempt
 from tidegate.launch import delegation_tokens
 from tidegate.launch.cluster_mode import clear, handed_over, left_behind
@@ -72,23 +71,24 @@ def stage(opened: OpenRun[Run], submit: Submit) -> Staged:
         living = living_plan(opened)
     if living is None:
         raise PlanDead(f"run {opened.run.run_id}: its plan was invalid as soon as it was made")
-    planned, sealed, unproven, _ = living.kept
-    failures = list(unproven.values())
+    planned = living.kept.plan
+    outcomes = Outcomes(list(living.kept.sealed))
+    failures = list(living.kept.unproven.values())
     started = [Attempt(planned.id, number, secrets.token_hex(8)) for number in living.chunks]
     if living.seen:
-        failures = [*_stage(opened, planned, started, living.seen, submit, sealed), *failures]
+        failures = [*_stage(opened, planned, started, living.seen, submit, outcomes), *failures]
     if failures:
         for other in failures[1:]:
             logger.error("plan %s: %s", planned.id, other)
         raise failures[0]
-    if any(attempt.chunk not in sealed for attempt in started):
-        missing = [a.chunk for a in started if a.chunk not in sealed]
+    if any(attempt.chunk not in outcomes.sealed for attempt in started):
+        missing = [a.chunk for a in started if a.chunk not in outcomes.sealed]
         raise StageFailed(
             f"plan {planned.id}: Spark exited 0 without finishing chunks {missing}; "
             "the retry stages them",
             chunks=missing,
         )
-    return Staged(planned, tuple(sealed))
+    return Staged(planned, tuple(outcomes.sealed))
 
 
 def _stage(
@@ -97,15 +97,14 @@ def _stage(
     started: Sequence[Attempt],
     before: Survey,
     submit: Submit,
-    sealed: list[int],
+    outcomes: Outcomes,
 ) -> list[TidegateError]:
     """Run Spark, seal the chunks that it finishes, and return the errors.
 
-    Attempts that are wrong or unfinished are deleted at the end.
+    Attempts that are unfinished are deleted at the end.
     """
     store = opened.store
     failures: list[TidegateError] = []
-    unproven: dict[Attempt, TidegateError] = {}
     # For a partition that has no leader now, the epoch of the plan's survey is used.
     epochs = plans.epochs(opened.note(plan)) | truncation.of_survey(before)
     try:
@@ -128,23 +127,19 @@ def _stage(
                 with (
                     _handed_over(opened, job, application) as (call, read),
                     terminal_if_refused(read),
-                    _sealing(opened, plan, started, epochs, sealed, unproven),
+                    _sealing(opened, plan, started, epochs, outcomes),
                 ):
                     submit(call)
         except _OF_SPARK as error:
             failures.append(error)
-        rest = [a for a in started if a.chunk not in sealed and a not in unproven]
-        if any(isinstance(failure, BrokerUnreachable) for failure in failures):
-            rest = []  # to seal, the broker would be asked again; the retry does
-        try:
-            unproven |= sealing.seal_finished(opened, plan, rest, epochs, sealed)
-        except IdentityChanged as error:  # Spark may have read from the other cluster
-            unproven |= dict.fromkeys(rest, error)
+        rest = [a for a in started if a.chunk not in outcomes.sealed and a not in outcomes.wrong]
+        if not any(isinstance(failure, BrokerUnreachable) for failure in failures):
+            sealing.seal(opened, plan, rest, epochs, outcomes, just_read=True)
     finally:
         for attempt in started:
-            if attempt.chunk not in sealed:
-                sealing.discard(opened, attempt, unproven.get(attempt))
-    return failures + list(unproven.values())
+            if attempt.chunk not in outcomes.sealed and attempt not in outcomes.wrong:
+                sealing.delete_unfinished(opened, attempt)
+    return failures + outcomes.errors()
 
 
 def _name(run: Run) -> str:
@@ -206,23 +201,17 @@ def _sealing(
     plan: Plan,
     started: Sequence[Attempt],
     epochs: Mapping[tuple[str, int], int],
-    sealed: list[int],
-    wrong: dict[Attempt, TidegateError],
+    outcomes: Outcomes,
 ) -> Iterator[None]:
-    """Seal chunk after chunk, in order, while Spark reads the next; add errors to `wrong`.
+    """Seal chunk after chunk, in order, while Spark reads the next.
 
-    The caller seals the last chunk after Spark has ended, and those for which the broker did not
-    answer.
+    The caller seals the last chunk after Spark has ended, and those that are unknown until then.
     """
     ended = threading.Event()
+    said: set[str] = set()
 
     def is_finished(attempt: Attempt) -> bool:
-        try:
-            return attempts.read_done(opened.store, attempt) is not None
-        except AttemptWrong:
-            return True  # `seal_finished` says so
-
-    said: set[str] = set()
+        return opened.store.size(attempt.done_path) is not None
 
     def say(text: object) -> None:
         if str(text) not in said:  # it is asked every second
@@ -234,21 +223,19 @@ def _sealing(
         while len(waiting) > 1 and not ended.wait(_LOOK_AGAIN):
             try:
                 finished = list(takewhile(is_finished, waiting))
-                found = sealing.seal_finished(opened, plan, finished, epochs, sealed)
-                wrong.update((a, e) for a, e in found.items() if isinstance(e, sealing.WRONG))
-                again = {a: e for a, e in found.items() if a not in wrong}
-                waiting = [a for a in waiting if a in again or a not in finished]
-                progress = _progress(opened, plan, started, sealed)
+                sealing.seal(opened, plan, finished, epochs, outcomes, just_read=True)
+                waiting = [a for a in waiting if a in outcomes.unknown or a not in finished]
+                progress = _progress(opened, plan, started, outcomes.sealed)
                 opened.on_progress(progress)
                 if progress.chunks > told:
                     told = progress.chunks
                     logger.info("%s", _told(plan, progress, time.monotonic() - began))
-                for failure in again.values():
+                for failure in outcomes.unknown.values():
                     say(failure)
             except TidegateError as error:
                 say(error)
 
-    opened.on_progress(_progress(opened, plan, started, sealed))
+    opened.on_progress(_progress(opened, plan, started, outcomes.sealed))
     thread = threading.Thread(target=seal, name="tidegate-seals", daemon=True)
     thread.start()
     try:
@@ -263,14 +250,14 @@ def _progress(
 ) -> StepProgress:
     """Return how far the started attempts are: what of them is sealed."""
     records = {a.chunk: sum(map(len, plan.chunks[a.chunk])) for a in started}
-    seals = [opened.seals[a] for a in started if a in opened.seals]
+    manifests = [opened.manifests[a] for a in started if a in opened.manifests]
     return StepProgress(
         "staging",
         records=sum(records[a.chunk] for a in started if a.chunk in sealed),
         all_records=sum(records.values()),
         chunks=sum(a.chunk in sealed for a in started),
         all_chunks=len(started),
-        size=sum(file.size for seal in seals for file in seal.files),
+        size=sum(f.staged.size for each in manifests for f in each.files),
     )
 
 

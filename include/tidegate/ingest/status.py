@@ -201,7 +201,7 @@ def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:
     sealed: dict[str, set[int]] = defaultdict(set)
     for attempt, files in staged_files(store).items():
         if attempt[:2] not in fold.committed:
-            is_sealed = attempt.seal_path in dict(files)
+            is_sealed = attempt.done_path in dict(files) and store.size(attempt.manifest_path)
             sealed[attempt.plan_id] |= {attempt.chunk} if is_sealed else set()
     found = []
     for plan_id, chunks in sealed.items():

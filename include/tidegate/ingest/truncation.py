@@ -1,8 +1,8 @@
 """Truncated logs: the broker lost records that were read, detected by leader epochs.
 
-A seal contains the leader epochs at which its rows were proven. A later leader that did not have
-all of these records, as after an unclean election, began its epoch below them; a leader that had
-them began its epoch at or above them.
+A manifest contains the leader epochs at which its rows were proven. A later leader that did not
+have all of these records, as after an unclean election, began its epoch below them; a leader that
+had them began its epoch at or above them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey
 from tidegate.broker.epochs import epoch_ends
+from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.lake import attempts
-from tidegate.lake.attempts import Attempt
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
 
@@ -83,7 +83,8 @@ def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[
         key = fold.topic_ids[topic], p
         if fold.covered[key].within(cursor - 1, cursor):  # else a gap ends there
             wanted[key] = topic, p
-    last: dict[tuple[str, int], Attempt] = {}
+    last: dict[tuple[str, int], int] = {}  # the commit below each cursor
+    proven: dict[int, Commit] = {}
     for n in sorted(fold.live, reverse=True):
         if not wanted:
             break
@@ -95,10 +96,9 @@ def _sealed_epochs(store: Store, fold: Fold, cursors: Partitions) -> dict[tuple[
             if not fold.holds(n, topic_id, r.partition, cursors[partition] - 1):
                 continue
             del wanted[topic_id, r.partition]
-            last[partition] = Attempt(commit.plan_id, commit.chunk, commit.attempt)
-    proven = set(last.values())
-    read = in_parallel(lambda attempt: attempts.sealed_epochs(store, attempt), proven)
+            last[partition], proven[n] = n, commit
+    read = in_parallel(lambda commit: attempts.epochs(store, commit), proven.values())
     epochs = dict(zip(proven, read, strict=True))
     return {
-        partition: epochs[a][partition] for partition, a in last.items() if partition in epochs[a]
+        partition: epochs[n][partition] for partition, n in last.items() if partition in epochs[n]
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
+from functools import lru_cache
 from typing import Any
 
 import pyarrow
@@ -20,9 +21,8 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.wording import counted
 from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
 from tidegate.lake import audit, placing, plans
-from tidegate.lake.files import files_of
+from tidegate.lake.attempts import LakeFile
 from tidegate.lake.footers import opened_committed, read_footer
-from tidegate.lake.manifests import LakeFile
 from tidegate.lake.store import Listed, Store, open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.findings import Findings
@@ -31,19 +31,19 @@ Say = Callable[[str], None]
 
 
 def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
-    """Check that ledger, plans, seals, manifests, footers and pages agree; return the findings.
+    """Check that ledger, plans, manifests, footers and pages agree; return the findings.
 
     Reading the ledger checks its chain of digests, reading the pages their checksums. Every commit
-    is compared with its plan and its seal, every checkpoint with the entries; with `kafka`, every
-    row with its record. Read-only. BrokerError if nothing differs and a partition has no leader
-    now: its rows were not compared.
+    is compared with its plan and its manifest, every checkpoint with the entries; with `kafka`,
+    every row with its record. Read-only. BrokerError if nothing differs and a partition has no
+    leader now: its rows were not compared.
     """
     store = open_store(spec.lake, spec.name)
     # Listed before the ledger is read: files committed in between are not unknown.
     listed = [each.path for each in store.objects(layout.DATA)]
     findings = Findings()
     fold, commits = audit.read_ledger(store, spec.name, findings.add)
-    audit.check_commits(store, fold, commits, findings.add)
+    plan_of = lru_cache(maxsize=64)(lambda plan_id: plans.load(store, plan_id))
     _check_ranges(fold, findings)
     seen = None
     if kafka and fold.live:
@@ -53,20 +53,21 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     waiting = set(placing.unplaced(store, fold))
     with ExitStack() as stack:
         read = stack.enter_context(reading(kafka)) if kafka else None
-        for n, commit in fold.live.items():
+        for n, commit in commits.items():
+            manifest = audit.check_commit(store, n, commit, plan_of, findings.add)
+            if n not in fold.live:
+                continue
             say(f"commit #{n}: {counted(commit.rows, 'row')}")
             findings.commits += 1
-            try:
-                files = files_of(store, fold, n)
-            except LakeDamaged as error:
-                findings.add(str(error), commit=n)
+            if manifest is None:
                 continue
+            files = [file for file in manifest.files if placing.is_live(fold, n, commit, file)]
             committed.update(file.final for file in files)
             accounts = _whole_accounts(fold, n, commit)
             _check_files(store, n, commit, accounts, files, findings, placed=n not in waiting)
             if read and seen:
                 expected = spec.select(commit.topic_ids)
-                _compare_commit(store, read, seen, n, fold, files, findings, expected)
+                _compare_commit(store, read, seen, n, fold, plan_of, files, findings, expected)
     for path in listed:
         if path not in committed:
             findings.add("a file that no live commit lists", uri=store.uri(path))
@@ -171,16 +172,16 @@ def _compare_commit(
     seen: Survey,
     n: int,
     fold: Fold,
+    plan_of: audit.PlanOf,
     files: list[LakeFile],
     findings: Findings,
     expected: Collection[str],
 ) -> None:
     """Compare a commit's rows with their records; `expected` are topics that should exist."""
     try:
-        isolation = plans.load(store, fold.live[n].plan_id).isolation
-    except LakeDamaged as error:
-        findings.add(str(error), commit=n)
-        return
+        isolation = plan_of(fold.live[n].plan_id).isolation
+    except LakeDamaged:
+        return  # a finding already
     for topic_id, r in fold.live_ranges(n):
         if r.topic not in seen.topic_ids and r.topic in expected:
             findings.add(

@@ -1,18 +1,19 @@
-"""Attempts and seals: what Spark wrote to a staging directory, and the proof that it is right."""
+"""Attempts: what Spark wrote to a staging directory, and the manifest that proves it complete."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from tidegate.core import accounting, canonical, layout
 from tidegate.core.accounting import StagedFile
-from tidegate.core.entries import Account, accounts_of
+from tidegate.core.canonical import FORMAT
+from tidegate.core.entries import Account, Commit, accounts_of
 from tidegate.core.fold import Fold
-from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import json_documents
@@ -20,8 +21,6 @@ from tidegate.lake.footers import read_offsets, read_staged
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Listed, Store
 
-FORMAT = 1
-SEAL = "_seal.json"
 DONE = "_done.json"
 T = TypeVar("T")
 
@@ -35,17 +34,22 @@ class Attempt(NamedTuple):
     chunk: int
     name: str
 
+    @classmethod
+    def of(cls, commit: Commit) -> Attempt:
+        """Return the attempt that a commit has made a part of the lake."""
+        return cls(commit.plan_id, commit.chunk, commit.attempt)
+
     @property
     def directory(self) -> str:
         return layout.attempt(*self)
 
     @property
-    def seal_path(self) -> str:
-        return self.directory + SEAL
-
-    @property
     def done_path(self) -> str:
         return self.directory + DONE
+
+    @property
+    def manifest_path(self) -> str:
+        return layout.manifest(*self)
 
 
 class HoleProof(NamedTuple):
@@ -61,14 +65,26 @@ Staged = Mapping[Attempt, Sequence[Listed]]
 
 
 @dataclass(frozen=True)
-class Seal:
-    """The record that an attempt is complete and right."""
+class LakeFile:
+    """A file of an attempt: where it was staged, and its final name under `data/`."""
+
+    staged: StagedFile
+    final: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The record that an attempt is complete and right; a commit has its digest.
+
+    `files` are sorted by topic, partition and offset; `seen` is what the broker said after they
+    were read: topic ids, log starts and leader epochs.
+    """
 
     attempt: Attempt
-    files: tuple[StagedFile, ...]
+    files: tuple[LakeFile, ...]
     accounts: Mapping[str, Mapping[int, Account]]
     proofs: Mapping[str, Mapping[int, HoleProof]]
-    seen: Mapping[str, Any]  # topic ids and log starts after the read
+    seen: Mapping[str, Any]
     versions: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
@@ -78,7 +94,7 @@ class Seal:
             "plan_id": plan_id,
             "chunk": chunk,
             "attempt": attempt,
-            "files": [asdict(f) for f in self.files],
+            "files": [{**asdict(f.staged), "final": f.final} for f in self.files],
             "partitions": {
                 topic: {
                     str(p): {
@@ -94,7 +110,7 @@ class Seal:
         }
 
     @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> Seal:
+    def from_json(cls, form: Mapping[str, Any]) -> Manifest:
         def by_partition(kind: type[T]) -> dict[str, dict[int, T]]:
             names = get_type_hints(kind)
             return {
@@ -102,14 +118,67 @@ class Seal:
                 for topic, partitions in form["partitions"].items()
             }
 
+        files = [dict(each) for each in form["files"]]
         return cls(
             attempt=Attempt(form["plan_id"], form["chunk"], form["attempt"]),
-            files=tuple(StagedFile(**f) for f in form["files"]),
+            files=tuple(LakeFile(final=f.pop("final"), staged=StagedFile(**f)) for f in files),
             accounts=by_partition(Account),
             proofs=by_partition(HoleProof),
             seen=form["seen"],
             versions=form["versions"],
         )
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The canonical bytes."""
+        return canonical.encode(self.to_json())
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of the canonical bytes, 64 hex digits."""
+        return canonical.digest(self.encoded)
+
+    @property
+    def epochs(self) -> dict[tuple[str, int], int]:
+        """The leader epochs at which its rows were proven, by topic and partition."""
+        return {
+            (topic, int(p)): int(epoch)
+            for topic, each in self.seen["epochs"].items()
+            for p, epoch in each.items()
+        }
+
+
+def read_manifest(store: Store, attempt: Attempt) -> Manifest | None:
+    """Return the manifest of an attempt; None where there is none.
+
+    LakeDamaged if it cannot be read, or is another attempt's.
+    """
+
+    def manifest_of(form: Mapping[str, Any]) -> Manifest:
+        manifest = Manifest.from_json(form)
+        if manifest.attempt != attempt:
+            raise ValueError(f"it is the manifest of {manifest.attempt}")
+        return manifest
+
+    return json_documents.read(store, attempt.manifest_path, manifest_of)
+
+
+def committed(store: Store, commit: Commit) -> Manifest:
+    """Return the manifest of an ingest commit; LakeDamaged if it is not the one committed."""
+    path = commit.manifest.path
+    return json_documents.read_same(store, path, commit.manifest.sha256, Manifest.from_json)
+
+
+def epochs(store: Store, commit: Commit) -> dict[tuple[str, int], int]:
+    """Return the leader epochs at which a commit was proven, by topic and partition.
+
+    Empty if its manifest is missing or damaged: `verify` reports that, and it must not stop a run.
+    """
+    try:
+        return committed(store, commit).epochs
+    except LakeDamaged as error:
+        logger.warning("the leader epochs of a commit are not known: %s", error)
+        return {}
 
 
 def sealed(
@@ -117,45 +186,53 @@ def sealed(
     plan: Plan,
     fold: Fold,
     staged: Staged | None = None,
-    known: MutableMapping[Attempt, Seal] | None = None,
-) -> dict[int, Seal]:
-    """Return one seal for each chunk of a plan that is sealed and not committed.
+    known: MutableMapping[Attempt, Manifest] | None = None,
+) -> dict[int, Manifest]:
+    """Return one manifest for each chunk of a plan that has one and is not committed.
 
-    Seals of abandoned attempts, and those whose files are gone, do not count. `staged` is what is
-    staged of the plan, if it was just listed. Seals in `known` are not read again: they are never
-    changed. What is read is added to it.
+    Those of abandoned attempts, and those whose files are gone, do not count. `staged` is what is
+    staged of the plan, if it was just listed. Manifests in `known` are not read again: they are
+    never changed. What is read is added to it.
     """
     staged = staged_files(store, plan.id) if staged is None else staged
     known = {} if known is None else known
-    candidates = [a for a in _committable(fold, staged) if a.seal_path in dict(staged[a])]
+    candidates = list(_finished(fold, staged))
     unread = [attempt for attempt in candidates if attempt not in known]
-    read = zip(unread, in_parallel(lambda attempt: read_seal(store, attempt), unread), strict=True)
-    known.update((attempt, seal) for attempt, seal in read if seal)
-    found: dict[int, Seal] = {}
-    for attempt in candidates:
-        sizes, seal = dict(staged[attempt]), known.get(attempt)
-        if seal and all(sizes.get(f.path) == f.size for f in seal.files):
-            found.setdefault(attempt.chunk, seal)
+    read = in_parallel(lambda attempt: read_manifest(store, attempt), unread)
+    known.update((manifest.attempt, manifest) for manifest in read if manifest)
+    found: dict[int, Manifest] = {}
+    for manifest in (known[attempt] for attempt in candidates if attempt in known):
+        sizes = dict(staged[manifest.attempt])
+        if all(sizes.get(f.staged.path) == f.staged.size for f in manifest.files):
+            found.setdefault(manifest.attempt.chunk, manifest)
         else:
-            logger.warning("%s does not count: its files are gone", store.uri(attempt.seal_path))
+            uri = store.uri(manifest.attempt.manifest_path)
+            logger.warning("%s does not count: its files are gone", uri)
     return found
 
 
-def finished(store: Store, plan: Plan, fold: Fold, staged: Staged) -> list[Attempt]:
-    """Return the finished attempts of chunks that can be committed and have no seal.
+def unsealed(
+    store: Store,
+    plan: Plan,
+    fold: Fold,
+    staged: Staged,
+    known: MutableMapping[Attempt, Manifest] | None = None,
+) -> list[Attempt]:
+    """Return the attempts that Spark has finished, of chunks that have no manifest and can be
+    committed. Each is as good as a new one, once it is checked.
 
-    `staged` is what is staged of the plan. Each is as good as a new one, once it is sealed.
+    `staged` and `known` are as in `sealed`.
     """
-    found = [
+    known = {} if known is None else known
+    chunks = sealed(store, plan, fold, staged, known)
+    return [
         attempt
-        for attempt in _committable(fold, staged)
-        if attempt.chunk < len(plan.chunks)
+        for attempt in _finished(fold, staged)
+        if attempt not in known
+        and attempt.chunk not in chunks
+        and attempt.chunk < len(plan.chunks)
         and (plan.replay or not fold.covered_part(plan.chunks[attempt.chunk], plan.topics))
-        and attempt.done_path in (paths := dict(staged[attempt]))
-        and attempt.seal_path not in paths
     ]
-    seals = sealed(store, plan, fold, staged) if found else {}
-    return [attempt for attempt in found if attempt.chunk not in seals]
 
 
 def staged_files(store: Store, plan_id: str | None = None) -> dict[Attempt, list[Listed]]:
@@ -168,46 +245,13 @@ def staged_files(store: Store, plan_id: str | None = None) -> dict[Attempt, list
     return staged
 
 
-def _committable(fold: Fold, staged: Iterable[Attempt]) -> Iterator[Attempt]:
-    for attempt in staged:
+def _finished(fold: Fold, staged: Staged) -> Iterator[Attempt]:
+    """Yield the attempts that Spark has finished and that may be committed."""
+    for attempt, files in staged.items():
         # The staged files of a committed chunk may have been swept.
-        if attempt[:2] not in fold.committed and attempt not in fold.abandoned:
+        is_over = attempt[:2] in fold.committed or attempt in fold.abandoned
+        if not is_over and attempt.done_path in dict(files):
             yield attempt
-
-
-def read_seal(store: Store, attempt: Attempt) -> Seal | None:
-    """Return the seal of an attempt; None where there is none.
-
-    LakeDamaged if it cannot be read, or is another attempt's.
-    """
-
-    def seal_of(form: Mapping[str, Any]) -> Seal:
-        seal = Seal.from_json(form)
-        if seal.attempt != attempt:
-            raise ValueError(f"it is the seal of {seal.attempt}")
-        return seal
-
-    return json_documents.read(store, attempt.seal_path, seal_of)
-
-
-def sealed_epochs(store: Store, attempt: Attempt) -> dict[tuple[str, int], int]:
-    """Return the leader epochs at which an attempt was sealed, by topic and partition.
-
-    Empty if the seal is missing or damaged: `verify` reports that, and it must not stop a run.
-    """
-    try:
-        return json_documents.read(store, attempt.seal_path, _epochs) or {}
-    except LakeDamaged as error:
-        logger.warning("the leader epochs of a commit are not known: %s", error)
-        return {}
-
-
-def _epochs(form: Mapping[str, Any]) -> dict[tuple[str, int], int]:
-    return {
-        (topic, int(p)): int(epoch)
-        for topic, each in form["seen"]["epochs"].items()
-        for p, epoch in each.items()
-    }
 
 
 def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
@@ -233,8 +277,8 @@ Prober = Callable[[Sequence[OffsetRange]], Mapping[OffsetRange, str]]
 
 def check(
     store: Store,
+    plan: Plan,
     attempt: Attempt,
-    window: Window,
     done: Mapping[str, Any],
     *,
     probe: Prober,
@@ -242,11 +286,12 @@ def check(
     bound: int,
     seen: Mapping[str, Any],
     versions: Mapping[str, str],
-) -> Seal:
-    """Prove that an attempt holds exactly its window, or raise AttemptWrong or RowsMissing.
+) -> Manifest:
+    """Prove that an attempt holds exactly its chunk, or raise AttemptWrong or RowsMissing.
 
     `bound` is the most holes that are probed; those below a log start are counted as unprovable.
     """
+    window = plan.chunks[attempt.chunk]
     files = _files_of(store, attempt)
     rows = sum(f.rows for f in files)
     wrong = accounting.complaints(window, files)
@@ -262,9 +307,9 @@ def check(
     holes = {
         r: _holes(store, r, files) for r in accounting.short_ranges(window, counted)
     }  # fmt: skip
-    return Seal(
+    return Manifest(
         attempt=attempt,
-        files=tuple(files),
+        files=tuple(_placed_by(plan, files)),
         accounts=accounts_of(window, counted),
         proofs=_prove(holes, probe, log_starts, bound, seed=attempt.name),
         seen=seen,
@@ -272,15 +317,20 @@ def check(
     )
 
 
-def seal(store: Store, proven: Seal) -> Seal | None:
-    """Create the seal of an attempt, after its files are made durable; return it as it stands.
+def create(store: Store, manifest: Manifest) -> bool:
+    """Create the manifest of an attempt, after its files are made durable.
 
-    None if another one existed already: it is as good, of a process that has proven the same files.
+    False if there is another one: it is as good, of a process that has proven the same files.
     """
-    store.make_durable([f.path for f in proven.files])
-    data = canonical.encode(proven.to_json())
-    is_ours = store.create(proven.attempt.seal_path, data)
-    return Seal.from_json(json.loads(data)) if is_ours else None
+    store.make_durable([f.staged.path for f in manifest.files])
+    return store.create(manifest.attempt.manifest_path, manifest.encoded)
+
+
+def _placed_by(plan: Plan, files: Iterable[StagedFile]) -> Iterator[LakeFile]:
+    """Yield the files with the final names that a commit of the plan gives them."""
+    for f in sorted(files, key=lambda f: (f.topic, f.partition, f.first)):
+        name = layout.DataFile(f.topic, plan.window_date, f.partition, f.first, f.last, plan.id)
+        yield LakeFile(f, name.path)
 
 
 def _files_of(store: Store, attempt: Attempt) -> list[StagedFile]:

@@ -6,21 +6,22 @@ The chain of digests protects all entries but the last one, and no checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
-from tidegate.core import canonical, layout
+from tidegate.core import accounting, layout
 from tidegate.core.entries import Commit, Entry
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, judge
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
-from tidegate.lake import checkpoints, manifests, placing, plans
-from tidegate.lake.attempts import Attempt, Seal, read_seal
+from tidegate.lake import attempts, checkpoints, placing
+from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 
 Add = Callable[..., None]
 """Called with a finding, and where it is."""
+PlanOf = Callable[[str], Plan]
+"""Returns the plan of an id, or raises LakeDamaged."""
 
 
 def read_ledger(store: Store, pipeline: str, add: Add) -> tuple[Fold, dict[int, Commit]]:
@@ -60,30 +61,25 @@ def read_ledger(store: Store, pipeline: str, add: Add) -> tuple[Fold, dict[int, 
     return fold, commits
 
 
-def check_commits(store: Store, fold: Fold, commits: dict[int, Commit], add: Add) -> None:
-    """Compare the entry of each ingest commit with its plan and its seal.
+def check_commit(
+    store: Store, n: int, commit: Commit, plan_of: PlanOf, add: Add
+) -> Manifest | None:
+    """Compare the entry of an ingest commit with its plan and its manifest, which is returned.
 
-    Reads the manifests of replaced commits; the caller reads those of live ones.
+    None if the manifest is lost or damaged; that is a finding.
     """
-    plan_of = lru_cache(maxsize=64)(lambda plan_id: plans.load(store, plan_id))
-    for n, commit in commits.items():
-        try:
-            plan = plan_of(commit.plan_id)
-            attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
-            seal = read_seal(store, attempt)
-            if seal is None:
-                uri = store.uri(attempt.seal_path)
-                add(f"its seal {uri} is missing; restore it from a copy", commit=n)
-            for what in _differences(commit, plan, seal):
-                add(f"the entry does not have {what}", commit=n)
-            if n not in fold.live:
-                manifests.read_manifest(store, commit)
-        except LakeDamaged as error:
-            add(str(error), commit=n)
+    manifest = None
+    try:
+        manifest = attempts.committed(store, commit)
+        for what in _differences(commit, plan_of(commit.plan_id), manifest):
+            add(f"the entry does not have {what}", commit=n)
+    except LakeDamaged as error:
+        add(str(error), commit=n)
+    return manifest
 
 
-def _differences(commit: Commit, plan: Plan, seal: Seal | None) -> list[str]:
-    """Return what of an entry is not what its plan and its seal make it."""
+def _differences(commit: Commit, plan: Plan, manifest: Manifest) -> list[str]:
+    """Return what of an entry is not what its plan and its manifest make it."""
     is_planned = commit.chunk < len(plan.chunks)
     window = plan.chunks[commit.chunk] if is_planned else ()
     topic_ids = {r.topic: plan.topics[r.topic] for r in window}
@@ -102,10 +98,21 @@ def _differences(commit: Commit, plan: Plan, seal: Seal | None) -> list[str]:
             for a in partitions.values()
         ),
         "the path of its manifest": commit.manifest.path
-        == layout.manifest(commit.plan_id, commit.chunk, commit.attempt),
+        == Attempt.of(commit).manifest_path,
+        "the attempt of its manifest": manifest.attempt == Attempt.of(commit),
+        "the accounts of its manifest": commit.accounts == manifest.accounts,
+        "the rows of its files": _rows_of(commit) == accounting.rows_by_partition(
+            f.staged for f in manifest.files
+        ),
     }  # fmt: skip
-    if seal:
-        digest = canonical.digest(manifests.manifest_of(plan, seal))
-        same["the accounts of its seal"] = commit.accounts == seal.accounts
-        same["the files of its seal"] = commit.manifest.sha256 == digest
     return [what for what, is_same in same.items() if not is_same]
+
+
+def _rows_of(commit: Commit) -> dict[tuple[str, int], int]:
+    """Return the rows of a commit's partitions that have any."""
+    return {
+        (topic, p): account.rows
+        for topic, partitions in commit.accounts.items()
+        for p, account in partitions.items()
+        if account.rows
+    }

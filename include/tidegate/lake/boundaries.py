@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary
+from tidegate.core.canonical import FORMAT
 from tidegate.errors import LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.store import Store
 
-FORMAT = 1
 MOST_TRIES = 10
 """How often a plan is drafted again because another process has frozen a boundary first."""
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.core import canonical, checkpoint, layout
+from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import MALFORMED
@@ -39,7 +40,7 @@ def write(store: Store, pipeline: str, fold: Fold, *, waiting: list[int]) -> int
         store.create(path, lines)
     whole = checkpoint.head(replace(fold, waiting=set(waiting)))
     form = {
-        "format": checkpoint.FORMAT,
+        "format": FORMAT,
         "pipeline": pipeline,
         "commits": {"path": path, "sha256": canonical.digest(lines)},
         "fold": whole,
@@ -108,9 +109,8 @@ def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set
         data = store.get(form["commits"]["path"])
         if data is None or canonical.digest(data) != lines:
             found.append(f"the live commits of the checkpoint {where} are gone, or were changed")
-        if (form["format"], form["pipeline"]) != (checkpoint.FORMAT, pipeline) or (
-            form["sha256"] != canonical.digest(canonical.encode(kept))
-        ):
+        content = canonical.digest(canonical.encode(kept))
+        if (form["pipeline"], form["sha256"]) != (pipeline, content):
             found.append(f"the checkpoint {where} was changed")
         return found, checkpoint.FORMS["waiting"].read(kept["waiting"])
     except LakeDamaged as error:
@@ -120,8 +120,8 @@ def differences(store: Store, pipeline: str, fold: Fold) -> tuple[list[str], set
 
 
 def _fold(store: Store, pipeline: str, form: Mapping[str, Any]) -> Fold:
-    if (form["format"], form["pipeline"]) != (checkpoint.FORMAT, pipeline):
-        raise ValueError(f"format {form['format']!r}, pipeline {form['pipeline']!r}")
+    if form["pipeline"] != pipeline:
+        raise ValueError(f"pipeline {form['pipeline']!r}")
     if canonical.digest(canonical.encode(form["fold"])) != form["sha256"]:
         raise ValueError("it was changed")
     live = checkpoint.FORMS["live"].read(form["fold"]["live"])

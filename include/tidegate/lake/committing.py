@@ -6,16 +6,14 @@ import logging
 from collections.abc import Mapping, MutableMapping, Sequence
 
 from tidegate import faults
-from tidegate.core import canonical, layout
 from tidegate.core.entries import Account, Commit, Receipt, Reference, Resent
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.lake import attempts
-from tidegate.lake.attempts import Attempt, Seal
+from tidegate.lake.attempts import Attempt, LakeFile, Manifest
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.manifests import files_by_seal, files_of_seal, manifest_of
 from tidegate.lake.placing import finalise_each, unplaced
 from tidegate.lake.store import Listed, Store
 
@@ -26,7 +24,7 @@ def commit(
     store: Store,
     ledger: Ledger,
     plan: Plan,
-    seal: Seal,
+    manifest: Manifest,
     *,
     run: str,
     staged: Sequence[Listed] | None = None,
@@ -37,11 +35,10 @@ def commit(
     from their final names is raised before that. `staged` are the attempt's files, if they were
     just listed.
     """
-    attempt = seal.attempt
-    manifest = manifest_of(plan, seal)
-    entry = commit_entry(plan, attempt, seal.accounts, manifest)
+    attempt = manifest.attempt
+    entry = commit_entry(plan, attempt, manifest.accounts, manifest.sha256)
     sizes = dict(store.objects(attempt.directory) if staged is None else staged)
-    for f in seal.files:
+    for f in (file.staged for file in manifest.files):
         if sizes.get(f.path) != f.size:
             verdict = judge(ledger.refresh(), entry)
             if not isinstance(verdict, Accepted):  # the sweeper may delete what is refused
@@ -51,23 +48,21 @@ def commit(
                 "clear the task that runs Spark, or repeat the command with this run id: the chunk "
                 "is then staged again"
             )
-    store.check_placing(
-        [(f.staged.path, f.final, f.staged.size) for f in files_of_seal(plan, seal)]
-    )
-    return append_commit(store, ledger, entry, manifest, run=run)
+    store.check_placing([(f.staged.path, f.final, f.staged.size) for f in manifest.files])
+    return append(ledger, entry, run=run)
 
 
 def commit_entry(
     plan: Plan,
     attempt: Attempt,
     accounts: Mapping[str, Mapping[int, Account]],
-    manifest: bytes,
+    sha256: str,
     *,
     receipts: tuple[Receipt, ...] = (),
     broken_order: tuple[str, ...] = (),
     resent: tuple[Resent, ...] = (),
 ) -> Commit:
-    """Return the entry that commits an attempt, of an egress with receipts."""
+    """Return the entry that commits an attempt, by the digest of its manifest."""
     return Commit(
         lane=plan.lane,
         plan_id=plan.id,
@@ -77,7 +72,7 @@ def commit_entry(
         cluster_id=plan.cluster_id,
         topic_ids={topic: plan.topics[topic] for topic in accounts},
         accounts=accounts,
-        manifest=Reference(layout.manifest(*attempt), canonical.digest(manifest)),
+        manifest=Reference(attempt.manifest_path, sha256),
         replaces=plan.replaces(attempt.chunk),
         receipts=receipts,
         broken_order=broken_order,
@@ -85,13 +80,8 @@ def commit_entry(
     )
 
 
-def append_commit(
-    store: Store, ledger: Ledger, entry: Commit, manifest: bytes, *, run: str
-) -> Appended | Verdict:
-    """Write the manifest, then append the entry; LakeDamaged if there is another manifest."""
-    if not store.create(entry.manifest.path, manifest):
-        uri = store.uri(entry.manifest.path)
-        raise LakeDamaged(f"{uri} does not list the files of its seal; restore it")
+def append(ledger: Ledger, entry: Commit, *, run: str) -> Appended | Verdict:
+    """Append the entry of an attempt whose manifest is in the lake."""
     faults.point("publish.before")
     outcome = ledger.append(entry, run=run)
     faults.point("publish.committed")
@@ -105,7 +95,7 @@ def publish_sealed(
     *,
     run: str,
     not_placed: list[TidegateError] | None = None,
-    known: MutableMapping[Attempt, Seal] | None = None,
+    known: MutableMapping[Attempt, Manifest] | None = None,
 ) -> dict[int, int]:
     """Commit and place what is sealed of a plan; return its commits by chunk.
 
@@ -114,19 +104,19 @@ def publish_sealed(
     Chunks that are not sealed, or that others have covered, are missing from the result. An error
     of one chunk stops no other, and is raised at the end: ReplayRefused if others have replaced
     what it was to replace. Errors of placing are added to `not_placed`, if given, and not raised.
-    `known` are seals that the caller has; those that are read are added to it.
+    `known` are manifests that the caller has; those that are read are added to it.
     """
     failures: list[TidegateError] = []
     all_committed = len(_commits(ledger.fold, plan)) == len(plan.chunks)
     staged = {} if all_committed else attempts.staged_files(store, plan.id)
-    seals = attempts.sealed(store, plan, ledger.fold, staged, known)
+    sealed = attempts.sealed(store, plan, ledger.fold, staged, known)
     new: list[int] = []
-    for number in sorted(seals.keys() & set(range(len(plan.chunks)))):
+    for number in sorted(sealed.keys() & set(range(len(plan.chunks)))):
         try:
-            seal = seals[number]
+            manifest = sealed[number]
             # Of a single chunk nothing was done since it was listed.
-            listed = staged[seal.attempt] if len(seals) == 1 else None
-            n = _committed(store, ledger, plan, seal, run, listed)
+            listed = staged[manifest.attempt] if len(sealed) == 1 else None
+            n = _committed(store, ledger, plan, manifest, run, listed)
         except TidegateError as error:
             if error.kind == "transient":
                 raise
@@ -138,10 +128,12 @@ def publish_sealed(
     commits = _commits(ledger.fold, plan)
     # The new commits cannot be in place yet: no listing for them.
     waiting = [*unplaced(store, ledger.fold, among=set(commits.values()).difference(new)), *new]
-    finalise_each(
-        store, ledger, waiting, failures if not_placed is None else not_placed,
-        lambda n, entry: files_by_seal(plan, seals[entry.chunk], entry) if n in new else None,
-    )  # fmt: skip
+
+    def files(n: int, entry: Commit) -> Sequence[LakeFile] | None:
+        known = sealed.get(entry.chunk) if n in new else None
+        return known.files if known and known.sha256 == entry.manifest.sha256 else None
+
+    finalise_each(store, ledger, waiting, failures if not_placed is None else not_placed, files)
     if failures:
         raise failures[0]
     return commits
@@ -157,13 +149,13 @@ def _committed(
     store: Store,
     ledger: Ledger,
     plan: Plan,
-    seal: Seal,
+    manifest: Manifest,
     run: str,
     staged: Sequence[Listed] | None,
 ) -> int | None:
     """Commit a chunk; return the number of its entry, or None if others have covered it."""
-    number = seal.attempt.chunk
-    match commit(store, ledger, plan, seal, run=run, staged=staged):
+    number = manifest.attempt.chunk
+    match commit(store, ledger, plan, manifest, run=run, staged=staged):
         case Appended(n) | Adopt(n):
             return n
         case Refused(reason):

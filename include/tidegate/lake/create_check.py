@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidegate.core import canonical, layout
+from tidegate.core.canonical import FORMAT
 from tidegate.lake.store import Store
 
 RIVALS = 8
@@ -76,7 +77,7 @@ def _round(stores: Sequence[Store], pool: ThreadPoolExecutor, size: int) -> int:
 def record(store: Store, outcome: Outcome) -> None:
     """Record that the store failed: no ledger entry is created there any more."""
     form = {
-        "format": 1,
+        "format": FORMAT,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "rivals": RIVALS,
         "round": outcome.rounds,

@@ -13,9 +13,9 @@ from tidegate.core.fold import Fold
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.lake import s3_settings
+from tidegate.lake.attempts import LakeFile
 from tidegate.lake.files import CommittedFile, live_file, located
 from tidegate.lake.local_store import LocalStore
-from tidegate.lake.manifests import LakeFile
 from tidegate.lake.store import Store
 
 SCHEMA = pyarrow.schema(

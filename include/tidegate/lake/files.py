@@ -8,7 +8,8 @@ from typing import TypedDict
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import Window
-from tidegate.lake.manifests import LakeFile, read_manifest
+from tidegate.lake import attempts
+from tidegate.lake.attempts import LakeFile
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.placing import is_live, unplaced
 from tidegate.lake.store import Store
@@ -30,7 +31,8 @@ def files_of_each(
 
 
 def _live_of(store: Store, fold: Fold, n: int, entry: Commit) -> list[LakeFile]:
-    return [file for file in read_manifest(store, entry) if is_live(fold, n, entry, file)]
+    listed = attempts.committed(store, entry).files
+    return [file for file in listed if is_live(fold, n, entry, file)]
 
 
 class CommittedFile(TypedDict):

@@ -6,42 +6,61 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tidegate.core import canonical
+from tidegate.core.canonical import FORMAT
 from tidegate.core.json_codec import MALFORMED
-from tidegate.errors import FormatTooNew, LakeDamaged
+from tidegate.errors import LakeDamaged, OtherFormat
 from tidegate.lake.store import Store
 
-FORMAT = 1
-"""The highest format number that this version can read, of every kind of document."""
 T = TypeVar("T")
 
 
-def read(store: Store, path: str, read_form: Callable[[Any], T]) -> T | None:
+def read(
+    store: Store, path: str, read_form: Callable[[Any], T], *, number: int = FORMAT
+) -> T | None:
     """Return what an object says; None where there is none.
 
-    LakeDamaged if it makes no sense, FormatTooNew if a newer release must read it.
+    LakeDamaged if it makes no sense, OtherFormat if its format is not `number`.
     """
     data = store.get(path)
-    if data is None:
-        return None
-    uri = store.uri(path)
+    return None if data is None else _read(data, store.uri(path), read_form, number)
+
+
+def read_same(store: Store, path: str, sha256: str, read_form: Callable[[Any], T]) -> T:
+    """Return what an object says; LakeDamaged if it is missing, or has another digest."""
+    data, uri = store.get(path), store.uri(path)
+    if data is None or canonical.digest(data) != sha256:
+        state = "is missing" if data is None else "was changed"
+        raise LakeDamaged(f"{uri} {state}; restore it from a copy")
+    return _read(data, uri, read_form, FORMAT)
+
+
+def _read(data: bytes, uri: str, read_form: Callable[[Any], T], number: int) -> T:
     try:
-        return read_form(loads(data, uri))
+        return read_form(loads(data, uri, number))
     except MALFORMED as error:
         raise LakeDamaged(f"{uri} cannot be read: {error!r}; restore it from a copy") from None
 
 
-def loads(data: bytes, uri: str) -> Any:
-    """Return the JSON of a document; FormatTooNew if its format number is above FORMAT.
+def loads(data: bytes, uri: str, number: int = FORMAT) -> Any:
+    """Return the JSON of a document; OtherFormat if its format is not `number`.
 
-    Raises one of MALFORMED for bytes that are no JSON.
+    Raises one of MALFORMED for bytes that are no JSON, and for a document without a format.
     """
     form = json.loads(data)
-    number = form.get("format") if isinstance(form, dict) else None
-    if type(number) is int and number > FORMAT:
-        raise too_new(uri, f"format {number}; this version reads {FORMAT}")
+    found = form["format"]
+    if type(found) is not int:
+        raise ValueError(f"format: {found!r}")
+    if found < number:
+        raise OtherFormat(
+            f"{uri} was written by an older Tidegate (format {found}; this version reads {number}),"
+            " of which there was no release: begin a new lake, and read the topics again"
+        )
+    if found > number:
+        raise too_new(uri, f"format {found}; this version reads {number}")
     return form
 
 
-def too_new(uri: str, what: str) -> FormatTooNew:
+def too_new(uri: str, what: str) -> OtherFormat:
     """Return the error for a document that has what only a newer release knows."""
-    return FormatTooNew(f"{uri} was written by a newer Tidegate ({what}): update this installation")
+    return OtherFormat(f"{uri} was written by a newer Tidegate ({what}): update this installation")

@@ -12,7 +12,8 @@ from typing import Any
 
 from tidegate import faults
 from tidegate.core import canonical, layout
-from tidegate.core.entries import FORMAT, KINDS, Commit, Entry, Gap
+from tidegate.core.canonical import FORMAT
+from tidegate.core.entries import KINDS, Commit, Entry, Gap
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import MALFORMED
 from tidegate.core.judge import Accepted, CutTo, Verdict, judge
@@ -72,7 +73,7 @@ class Ledger:
     def refresh(self) -> Fold:
         """Fold the entries that were added since.
 
-        LedgerCorrupt names the one that is wrong, FormatTooNew one of a newer release.
+        LedgerCorrupt names the one that is wrong, OtherFormat one of a newer release.
         """
         while (data := self._store.get(layout.entry(self.fold.n + 1))) is not None:
             self._add(data)
@@ -203,8 +204,6 @@ class Ledger:
         n = self.fold.n + 1
         uri = self._store.uri(layout.entry(n))
         form: Mapping[str, Any] = json_documents.loads(data, uri)
-        if form["format"] != FORMAT:
-            raise ValueError(f"format {form['format']!r}; this is format {FORMAT}")
         if (form["n"], form["pipeline"]) != (n, self._pipeline):
             raise ValueError(f"it says number {form['n']} of pipeline {form['pipeline']!r}")
         if form["previous"] != self.fold.digest:

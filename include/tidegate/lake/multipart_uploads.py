@@ -15,13 +15,14 @@ from datetime import datetime
 
 from tidegate.core import layout
 from tidegate.lake import s3_settings
-from tidegate.lake.attempts import SEAL
+from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import Store
 from tidegate.lake.store_errors import as_lake_errors_of_s3
 
 # Spark writes in the first two; large files are copied into all but the first.
 _WRITTEN = (layout.STAGING, layout.QUARANTINE, layout.REPLACED, layout.PLACING, layout.DATA)
 _ATTEMPT = re.compile(r"(_tidegate/(?:staging/[^/]+/\d+|quarantine/[^/]+)/[^/]+/)")
+_STAGED = re.compile(rf"{layout.STAGING}([^/]+)/(\d+)/([^/]+)/")
 
 
 @dataclass(frozen=True, order=True)
@@ -63,7 +64,7 @@ def abort(store: Store, *, before: datetime, in_progress: Collection[str] = ()) 
     """
     due = [upload for upload in open_uploads(store) if upload.started < before]
     attempts = {upload.attempt for upload in due} - set(in_progress)
-    unsealed = {each for each in attempts if store.size(each + SEAL) is None}
+    unsealed = {each for each in attempts if not _is_sealed(store, each)}
     due = [upload for upload in due if upload.attempt in unsealed]
     if due:
         bucket, prefix = s3_settings.bucket_and_prefix(store.url)
@@ -75,3 +76,11 @@ def abort(store: Store, *, before: datetime, in_progress: Collection[str] = ()) 
                         Bucket=bucket, Key=prefix + each.path, UploadId=each.id
                     )
     return due
+
+
+def _is_sealed(store: Store, directory: str) -> bool:
+    """Return whether the attempt of a directory has its manifest."""
+    staged = _STAGED.fullmatch(directory)
+    if staged is None:
+        return False
+    return store.size(Attempt(staged[1], int(staged[2]), staged[3]).manifest_path) is not None

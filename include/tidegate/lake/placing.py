@@ -16,9 +16,10 @@ from tidegate import faults
 from tidegate.core import layout
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
-from tidegate.errors import FormatTooNew, LakeDamaged, TidegateError
+from tidegate.errors import LakeDamaged, OtherFormat, TidegateError
+from tidegate.lake import attempts
+from tidegate.lake.attempts import LakeFile
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.store import Store
 
 LATE = 24 * 3600.0
@@ -41,7 +42,7 @@ def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: 
     """
     entry = ledger.commit(n)
     _retire_replaced(store, ledger, entry, _retire)
-    listed = files(n, entry) or read_manifest(store, entry)
+    listed = files(n, entry) or attempts.committed(store, entry).files
     lost: list[LakeDamaged] = []
     for file in listed:
         if is_live(ledger.fold, n, entry, file):
@@ -71,7 +72,7 @@ def finalise_each(
 ) -> list[int]:
     """Finalise commits; return those that are in place now, and add errors to `failures`.
 
-    An error of one stops no other, except FormatTooNew: until the next plan retries it, readers by
+    An error of one stops no other, except OtherFormat: until the next plan retries it, readers by
     the ledger use its staged files.
     """
     done = []
@@ -79,7 +80,7 @@ def finalise_each(
         try:
             finalise(store, ledger, n, files)
             done.append(n)
-        except FormatTooNew:
+        except OtherFormat:
             raise
         except TidegateError as error:
             logger.error("commit #%d cannot be placed: %s", n, error)
@@ -93,7 +94,7 @@ def roll_forward(
     """Finalise commits of crashed publishers; return those that are in place now.
 
     Replaced files that a late copy has put back are moved out of `data/` again. Errors are added
-    to `failures` and stop no other commit, except FormatTooNew.
+    to `failures` and stop no other commit, except OtherFormat.
     """
     failures = [] if failures is None else failures
     unfinished = unplaced(store, ledger.fold)
@@ -105,7 +106,7 @@ def roll_forward(
             continue  # finalised just now, or its failure is known
         try:
             _retire_replaced(store, ledger, ledger.commit(n), _move_away)
-        except FormatTooNew:
+        except OtherFormat:
             raise
         except TidegateError as refused:
             logger.error("what commit #%d replaces cannot be moved out of data/: %s", n, refused)
@@ -168,7 +169,7 @@ def _retire_replaced(store: Store, ledger: Ledger, entry: Commit, retire: Retire
         # What it has replaced itself may still be there, or be there again.
         if old.replaces and not _is_settled(store, m):
             _retire_replaced(store, ledger, old, retire)
-        for file in read_manifest(store, old):
+        for file in attempts.committed(store, old).files:
             if not is_live(ledger.fold, m, old, file):
                 retire(store, m, file)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.core import canonical, layout
+from tidegate.core.canonical import FORMAT
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged
@@ -43,7 +44,7 @@ class Frozen:
 def load(store: Store, plan_id: str) -> Plan:
     """Return a frozen plan; LakeDamaged if it is missing or is not what its name says.
 
-    FormatTooNew if a newer release has planned with what this version does not know.
+    OtherFormat if a newer release has planned with what this version does not know.
     """
     where = store.uri(layout.plan(plan_id))
 
@@ -115,13 +116,13 @@ def freeze(
 
     `note` (watermarks, time, run) is kept beside the plan, and is not part of it.
     """
-    noted = canonical.encode(note)
+    noted = canonical.encode({"format": FORMAT, **note})
     is_ours = store.create(layout.note(plan.id), noted)
     if not store.create(layout.plan(plan.id), plan.encoded):
         load(store, plan.id)  # raises LakeDamaged
     if plan.kind == "ingest" and plan.chunks and plan.replay is None:
         store.create(layout.unfinished(plan.id), b"")  # before it can be staged
-    pointer = canonical.encode({"format": 1, "plan_id": plan.id})
+    pointer = canonical.encode({"format": FORMAT, "plan_id": plan.id})
     if store.create(layout.generation(run_key, generation), pointer):
         return Frozen(plan, generation, json.loads(noted) if is_ours else None)
     first = latest(store, run_key)

@@ -7,7 +7,6 @@ whatever its age. Ages, by the lake's own clock, only decide when the rest is de
 from __future__ import annotations
 
 import logging
-import posixpath
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,12 +17,11 @@ from tidegate.core.entries import Abandon
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live
 from tidegate.core.wording import counted
-from tidegate.errors import AttemptWrong, FormatTooNew, LakeDamaged
+from tidegate.errors import AttemptWrong, LakeDamaged, OtherFormat
 from tidegate.lake import plans
-from tidegate.lake.attempts import SEAL, Attempt, read_done, staged_files
+from tidegate.lake.attempts import Attempt, LakeFile, committed, read_done, staged_files
 from tidegate.lake.footers import read_footer
 from tidegate.lake.ledger import Appended, Ledger
-from tidegate.lake.manifests import LakeFile, read_manifest
 from tidegate.lake.store import Listed, Store
 
 GRACE = 3600.0
@@ -60,8 +58,6 @@ def sweep(
     swept = Swept()
     for attempt, files in listed.items():
         n = fold.committed.get(attempt[:2])
-        if n is not None and all(map(_is_seal, files)):
-            continue  # swept before, but for the seal
         if n is not None:
             placed = store.modified(layout.placed(n))
             if placed is None or now - placed < grace:
@@ -73,18 +69,17 @@ def sweep(
             # By the manifest: a file without rows may be staged, too, and is no part of a commit.
             staged = {f.path for f in files}
             try:
-                copies = [f for f in read_manifest(store, entry) if f.staged.path in staged]
+                copies = [f for f in committed(store, entry).files if f.staged.path in staged]
             except LakeDamaged as error:
                 swept.left.append({**_named(attempt), "commit": n, "why": str(error)})
                 continue
             if n in fold.live and (wrong := _unverified(store, copies)):
                 swept.left.append({**_named(attempt), "commit": n, "why": wrong})
             elif n in fold.live or not copies:
-                # The seal stays: it is the proof of what was committed.
-                _remove(store, attempt, [f for f in files if not _is_seal(f)], "placed", swept)
+                _remove(store, attempt, files, "placed", swept)
         elif attempt in fold.abandoned:
             _remove(store, attempt, files, "abandoned", swept)
-        elif _may_be_given_up(store, fold, attempt, files) and (
+        elif _may_be_given_up(store, fold, attempt) and (
             now - _last_written(store, files, now) >= abandon_after
         ):
             outcome = ledger.append(Abandon(*attempt), run=run)
@@ -97,7 +92,7 @@ def sweep(
 
 
 def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept:
-    """Delete what the losing attempts of a committed egress plan have left: bad rows and seals.
+    """Delete what the losing attempts of a committed egress plan have left, such as bad rows.
 
     Those of the committed attempt are kept, and so are those of a plan that is not committed.
     """
@@ -128,13 +123,13 @@ def _now(store: Store) -> float:
         store.delete(path)
 
 
-def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt, files: Sequence[Listed]) -> bool:
+def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt) -> bool:
     """Return whether an attempt is unfinished, or is finished and can never be committed.
 
     Coverage never shrinks, so a chunk that others have covered in part stays refused; a replaced
     part never becomes live again, so a replay's chunk that names one stays refused.
     """
-    if not any(map(_is_seal, files)) and not _is_finished(store, attempt):
+    if not _is_finished(store, attempt) and store.size(attempt.manifest_path) is None:
         return True
     try:
         plan = plans.load(store, attempt.plan_id)
@@ -150,17 +145,13 @@ def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt, files: Sequence
 
 
 def _is_finished(store: Store, attempt: Attempt) -> bool:
-    """Return whether Spark has finished an attempt, so that it can still be sealed."""
+    """Return whether Spark has finished an attempt, so that it can still be checked."""
     try:
         return read_done(store, attempt) is not None
     except AttemptWrong:
         return False
-    except FormatTooNew:
+    except OtherFormat:
         return True
-
-
-def _is_seal(listed: Listed) -> bool:
-    return posixpath.basename(listed.path) == SEAL
 
 
 def _last_written(store: Store, files: Sequence[Listed], now: float) -> float:
@@ -186,7 +177,9 @@ def _unverified(store: Store, copies: Sequence[LakeFile]) -> str | None:
 def _remove(
     store: Store, attempt: Attempt, files: Sequence[Listed], why: str, swept: Swept
 ) -> None:
-    store.delete(*(listed.path for listed in files))
+    """Delete an attempt's files; of one that can never be committed, its manifest too."""
+    manifests = [] if why == "placed" else [attempt.manifest_path]
+    store.delete(*manifests, *(listed.path for listed in files))
     store.prune(attempt.directory)
     size = sum(listed.size for listed in files)
     logger.info("%s: removed %s (%s)", attempt.directory, counted(len(files), "file"), why)

@@ -11,9 +11,9 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan
-from tidegate.errors import FormatTooNew, LakeDamaged, TidegateError
+from tidegate.errors import LakeDamaged, OtherFormat, TidegateError
 from tidegate.lake import attempts, committing, plans
-from tidegate.lake.attempts import SEAL, Staged
+from tidegate.lake.attempts import DONE, Staged
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
@@ -28,18 +28,18 @@ def publish_unfinished(
 
     A run that is still working on such a plan finds its chunk committed. A plan that cannot be
     published now is logged and stays unfinished. Raises transient errors, because of which nothing
-    that is sealed may be given up, and FormatTooNew.
+    that is sealed may be given up, and OtherFormat.
     """
     before = ledger.fold.n
     listed = in_parallel(lambda plan: attempts.staged_files(store, plan.id), unfinished)
     for plan, staged in zip(unfinished, listed, strict=True):
         names = _names_by_chunk(ledger.fold, staged)
         try:
-            if any(SEAL in each for each in names.values()):
+            if any(DONE in each for each in names.values()):
                 ledger.refresh()
                 committing.publish_sealed(store, ledger, plan, run=run, not_placed=[])
         except TidegateError as error:
-            if error.kind == "transient" or isinstance(error, FormatTooNew):
+            if error.kind == "transient" or isinstance(error, OtherFormat):
                 raise
             logger.warning("plan %s: its sealed chunks were not published: %s", plan.id, error)
             continue
@@ -70,10 +70,8 @@ def pending_chunks(store: Store, fold: Fold) -> Iterator[tuple[Plan, int]]:
     """
     chunks = {
         attempt[:2]
-        for attempt, files in attempts.staged_files(store).items()
-        if attempt[:2] not in fold.committed
-        and attempt not in fold.abandoned
-        and any(posixpath.basename(f.path) != SEAL for f in files)  # else its files are gone
+        for attempt in attempts.staged_files(store)
+        if attempt[:2] not in fold.committed and attempt not in fold.abandoned
     }
     for plan_id, chunk in sorted(chunks):
         try:
@@ -101,7 +99,7 @@ def _is_over(store: Store, fold: Fold, plan: Plan) -> bool:
 
     A chunk that is skipped, or of a topic that was recreated, is over when nothing of it is staged:
     until then another process may still seal it and end before it publishes, and only the marker
-    leads to that seal. A seal alone does not count: its files are gone.
+    leads to its manifest.
     """
     pending = {
         number: window
@@ -112,7 +110,7 @@ def _is_over(store: Store, fold: Fold, plan: Plan) -> bool:
         return False
     # Listed after the ledger was read: what is staged from now on comes after the gap.
     staged = _names_by_chunk(fold, attempts.staged_files(store, plan.id)) if pending else {}
-    return not any(staged.get(number, set()) - {SEAL} for number in pending)
+    return not pending.keys() & staged.keys()
 
 
 def _recreated(fold: Fold, plan: Plan, window: Window) -> bool:

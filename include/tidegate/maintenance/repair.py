@@ -11,9 +11,9 @@ from tidegate.core.fold import Fold
 from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import placing
+from tidegate.lake.attempts import LakeFile
 from tidegate.lake.files import files_of, files_of_each
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.manifests import LakeFile
 from tidegate.lake.store import Listed, Store, open_store
 from tidegate.pipelines.spec import Ingest
 

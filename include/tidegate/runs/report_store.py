@@ -15,6 +15,9 @@ from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Spec
 from tidegate.runs.run import AnyRun
 
+FORMAT = 1
+"""The format number of reports."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -57,4 +60,4 @@ def keep(
 def read(spec: Spec, run_key: str, generation: int) -> Mapping[str, Any] | None:
     """Return a run's full report; None if there is none."""
     store = open_store(spec.lake, spec.name)
-    return json_documents.read(store, layout.report(run_key, generation), dict)
+    return json_documents.read(store, layout.report(run_key, generation), dict, number=FORMAT)

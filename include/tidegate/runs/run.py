@@ -14,7 +14,7 @@ from tidegate.core.plan import Plan
 from tidegate.core.requests import Asked, Backfill, Dates, Live, Replay
 from tidegate.errors import NotSealed
 from tidegate.lake import plans
-from tidegate.lake.attempts import Attempt, Seal
+from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.plans import Frozen
 from tidegate.lake.store import Store, open_store
@@ -158,8 +158,10 @@ class OpenRun(Generic[AnyKind]):
     run: AnyKind
     store: Store
     ledger: Ledger
-    seals: dict[Attempt, Seal] = field(default_factory=dict)
-    """Seals that this process has created or read: they are never changed."""
+    manifests: dict[Attempt, Manifest] = field(default_factory=dict)
+    """Manifests that this process has created or read: they are never changed."""
+    staged: set[Attempt] = field(default_factory=set)
+    """Attempts whose manifests this process has created."""
     on_progress: OnProgress = lambda _: None
     """Called by the steps, also from other threads."""
     _latest: Frozen | None = None

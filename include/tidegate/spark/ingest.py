@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import faults
+from tidegate.core.canonical import FORMAT
 from tidegate.spark import delegation_tokens, kafka_source, session
 from tidegate.spark.compatibility import read_kafka
 from tidegate.spark.failures import report_failure
@@ -85,7 +86,7 @@ def write(spark: SparkSession, job: IngestJob, chunk: Chunk, rows: DataFrame) ->
     counted_rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
     write_parquet(counted_rows, chunk, job.parquet, directory.settings)
     done = {
-        "format": 1,
+        "format": FORMAT,
         "plan_id": job.plan_id,
         "chunk": chunk.number,
         "rows": counted.get["rows"],

@@ -160,7 +160,7 @@ def test_a_replaced_file_that_is_back(root):
 
 
 def test_a_row_removed_from_a_file_whose_manifest_was_edited_to_match(root):
-    """The entry has the manifest's digest, and the seal lists the file as it was."""
+    """The entry has the digest of the manifest."""
     file = newest(root)
     table = pq.read_table(file, partitioning=None).slice(0, 9)
     pq.write_table(table, file, compression="zstd", write_page_checksum=True)
@@ -173,29 +173,28 @@ def test_a_row_removed_from_a_file_whose_manifest_was_edited_to_match(root):
         "digest": hashlib.sha256(file.read_bytes()[-tail:]).hexdigest(),
     }  # fmt: skip
     manifest.write_bytes(canonical.encode(listed))
-    assert names(root) >= {"manifest", "seal", "offsets"}
+    assert names(root) >= {"manifest", "offsets"}
 
 
 def test_a_row_removed_and_every_document_edited_to_match(root):
-    """Manifest, seal and entry agree with the file: the ranges are one row short."""
+    """Manifest and entry agree with the file: the ranges are one row short."""
     test_a_row_removed_from_a_file_whose_manifest_was_edited_to_match(root)
     path = last_entry(root)
     form = json.loads(path.read_bytes())
-    manifest = (root / form["manifest"]["path"]).read_bytes()
-    (file,) = json.loads(manifest)["files"]
-    del file["final"]
-    seal = next((root / "_tidegate/staging" / form["plan"]["id"]).rglob("_seal.json"))
-    sealed = json.loads(seal.read_bytes())
-    sealed["files"] = [file]
-    seal.write_bytes(canonical.encode(sealed))
-    form["manifest"]["sha256"] = canonical.digest(manifest)
-    path.write_bytes(canonical.encode(form))
-    assert names(root) >= {"seal", "offsets"}
-    sealed["partitions"]["t"]["0"] |= {"rows": 9, "invisible": 1}
+    manifest = root / form["manifest"]["path"]
+    listed = json.loads(manifest.read_bytes())
+
+    def write():
+        manifest.write_bytes(canonical.encode(listed))
+        form["manifest"]["sha256"] = canonical.digest(manifest.read_bytes())
+        path.write_bytes(canonical.encode(form))
+
+    write()
+    assert names(root) >= {"manifest", "offsets"}
+    listed["partitions"]["t"]["0"] |= {"rows": 9, "invisible": 1}
     form["topics"]["t"]["ranges"]["0"] = [30, 40, 9, 1]
-    seal.write_bytes(canonical.encode(sealed))
-    path.write_bytes(canonical.encode(form))
-    assert "offsets" in names(root)  # a hole that the seal does not count
+    write()
+    assert "offsets" in names(root)  # a hole that the manifest does not count
 
 
 def test_an_overlapping_commit_with_a_right_chain(root):
@@ -204,10 +203,8 @@ def test_an_overlapping_commit_with_a_right_chain(root):
     plan = live(35, 45)
     plans.freeze(store, plan.id, plan, 1, note={})
     seal = staged_attempts.seal(store, plan)
-    manifest = committing.manifest_of(plan, seal)
-    store.create(layout.manifest(*seal.attempt), manifest)
     form = json.loads(last_entry(root).read_bytes())
-    made = committing.commit_entry(plan, seal.attempt, seal.accounts, manifest).to_json()
+    made = committing.commit_entry(plan, seal.attempt, seal.accounts, seal.sha256).to_json()
     previous = canonical.digest(last_entry(root).read_bytes())
     n = form["n"] + 1
     store.create(layout.entry(n), canonical.encode({**form, "n": n, "previous": previous, **made}))
@@ -231,7 +228,7 @@ def test_a_checkpoint_that_forgets_a_replacement(tmp_path):
     plans.freeze(store, plan.id, plan, 1, note={})
     files = {("t", 0): [range(10), range(10, 20)]}
     attempt = staged_attempts.stage(store, plan, files=files)
-    attempts.seal(store, staged_attempts.check(store, plan, attempt))
+    attempts.create(store, staged_attempts.check(store, plan, attempt))
     ledger = staged_attempts.ledger_of(store)
     n = committing.publish_sealed(store, ledger, plan, run="run")[0]
     form = replacement.replaces_to_json([replacement.Replaced(n, OffsetRange("t", 0, 0, 10))])
@@ -257,17 +254,16 @@ def test_a_lost_ledger(root):
     assert names(root) == {"missing"}
 
 
-@pytest.mark.parametrize("content", [b'{"format":1}', b'{"format":1,"plan_id":[]}'])
+@pytest.mark.parametrize("content", [b'{"format":2}', b'{"format":2,"plan_id":[]}'])
 def test_a_pointer_of_a_run_that_makes_no_sense(root, content):
     (path, *_) = (root / "_tidegate/runs").rglob("*.json")
     path.write_bytes(content)
     assert names(root) == {"malformed"}
 
 
-@pytest.mark.parametrize("what", ["_tidegate/plans", "_tidegate/manifests", "_tidegate/staging"])
+@pytest.mark.parametrize("what", ["_tidegate/plans", "_tidegate/manifests"])
 def test_a_lost_document(root, what):
-    path = next(p for p in sorted((root / what).rglob("*.json")) if "note" not in p.name
-                and "_done" not in p.name)  # fmt: skip
+    path = next(p for p in sorted((root / what).rglob("*.json")) if "note" not in p.name)
     path.unlink()
     assert "missing" in names(root)
 
@@ -275,12 +271,12 @@ def test_a_lost_document(root, what):
 def test_documents_that_are_no_json(root):
     """Each is named, and the rest is checked: no traceback."""
     found = [
-        next((root / "_tidegate/staging").rglob("_seal.json")),
+        next((root / "_tidegate/manifests").glob("*.json")),
         next(p for p in (root / "_tidegate/plans").glob("*.json") if "note" not in p.name),
         next((root / "_tidegate/checkpoints").glob("*.json")),
         last_entry(root),
     ]
-    for path, content in zip(found, (b"{", b"", b'{"format": 1}', b"[]"), strict=True):
+    for path, content in zip(found, (b"{", b"", b'{"format": 2}', b"[]"), strict=True):
         kept = path.read_bytes()
         path.write_bytes(content)
         differences = module.Checker(module.Stored(str(root))).run()

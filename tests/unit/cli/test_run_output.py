@@ -382,10 +382,10 @@ def test_a_store_that_is_away_is_not_asked_again(command, monkeypatch):
 def test_the_progress_of_a_run(command, monkeypatch):
     """A chunk that is sealed while Spark reads the next is told, with an estimate of the rest."""
     monkeypatch.setattr(stage, "_LOOK_AGAIN", 0.01)
-    staging = command.world.root / "p/_tidegate/staging"
+    manifests = command.world.root / "p/_tidegate/manifests"
 
     def wait():
-        while not list(staging.glob("*/0/*/_seal.json")):
+        while not list(manifests.glob("*-0-*.json")):
             time.sleep(0.01)
         time.sleep(0.05)
 

@@ -94,12 +94,6 @@ def test_a_plan_reads_back():
     assert plan.records == 10
 
 
-def test_a_plan_of_another_format_is_refused():
-    """A later format is refused, not guessed."""
-    with pytest.raises(ValueError, match="format 2"):
-        Plan.from_json({**PLAN.to_json(), "format": 2})
-
-
 def test_what_is_left_out_says_why():
     """For people: where, the reason, the numbers."""
     assert str(LeftOut("c", 3, "truncated", {"cursor": 9, "end": 5})) == (

@@ -12,8 +12,7 @@ from tidegate.egress.publish import publish
 from tidegate.egress.release import release
 from tidegate.egress.status import status
 from tidegate.egress.verify import verify
-from tidegate.errors import FormatTooNew, SendFailed
-from tidegate.lake import attempts
+from tidegate.errors import OtherFormat, SendFailed
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.maintenance.sweep import sweep
@@ -49,7 +48,7 @@ def edit(file: Path, **keys: object) -> None:
 
 def refused(world: World, reader: str, file: Path) -> None:
     before = {path: path.read_bytes() for path in world.home.rglob("*") if path.is_file()}
-    with pytest.raises(FormatTooNew, match=rf"^{file.as_uri()} was .* \(format 2; this .* reads 1"):
+    with pytest.raises(OtherFormat, match=rf"^{file.as_uri()} was .* \(format 3; this .* reads 2"):
         READERS[reader](world)
     assert before == {path: path.read_bytes() for path in world.home.rglob("*") if path.is_file()}
 
@@ -57,37 +56,40 @@ def refused(world: World, reader: str, file: Path) -> None:
 @pytest.mark.parametrize("reader", READERS)
 def test_an_entry_of_a_later_format(world: World, home: Path, reader: str) -> None:
     file = home / layout.entry(world.fold.n)
-    edit(file, format=2)
+    edit(file, format=3)
     refused(world, reader, file)
+
+
+def test_a_lake_of_an_older_form(world: World, home: Path) -> None:
+    """There was no release that wrote one: it is named, and left as it is."""
+    file = home / layout.entry(1)
+    edit(file, format=1)
+    with pytest.raises(OtherFormat, match=r"was written by an older Tidegate .*: begin a new lake"):
+        world.plan("next")
 
 
 @pytest.mark.parametrize("reader", [*RUN, "status"])
 def test_a_plan_of_a_later_format(world: World, home: Path, reader: str) -> None:
     (claim,) = world.fold.claims.values()
     file = home / layout.plan(claim.plan_id)
-    edit(file, format=2)
+    edit(file, format=3)
     refused(world, reader, file)
 
 
 @pytest.mark.parametrize("reader", RUN)
 def test_a_pointer_of_a_later_format(world: World, home: Path, reader: str) -> None:
     file = home / layout.generation(world.run("open").key, 1)
-    edit(file, format=2)
+    edit(file, format=3)
     refused(world, reader, file)
 
 
 @pytest.mark.parametrize("reader", ["send", "publish"])
-def test_a_seal_of_a_later_format(world: World, home: Path, reader: str) -> None:
-    """All is sent and sealed, and not committed yet."""
+def test_a_manifest_of_an_attempt_of_a_later_format(world: World, home: Path, reader: str) -> None:
+    """All is sent and read back, and not committed yet."""
     world.send("open")
-    store = open_store(world.spec.lake, "out")
-    (plan_id,) = (claim.plan_id for claim in world.fold.claims.values())
-    (attempt,) = (
-        each for each, files in attempts.staged_files(store, plan_id).items()
-        if each.seal_path in dict(files)
-    )  # fmt: skip
-    file = home / attempt.seal_path
-    edit(file, format=2)
+    (claim,) = world.fold.claims.values()
+    file = home / layout.manifest(claim.plan_id, 0, claim.attempt)
+    edit(file, format=3)
     refused(world, reader, file)
 
 
@@ -98,7 +100,7 @@ def test_a_manifest_of_a_later_format(world: World, home: Path) -> None:
     fold = Ledger(store, "out").fold
     commit = fold.live[fold.n]
     file = home / commit.manifest.path
-    edit(file, format=2)
+    edit(file, format=3)
     changed = {"path": commit.manifest.path, "sha256": canonical.digest(file.read_bytes())}
     edit(home / layout.entry(fold.n), manifest=changed)
     bad_rows = home / layout.quarantine(commit.plan_id, commit.attempt) / "part.parquet"

@@ -77,14 +77,14 @@ def test_a_seal_of_a_released_claim_is_worth_nothing(world: World) -> None:
     release(world.spec, None, "resend", "looked", run="me")
     ledger = world.run().ledger(world.run().store())
     plan = plans.latest(world.run("A").store(), world.run("A").key).plan
-    outcome = deliveries.commit(world.run().store(), ledger, plan, sealed, run="A")
+    outcome = deliveries.commit(ledger, plan, sealed, run="A")
     assert "abandoned" in str(outcome)
     with pytest.raises((NotSealed, AttemptAbandoned)):
         publish(world.open("A"))
 
 
 def test_an_attempt_is_sealed_once(world: World) -> None:
-    """A second seal of other content is refused: its receipts would not be those of the
+    """A second manifest of other content is refused: its receipts would not be those of the
     first.
     """
     world.put(a="1")
@@ -92,9 +92,9 @@ def test_an_attempt_is_sealed_once(world: World) -> None:
     store = world.run().store()
     sealed = deliveries.sealed(store, world.plan("A").plan, world.fold)
     assert sealed is not None
-    deliveries.seal(store, sealed)  # the same again: its first answer was lost
+    deliveries.create(store, sealed)  # the same again: its first answer was lost
     with pytest.raises(LakeDamaged, match="is sealed already, by another process"):
-        deliveries.seal(store, replace(sealed, receipts=()))
+        deliveries.create(store, replace(sealed, receipts=()))
     assert deliveries.sealed(store, world.plan("A").plan, world.fold) == sealed
 
 

@@ -91,13 +91,15 @@ class Target:
             )
             for p, log in self.log.items()
         )
+        (file,) = plan.files
         delivery = Delivery(
             plan.id, "x",
-            (SentFile("a", rows, 0, row_digest.of_file(digests)),),
+            (SentFile("a", rows, 0, row_digest.of_file(digests), file.size, file.etag),),
             receipts, (), {},
         )  # fmt: skip
         ledger = Ledger(self.store, "out")
-        outcome = deliveries.commit(self.store, ledger, plan, delivery, run="r")
+        deliveries.create(self.store, delivery)
+        outcome = deliveries.commit(ledger, plan, delivery, run="r")
         assert isinstance(outcome, Appended)
         return plan.id
 

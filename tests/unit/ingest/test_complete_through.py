@@ -140,7 +140,7 @@ def sealed(tmp_path, note):
 
 
 NOTE = {
-    "format": 1, "at": "2024-05-01T10:00:07+00:00", "surveyed_at": SURVEYED, "topic_ids": IDS,
+    "format": 2, "at": "2024-05-01T10:00:07+00:00", "surveyed_at": SURVEYED, "topic_ids": IDS,
     "watermarks": {t: {"0": {"start": 0, "end": end, "high": end}, "1": dict.fromkeys(
         ("start", "end", "high"), 0)} for t, end in (("t", 10), ("u", 2))},
 }  # fmt: skip
@@ -150,11 +150,12 @@ def through(run, topic="t"):
     return ingest_steps.publish(run).asset_event(topic)["complete_through"]
 
 
-def test_an_older_plan(tmp_path, kafka):
-    """A note without the time of the survey, as they were written before, promises nothing."""
-    older = {k: v for k, v in NOTE.items() if k not in ("surveyed_at", "topic_ids")}
-    assert through(sealed(tmp_path / "new", NOTE)) == SURVEYED
-    assert through(sealed(tmp_path / "old", older)) is None
+def test_a_lost_note(tmp_path, kafka):
+    """Without the time of the survey nothing is promised."""
+    assert through(sealed(tmp_path / "whole", NOTE)) == SURVEYED
+    run = sealed(tmp_path / "lost", NOTE)
+    run.store().delete(layout.note(PLAN.id))
+    assert through(run) is None
 
 
 def test_a_vanished_partition(tmp_path, kafka):

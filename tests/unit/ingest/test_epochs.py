@@ -45,8 +45,8 @@ def test_an_empty_partition_costs_nothing(world: ingest_world.World) -> None:
     assert dict(asked) == {max(fold.live): 1}
 
 
-def test_seals_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight partitions, each last committed by another run; a seal that is missing says nothing."""
+def test_manifests_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight partitions, each last committed by another run; one that is missing says nothing."""
     world = ingest_world.make(tmp_path, monkeypatch, {})
     count = 8
     marks = dict.fromkeys(range(count), Watermarks(0, 0, 0))
@@ -56,14 +56,14 @@ def test_seals_are_read_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ingest(world.run(f"r{p}"), world.submit())
     fold, store = world.ledger.fold, world.run("any").store()
     gone = fold.live[max(fold.live)]
-    store.delete(attempts.Attempt(gone.plan_id, gone.chunk, gone.attempt).directory + attempts.SEAL)
+    store.delete(gone.manifest.path)
     together = Barrier(count)
-    read = attempts.sealed_epochs
+    read = attempts.epochs
 
     def wait(*args):
         together.wait(timeout=10)
         return read(*args)
 
-    monkeypatch.setattr(attempts, "sealed_epochs", wait)
+    monkeypatch.setattr(attempts, "epochs", wait)
     found = truncation._sealed_epochs(store, fold, {("t", p): 2 for p in range(count)})
     assert found == {("t", p): p for p in range(count - 1)}

@@ -1,5 +1,7 @@
 """How many records go into a file: measured by topic, sampled where nothing was measured."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tidegate.broker.client_settings import KafkaSettings
@@ -8,7 +10,8 @@ from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import LakeDamaged
 from tidegate.ingest import file_size
-from tidegate.lake.manifests import LakeFile
+from tidegate.lake import attempts
+from tidegate.lake.attempts import LakeFile
 from tidegate.lake.store import LocalStore
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -35,13 +38,14 @@ def decide(tmp_path, monkeypatch):
         def manifest(*_):
             if files == "lost":
                 raise LakeDamaged("the manifest is missing")
-            return [
+            listed = [
                 LakeFile(StagedFile("x", size, "d", topic, 0, 0, rows - 1, rows), "y")
                 for topic, (rows, size) in files.items()
             ]
+            return SimpleNamespace(files=listed)
 
         monkeypatch.setattr(file_size, "largest_mean_size", sampled)
-        monkeypatch.setattr(file_size, "read_manifest", manifest)
+        monkeypatch.setattr(attempts, "committed", manifest)
         fold = Fold() if files is None else Fold(live={3: "commit"})
         store = LocalStore(tmp_path)
         return file_size.records_per_file(store, fold, KAFKA, windows, "read_committed"), asked

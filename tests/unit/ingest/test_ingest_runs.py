@@ -379,6 +379,21 @@ def test_another_cluster_costs_no_kept_attempt(world, monkeypatch):
     assert world.started == 2
 
 
+def test_what_was_just_read_of_another_cluster_is_wrong(world, monkeypatch):
+    """The connection was changed while Spark read: nothing tells from which its rows are."""
+    now = two_topics(world, monkeypatch)
+
+    def changed() -> None:
+        now["cluster"] = "another"
+
+    with pytest.raises(IdentityChanged):
+        ingest(world.run("one"), world.submit(then=changed))
+    now["cluster"] = "cluster"
+    ingest(world.run("two"), world.submit())
+    assert len(world.ledger.fold.abandoned) == 4
+    assert world.started == 2
+
+
 def test_a_damaged_record_of_an_attempt_stops_no_other_work(world):
     """`_done.json` of one attempt is cut: the other chunks are sealed, and runs go on."""
     kept(world)

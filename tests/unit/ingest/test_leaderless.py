@@ -14,16 +14,15 @@ from support.ingest_steps import plan
 from support.ingest_world import ranges
 from tidegate.broker import epochs
 from tidegate.broker.cluster import topic_id
-from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import BrokerError, BrokerTooOld, IdentityChanged, PartitionsLeftOut
-from tidegate.ingest import stage, truncation
+from tidegate.ingest import sealing, stage, truncation
 from tidegate.ingest.run import ingest
 from tidegate.ingest.verify import verify
 from tidegate.lake import boundaries, plans
-from tidegate.lake.attempts import SEAL, Attempt
+from tidegate.lake.attempts import Attempt
 from tidegate.runs.run import open_run
 
 
@@ -135,31 +134,31 @@ def test_a_leader_that_changes_without_loss_excludes_nothing(world):
     assert world.rows == {0: ranges((0, 300)), 1: ranges((0, 300))}
 
 
-@pytest.mark.parametrize("damage", [lambda seal: seal[:-3], lambda _: b'{"seen": []}'])
-def test_a_damaged_seal_of_a_commit_stops_no_run(world, caplog, damage):
+@pytest.mark.parametrize("damage", [lambda data: data[:-3], lambda _: b'{"seen": []}'])
+def test_a_damaged_manifest_of_a_commit_stops_no_run(world, caplog, damage):
     """Its epochs are not known, as those of a missing one; the run goes on, and `verify` names it.
 
-    The other commit's seal still shows that its partition was cut off.
+    The other commit's manifest still shows that its partition was cut off.
     """
     world.marks = {0: Watermarks(0, 100, 100)}
     ingest(world.run("one"), world.submit())
     world.marks = {0: world.marks[0], 1: Watermarks(0, 100, 100)}
     ingest(world.run("two"), world.submit())
     first = world.ledger.fold.live[min(world.ledger.fold.live)]
-    seal = world.root / "p" / layout.attempt(first.plan_id, first.chunk, first.attempt) / SEAL
-    seal.write_bytes(damage(seal.read_bytes()))
+    manifest = world.root / "p" / first.manifest.path
+    manifest.write_bytes(damage(manifest.read_bytes()))
     grow(world, 200)
     world.epoch, world.began = 1, {1: 60}
     (excluded,) = left_out(world, world.run("three"))
     assert (excluded["partition"], excluded["reason"]) == (1, "truncated")
-    assert world.rows == {0: ranges((0, 200)), 1: ranges((0, 100))}
-    assert str(seal) in caplog.text
+    assert world.ledger.fold.cursors("t") == {0: 200, 1: 100}
+    assert str(manifest) in caplog.text
     found = verify(world.run("any").spec, None, lambda _: None)
-    assert [str(seal) in each["what"] for each in found["first"]] == [True]
+    assert str(manifest) in found["first"][0]["what"]
 
 
 def test_a_log_that_is_cut_off_after_it_was_planned_is_read_as_it_is_now(world):
-    """The seal has the new epoch: what it holds is not taken for cut off later."""
+    """The manifest has the new epoch: what it holds is not taken for cut off later."""
     run = world.run("one")
     plan(run)
     world.epoch, world.began = 1, {1: 60}
@@ -221,7 +220,8 @@ def test_a_log_that_is_cut_off_while_spark_waits_for_a_leader_is_not_sealed(worl
     staged = plans.latest(run.store(), run.key).plan
     mine = [Attempt(staged.id, 0, "mine")]
     before = world.survey()
-    failures = stage._stage(open_run(run), staged, mine, before, world.submit(then=back), [])
+    outcomes = sealing.Outcomes()
+    failures = stage._stage(open_run(run), staged, mine, before, world.submit(then=back), outcomes)
     assert "t-0 [0, 100) was cut off at 60" in str(failures[0])
 
 

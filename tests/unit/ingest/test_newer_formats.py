@@ -12,7 +12,7 @@ from support.ingest_world import World
 from tidegate.core import canonical, layout
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Watermarks
-from tidegate.errors import FormatTooNew
+from tidegate.errors import OtherFormat
 from tidegate.ingest.run import ingest
 from tidegate.ingest.status import files, read_state, status
 from tidegate.ingest.verify import verify
@@ -74,7 +74,6 @@ READERS: dict[str, Callable[[World], object]] = {
 }
 RUN = ("plan", "stage", "publish")
 PLANNERS = ("plan", "plan of the next run", "stage")
-SEAL_OF_A_COMMIT = "the seal of the last commit"
 DOCUMENTS = {
     LAST: tuple(READERS),
     layout.checkpoint(4): tuple(READERS),
@@ -82,9 +81,8 @@ DOCUMENTS = {
     # `publish` reads the note for its report, when the chunks are committed.
     layout.note("{plan}"): (*PLANNERS, "status"),
     layout.generation(layout.run_key("dag", "open", ""), 1): RUN,
-    SEALED.seal_path: (*PLANNERS, "publish"),
+    SEALED.manifest_path: (*PLANNERS, "publish"),
     STAGED.done_path: PLANNERS,
-    SEAL_OF_A_COMMIT: ("verify",),
     layout.manifest("{commit}", 2, "{attempt}"): ("verify", "files", "repair"),
 }
 
@@ -92,7 +90,7 @@ DOCUMENTS = {
 def refused(world: World, reader: str, file: Path, what: str) -> None:
     """Assert that a reader refuses a document by its name, for good, and has changed nothing."""
     before = state(world)
-    with pytest.raises(FormatTooNew) as error:
+    with pytest.raises(OtherFormat) as error:
         READERS[reader](world)
     assert str(error.value) == (
         f"{file.as_uri()} was written by a newer Tidegate ({what}): update this installation"
@@ -109,34 +107,32 @@ def test_a_document_of_a_later_format(world: World, document: str, reader: str) 
     if document == layout.checkpoint(4):
         checkpoint(world.run("any").spec)
     commit = world.ledger.commit(4)
-    if document == SEAL_OF_A_COMMIT:
-        document = Attempt(commit.plan_id, commit.chunk, commit.attempt).seal_path
     if "{commit}" in document:  # the entry has the digest of its manifest
         file = path_of(world, commit.manifest.path)
-        changed = {"path": commit.manifest.path, "sha256": edit(file, format=2)}
+        changed = {"path": commit.manifest.path, "sha256": edit(file, format=3)}
         edit(path_of(world, LAST), manifest=changed)
     else:
         file = path_of(world, document)
-        edit(file, format=2)
-    refused(world, reader, file, "format 2; this version reads 1")
+        edit(file, format=3)
+    refused(world, reader, file, "format 3; this version reads 2")
 
 
-def test_a_seal_of_another_run(world: World) -> None:
+def test_a_manifest_of_another_run(world: World) -> None:
     """The only staged chunk: what it has is not planned a second time."""
     path_of(world, STAGED.done_path).unlink()
-    file = path_of(world, SEALED.seal_path)
-    edit(file, format=2)
-    refused(world, "plan of the next run", file, "format 2; this version reads 1")
+    file = path_of(world, SEALED.manifest_path)
+    edit(file, format=3)
+    refused(world, "plan of the next run", file, "format 3; this version reads 2")
 
 
 def test_a_manifest_of_a_commit_that_is_not_in_place(world: World) -> None:
     """A planner would place its files: it ends, and plans nothing over what it cannot read."""
     path_of(world, layout.placed(4)).unlink()
     file = path_of(world, world.ledger.commit(4).manifest.path)
-    digest = edit(file, format=2)
+    digest = edit(file, format=3)
     path = str(file.relative_to(world.root / "p"))
     edit(path_of(world, LAST), manifest={"path": path, "sha256": digest})
-    refused(world, "plan of the next run", file, "format 2; this version reads 1")
+    refused(world, "plan of the next run", file, "format 3; this version reads 2")
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -168,23 +164,19 @@ def test_a_boundary_of_a_later_format(world: World) -> None:
     store = world.run("any").store()
     boundaries.freeze(store, Boundary("t", "id-t", 1000, {0: 5}))
     file = world.root / "p" / layout.boundary("id-t", 1000)
-    edit(file, format=2)
+    edit(file, format=3)
     for timestamp in (999, 1000, 1001):
-        with pytest.raises(FormatTooNew, match=rf"^{file.as_uri()} was written by a newer"):
+        with pytest.raises(OtherFormat, match=rf"^{file.as_uri()} was written by a newer"):
             boundaries.neighbours(store, "id-t", timestamp)
 
 
 def test_an_unknown_key_within_a_format_is_ignored(world: World) -> None:
-    """What format 1 promises to older readers: entries, pointers, seals and notes may get keys."""
-    commit = world.ledger.commit(4)
-    attempt = Attempt(commit.plan_id, commit.chunk, commit.attempt)
+    """What a format promises to older readers: entries, pointers and notes may get keys."""
     for document in (
         LAST,
         layout.note("{plan}"),
         layout.generation(world.run("open").key, 1),
-        SEALED.seal_path,
         STAGED.done_path,
-        attempt.seal_path,
     ):
         edit(path_of(world, document), added="later")
     ingest(world.run("open"), world.submit())

@@ -1,4 +1,4 @@
-"""The seal: what no attempt may pass with, over real Parquet files in the job's layout."""
+"""The check of an attempt, over real Parquet files in the job's layout, and its manifest."""
 
 import itertools
 import os
@@ -13,6 +13,7 @@ import pytest
 from support import staged_attempts
 from support.staged_attempts import check, plan_of, stage, write_file
 from tidegate.broker.cluster import Survey, TopicIdentity, Watermarks
+from tidegate.core import canonical
 from tidegate.core.entries import Abandon, Account
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
@@ -37,8 +38,8 @@ def all_empty(holes):
 
 
 def test_files_are_durable_before_they_are_sealed(store, monkeypatch):
-    """Each file and its directories are fsynced, then the seal gets its name: after a power loss
-    there is no seal without its rows.
+    """Each file and its directories are fsynced, then the manifest gets its name: after a power
+    loss there is no manifest without its rows.
     """
     proven = check(store, PLAN, stage(store, PLAN))
     done, fsync, link = [], os.fsync, os.link
@@ -50,29 +51,32 @@ def test_files_are_durable_before_they_are_sealed(store, monkeypatch):
     monkeypatch.setattr(
         os, "link", lambda a, b, **how: (done.append(f"link {Path(b).name}"), link(a, b, **how))[1]
     )
-    attempts.seal(store, proven)
-    before = done[: done.index("link _seal.json")]
-    files = {Path(f.path).name for f in proven.files}
+    attempts.create(store, proven)
+    name_of_it = Path(proven.attempt.manifest_path).name
+    before = done[: done.index(f"link {name_of_it}")]
+    files = {Path(f.staged.path).name for f in proven.files}
     assert files | {"topic=t", "attempt", "0", PLAN.id, "staging", "_tidegate", "p"} <= set(before)
-    assert done[-2:] == ["link _seal.json", "attempt"]
+    assert done[-2:] == [f"link {name_of_it}", "manifests"]
 
 
-def test_a_whole_attempt_gets_a_seal(store):
-    """Rows and offsets per partition; the seal is created once and reads back."""
+def test_a_whole_attempt_gets_a_manifest(store):
+    """Rows and offsets per partition; the manifest is created once and reads back."""
     attempt = stage(
         store, PLAN, files={("t", 0): [range(10, 14), range(14, 20)], ("t", 1): [range(5)]}
     )
     proven = check(store, PLAN, attempt)
     assert proven.accounts == {"t": {0: Account(10, 20, 10, 0), 1: Account(0, 5, 5, 0)}}
-    assert [(f.topic, f.partition, f.first, f.last, f.rows) for f in proven.files] == [
+    found = [file.staged for file in proven.files]
+    assert [(f.topic, f.partition, f.first, f.last, f.rows) for f in found] == [
         ("t", 0, 10, 13, 4),
         ("t", 0, 14, 19, 6),
         ("t", 1, 0, 4, 5),
     ]
     assert not attempts.sealed(store, PLAN, Fold())
-    attempts.seal(store, proven)
+    assert attempts.create(store, proven)
     read_back = attempts.sealed(store, PLAN, Fold())[0]
     assert (read_back.files, read_back.accounts) == (proven.files, proven.accounts)
+    assert canonical.digest(store.get(attempt.manifest_path)) == proven.sha256
 
 
 @pytest.mark.parametrize(
@@ -105,25 +109,26 @@ def test_other_columns_than_the_contracts_are_refused(store, wrong, named):
     assert "spark.conf" in str(refused.value)
 
 
-def test_the_first_seal_stands(store):
+def test_the_first_manifest_stands(store):
     """Created once: what comes later cannot say otherwise of the same files."""
     attempt = stage(store, PLAN)
-    attempts.seal(store, check(store, PLAN, attempt))
-    attempts.seal(store, check(store, PLAN, attempt, versions={"tidegate": "another"}))
+    assert attempts.create(store, check(store, PLAN, attempt))
+    other = check(store, PLAN, attempt, versions={"tidegate": "another"})
+    assert not attempts.create(store, other)
     assert attempts.sealed(store, PLAN, Fold())[0].versions == {"tidegate": "test"}
 
 
 class Unsure(LocalStore):
-    """The put of a seal lands, and its answer is lost."""
+    """The put of a manifest lands, and its answer is lost."""
 
     def create(self, path, data):
         created = super().create(path, data)
-        if created and path.endswith("_seal.json"):
+        if created and path.startswith("_tidegate/manifests/"):
             raise LakeUnavailable("timed out")
         return created
 
 
-def test_a_seal_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
+def test_a_manifest_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
     """Log starts may have moved until the next look: its bytes differ, and its files stay."""
     store = Unsure(tmp_path / "p")
     attempt = stage(store, PLAN)
@@ -134,14 +139,14 @@ def test_a_seal_that_landed_unnoticed_is_kept(tmp_path, monkeypatch):
         return Survey("cluster", {"t": TopicIdentity("id-t", {})}, watermarks)
 
     monkeypatch.setattr(sealing, "survey", seen)
-    sealed: list[int] = []
+    outcomes = sealing.Outcomes()
     opened = OpenRun(SimpleNamespace(kafka=None), store, None)
-    unproven = sealing.seal_finished(opened, PLAN, [attempt], {}, sealed)
-    assert isinstance(unproven[attempt], LakeUnavailable)
-    sealing.discard(opened, attempt, unproven[attempt])
+    sealing.seal(opened, PLAN, [attempt], {}, outcomes)
+    assert isinstance(outcomes.unknown[attempt], LakeUnavailable)
+    sealing.delete_unfinished(opened, attempt)
     assert list(attempts.sealed(store, PLAN, Fold())) == [0]
-    assert sealing.seal_finished(opened, PLAN, [attempt], {}, sealed) == {}
-    assert sealed == [0]
+    sealing.seal(opened, PLAN, [attempt], {}, outcomes)
+    assert outcomes == sealing.Outcomes(sealed=[0])
 
 
 def test_what_is_not_finished_is_not_staged(store):
@@ -196,14 +201,16 @@ def test_what_a_committer_left_is_no_data(store):
         store, attempt.directory, f"{below}/part-00000-0.parquet", 0, range(10)
     )
     Path(store.native(attempt.directory), below, "part-00001-0.parquet").touch()
-    assert not any("__magic" in f.path for f in staged_attempts.check(store, PLAN, attempt).files)
+    manifest = staged_attempts.check(store, PLAN, attempt)
+    assert not any("__magic" in f.staged.path for f in manifest.files)
 
 
 def test_a_file_without_rows_is_no_part_of_the_attempt(store):
     """Spark writes one if its first task has no rows."""
     attempt = staged_attempts.stage(store, PLAN)
     empty = write_file(store, attempt.directory, "topic=t/part-00000-0.parquet", 0, [])
-    names = [f.path.rsplit("/", 1)[1] for f in staged_attempts.check(store, PLAN, attempt).files]
+    manifest = staged_attempts.check(store, PLAN, attempt)
+    names = [f.staged.path.rsplit("/", 1)[1] for f in manifest.files]
     assert names
     assert empty.name not in names
 
@@ -271,7 +278,7 @@ def test_holes_below_a_moved_log_start_are_unprovable(store):
 
 
 def test_very_many_holes_are_probed_within_the_bound(store):
-    """A transactional topic: 10,000 holes, 200 looked into, and the seal says so."""
+    """A transactional topic: 10,000 holes, 200 looked into, and the manifest says so."""
     plan = plan_of((OffsetRange("t", 0, 0, 100_000),))
     offsets = [offset for offset in range(100_000) if offset % 10]
     attempt = stage(store, plan, files={("t", 0): [offsets]})
@@ -287,7 +294,7 @@ def test_very_many_holes_are_probed_within_the_bound(store):
     assert proven.proofs == {"t": {0: HoleProof(10_000, 200, 0)}}
 
 
-def test_an_abandoned_seal_does_not_count(store):
+def test_an_abandoned_attempt_does_not_count(store):
     """The other attempt of the chunk does."""
     staged_attempts.seal(store, PLAN, "a")
     staged_attempts.seal(store, PLAN, "b")
@@ -298,18 +305,18 @@ def test_an_abandoned_seal_does_not_count(store):
 
 
 @pytest.mark.parametrize("how", [os.unlink, lambda path: os.truncate(path, 10)])
-def test_a_seal_whose_files_are_gone_does_not_count(store, how):
+def test_a_manifest_whose_files_are_gone_does_not_count(store, how):
     """Else its chunk would neither be staged again nor ever be published."""
     sealed = staged_attempts.seal(store, PLAN, "a")
     staged_attempts.seal(store, PLAN, "b")
-    how(store.native(sealed.files[0].path))
+    how(store.native(sealed.files[0].staged.path))
     assert attempts.sealed(store, PLAN, Fold())[0].attempt.name == "b"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "files": 3}', "\0"])
-def test_a_seal_that_makes_no_sense_is_named(store, text):
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2, "files": 3}', "\0"])
+def test_a_manifest_that_makes_no_sense_is_named(store, text):
     """Not taken for none, and not for an internal error."""
     attempt = stage(store, PLAN)
-    Path(store.native(attempt.directory), "_seal.json").write_text(text)
-    with pytest.raises(LakeDamaged, match=r"_seal\.json"):
+    store.create(attempt.manifest_path, text.encode())
+    with pytest.raises(LakeDamaged, match=attempt.manifest_path):
         attempts.sealed(store, PLAN, Fold())

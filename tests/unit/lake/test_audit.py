@@ -103,17 +103,18 @@ EDITS = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edited_last_entry(spec, store, edit):
-    """No later entry has its digest: its plan, its seal and its manifest give it away."""
+    """No later entry has its digest: its plan and its manifest give it away."""
     rewrite(store, layout.entry(6), EDITS[edit])
     assert any(each.get("commit") == 6 or each.get("entry") == 6 for each in findings(spec))
 
 
-def test_an_account_is_that_of_the_seal(spec, store):
+def test_an_account_is_that_of_the_manifest(spec, store):
     """A row counted as invisible: the files say otherwise, and so does the proof of the attempt."""
     rewrite(store, layout.entry(6), lambda f: account(f).__setitem__(slice(None), [20, 30, 9, 1]))
     said = [each["what"] for each in findings(spec)]
     assert said == [
-        "the entry does not have the accounts of its seal",
+        "the entry does not have the accounts of its manifest",
+        "the entry does not have the rows of its files",
         "10 rows, the commit says 9",
     ]
 
@@ -128,13 +129,12 @@ def test_a_last_entry_that_could_not_have_been_made(spec, store):
     assert "may not follow" in found["what"]
 
 
-@pytest.mark.parametrize("lost", ["plan", "seal", "manifest"])
+@pytest.mark.parametrize("lost", ["plan", "manifest"])
 def test_what_a_replaced_commit_was_made_of(spec, store, lost):
     """It is the proof of what the lake once held, and replays read it: each commit is looked at."""
     entry = json.loads(store.get(layout.entry(3)))
     path = {
         "plan": layout.plan(entry["plan"]["id"]),
-        "seal": layout.attempt(entry["plan"]["id"], 0, "attempt") + "_seal.json",
         "manifest": entry["manifest"]["path"],
     }[lost]
     store.delete(path)

@@ -275,7 +275,7 @@ def test_a_reader_that_sleeps_past_three_reads_the_entries(store):
     assert dict(paused.fold.live)[2] == Ledger(store, "p").fold.live[2]
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"format": 1, "pipeline": "q"}'])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"format": 2, "pipeline": "q"}'])
 def test_one_that_cannot_be_read_is_passed_over(store, data):
     """It can always be made again: the one before is taken, or the whole ledger read."""
     write(store, grown(store, 2))

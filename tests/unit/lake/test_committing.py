@@ -1,7 +1,6 @@
 """Commit and finalise: one commit per chunk, despite crashed, paused or concurrent publishers."""
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,12 +9,12 @@ import pytest
 from support import staged_attempts, store_requests
 from support.staged_attempts import ledger_of, plan_of
 from tidegate import faults
-from tidegate.core import layout
+from tidegate.core import canonical, layout
 from tidegate.core.entries import Abandon
 from tidegate.core.judge import Adopt, CoveredBy, PartlyCovered, Refused
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import AttemptAbandoned, LakeDamaged, LakeReadOnly, LakeUnavailable
-from tidegate.lake import attempts, committing, files, manifests, placing, plans, unfinished_plans
+from tidegate.lake import attempts, committing, files, placing, plans, unfinished_plans
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.store import LocalStore
 
@@ -93,8 +92,8 @@ def test_what_publishing_asks_of_the_store(store, monkeypatch):
     counted = store_requests.count(monkeypatch)
     committing.publish_sealed(store, ledger, PLAN, run="run")
     # One listing of the plan, one for each chunk before its commit; a place and a look a file. Of
-    # each chunk its seal, and the ledger before and after the commit: the seal has its files.
-    assert counted == {"objects": 3, "get": 6, "create": 6, "place": 4, "size": 4}
+    # each chunk its manifest, and the ledger before and after the commit.
+    assert counted == {"objects": 3, "get": 6, "create": 4, "place": 4, "size": 4}
     ledger = ledger_of(store)
     counted.clear()
     committing.publish_sealed(store, ledger, PLAN, run="run")
@@ -102,20 +101,36 @@ def test_what_publishing_asks_of_the_store(store, monkeypatch):
     assert not counted
 
 
-def test_a_seal_that_is_known_is_not_read_again(store, monkeypatch):
-    """A single chunk is listed once; its seal is kept, and its commit needs no manifest."""
+def test_a_manifest_that_is_known_is_not_read_again(store, monkeypatch):
+    """A single chunk is listed once."""
     staged_attempts.seal(store, PLAN, chunk=0)
     ledger, known = ledger_of(store), {}
     attempts.sealed(store, PLAN, ledger.fold, known=known)
-    (seal,) = known.values()
-    assert seal == attempts.read_seal(store, seal.attempt)
+    (manifest,) = known.values()
+    assert manifest == attempts.read_manifest(store, manifest.attempt)
     counted = store_requests.count(monkeypatch)
     commits = committing.publish_sealed(store, ledger, PLAN, run="run", known=known)
-    assert counted == {"objects": 1, "get": 2, "create": 3, "place": 2, "size": 2}
-    entry = ledger.commit(commits[0])
-    assert manifests.files_by_seal(PLAN, seal, entry) == manifests.read_manifest(store, entry)
-    other = replace(seal, files=seal.files[:1])
-    assert manifests.files_by_seal(PLAN, other, entry) is None, "another attempt's seal"
+    assert counted == {"objects": 1, "get": 2, "create": 2, "place": 2, "size": 2}
+    assert attempts.committed(store, ledger.commit(commits[0])) == manifest
+
+
+def test_another_attempt_is_committed_meanwhile(store, monkeypatch):
+    """Its files are placed, not those of the attempt that was to be committed."""
+    staged_attempts.seal(store, PLAN, "a", chunk=0)
+    files = {("t", 0): [range(4), range(4, 10)], ("t", 1): [range(3)]}
+    other = staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "b", files=files))
+    quicker = ledger_of(store)
+
+    def commit_other(name):
+        if name == "publish.before":
+            monkeypatch.setattr(faults, "point", lambda _: None)
+            attempts.create(store, other)
+            assert committing.commit(store, quicker, PLAN, other, run="b") == Appended(3)
+
+    monkeypatch.setattr(faults, "point", commit_other)
+    assert publish(store) == {0: 3}
+    assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
+    assert len(store.objects("data/")) == 3
 
 
 @pytest.mark.parametrize(
@@ -164,7 +179,7 @@ def test_two_attempts_of_one_chunk_are_one_commit(store, finaliser):
         staged_attempts.stage(store, plan, "thin", files={("t", 0): [[0, 4]]}),
         probe=lambda holes: dict.fromkeys(holes, "empty"),
     )
-    attempts.seal(store, thin)
+    attempts.create(store, thin)
     one, other = ledger_of(store), ledger_of(store)
     assert committing.commit(store, one, plan, thin, run="one") == Appended(3)
     assert committing.commit(store, other, plan, whole, run="other") == Adopt(3)
@@ -183,8 +198,8 @@ def test_a_vanished_file_is_never_committed(store):
     """Gone after the seal was read: refused, and no entry names it."""
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     ledger = ledger_of(store)
-    Path(store.native(seal.files[0].path)).unlink()
-    with pytest.raises(LakeDamaged, match=seal.files[0].path):
+    Path(store.native(seal.files[0].staged.path)).unlink()
+    with pytest.raises(LakeDamaged, match=seal.files[0].staged.path):
         committing.commit(store, ledger, PLAN, seal, run="run")
     assert ledger_of(store).fold.live == {}
     assert publish(store) == {}  # and it counts as not sealed: the chunk can be staged again
@@ -204,7 +219,7 @@ def test_a_committed_file_that_vanished_is_named(store, monkeypatch):
     """
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
-    Path(store.native(seal.files[0].path)).unlink()
+    Path(store.native(seal.files[0].staged.path)).unlink()
     staged_attempts.seal(store, PLAN, chunk=1)
     failures = []
     assert placing.roll_forward(store, ledger_of(store), failures) == []
@@ -247,7 +262,7 @@ def test_what_cannot_be_placed_is_not_committed(store):
     with the right to write it the same publish does all.
     """
     seal = staged_attempts.seal(store, PLAN, chunk=0)
-    (final, *_) = manifests.files_of_seal(PLAN, seal)
+    (final, *_) = seal.files
     directory = Path(store.native(final.final)).parent
     directory.parent.mkdir(parents=True)
     directory.write_text("a file in the place of the directory")
@@ -263,8 +278,8 @@ def test_a_final_name_with_another_size_is_not_trusted(store, monkeypatch, size)
     """What lies there goes to quarantine, and the committed file is placed."""
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
-    wrong = b"x" * (seal.files[0].size + 1 if size == "more" else size)
-    (first, *_) = manifests.read_manifest(store, ledger_of(store).fold.live[3])
+    wrong = b"x" * (seal.files[0].staged.size + 1 if size == "more" else size)
+    (first, *_) = attempts.committed(store, ledger_of(store).fold.live[3]).files
     store.create(first.final, wrong)
     assert placing.roll_forward(store, ledger_of(store)) == [3]
     assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
@@ -276,9 +291,9 @@ def test_a_wrong_file_without_a_staged_copy_stays(store, monkeypatch):
     """There is nothing to put in its place: it is named, and the commit is not called placed."""
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
-    (first, *_) = manifests.read_manifest(store, ledger_of(store).fold.live[3])
+    (first, *_) = attempts.committed(store, ledger_of(store).fold.live[3]).files
     store.create(first.final, b"short")
-    store.delete(seal.files[0].path)
+    store.delete(seal.files[0].staged.path)
     failures = []
     assert placing.roll_forward(store, ledger_of(store), failures) == []
     assert "has 5 bytes" in str(failures[0])
@@ -292,7 +307,7 @@ def test_staged_copies_may_go_once_all_is_placed(store):
     publish(store)
     store.delete(layout.placed(3))
     for file in seal.files:
-        store.delete(file.path)
+        store.delete(file.staged.path)
     assert placing.roll_forward(store, ledger_of(store)) == [3]
     assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
 
@@ -364,15 +379,16 @@ def test_a_manifest_that_is_not_the_committed_one_is_refused(store, how):
     else:
         path.unlink()
     with pytest.raises(LakeDamaged, match=how):
-        manifests.read_manifest(store, commit)
+        attempts.committed(store, commit)
 
 
 def test_a_strange_manifest_in_the_way_is_no_commit(store):
     """An entry must not name a list that is not its own."""
-    seal = staged_attempts.seal(store, PLAN, chunk=0)
-    store.create(layout.manifest(PLAN.id, 0, "attempt"), b"{}")
+    attempt = staged_attempts.stage(store, PLAN, chunk=0)
+    store.create(attempt.manifest_path, b"{}")
+    assert not attempts.create(store, staged_attempts.check(store, PLAN, attempt))
     with pytest.raises(LakeDamaged):
-        committing.commit(store, ledger_of(store), PLAN, seal, run="run")
+        publish(store)
     assert ledger_of(store).fold.live == {}
 
 
@@ -423,9 +439,10 @@ def test_a_run_has_one_plan(store):
 
 def test_a_plans_note_is_of_its_first_freezing(store):
     """The same work frozen again by another run keeps what was seen first."""
-    assert plans.freeze(store, "key", PLAN, 1, note={"at": "then"}).note == {"at": "then"}
+    noted = {"format": canonical.FORMAT, "at": "then"}
+    assert plans.freeze(store, "key", PLAN, 1, note={"at": "then"}).note == noted
     assert plans.freeze(store, "another key", PLAN, 1, note={"at": "now"}).note is None, "look"
-    assert plans.note(store, PLAN.id) == {"at": "then"}
+    assert plans.note(store, PLAN.id) == noted
     assert plans.note(store, "0" * 16) is None
 
 
@@ -435,11 +452,11 @@ def test_a_plans_note_is_of_its_first_freezing(store):
         lambda data: data.replace(b'"live"', b'"LIVE"'),
         lambda data: data[:-1],
         lambda _: b"[]",
-        lambda data: data.replace(b'"format":1', b'"format":0'),
+        lambda data: data.replace(b'"format":2', b'"format":"2"'),
     ],
 )
 def test_a_damaged_plan_is_named(store, damage):
-    """Changed, cut short, nonsense, of no known format: refused, and not frozen over either."""
+    """Changed, cut short, nonsense, without a format: refused, and not frozen over either."""
     plans.freeze(store, "key", PLAN, 1, note={})
     path = Path(store.native(layout.plan(PLAN.id)))
     path.write_bytes(damage(path.read_bytes()))

@@ -35,7 +35,7 @@ def test_it_is_never_given_up(store):
     attempt = staged_attempts.stage(store, PLAN)
     found = sweep(store)
     assert (found.attempts, found.left) == ([], [])
-    attempts.seal(store, staged_attempts.check(store, PLAN, attempt))
+    attempts.create(store, staged_attempts.check(store, PLAN, attempt))
     ledger = staged_attempts.ledger_of(store)
     assert committing.publish_sealed(store, ledger, PLAN, run="run") == {0: 3}
     assert [each.size for each in store.objects(layout.DATA)]
@@ -61,3 +61,7 @@ def test_a_record_that_makes_no_sense(store, text):
     with pytest.raises(AttemptWrong, match=r"_done\.json"):
         attempts.read_done(store, attempt)
     assert [each["why"] for each in sweep(store).attempts] == ["abandoned"]
+
+
+def test_a_pipeline_that_was_never_run(tmp_path):
+    assert sweep(LocalStore(tmp_path / "new")).attempts == []

@@ -123,7 +123,7 @@ def edit(log, n, change):
     path.write_text(json.dumps(form))
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff", b"{}", b'{"format": 1}'])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff", b"{}", b'{"format": 2}'])
 @pytest.mark.parametrize("n", [1, 3])
 def test_an_entry_that_cannot_be_parsed(log, n, data):
     """Nothing renumbers the ledger, nothing goes on over it."""
@@ -134,7 +134,7 @@ def test_an_entry_that_cannot_be_parsed(log, n, data):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda form: form.update(format=0),
+        lambda form: form.pop("format"),
         lambda form: form.update(format="2"),
         lambda form: form.update(n=4),
         lambda form: form.update(pipeline="q"),

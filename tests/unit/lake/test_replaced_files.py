@@ -14,9 +14,9 @@ from tidegate.core import layout, replacement
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced
-from tidegate.errors import FormatTooNew, LakeDamaged, ReplayRefused
+from tidegate.errors import LakeDamaged, OtherFormat, ReplayRefused
 from tidegate.ingest.run import ingest
-from tidegate.lake import committing, files, json_documents, local_store, manifests, placing, plans
+from tidegate.lake import attempts, committing, files, json_documents, local_store, placing, plans
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
@@ -41,7 +41,7 @@ def first_commit(store):
     sealed = staged_attempts.check(
         store, PLAN, staged_attempts.stage(store, PLAN, "first", files=FILES)
     )
-    staged_attempts.attempts.seal(store, sealed)
+    staged_attempts.attempts.create(store, sealed)
     return committing.publish_sealed(store, ledger_of(store), PLAN, run="first")
 
 
@@ -201,7 +201,7 @@ def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, 
     appears after it was replaced, and no process checks. The next plan moves it away.
     """
     first_commit(store)
-    (late, *_) = [f.final for f in manifests.read_manifest(store, ledger_of(store).fold.live[3])]
+    (late, *_) = [f.final for f in attempts.committed(store, ledger_of(store).fold.live[3]).files]
     data = store.get(late)
     last = replay("x", (3, part(0, 10)), (3, part(0, 3, 1)))
     staged_attempts.seal(store, last)
@@ -227,7 +227,7 @@ def test_a_commit_whose_files_are_lost_is_replaced(store, monkeypatch):
     with pytest.raises(faults.FaultInjected):
         first_commit(store)
     monkeypatch.delenv(faults.VARIABLE)
-    files = manifests.read_manifest(store, ledger_of(store).fold.live[3])
+    files = attempts.committed(store, ledger_of(store).fold.live[3]).files
     (lost,) = [f for f in files if (f.staged.partition, f.staged.first) == (0, 4)]
     store.delete(lost.staged.path)
     failures = []
@@ -253,8 +253,8 @@ def test_a_replaced_commit_of_a_newer_release_stops_a_plan(store, monkeypatch):
     def too_new(*_):
         raise json_documents.too_new("the manifest of #3", "format 2")
 
-    monkeypatch.setattr(placing, "read_manifest", too_new)
-    with pytest.raises(FormatTooNew):
+    monkeypatch.setattr(attempts, "committed", too_new)
+    with pytest.raises(OtherFormat):
         placing.roll_forward(store, ledger_of(store))
 
 
@@ -270,7 +270,7 @@ def test_a_replaced_file_that_cannot_be_moved_stops_no_plan(tmp_path, monkeypatc
     ingest(world.run("two"), world.submit())
     store, fold = LocalStore(world.root / "p"), world.ledger.fold
     first, second = sorted(fold.live)
-    damaged, other = (manifests.read_manifest(store, fold.live[n])[0] for n in (first, second))
+    damaged, other = (attempts.committed(store, fold.live[n]).files[0] for n in (first, second))
     data = {each.final: store.get(each.final) for each in (damaged, other)}
     for n, start, end in ((first, 0, 10), (second, 10, 20)):
         form = replacement.replaces_to_json([Replaced(n, part(start, end))])
@@ -311,7 +311,7 @@ def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
     first_commit(store)
     (old,) = [
         file.final
-        for file in manifests.read_manifest(store, ledger_of(store).fold.live[3])
+        for file in attempts.committed(store, ledger_of(store).fold.live[3]).files
         if file.staged.first == 4
     ]
     again = replay("x", (3, part(4, 10)))

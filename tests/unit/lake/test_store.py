@@ -256,16 +256,16 @@ def test_a_conflict_that_stays_is_unavailable(stub):
     assert stub.objects == {}
 
 
-def test_no_seal_is_reported_that_is_not_there(stub):
-    """Every put of the seal meets a conflict: an error, where it was taken for done."""
-    stub.instead = lambda key: CONFLICT if key.endswith("_seal.json") else None
+def test_no_manifest_is_reported_that_is_not_there(stub):
+    """Every put of the manifest meets a conflict: an error, where it was taken for done."""
+    stub.instead = lambda key: CONFLICT if "/manifests/" in key else None
     store = open_store("s3://bucket/lake", "p")
     attempt = attempts.Attempt("plan", 0, "attempt")
-    seal = attempts.Seal(attempt, (), {}, {}, seen={}, versions={})
-    with pytest.raises(LakeUnavailable, match=r"_seal\.json"):
-        attempts.seal(store, seal)
+    manifest = attempts.Manifest(attempt, (), {}, {}, seen={}, versions={})
+    with pytest.raises(LakeUnavailable, match="manifests/plan-0-attempt"):
+        attempts.create(store, manifest)
     stub.instead = lambda _: None
-    attempts.seal(store, seal)
+    attempts.create(store, manifest)
     assert len(stub.objects) == 1
 
 

@@ -73,7 +73,7 @@ def readable(store):
 
 
 def test_staged_copies_go_a_grace_after_they_are_placed(store):
-    """Not before: a reader may hold their URIs. The seal stays, and a finished run stays one."""
+    """Not before: a reader may hold their URIs. A finished run stays one."""
     staged_attempts.seal(store, PLAN)
     assert publish(store) == {0: 3}
     age(store, layout.STAGING, 1e9)
@@ -81,7 +81,7 @@ def test_staged_copies_go_a_grace_after_they_are_placed(store):
     assert why(swept(store)) == []
     age(store, layout.PLACED, 120)
     assert why(swept(store)) == [("attempt", "placed")]
-    assert files(store) == ["_seal.json"]
+    assert files(store) == []
     assert readable(store) == 13
     assert publish(store) == {0: 3}
     assert why(swept(store)) == []
@@ -117,7 +117,7 @@ def test_copies_stay_while_the_final_file_is_not_verified(store, damage):
     found = swept(store, grace=0)
     assert why(found) == []
     assert [(each["commit"], str(final) in each["why"]) for each in found.left] == [(3, True)]
-    assert len(files(store)) == 4
+    assert len(files(store)) == 3
 
 
 def test_copies_stay_while_the_manifest_is_damaged(store):
@@ -141,7 +141,7 @@ def test_copies_stay_while_the_manifest_is_damaged(store):
         (left,) = found.left
         assert (left["plan_id"], left["commit"]) == (plans_[0].id, 3)
         assert damaged in left["why"]
-        assert len(files(store, plan=plans_[0])) == 3
+        assert len(files(store, plan=plans_[0])) == 2
 
 
 # What lost
@@ -152,7 +152,7 @@ def test_losers_of_a_committed_chunk_go(store):
     staged_attempts.seal(store, PLAN, "winner")
     staged_attempts.stage(store, PLAN, "unsealed")
     publish(store)
-    attempts.seal(
+    attempts.create(
         store, staged_attempts.check(store, PLAN, staged_attempts.stage(store, PLAN, "sealed"))
     )
     assert why(swept(store)) == []
@@ -162,6 +162,7 @@ def test_losers_of_a_committed_chunk_go(store):
     assert staged_attempts.ledger_of(store).fold.n == n
     assert readable(store) == 13
     assert not Path(store.native(layout.attempt(PLAN.id, 0, "sealed"))).exists()
+    assert store.size(layout.manifest(PLAN.id, 0, "sealed")) is None
 
 
 def test_a_loser_that_wakes_adopts_the_winner(store):
@@ -186,14 +187,14 @@ def test_a_loser_that_wakes_adopts_the_winner(store):
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_commits_that_were_replaced(store, whole):
-    """The losers go, and of the winner what is left but its seal, with the file without rows that
-    Spark writes for an empty first task. The new commit's copies and all that is in place stay
+    """The losers go, and what is left of the winner, with the file without rows that Spark writes
+    for an empty first task. The new commit's copies and all that is in place stay
     readable.
     """
     winner = staged_attempts.stage(store, PLAN, "winner")
     empty = "topic=t/part-00000-e.c000.zstd.parquet"
     staged_attempts.write_file(store, winner.directory, empty, 0, [])
-    attempts.seal(store, staged_attempts.check(store, PLAN, winner))
+    attempts.create(store, staged_attempts.check(store, PLAN, winner))
     staged_attempts.stage(store, PLAN, "loser")
     publish(store)
     parts = [OffsetRange("t", 0, 0, 10), *([OffsetRange("t", 1, 0, 3)] if whole else [])]
@@ -205,7 +206,7 @@ def test_commits_that_were_replaced(store, whole):
     assert why(swept(store)) == []
     gone = [("loser", "lost"), ("replay", "placed"), ("winner", "placed")]
     assert why(swept(store, grace=0)) == gone
-    assert files(store, "winner") == ["_seal.json"]
+    assert files(store, "winner") == []
     assert readable(store) == 13
     found = swept(store, grace=0)
     assert (found.attempts, found.left) == ([], [])
@@ -294,21 +295,22 @@ def test_the_abandon_loses_its_number_to_the_commit(store, monkeypatch):
     deleted.
     """
     attempt = staged_attempts.stage(store, PLAN, "late")
-    proven = staged_attempts.check(store, PLAN, attempt)
+    proven, done = staged_attempts.check(store, PLAN, attempt), store.get(attempt.done_path)
     staged_attempts.unfinished(store, attempt)  # when it was listed
     create = LocalStore.create
 
     def then_commit(self, path, data):
         if path == layout.entry(3):
             monkeypatch.setattr(LocalStore, "create", create)
-            attempts.seal(store, proven)
+            store.create(attempt.done_path, done)
+            attempts.create(store, proven)
             assert publish(store) == {0: 3}
         return create(self, path, data)
 
     monkeypatch.setattr(LocalStore, "create", then_commit)
     before = files(store, "late")
     assert why(swept(store, abandon_after=0)) == []
-    assert set(files(store, "late")) == {*before, "_seal.json"}
+    assert set(files(store, "late")) == {*before, "_done.json"}
     fold = staged_attempts.ledger_of(store).fold
     assert (fold.abandoned, list(fold.live)) == (set(), [3])
     assert readable(store) == 13
@@ -370,12 +372,8 @@ def test_a_sealed_replay_that_others_were_quicker_than_is_given_up(store):
     assert why(swept(store, abandon_after=0)) == []
     assert publish(store, one) == {0: 4}
     assert why(swept(store, abandon_after=0)) == [("other", "abandoned")]
-    assert len(files(store, "one", one)) == 3
+    assert len(files(store, "one", one)) == 2
     assert readable(store) == 4
-
-
-def test_a_healthy_pipeline_that_was_never_run(store):
-    assert swept(LocalStore(store.root.parent / "new")).attempts == []
 
 
 # Whatever happens, in whatever order, with a sweeper that knows no patience
@@ -415,8 +413,8 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
             waiting.append((plan, staged_attempts.check(store, plan, attempt)))
         elif what == "seal" and waiting:
             plan, proven = waiting.pop(0)
-            if all(store.size(f.path) == f.size for f in proven.files):
-                attempts.seal(store, proven)
+            if all(store.size(f.staged.path) == f.staged.size for f in proven.files):
+                attempts.create(store, proven)
         elif what in ("publish", "crash"):
             with pytest.MonkeyPatch.context() as patch:
                 if what == "crash":
@@ -443,7 +441,7 @@ def living_seals(store, made):
         for staged in [attempts.staged_files(store, plan.id)]
         for number in [
             *attempts.sealed(store, plan, fold, staged),
-            *(each.chunk for each in attempts.finished(store, plan, fold, staged)),
+            *(each.chunk for each in attempts.unsealed(store, plan, fold, staged)),
         ]
         if not fold.covered_part(plan.chunks[number], plan.topics)
     }
@@ -492,9 +490,9 @@ def test_an_attempt_without_rows_is_swept_too(store):
     Path(store.native(layout.attempt(plan.id, 0, "attempt"))).mkdir(parents=True)
     attempt = staged_attempts.stage(store, plan, files={})
     probe = lambda holes: dict.fromkeys(holes, "empty")  # noqa: E731
-    attempts.seal(store, staged_attempts.check(store, plan, attempt, probe=probe))
+    attempts.create(store, staged_attempts.check(store, plan, attempt, probe=probe))
     publish(store, plan)
     age(store, "_tidegate/", 1e9)
     assert why(swept(store)) == [("attempt", "placed")]
-    assert files(store, plan=plan) == ["_seal.json"]
+    assert files(store, plan=plan) == []
     assert why(swept(store)) == []

@@ -13,7 +13,6 @@ from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.errors import StageFailed
 from tidegate.ingest.run import ingest
 from tidegate.lake import attempts, plans, unfinished_plans
-from tidegate.lake.attempts import SEAL
 
 
 @pytest.fixture
@@ -76,24 +75,24 @@ def test_a_sealed_chunk_of_a_recreated_topic_or_a_gap(world: World, change) -> N
 
 @pytest.mark.parametrize("change", [recreate, lambda world: skip(world, 0, 10)])
 def test_a_chunk_that_is_skipped_while_it_is_staged(world: World, change) -> None:
-    """Its run seals it later and dies before it publishes: the next run still finds the seal."""
+    """Its run seals it later and dies before it publishes: the next run finds the manifest."""
     store = world.run("any").store()
     frozen = plan(world.run("slow")).plan
     attempt = staged_attempts.stage(store, frozen)
     change(world)
     assert not publish(world)
     assert markers(world) == [frozen.id]
-    attempts.seal(store, staged_attempts.check(store, frozen, attempt))
+    attempts.create(store, staged_attempts.check(store, frozen, attempt))
     assert publish(world)
     assert (world.rows, markers(world)) == ({0: list(range(10))}, [])
 
 
 def test_a_skipped_chunk_with_nothing_staged(world: World) -> None:
-    """Skipped, and nothing but a seal without its files there: its plan is over."""
+    """Skipped, and nothing but a manifest without its files there: its plan is over."""
     store = world.run("any").store()
     frozen = plan(world.run("bad")).plan
     attempt = staged_attempts.seal(store, frozen).attempt
-    store.delete(*(f.path for f in store.objects(attempt.directory) if not f.path.endswith(SEAL)))
+    store.delete(*(f.path for f in store.objects(attempt.directory)))
     skip(world, 0, 10)
     assert not publish(world)
     assert markers(world) == []
@@ -117,7 +116,7 @@ def test_what_each_failing_run_adds_to_the_next(
 
 
 def test_what_is_committed_of_an_unfinished_plan(world: World, monkeypatch) -> None:
-    """Seals of committed chunks stay for good: they are not published a second time."""
+    """What is staged of committed chunks is not published a second time."""
     end_at(world, 200)
     with pytest.raises(StageFailed):
         ingest(world.run("two chunks"), world.submit(fail={1}))
@@ -135,7 +134,7 @@ def test_what_is_committed_of_an_unfinished_plan(world: World, monkeypatch) -> N
 def test_a_plan_that_is_sealed_and_skipped_while_others_are_published(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its staging is listed after the ledger was read: the seal is found, and published later."""
+    """Its staging is listed after the ledger was read: the manifest is found by the next run."""
     sealing = plan(world.run("sealing"))
     store, listing = world.run("any").store(), attempts.staged_files
 
