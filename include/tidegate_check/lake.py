@@ -515,12 +515,14 @@ class Checker:
         return offsets
 
     def check_data(self, placed: set[int]) -> None:
-        """Under data/ lie files of live commits, and those that one still replaces."""
+        """Under data/ lie files of live commits, and those that one still replaces, or keeps."""
+        unplaced, cleared = self.commits.keys() - placed, self.numbered(PLACED, r"\.cleared")
+        keep = {n for n, c in self.commits.items() if "keep_replaced" in c.form} - cleared
         for path in (path for path in self.sizes if path.startswith(DATA)):
             commit, f = self.final.get(path, (None, {}))
             if commit is None:
                 self.add("unknown", path, "no commit lists this file")
-            elif (holder := self.holder(f)) != commit.n and (holder in placed or not holder):
+            elif (holder := self.holder(f)) != commit.n and not keep and holder not in unplaced:
                 self.add("not-live", path, f"commit {holder} has replaced it")
 
     def check_receipts(

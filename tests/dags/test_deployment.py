@@ -88,7 +88,6 @@ def test_a_copied_database_is_another_deployment(api: Api, monkeypatch: pytest.M
         ({"try": 1, "deployment": OF_ANOTHER}, True, False),
         ({"try": 1, "deployment": OURS}, False, True),
         ({"try": 1, "deployment": OF_ANOTHER}, False, False),
-        ({"try": 1}, False, False),
     ],
 )
 def test_a_task_has_ended_by_what_its_own_deployment_says(

@@ -98,7 +98,7 @@ def test_a_re_ingest_during_queries_by_the_ledger(
 
 
 def data(tree: dict[str, int]) -> dict[str, int]:
-    return {k: v for k, v in tree.items() if "/data/" in k or "/log/" in k or "/replaced/" in k}
+    return {k: v for k, v in tree.items() if "/data/" in k or "/log/" in k}
 
 
 @pytest.mark.blackbox

@@ -276,7 +276,11 @@ def ten_chunks_are_read(world: World) -> None:
 
 def both_replays_are_done(world: World) -> None:
     """The lake's files were replaced, and every second row was sent again."""
-    assert list(world.terminal.lake.glob("orders/_tidegate/replaced/**/*.parquet"))
+    listed = {
+        each["uri"].removeprefix("file://") for each in world.terminal.json("files", "orders")
+    }
+    assert {str(path) for path in world.terminal.lake.glob("orders/data/**/*.parquet")} == listed
+    assert {each["commit"] for each in world.terminal.json("files", "orders")} == {3}
     assert world.terminal.json("status", "orders_back")["sent"]["rows"] == 750
 
 

@@ -81,14 +81,14 @@ def checkpoint_that_forgets_a_gap(patch: Patch) -> None:
 
 def replay_that_keeps_an_old_file(patch: Patch) -> None:
     """The last file that a replay replaces stays under `data/`."""
-    original = placing._move_away
+    original = placing._delete
 
-    def kept(store: Any, n: int, file: Any) -> None:
+    def kept(store: Any, file: Any) -> None:
         if file.staged.first > 60:
             return
-        original(store, n, file)
+        original(store, file)
 
-    patch.setattr(placing, "_move_away", kept)
+    patch.setattr(placing, "_delete", kept)
 
 
 BUGS: dict[str, tuple[Callable[[Patch], None], str]] = {

@@ -215,7 +215,7 @@ def test_done_json_lists_rows_and_files_and_there_are_no_others(
     there = {str(f.relative_to(tmp_path / "a")) for f in (tmp_path / "a").rglob("*") if f.is_file()}
     assert there == {"_done.json", *done["files"]}
     assert sum(_span(tmp_path / "a" / f)[3] for f in done["files"]) == done["rows"] == 40
-    assert (done["format"], done["plan_id"], done["chunk"]) == (1, "f00d", 0)
+    assert (done["format"], done["plan_id"], done["chunk"]) == (2, "f00d", 0)
     assert done["versions"].keys() == {"spark", "connector", "kafka-clients", "tidegate"}
     assert done["versions"]["connector"] == done["versions"]["spark"] == spark.version
 

@@ -99,7 +99,8 @@ class Commit(Document):
     In egress, a plan's rows are in the target: `manifest` lists the files that were sent,
     `accounts` has the ranges of a lake with the rows that were sent or quarantined, `receipts` what
     each target partition got, `broken_order` the target partitions whose rows are out of order,
-    `resent` the records of the same rows by claims that were released to be sent again.
+    `resent` the records of the same rows by claims that were released to be sent again. The files
+    that it `replaces` stay under `data/` for `keep_replaced` seconds.
     """
 
     kind: ClassVar[str] = "commit"
@@ -116,6 +117,7 @@ class Commit(Document):
     replaces: Replaces = ()
     broken_order: Annotated[tuple[str, ...], OMITTED] = ()
     resent: Annotated[tuple[Resent, ...], OMITTED] = ()
+    keep_replaced: Annotated[int, OMITTED] = 0
 
     @property
     def duplicates(self) -> int:

@@ -19,7 +19,6 @@ PLACED = "_tidegate/placed/"
 CHECKPOINTS = "_tidegate/checkpoints/"
 UNFINISHED = "_tidegate/unfinished/"
 QUARANTINE = "_tidegate/quarantine/"
-REPLACED = "_tidegate/replaced/"
 PLACING = "_tidegate/placing/"
 DATA = "data/"
 
@@ -99,17 +98,17 @@ def checkpoint_commits(n: int) -> str:
     return f"{CHECKPOINTS}{n:020d}.commits"
 
 
-def replaced(n: int, final: str) -> str:
-    """Return where a data file of commit `n` is moved when another file replaces it."""
-    return f"{REPLACED}{n:020d}/{final}"
-
-
 def report(key: str, generation: int) -> str:
     return f"_tidegate/reports/{key}/{generation}.json"
 
 
 def placed(n: int) -> str:
     return f"{PLACED}{n:020d}"
+
+
+def cleared(n: int) -> str:
+    """Return the marker of a commit whose replaced files are deleted, and cannot come back."""
+    return f"{PLACED}{n:020d}.cleared"
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,11 @@ class Plan(Document):
         return replaces_from_json(replaces[chunk]) if replaces else ()
 
     @property
+    def keep_replaced(self) -> int:
+        """For how many seconds the files that a re-ingest replaces stay under `data/`."""
+        return int((self.replay or {}).get("keep_replaced", 0))
+
+    @property
     def where(self) -> str | None:
         """The SQL condition for the rows of its window that a replay sends; None for all."""
         asked = (self.replay or {}).get("asked") or {}

@@ -49,6 +49,7 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
     if complaints:
         raise refusal(run, topic, complaints)
     packed = replacement.pack(chosen, run.chunk_size)
+    kept = {"keep_replaced": run.spec.keep_replaced} if run.spec.keep_replaced else {}
     return Draft(
         boundaries=list(boundaries.values()),
         ranges=[tile.range for tile in chosen],
@@ -57,6 +58,7 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
             "id": asked.id,
             "asked": asked.to_json(),
             "replaces": [_replaces(chunk) for chunk in packed],
+            **kept,
         },
     )
 

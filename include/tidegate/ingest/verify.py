@@ -23,6 +23,7 @@ from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
 from tidegate.lake import audit, placing, plans
 from tidegate.lake.attempts import LakeFile
 from tidegate.lake.footers import opened_committed, read_footer
+from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Listed, Store, open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.findings import Findings
@@ -68,8 +69,11 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
             if read and seen:
                 expected = spec.select(commit.topic_ids)
                 _compare_commit(store, read, seen, n, fold, plan_of, files, findings, expected)
-    for path in listed:
-        if path not in committed:
+    unlisted = [path for path in listed if path not in committed]
+    ledger = Ledger(store, spec.name, whole=True) if unlisted else None
+    kept = placing.kept_files(store, ledger) if ledger else set()
+    for path in unlisted:
+        if path not in kept:
             findings.add("a file that no live commit lists", uri=store.uri(path))
     _refuse_leaderless(findings, say)
     return findings.to_json(spec.name, against_kafka=kafka is not None)

@@ -74,6 +74,7 @@ def commit_entry(
         accounts=accounts,
         manifest=Reference(attempt.manifest_path, sha256),
         replaces=plan.replaces(attempt.chunk),
+        keep_replaced=plan.keep_replaced,
         receipts=receipts,
         broken_order=broken_order,
         resent=resent,

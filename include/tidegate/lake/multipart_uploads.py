@@ -20,7 +20,7 @@ from tidegate.lake.store import Store
 from tidegate.lake.store_errors import as_lake_errors_of_s3
 
 # Spark writes in the first two; large files are copied into all but the first.
-_WRITTEN = (layout.STAGING, layout.QUARANTINE, layout.REPLACED, layout.PLACING, layout.DATA)
+_WRITTEN = (layout.STAGING, layout.QUARANTINE, layout.PLACING, layout.DATA)
 _ATTEMPT = re.compile(r"(_tidegate/(?:staging/[^/]+/\d+|quarantine/[^/]+)/[^/]+/)")
 _STAGED = re.compile(rf"{layout.STAGING}([^/]+)/(\d+)/([^/]+)/")
 

@@ -1,4 +1,4 @@
-"""Placing: the files of commits get their final names under `data/`, replaced ones lose them.
+"""Placing: the files of commits get their final names under `data/`, replaced ones are deleted.
 
 Everything here may be repeated, by any process, at any time after the commit.
 """
@@ -9,7 +9,7 @@ import logging
 import posixpath
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from tidegate import faults
@@ -25,7 +25,6 @@ from tidegate.lake.store import Store
 LATE = 24 * 3600.0
 """Seconds after a commit was placed in which an earlier copy may still complete."""
 
-Retire = Callable[[Store, int, LakeFile], None]
 Files = Callable[[int, Commit], Sequence[LakeFile] | None]
 """The files of a commit, by its number and entry, where they are known; else None."""
 
@@ -33,15 +32,18 @@ logger = logging.getLogger(__name__)
 
 
 def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: None) -> None:
-    """Make `data/` what commit `n` says: replaced files leave it, then its own are placed.
+    """Make `data/` what commit `n` says: its files are placed, then those it replaces are deleted.
 
     Idempotent. Only live files are placed. If another commit replaces them meanwhile, their staged
-    copies are gone, or what was placed is removed again. A lost file stops no other; LakeDamaged
+    copies are gone, or what was placed is deleted again. A lost file stops no other; LakeDamaged
     names it at the end, and the commit stays unplaced. `files` returns those of the commit if its
     manifest need not be read.
     """
     entry = ledger.commit(n)
-    _retire_replaced(store, ledger, entry, _retire)
+    for m, file in _replaced(store, ledger, n, entry):
+        if not ledger.commit(m).keep_replaced:  # a paused finaliser then has nothing to place
+            store.delete(file.staged.path)
+            faults.point("publish.retiring")
     listed = files(n, entry) or attempts.committed(store, entry).files
     lost: list[LakeDamaged] = []
     for file in listed:
@@ -55,9 +57,11 @@ def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: 
     ledger.refresh()
     for file in listed:
         if not is_live(ledger.fold, n, entry, file):
-            _retire(store, n, file)
+            store.delete(file.staged.path)
+            _delete(store, file)
     if lost:
         raise lost[0]
+    _delete_replaced(store, ledger, n, entry)
     store.create(layout.placed(n), b"")
     ledger.mark_placed(n)
     faults.point("publish.finalised")
@@ -93,8 +97,8 @@ def roll_forward(
 ) -> list[int]:
     """Finalise commits of crashed publishers; return those that are in place now.
 
-    Replaced files that a late copy has put back are moved out of `data/` again. Errors are added
-    to `failures` and stop no other commit, except OtherFormat.
+    Replaced files are deleted when they are due, and again if a late copy has put them back. Errors
+    are added to `failures` and stop no other commit, except OtherFormat.
     """
     failures = [] if failures is None else failures
     unfinished = unplaced(store, ledger.fold)
@@ -105,11 +109,13 @@ def roll_forward(
         if n in unfinished:
             continue  # finalised just now, or its failure is known
         try:
-            _retire_replaced(store, ledger, ledger.commit(n), _move_away)
+            is_clear = _delete_replaced(store, ledger, n, ledger.commit(n))
+            if is_clear and _is_settled(store, n):
+                store.create(layout.cleared(n), b"")
         except OtherFormat:
             raise
         except TidegateError as refused:
-            logger.error("what commit #%d replaces cannot be moved out of data/: %s", n, refused)
+            logger.error("what commit #%d replaces cannot be deleted: %s", n, refused)
             failures.append(refused)
     return done
 
@@ -126,16 +132,26 @@ def unplaced(store: Store, fold: Fold, among: Collection[int] | None = None) -> 
 
 
 def recent_replacements(store: Store, fold: Fold) -> list[int]:
-    """Return the live commits that replace files and were not placed `LATE` seconds ago.
+    """Return the live commits that replace files which may be under `data/`.
 
-    A copy within an object store goes on when the process that asked for it dies. An earlier one
-    may therefore put a replaced file back after it was moved away.
+    They are kept there for a while, or a copy within an object store puts one back: it goes on when
+    the process that asked for it dies.
     """
-    return [
-        n
-        for n in sorted(fold.waiting)
-        if n in fold.live and fold.live[n].replaces and not _is_settled(store, n)
-    ]
+    asked = sorted(n for n in fold.waiting if n in fold.live and fold.live[n].replaces)
+    if not asked:
+        return []
+    cleared = set(store.names(layout.PLACED, after=posixpath.basename(layout.placed(asked[0]))))
+    return [n for n in asked if posixpath.basename(layout.cleared(n)) not in cleared]
+
+
+def kept_files(store: Store, ledger: Ledger) -> set[str]:
+    """Return the final names of replaced files that stay under `data/` for now."""
+    return {
+        file.final
+        for n in recent_replacements(store, ledger.fold)
+        for m, file in _replaced(store, ledger, n, ledger.commit(n))
+        if ledger.commit(m).keep_replaced
+    }
 
 
 def _is_settled(store: Store, n: int) -> bool:
@@ -162,35 +178,57 @@ def _place(store: Store, file: LakeFile) -> None:
         store.place(source, target, size)
 
 
-def _retire_replaced(store: Store, ledger: Ledger, entry: Commit, retire: Retire) -> None:
-    """Take the files that a commit replaces out of `data/`."""
+def _replaced(
+    store: Store, ledger: Ledger, n: int, entry: Commit
+) -> Iterator[tuple[int, LakeFile]]:
+    """Yield the files that commit `n` has replaced, with `n`; and what their commits have replaced.
+
+    Of those the files may still be there, or be there again.
+    """
     for m in dict.fromkeys(part.commit for part in entry.replaces):
         old = ledger.commit(m)
-        # What it has replaced itself may still be there, or be there again.
-        if old.replaces and not _is_settled(store, m):
-            _retire_replaced(store, ledger, old, retire)
+        if old.replaces and store.size(layout.cleared(m)) is None:
+            yield from _replaced(store, ledger, m, old)
+        parts = [part.range for part in entry.replaces if part.commit == m]
         for file in attempts.committed(store, old).files:
-            if not is_live(ledger.fold, m, old, file):
-                retire(store, m, file)
+            f = file.staged
+            if any(
+                (r.topic, r.partition) == (f.topic, f.partition) and r.start <= f.first < r.end
+                for r in parts
+            ):
+                yield n, file
 
 
-def _retire(store: Store, n: int, file: LakeFile) -> None:
-    """Move a replaced file. Its staged copy is deleted first, so that it cannot be placed again."""
-    store.delete(file.staged.path)
-    faults.point("publish.retiring")
-    _move_away(store, n, file)
+def _delete_replaced(store: Store, ledger: Ledger, n: int, entry: Commit) -> bool:
+    """Delete the replaced files that are due; return whether all are."""
+    due: dict[int, bool] = {}
+    for m, file in _replaced(store, ledger, n, entry):
+        if m not in due:
+            due[m] = _is_due(store, m, ledger.commit(m).keep_replaced)
+        if due[m]:
+            if ledger.commit(m).keep_replaced:
+                store.delete(file.staged.path)
+            _delete(store, file)
+    return all(due.values())
 
 
-def _move_away(store: Store, n: int, file: LakeFile) -> None:
-    """Move a replaced file out of `data/`, if it is there."""
+def _is_due(store: Store, n: int, keep: int) -> bool:
+    """Return whether what commit `n` replaces has been kept long enough, by the store's clock."""
+    if not keep:
+        return True
+    committed = store.modified(layout.entry(n))
+    return committed is not None and clock(store) - committed >= keep
+
+
+def _delete(store: Store, file: LakeFile) -> None:
+    """Delete a replaced file, if it is under `data/`; another one with its name is kept aside."""
     size = store.size(file.final)
     if size is None:
         return
     if size != file.staged.size:
         move_to_quarantine(store, file.final, quarantine_directory())
-        return
-    store.place(file.final, layout.replaced(n, file.final), size)
-    store.delete(file.final)
+    else:
+        store.delete(file.final)
 
 
 def move_to_quarantine(store: Store, path: str, directory: str) -> int | None:
@@ -205,3 +243,13 @@ def move_to_quarantine(store: Store, path: str, directory: str) -> int | None:
 def quarantine_directory() -> str:
     """Return a new directory for files that no live commit lists as they are."""
     return f"{layout.QUARANTINE}{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}/"
+
+
+def clock(store: Store) -> float:
+    """Return the time by the clock that dates the lake's objects."""
+    path = f"{layout.PROBES}{secrets.token_hex(8)}"
+    store.create(path, b"")
+    try:
+        return store.modified(path) or 0.0
+    finally:
+        store.delete(path)

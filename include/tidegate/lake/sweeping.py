@@ -7,7 +7,6 @@ whatever its age. Ages, by the lake's own clock, only decide when the rest is de
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +21,7 @@ from tidegate.lake import plans
 from tidegate.lake.attempts import Attempt, LakeFile, committed, read_done, staged_files
 from tidegate.lake.footers import read_footer
 from tidegate.lake.ledger import Appended, Ledger
+from tidegate.lake.placing import clock
 from tidegate.lake.store import Listed, Store
 
 GRACE = 3600.0
@@ -54,7 +54,7 @@ def sweep(
     """
     listed = staged_files(store)
     fold = ledger.refresh()
-    now = _now(store)
+    now = clock(store)
     swept = Swept()
     for attempt, files in listed.items():
         n = fold.committed.get(attempt[:2])
@@ -101,7 +101,7 @@ def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept
         plan_id, _, rest = each.path.removeprefix(layout.QUARANTINE).partition("/")
         listed.setdefault(Attempt(plan_id, 0, rest.partition("/")[0]), []).append(each)
     fold = ledger.refresh()
-    now = _now(store)
+    now = clock(store)
     swept = Swept()
     for attempt, files in listed.items():
         n = fold.committed.get(attempt[:2])
@@ -111,16 +111,6 @@ def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept
             _remove(store, attempt, files, "lost", swept)
             store.prune(f"{layout.quarantine(attempt.plan_id, attempt.name)}/")
     return swept
-
-
-def _now(store: Store) -> float:
-    """Return the time by the clock that dates the lake's objects."""
-    path = f"{layout.PROBES}{secrets.token_hex(8)}"
-    store.create(path, b"")
-    try:
-        return store.modified(path) or 0.0
-    finally:
-        store.delete(path)
 
 
 def _may_be_given_up(store: Store, fold: Fold, attempt: Attempt) -> bool:

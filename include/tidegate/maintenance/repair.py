@@ -38,8 +38,14 @@ def repair(spec: Ingest) -> dict[str, Any]:
     failures: list[TidegateError] = []
     placed = placing.roll_forward(store, ledger, failures)
     committed = {file.final: file for each in files.values() for file in each}
+    kept = placing.kept_files(store, ledger)
     moved = _quarantine(
-        store, [each for each in listed if _is_unknown(store, each, committed.get(each.path))]
+        store,
+        [
+            each
+            for each in listed
+            if each.path not in kept and _is_unknown(store, each, committed.get(each.path))
+        ],
     )
     # In a lake that was rolled back, a run with the same plan gives its files the names of unknown
     # ones: files that were committed meanwhile are checked, too.
@@ -77,7 +83,7 @@ def _quarantine(store: Store, unknown: list[Listed]) -> dict[Listed, dict[str, A
         path = each.path
         size = placing.move_to_quarantine(store, path, directory)
         if size is None:
-            continue  # a replacement has moved it meanwhile
+            continue  # a replacement has deleted it meanwhile
         logger.warning("%s: no live commit lists it; moved to quarantine", store.uri(path))
         moved[each] = {"from": store.uri(path), "to": store.uri(directory + path), "bytes": size}
     return moved

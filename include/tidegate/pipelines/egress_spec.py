@@ -10,6 +10,7 @@ from pydantic import Field
 from tidegate.core.source_root import Root
 from tidegate.pipelines.strict import Contradiction, SendingSpark, Strict
 from tidegate.pipelines.value_types import (
+    LONGEST_WAIT,
     Count,
     Lake,
     Path,
@@ -29,8 +30,6 @@ from tidegate.settings.source import disagreements
 from tidegate.settings.table import judge
 from tidegate.spark import file_reader_options, producer_settings
 from tidegate.spark.egress_job import LINE
-
-_LONGEST_WAIT = 10**9  # seconds
 
 
 class Source(Strict):
@@ -190,7 +189,7 @@ class Egress(Strict):
     order: Literal["report", "strict"] = "report"
     tombstones: bool | None = None
     on_bad_row: Literal["fail", "quarantine"] = "fail"
-    settle: Annotated[Whole, Field(ge=0, le=_LONGEST_WAIT)] = 60
+    settle: Annotated[Whole, Field(ge=0, le=LONGEST_WAIT)] = 60
     max_files: Count = 10_000
     max_records: Count = 50_000_000
     schedule: Schedule | None = None

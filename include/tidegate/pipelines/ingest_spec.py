@@ -11,6 +11,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines.strict import Contradiction, Spark, Strict
 from tidegate.pipelines.value_types import (
+    LONGEST_WAIT,
     OLD_WORDS,
     Count,
     Lake,
@@ -94,6 +95,7 @@ class Ingest(Strict):
     options: dict[str, Scalar] = Field(default_factory=dict)
     on_expired: Literal["fail", "skip"] = "fail"
     on_unreadable: Literal["fail", "gap"] = "fail"
+    keep_replaced: Annotated[Whole, Field(ge=0, le=LONGEST_WAIT)] = 0
     progress_group: Text | None = None
     spark: Spark = Spark()
     retries: Annotated[Whole, Field(ge=0, le=100)] = 3

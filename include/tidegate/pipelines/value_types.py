@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from tidegate.core import locations
 from tidegate.settings import secrets
 
+LONGEST_WAIT = 10**9  # seconds
 # Numbers from environment variables are text.
 _WHOLE = re.compile(r"-?(0|[1-9][0-9_]*)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")

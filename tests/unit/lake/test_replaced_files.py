@@ -1,5 +1,6 @@
 """Re-ingest: whole files are replaced by one entry, and the old rows never come back."""
 
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,13 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced
 from tidegate.errors import LakeDamaged, OtherFormat, ReplayRefused
 from tidegate.ingest.run import ingest
+from tidegate.ingest.verify import verify
 from tidegate.lake import attempts, committing, files, json_documents, local_store, placing, plans
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
 from tidegate.pipelines.spec import parse
+from tidegate_check import lake
 
 
 def part(start, end, partition=0):
@@ -88,15 +91,14 @@ LATER_FILE = [(0, o) for o in range(4, 10)]
 
 
 def test_a_file_of_a_commit_is_replaced(store):
-    """Readers see each row once; the old file is kept aside, and its staged copy is gone."""
+    """Readers see each row once; the old file is deleted, and its staged copy too."""
     first_commit(store)
     again = replay("x", (3, part(4, 10)))
     staged_attempts.seal(store, again)
     assert publish(store, again) == {0: 4}
     expected = everything(PLAN, again, replaced=LATER_FILE)
     assert holders(store) == holders(store, by_glob=True) == expected
-    (kept,) = Path(store.native("_tidegate/replaced")).rglob("*.parquet")
-    assert f"{3:020d}" in str(kept)
+    assert len(list(Path(store.native("")).rglob("*.parquet"))) == 3 + 3
     assert [p.name for p in Path(store.native("_tidegate/staging")).rglob("*-1.c000*")] == []
     assert publish(store, again) == {0: 4}
     assert publish(store, PLAN) == {0: 3}
@@ -198,7 +200,7 @@ def test_a_copy_that_was_under_way_while_its_source_went(tmp_path):
 @pytest.mark.parametrize("chain", [False, True])
 def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, chain):
     """An object store goes on copying when the finaliser that asked for it was killed: the old file
-    appears after it was replaced, and no process checks. The next plan moves it away.
+    appears after it was replaced, and no process checks. The next plan deletes it.
     """
     first_commit(store)
     (late, *_) = [f.final for f in attempts.committed(store, ledger_of(store).fold.live[3]).files]
@@ -216,7 +218,6 @@ def test_a_copy_that_lands_after_its_client_died(store, tmp_path, checkpointed, 
     Path(store.native(late)).write_bytes(data)
     assert placing.roll_forward(store, ledger_of(store)) == []
     assert holders(store) == holders(store, by_glob=True) == all_of(last)
-    assert store.get(f"_tidegate/replaced/{3:020d}/{late}") == data
 
 
 def test_a_commit_whose_files_are_lost_is_replaced(store, monkeypatch):
@@ -258,11 +259,10 @@ def test_a_replaced_commit_of_a_newer_release_stops_a_plan(store, monkeypatch):
         placing.roll_forward(store, ledger_of(store))
 
 
-@pytest.mark.parametrize("damage", ["the manifest", "the name it goes to"])
 @pytest.mark.parametrize("placed", [True, False])
-def test_a_replaced_file_that_cannot_be_moved_stops_no_plan(tmp_path, monkeypatch, damage, placed):
-    """Two commits are replaced, and what one replaced is damaged, before or after the publish: the
-    next run commits, `repair` names the damage, and what else a late copy put back is taken away.
+def test_a_replaced_file_that_cannot_be_deleted_stops_no_plan(tmp_path, monkeypatch, placed):
+    """Two commits are replaced, and the manifest of one is damaged, before or after the publish:
+    the next run commits, `repair` names the damage, and what else a late copy put back is deleted.
     """
     world = ingest_world.make(tmp_path, monkeypatch, {0: Watermarks(0, 10, 10)})
     ingest(world.run("one"), world.submit())
@@ -289,25 +289,21 @@ def test_a_replaced_file_that_cannot_be_moved_stops_no_plan(tmp_path, monkeypatc
             monkeypatch.delenv(faults.VARIABLE)
         else:
             publish(store, plan)
-    if damage == "the manifest":
-        manifest = Path(store.native(fold.live[first].manifest.path))
-        manifest.write_bytes(manifest.read_bytes()[:-1])
-    else:
-        taken = Path(store.native(layout.replaced(first, damaged.final)))
-        taken.parent.mkdir(parents=True, exist_ok=True)
-        taken.write_bytes(b"half")
+    manifest = Path(store.native(fold.live[first].manifest.path))
+    manifest.write_bytes(manifest.read_bytes()[:-1])
     for final, late in data.items():
         Path(store.native(final)).write_bytes(late)
     world.marks = {0: Watermarks(0, 30, 30)}
     assert len(ingest(world.run("three"), world.submit()).commits) == 1
     assert store.size(other.final) is None
-    named = "manifests/.*was changed" if damage == "the manifest" else "replaced/.*has 4 bytes"
-    with pytest.raises(LakeDamaged, match=named):
+    with pytest.raises(LakeDamaged, match=r"manifests/.*was changed"):
         repair(world.run("any").spec)
 
 
 def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
-    """That the old file has left its directory is made durable before the new one gets its name."""
+    """The new file has its name before the old one is deleted, and that is durable before the
+    marker says that the commit is in place: until then it is done again.
+    """
     first_commit(store)
     (old,) = [
         file.final
@@ -321,13 +317,82 @@ def test_replaced_files_stay_away_after_a_power_loss(store, monkeypatch):
     def noted(where):
         fsync(where)
         new = store.size(old.replace(PLAN.id, again.id)) is not None
-        states.append((where.name, store.size(old) is not None, new))
+        marked = store.size(layout.placed(4)) is not None
+        states.append((where.name, store.size(old) is not None, new, marked))
 
     monkeypatch.setattr(local_store, "_fsync_directory", noted)
     publish(store, again)
     gone = next(state for state in states if not state[1])
-    assert gone == (Path(old).parent.name, False, False)
-    assert states[-1][1:] == (False, True)
+    assert gone == (Path(old).parent.name, False, True, False)
+    assert states[-1][1:] == (False, True, True)
+
+
+DAY = 24 * 3600
+
+
+def age(store, path, seconds):
+    native = Path(store.native(path))
+    was = native.stat().st_mtime
+    os.utime(native, (was - seconds, was - seconds))
+
+
+def test_replaced_files_are_kept_for_a_while(store, tmp_path):
+    """A glob shows old and new rows until then, readers by the ledger the new ones; `verify` and
+    `repair` know the old files. By the lake's clock, then, the next plan deletes them.
+    """
+    first_commit(store)
+    again = replay("x", (3, part(4, 10)))
+    again = replace(again, replay={**again.replay, "keep_replaced": 7 * DAY})
+    for plan in (PLAN, again):
+        plans.freeze(store, plan.id, plan, 1, note={})
+    staged_attempts.seal(store, again)
+    publish(store, again)
+    spec = parse({"name": "p", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)})
+    expected = everything(PLAN, again, replaced=LATER_FILE)
+
+    def globbed():
+        return len(list(Path(store.native("data")).rglob("*.parquet")))
+
+    for seconds in (0, 6 * DAY):
+        age(store, layout.entry(4), seconds)
+        age(store, layout.placed(4), seconds)
+        assert placing.roll_forward(store, ledger_of(store)) == []
+        assert repair(spec)["quarantined"] == []
+        assert verify(spec, None, lambda _: None)["first"] == []
+        assert lake.Checker(lake.Stored(str(store.root))).run() == []
+        assert (holders(store), globbed()) == (expected, 4)
+    checkpoint(spec)
+    age(store, layout.entry(4), 2 * DAY)
+    placing.roll_forward(store, ledger_of(store))
+    assert holders(store, by_glob=True) == expected
+    assert store.size(layout.cleared(4)) is not None
+    assert placing.recent_replacements(store, ledger_of(store).fold) == []
+
+
+def test_each_replacement_keeps_what_it_replaces(store):
+    """Of two files of a commit, one is replaced and kept, then the other, which is deleted at once;
+    and the commit that keeps its file is replaced itself.
+    """
+    first_commit(store)
+    keeps = replay("x", (3, part(4, 10)))
+    keeps = replace(keeps, replay={**keeps.replay, "keep_replaced": DAY})
+    others = [replay("y", (3, part(0, 4))), replay("z", (4, part(4, 10)))]
+    for plan in (keeps, *others):
+        staged_attempts.seal(store, plan)
+        publish(store, plan)
+
+    def old():
+        return sorted(
+            layout.DataFile.parse(each.path).first
+            for each in store.objects("data/")
+            if each.path.endswith(f"{PLAN.id}.parquet") and "-00000-" in each.path
+        )
+
+    assert old() == [4]
+    age(store, layout.entry(4), 2 * DAY)
+    placing.roll_forward(store, ledger_of(store))
+    assert old() == []
+    assert len(holders(store, by_glob=True)) == 13
 
 
 def test_a_replacer_that_crashed_is_replaced(store, monkeypatch):
