@@ -32,9 +32,8 @@ from pyarrow import fs
 LOG, PLANS, RUNS = "_tidegate/log/", "_tidegate/plans/", "_tidegate/runs/"
 PLACED, CHECKPOINTS = "_tidegate/placed/", "_tidegate/checkpoints/"
 MANIFESTS, STAGING = "_tidegate/manifests/", "_tidegate/staging/"
-QUARANTINE, DATA = "_tidegate/quarantine/", "data/"
+QUARANTINE, DATA, FORMAT = "_tidegate/quarantine/", "data/", 2
 COLUMNS = ["key", "value", "partition", "offset", "timestamp", "timestampType", "headers"]
-FORMAT = 2
 MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 
 Key = tuple[str, int]  # topic id and partition
@@ -517,13 +516,16 @@ class Checker:
     def check_data(self, placed: set[int]) -> None:
         """Under data/ lie files of live commits, and those that one still replaces, or keeps."""
         unplaced, cleared = self.commits.keys() - placed, self.numbered(PLACED, r"\.cleared")
-        keep = {n for n, c in self.commits.items() if "keep_replaced" in c.form} - cleared
+        keep = [c for c in self.commits.values() if "keep_replaced" in c.form if c.n not in cleared]
+        kept = [(*part[:2], range(*part[2:])) for c in keep for part in c.replaced()]
         for path in (path for path in self.sizes if path.startswith(DATA)):
             commit, f = self.final.get(path, (None, {}))
             if commit is None:
                 self.add("unknown", path, "no commit lists this file")
-            elif (holder := self.holder(f)) != commit.n and not keep and holder not in unplaced:
-                self.add("not-live", path, f"commit {holder} has replaced it")
+                continue
+            is_kept = any(k[:2] == (commit.n, f["key"]) and f["first"] in k[2] for k in kept)
+            if self.holder(f) not in {commit.n, *unplaced} and not is_kept:
+                self.add("not-live", path, f"commit {self.holder(f)} has replaced it")
 
     def check_receipts(
         self, commit: Commit, plan: Form, files: list[Form] | None, sent: list[Form]

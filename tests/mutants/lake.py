@@ -113,15 +113,15 @@ MUTANTS = (
     Mutant(
         "the second look of a finaliser",
         "lake/placing.py",
-        "            _delete(store, file)\n    if lost",
-        "            pass\n    if lost",
+        "            store.delete(file.staged.path)\n            _delete(store, file)\n    if lost",
+        "            store.delete(file.staged.path)\n    if lost",
         "tests/unit/lake/test_replaced_files.py::test_a_copy_that_was_under_way_while_its_source_went",
     ),
     Mutant(
         "a late copy is deleted again",
         "lake/placing.py",
-        "            is_clear = _delete_replaced(store, ledger, n, ledger.commit(n))\n",
-        "            is_clear = True\n",
+        "            _delete_replaced(store, ledger, n, clear=True)\n",
+        "            pass\n",
         "tests/unit/lake/test_replaced_files.py::test_a_copy_that_lands_after_its_client_died",
     ),
     Mutant(
@@ -134,8 +134,8 @@ MUTANTS = (
     Mutant(
         "replaced files are deleted when the new ones are placed",
         "lake/placing.py",
-        "    _delete_replaced(store, ledger, n, entry)\n    store.create(",
-        "    store.create(",
+        "        _delete_replaced(store, ledger, n)\n    store.create(",
+        "        pass\n    store.create(",
         "tests/unit/lake/test_replaced_files.py::test_a_file_of_a_commit_is_replaced",
     ),
     Mutant(

@@ -10,6 +10,7 @@ import posixpath
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from tidegate import faults
@@ -40,8 +41,8 @@ def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: 
     manifest need not be read.
     """
     entry = ledger.commit(n)
-    for m, file in _replaced(store, ledger, n, entry):
-        if not ledger.commit(m).keep_replaced:  # a paused finaliser then has nothing to place
+    for _, keep, replaced in _replaced(store, ledger, n) if entry.replaces else ():
+        for file in () if keep else replaced:  # a paused finaliser then has nothing to place
             store.delete(file.staged.path)
             faults.point("publish.retiring")
     listed = files(n, entry) or attempts.committed(store, entry).files
@@ -55,13 +56,16 @@ def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: 
                     lost.append(error)
             faults.point("publish.finalising")
     ledger.refresh()
-    for file in listed:
-        if not is_live(ledger.fold, n, entry, file):
+    dead = [file for file in listed if not is_live(ledger.fold, n, entry, file)]
+    kept = kept_files(store, ledger) if dead else set()
+    for file in dead:
+        if file.final not in kept:
             store.delete(file.staged.path)
             _delete(store, file)
     if lost:
         raise lost[0]
-    _delete_replaced(store, ledger, n, entry)
+    if entry.replaces:
+        _delete_replaced(store, ledger, n)
     store.create(layout.placed(n), b"")
     ledger.mark_placed(n)
     faults.point("publish.finalised")
@@ -109,9 +113,7 @@ def roll_forward(
         if n in unfinished:
             continue  # finalised just now, or its failure is known
         try:
-            is_clear = _delete_replaced(store, ledger, n, ledger.commit(n))
-            if is_clear and _is_settled(store, n):
-                store.create(layout.cleared(n), b"")
+            _delete_replaced(store, ledger, n, clear=True)
         except OtherFormat:
             raise
         except TidegateError as refused:
@@ -145,17 +147,22 @@ def recent_replacements(store: Store, fold: Fold) -> list[int]:
 
 
 def kept_files(store: Store, ledger: Ledger) -> set[str]:
-    """Return the final names of replaced files that stay under `data/` for now."""
-    return {
-        file.final
-        for n in recent_replacements(store, ledger.fold)
-        for m, file in _replaced(store, ledger, n, ledger.commit(n))
-        if ledger.commit(m).keep_replaced
-    }
+    """Return the final names of replaced files that stay under `data/` for now.
+
+    Without those of which the manifest is lost or damaged: `verify` reports that.
+    """
+    kept: set[str] = set()
+    for n in recent_replacements(store, ledger.fold):
+        with suppress(LakeDamaged):
+            for _, keep, files in _replaced(store, ledger, n):
+                kept |= {file.final for file in files} if keep else set()
+    return kept
 
 
-def _is_settled(store: Store, n: int) -> bool:
-    """Return whether a commit was placed so long ago that no earlier copy is in progress."""
+def _is_settled(store: Store, fold: Fold, n: int, keep: int) -> bool:
+    """Return whether what commit `n` replaces was due so long ago that no copy is in progress."""
+    if keep or n not in fold.live:  # one that was replaced itself may never have been placed
+        return _is_due(store, n, keep + int(LATE))
     placed = store.modified(layout.placed(n))
     return placed is not None and time.time() - placed >= LATE
 
@@ -178,38 +185,51 @@ def _place(store: Store, file: LakeFile) -> None:
         store.place(source, target, size)
 
 
-def _replaced(
-    store: Store, ledger: Ledger, n: int, entry: Commit
-) -> Iterator[tuple[int, LakeFile]]:
-    """Yield the files that commit `n` has replaced, with `n`; and what their commits have replaced.
+def _replaced(store: Store, ledger: Ledger, n: int) -> Iterator[tuple[int, int, list[LakeFile]]]:
+    """Yield what commit `n` has replaced, and what these commits have replaced before: the number
+    of a replacing commit, its `keep_replaced`, and the files.
 
-    Of those the files may still be there, or be there again.
+    Those before end where all is deleted for good.
     """
-    for m in dict.fromkeys(part.commit for part in entry.replaces):
-        old = ledger.commit(m)
-        if old.replaces and store.size(layout.cleared(m)) is None:
-            yield from _replaced(store, ledger, m, old)
-        parts = [part.range for part in entry.replaces if part.commit == m]
-        for file in attempts.committed(store, old).files:
-            f = file.staged
-            if any(
-                (r.topic, r.partition) == (f.topic, f.partition) and r.start <= f.first < r.end
-                for r in parts
-            ):
-                yield n, file
+    waiting, seen = [n], set[int]()
+    while waiting:
+        replacing = waiting.pop()
+        if replacing in seen:
+            continue
+        seen.add(replacing)
+        if replacing != n and store.size(layout.cleared(replacing)) is not None:
+            continue
+        entry, files = ledger.commit(replacing), list[LakeFile]()
+        for m in dict.fromkeys(part.commit for part in entry.replaces):
+            old = ledger.commit(m)
+            if old.replaces:
+                waiting.append(m)
+            parts = [part.range for part in entry.replaces if part.commit == m]
+            for file in attempts.committed(store, old).files:
+                f = file.staged
+                if any(
+                    (r.topic, r.partition) == (f.topic, f.partition) and r.start <= f.first < r.end
+                    for r in parts
+                ):
+                    files.append(file)
+        yield replacing, entry.keep_replaced, files
 
 
-def _delete_replaced(store: Store, ledger: Ledger, n: int, entry: Commit) -> bool:
-    """Delete the replaced files that are due; return whether all are."""
-    due: dict[int, bool] = {}
-    for m, file in _replaced(store, ledger, n, entry):
-        if m not in due:
-            due[m] = _is_due(store, m, ledger.commit(m).keep_replaced)
-        if due[m]:
-            if ledger.commit(m).keep_replaced:
+def _delete_replaced(store: Store, ledger: Ledger, n: int, *, clear: bool = False) -> None:
+    """Delete the replaced files that are due; with `clear`, mark the commits of which none can come
+    back, the oldest first.
+    """
+    for m, keep, files in sorted(_replaced(store, ledger, n), key=lambda each: each[0]):
+        if not _is_due(store, m, keep):
+            clear = False
+            continue
+        for file in files:
+            if keep:
                 store.delete(file.staged.path)
             _delete(store, file)
-    return all(due.values())
+        clear = clear and _is_settled(store, ledger.fold, m, keep)
+        if clear:
+            store.create(layout.cleared(m), b"")
 
 
 def _is_due(store: Store, n: int, keep: int) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from support import ingest_world, staged_attempts
+from support import ingest_world, staged_attempts, store_requests
 from support.staged_attempts import ledger_of, plan_of
 from tidegate import faults
 from tidegate.core import layout, replacement
@@ -362,9 +362,11 @@ def test_replaced_files_are_kept_for_a_while(store, tmp_path):
         assert lake.Checker(lake.Stored(str(store.root))).run() == []
         assert (holders(store), globbed()) == (expected, 4)
     checkpoint(spec)
-    age(store, layout.entry(4), 2 * DAY)
+    age(store, layout.entry(4), 1 * DAY + 60)
     placing.roll_forward(store, ledger_of(store))
     assert holders(store, by_glob=True) == expected
+    age(store, layout.entry(4), DAY)
+    placing.roll_forward(store, ledger_of(store))
     assert store.size(layout.cleared(4)) is not None
     assert placing.recent_replacements(store, ledger_of(store).fold) == []
 
@@ -438,3 +440,31 @@ def test_the_same_window_with_x_then_y_then_x_again(store):
         assert holders(store) == holders(store, by_glob=True) == expected
     assert n == 6
     assert sorted(ledger_of(store).fold.live) == [3, 6]
+
+
+def test_a_chain_of_replays_is_forgotten(store, monkeypatch):
+    """One each hour, and the newest is never old: what a plan asks for does not grow with them."""
+    first_commit(store)
+    n, asked = 3, []
+    for number in range(60):
+        again = replay(f"id{number}", (n, part(4, 10)))
+        staged_attempts.seal(store, again)
+        (n,) = publish(store, again).values()
+        for each in store.objects("_tidegate/"):
+            age(store, each.path, 3600)
+        counted = store_requests.count(monkeypatch)
+        placing.roll_forward(store, ledger_of(store))
+        asked.append(counted["get"])
+        monkeypatch.undo()
+    assert asked[-1] <= asked[30] + 60  # of the ledger, which has a checkpoint elsewhere
+    assert store.size(layout.cleared(10)) is not None
+
+
+def test_a_finaliser_leaves_what_another_commit_keeps(store):
+    first_commit(store)
+    again = replay("x", (3, part(4, 10)))
+    again = replace(again, replay={**again.replay, "keep_replaced": DAY})
+    staged_attempts.seal(store, again)
+    publish(store, again)
+    placing.finalise(store, ledger_of(store), 3)
+    assert len(list(Path(store.native("data")).rglob("*.parquet"))) == 4
