@@ -30,8 +30,9 @@ from tidegate.launch.spark_connection import SparkConnection
 from tidegate.spark.answers import DRIVER, JOB
 from tidegate.spark.egress_job import SENDING, EgressJob
 
-OWN = Attempt("f00d", 0, "a1")
-TAG = "tidegate-a1"
+ATTEMPT = "5d0c3f7e9b8a4c61a2e4d7f00b916c38"  # no other process has it in its command line
+OWN = Attempt("f00d", 0, ATTEMPT)
+TAG = f"tidegate-{ATTEMPT}"
 CONTAINER = {"id": "container_17_0001_01_000001", "node": "node-1:8042", "started": 1}
 YARN = SparkConnection("spark_yarn", "yarn", deploy_mode="cluster")
 TASK = {"dag": "d", "run": "r", "task": "send", "try": 1, "deployment": "0123 http://af"}
@@ -124,13 +125,13 @@ def test_the_wait_ends(
     assert 0.1 < time.monotonic() - began < 5
     assert [record.getMessage() for record in caplog.records] == [
         f"the YARN application with the tag {TAG} may still run: no answer within 60 s",
-        "attempt a1: YARN cannot be asked; looking again",
+        f"attempt {ATTEMPT}: YARN cannot be asked; looking again",
     ]
     assert store.get(OWN.directory + JOB) == b""
 
 
 def claim(sender: Mapping[str, Any]) -> Claim:
-    return Claim("live", "f00d", "a1", dict(sender), (), {}, (), {}, "4.0")
+    return Claim("live", "f00d", ATTEMPT, dict(sender), (), {}, (), {}, "4.0")
 
 
 def test_while_its_submitter_may_run_nothing_is_ended(
@@ -138,7 +139,7 @@ def test_while_its_submitter_may_run_nothing_is_ended(
 ) -> None:
     """The application may be what it waits for: the job stays, and YARN is not asked."""
     asked = yarn(None)
-    monkeypatch.setattr("tidegate.egress.sender._held", {"a1"})
+    monkeypatch.setattr("tidegate.egress.sender._held", {ATTEMPT})
     store.create(OWN.directory + JOB, b"encrypted")
     why = not_dead(claim(cluster_sender(None, TAG)), store, never)
     assert why is not None
@@ -182,9 +183,9 @@ def test_the_end_of_a_submitter_is_not_that_of_its_driver() -> None:
     own = sender_identity(TASK)
     sender = cluster_sender(TASK, TAG)
     assert sender == {**own, "application": {"master": "yarn", "tag": TAG}}
-    assert is_dead(own, "a1", never, patience=0)
-    assert not is_dead(sender, "a1", never, patience=0)
-    assert is_alive(sender, "a1")
+    assert is_dead(own, ATTEMPT, never, patience=0)
+    assert not is_dead(sender, ATTEMPT, never, patience=0)
+    assert is_alive(sender, ATTEMPT)
     with held() as attempt:
         assert not has_ended(own, attempt, never)
 
