@@ -342,22 +342,18 @@ class Checker:
         for other in self.claims.values():
             if other["plan"] != plan and names & {f["name"] for f in other["files"]}:
                 self.add("claim", where, f"plan {other['plan']} has claimed a file of it")
-        for each in form["topics"].values() if form["lane"] != "replay" and not earlier else ():
-            for p, (start, end) in each["ranges"].items():
-                key = each["topic_id"], int(p)
-                if within(self.covered[key] + self.skipped[key], start, end):
-                    self.add("claim", where, f"{key} [{start}, {end}) was sent in part before")
+        for key, start, end in ranges_of(form) if not earlier else ():
+            if within(self.covered[key] + self.skipped[key], start, end):
+                self.add("claim", where, f"{key} [{start}, {end}) was sent in part before")
         if form["lane"] != "replay" and (again := names & self.sent.keys()):
             self.add("claim", where, f"{sorted(again)} were sent before")
         self.claims[plan] = form
 
     def declare_sent(self, claim: Form) -> None:
         self.sent |= {f["name"]: f["etag"] for f in claim["files"]}
-        for each in claim["topics"].values() if claim["lane"] != "replay" else ():
-            for p, (start, end) in each["ranges"].items():
-                key = each["topic_id"], int(p)
-                self.covered[key] = plus(self.covered[key], start, end)
-                self.skipped[key] = minus(self.skipped[key], start, end)
+        for key, start, end in ranges_of(claim):
+            self.covered[key] = plus(self.covered[key], start, end)
+            self.skipped[key] = minus(self.skipped[key], start, end)
 
     def check_tiles(self) -> None:
         """Of an ingest, what was ever covered is live exactly once, and has an origin."""
@@ -436,7 +432,8 @@ class Checker:
         accounts = by_key(manifest["partitions"], plan["topics"])
         rows = dict.fromkeys(accounts, 0)
         for f in manifest["files"]:
-            rows[plan["topics"][f["topic"]], f["partition"]] += f["rows"]
+            for p, *_, n in f["parts"]:
+                rows[plan["topics"][f["topic"]], p] += n
         self.same(
             "manifest", path,
             accounts=({k: [a["start"], a["end"], a["rows"], a["invisible"]]
@@ -448,30 +445,36 @@ class Checker:
             self.same("done", staging, rows=(done.get("rows"), sum(rows.values())))
         for f in manifest["files"]:
             directory = f"{DATA}topic={f['topic']}/window_date={plan['window_date']}/part-"
-            tail = f"-{f['partition']:05d}-{f['first']:019d}-{f['last']:019d}-{commit.plan}.parquet"
+            (p, first, last, _), *others = f["parts"]
+            name = f"shared-{p:05d}-{first:019d}" if others else f"{p:05d}-{first:019d}-{last:019d}"
+            tail = f"-{name}-{commit.plan}.parquet"
             is_ours = f["final"].startswith(directory) and f["final"].endswith(tail)
             if not is_ours or f["final"] in self.final:
                 self.add("final", path, f"{f['final']}, expected once {directory}…{tail}")
-            key = plan["topics"][f["topic"]], f["partition"]
-            self.final[f["final"]] = commit, {**f, "key": key}
+            parts = {(plan["topics"][f["topic"]], p): rest for p, *rest in f["parts"]}
+            self.final[f["final"]] = commit, {**f, "parts": parts}
         self.holes |= {(commit.n, key): account["holes"] for key, account in accounts.items()}
 
     def holder(self, f: Form) -> int | None:
-        """Return the live commit that has the first offset of a file; None for none."""
-        holders = self.holders[f["key"]]
-        at = bisect_right(holders, f["first"], key=lambda each: each[0]) - 1
-        return holders[at][2] if at >= 0 and f["first"] < holders[at][1] else None
+        """Return the live commit that has the first offset of each part of a file, or None."""
+        found = set()
+        for key, (first, *_) in f["parts"].items():
+            at = bisect_right(self.holders[key], (first, sys.maxsize)) - 1
+            start, end, n = self.holders[key][at] if at >= 0 else (0, 0, None)
+            found.add(n if start <= first < end else None)
+        self.same("torn", f["final"], commits=(len(found), 1))
+        return found.pop()
 
     def check_files(self, placed: set[int]) -> None:
         """Their offsets are exactly those of the ranges without the recorded holes."""
         live = [(c, f) for c, f in self.final.values() if self.holder(f) == c.n]
         with ThreadPoolExecutor(4) as pool:
-            apply = pool.map if len(live) > 50 else map
-            found = list(apply(lambda each: self.offsets(each[1], each[0].n in placed), live))
-        self.files, self.rows = len(live), sum(map(len, found))
+            found = list(pool.map(lambda each: self.offsets(each[1], each[0].n in placed), live))
+        self.files, self.rows = len(live), sum(len(o) for each in found for o in each.values())
         offsets: dict[tuple[int, Key], list[int]] = defaultdict(list)
-        for (commit, f), of_file in zip(live, found, strict=True):
-            offsets[commit.n, f["key"]] += of_file
+        for (commit, _), of_file in zip(live, found, strict=True):
+            for key, each in of_file.items():
+                offsets[commit.n, key] += each
         for n, parts in self.live.items():
             for key, spans in parts.items() if n not in self.claim_of else ():
                 start, end, rows, _ = self.commits[n].ranges[key]
@@ -485,14 +488,14 @@ class Checker:
                     outside=([o for o in here if not start <= o < end], []),
                 )  # fmt: skip
 
-    def offsets(self, f: Form, is_placed: bool) -> list[int]:
-        """Return the offsets in a live file, all of which is read."""
+    def offsets(self, f: Form, is_placed: bool) -> dict[Key, list[int]]:
+        """Return the offsets in a live file by its parts; all of it is read."""
         at = f["final"] if is_placed or f["final"] in self.sizes else f["path"]
         size = self.sizes.get(at)
         if size is None or size != f["size"]:
             self.add("file", at, f"{'missing' if size is None else size}, expected {f['size']}")
-            return []
-        offsets: list[int] = []
+            return {}
+        offsets: dict[Key, list[int]] = {key: [] for key in f["parts"]}
         with self.guarded(at, "file"), self.stored.open(at) as file:
             file.seek(size - 8)
             file.seek(size - 8 - int.from_bytes(file.read(4), "little"))
@@ -500,17 +503,20 @@ class Checker:
             file.seek(0)
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
             self.same("file", at, columns=(parquet.schema_arrow.names, COLUMNS))
-            partitions: set[int] = set()
+            (topic_id, _), *_ = f["parts"]
+            order: list[int] = []  # of the partitions
             for batch in parquet.iter_batches():  # of all columns: each page has a checksum
-                offsets += batch.column("offset").to_pylist()
-                partitions |= set(batch.column("partition").to_pylist())
-            self.same(
-                "rows", at,
-                number=(len(offsets), f["rows"]),
-                distinct=(len(set(offsets)), len(offsets)),
-                bounds=((min(offsets), max(offsets)), (f["first"], f["last"])),
-                partitions=(partitions, {f["partition"]}),
-            )  # fmt: skip
+                both = (batch[name].to_pylist() for name in ("partition", "offset"))
+                for p, offset in zip(*both, strict=True):
+                    order += [p] if order[-1:] != [p] else []
+                    offsets[topic_id, p].append(offset)
+            found = {key: [min(each), max(each), len(each)] for key, each in offsets.items()}
+            self.same("rows", at, parts=(found, f["parts"]))
+            if any(len(set(each)) < len(each) for each in offsets.values()):
+                self.add("rows", at, "an offset stands twice")
+            in_order = all(a < b for each in offsets.values() for a, b in pairwise(each))
+            ascending = in_order and len(set(order)) == len(order)
+            self.same("rows", at, ascending=(ascending, f["ascending"]))
         return offsets
 
     def check_data(self, placed: set[int]) -> None:
@@ -523,7 +529,8 @@ class Checker:
             if commit is None:
                 self.add("unknown", path, "no commit lists this file")
                 continue
-            is_kept = any(k[:2] == (commit.n, f["key"]) and f["first"] in k[2] for k in kept)
+            key, (first, *_) = next(iter(f["parts"].items()))
+            is_kept = any(k[:2] == (commit.n, key) and first in k[2] for k in kept)
             if self.holder(f) not in {commit.n, *unplaced} and not is_kept:
                 self.add("not-live", path, f"commit {self.holder(f)} has replaced it")
 
@@ -560,6 +567,11 @@ class Checker:
         bad = [p for p in self.sizes if p.startswith(kept) and p.endswith(".parquet")]
         n = sum(pq.read_metadata(self.stored.open(path)).num_rows for path in bad)
         self.same("quarantine", where, rows=(n, sum(f["bad"] for f in sent)))
+
+
+def ranges_of(claim: Form) -> Iterator[tuple[Key, int, int]]:
+    for each in claim["topics"].values() if claim["lane"] != "replay" else ():
+        yield from (((each["topic_id"], int(p)), *r) for p, r in each["ranges"].items())
 
 
 def sets_of(form: Form) -> dict[Key, Spans]:

@@ -323,15 +323,16 @@ MANIFEST_JSON = {
     "files": [
         {
             "path": "_tidegate/staging/s/1.parquet", "size": 900, "digest": "d1" * 32,
-            "topic": "flights", "partition": 0, "first": 0, "last": 9, "rows": 8,
+            "topic": "flights", "parts": [[0, 0, 9, 8]], "ascending": True,
             "final": "data/0.parquet",
         },
         {
             "path": "_tidegate/staging/s/2.parquet", "size": 700, "digest": "d2" * 32,
-            "topic": "flights", "partition": 11, "first": 3, "last": 4, "rows": 2,
+            "topic": "flights", "parts": [[11, 3, 4, 2]], "ascending": False,
             "final": "data/1.parquet",
         },
     ],
+    "largest": 1234,
     "partitions": {
         "flights": {
             "0": {

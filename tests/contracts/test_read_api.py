@@ -64,7 +64,8 @@ def test_a_pipeline_by_name_path_or_spec(store: LocalStore, tmp_path: Path) -> N
     path = tmp_path / "p.yaml"
     (file,) = tidegate.files("p")
     assert tidegate.files(path) == tidegate.files(files.load(path)) == [file]
-    assert (file["topic"], file["first"], file["last"], file["rows"]) == ("t", 0, 9, 10)
+    assert file["parts"] == [{"partition": 0, "first": 0, "last": 9, "rows": 10}]
+    assert (file["topic"], file["rows"]) == ("t", 10)
     with pytest.raises(ConfigurationError, match="there is no pipeline 'q'"):
         tidegate.files("q")
     egress = {"name": "back", "kind": "egress", "source": {"lake": "p"}, "lake": str(tmp_path)}

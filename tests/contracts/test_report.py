@@ -154,7 +154,8 @@ def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
     first, last = files
     assert first == {
         "uri": store.uri(f"{name}-00000-{0:019d}-{4:019d}-{plan_id}.parquet"),
-        "topic": "t", "partition": 0, "first": 0, "last": 4, "rows": 3, "bytes": first["bytes"],
+        "topic": "t", "parts": [{"partition": 0, "first": 0, "last": 4, "rows": 3}], "rows": 3,
+        "bytes": first["bytes"],
     }  # fmt: skip
     assert first["bytes"] + last["bytes"] == size
 

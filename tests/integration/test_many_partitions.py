@@ -13,9 +13,9 @@ from support.ingest_steps import plan
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.core import layout
-from tidegate.core.accounting import StagedFile
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Account
+from tidegate.core.files import LakeFile, Part, final_name
 from tidegate.lake import attempts, checkpoints, committing, placing
 from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Appended, Ledger
@@ -66,13 +66,13 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
         target = Path(store.native(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(b"x")
-        files.append(
-            StagedFile(path, 1, "d" * 64, r.topic, r.partition, r.start, r.end - 1, len(r))
-        )
+        parts = (Part(r.partition, r.start, r.end - 1, len(r)),)
+        final = final_name(r.topic, planned.window_date, parts, planned.id)
+        files.append(LakeFile(r.topic, parts, True, 1, "d" * 64, path, final))
     accounts: dict[str, dict[int, Account]] = {}
     for r in planned.chunks[0]:
         accounts.setdefault(r.topic, {})[r.partition] = Account(r.start, r.end, len(r), 0)
-    seal = Manifest(attempt, tuple(files), accounts, {}, {}, {})
+    seal = Manifest(attempt, tuple(files), 100, accounts, {}, {}, {})
     with timed("seal", 60):
         attempts.create(store, seal)
     with timed("open the ledger", 1):

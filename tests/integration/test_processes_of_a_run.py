@@ -43,7 +43,7 @@ def test_processes(broker: Broker, tmp_path: Path, topic) -> None:
     (home / "bin/java").symlink_to(programs / "java")
     paths = {"PATH": f"{programs}:{os.environ['PATH']}", "JAVA_HOME": str(home)}
     user = Terminal(tmp_path, broker.bootstrap, environ=paths)
-    user.pipeline("p", topics=[name])
+    user.pipeline("p", topics=[name], options={"minPartitions": 4})  # a file for each
     user.run("run", "p")
     started = (programs / "started").read_text().split()
     files = list((tmp_path / "lake/p/data").rglob("*.parquet"))

@@ -110,7 +110,8 @@ def test_what_cannot_be_replayed(
     """
     name = topic(partitions=2)
     topic_records.numbers(broker.bootstrap, name, 2_000, partitions=2)
-    terminal.pipeline("strict", [name], max_records=1_000)
+    own_files = {"minPartitions": 2}
+    terminal.pipeline("strict", [name], max_records=1_000, options=own_files)
     terminal.json("run", "strict")
     topic_records.numbers(broker.bootstrap, name, 200, partitions=2)
     before = terminal.tree()
@@ -136,7 +137,7 @@ def test_what_cannot_be_replayed(
     assert refused("--replay-id", "x", "--start", "5", "--end", "5") == ["the window is empty"]
 
     def replay(replay_id: str, **settings: Any) -> int:
-        terminal.pipeline("strict", [name], max_records=1_000, **settings)
+        terminal.pipeline("strict", [name], max_records=1_000, options=own_files, **settings)
         window = ("--start", "0", "--end", "500", "--replay-id", replay_id)
         (commit,) = terminal.json("replay", "strict", *window)["commits"]
         assert commit["rows"] == 1_000

@@ -60,6 +60,63 @@ MUTANTS = (
         "tests/unit/ingest/test_ingest_runs.py::test_plan_publishes_what_other_runs_have_sealed",
     ),
     Mutant(
+        "an offset may stand in one file of an attempt",
+        "core/accounting.py",
+        "if sum(end - start for start, end in each) != len(found[topic, partition]):",
+        "if False:",
+        "tests/unit/lake/test_attempts.py::test_a_row_in_two_shared_files_is_refused",
+    ),
+    Mutant(
+        "an offset stands once in a file",
+        "core/files.py",
+        "if sum(end - start for start, end in each) != len(offsets[p]):",
+        "if False:",
+        "tests/unit/lake/test_attempts.py::test_rows_that_are_not_the_plans_are_refused",
+    ),
+    Mutant(
+        "rows in order are next to each other",
+        "core/files.py",
+        "together and in_order",
+        "in_order",
+        "tests/unit/core/test_files.py::test_in_order_is_within_each_partition",
+    ),
+    Mutant(
+        "rows in order have ascending offsets",
+        "core/files.py",
+        "together and in_order",
+        "together",
+        "tests/unit/core/test_files.py::test_in_order_is_within_each_partition",
+    ),
+    Mutant(
+        "a timestamp is looked for in the rows of its partition",
+        "lake/timestamps.py",
+        'pc.equal(columns["partition"], partition)',
+        'pc.equal(columns["partition"], columns["partition"])',
+        "tests/unit/lake/test_timestamps.py",
+    ),
+    Mutant(
+        "a partition is compared with its own rows of a shared file",
+        "ingest/verify.py",
+        '            batch = batch.filter(pc.equal(batch.column("partition"), r.partition))\n',
+        "",
+        "tests/unit/lake/test_audit.py::test_a_shared_file_is_compared_by_partition",
+    ),
+    Mutant(
+        "a shared file is replaced with all its partitions",
+        "core/replacement.py",
+        "if key not in asked:",
+        "if False:",
+        "tests/unit/core/test_replacement.py::test_a_file_is_replaced_with_all_its_partitions",
+    ),
+    Mutant(
+        "a chunk has one range of each partition",
+        "core/replacement.py",
+        "if joined and one_range_each and",
+        "if joined and",
+        "tests/unit/core/test_replacement.py"
+        "::test_a_chunk_has_whole_files_and_one_range_of_each_partition",
+    ),
+    Mutant(
         "the check of an attempt needs the columns",
         "lake/footers.py",
         "if is_new and (wrong := ",
@@ -113,8 +170,8 @@ MUTANTS = (
     Mutant(
         "the second look of a finaliser",
         "lake/placing.py",
-        "            store.delete(file.staged.path)\n            _delete(store, file)\n    if lost",
-        "            store.delete(file.staged.path)\n    if lost",
+        "            store.delete(file.path)\n            _delete(store, file)\n    if lost",
+        "            store.delete(file.path)\n    if lost",
         "tests/unit/lake/test_replaced_files.py::test_a_copy_that_was_under_way_while_its_source_went",
     ),
     Mutant(
@@ -147,8 +204,8 @@ MUTANTS = (
     ),
     Mutant(
         "each replacement keeps what it replaces itself",
-        "lake/placing.py",
-        "and r.start <= f.first < r.end",
+        "core/files.py",
+        "and r.start <= offset < r.end",
         "",
         "tests/unit/lake/test_replaced_files.py::test_each_replacement_keeps_what_it_replaces",
     ),
@@ -232,7 +289,7 @@ MUTANTS = (
     Mutant(
         "fsync before the manifest",
         "lake/attempts.py",
-        "    store.make_durable([f.staged.path for f in manifest.files])\n",
+        "    store.make_durable([file.path for file in manifest.files])\n",
         "",
         "tests/unit/lake/test_attempts.py::test_files_are_durable_before_they_are_sealed",
     ),
@@ -284,8 +341,8 @@ MUTANTS = (
     Mutant(
         "a copy that sweeping keeps is one of the manifest",
         "lake/sweeping.py",
-        "copies = [f for f in committed(store, entry).files if f.staged.path in staged]",
-        "copies = [f for f in committed(store, entry).files if f.staged.path in staged] or [\n"
+        "copies = [f for f in committed(store, entry).files if f.path in staged]",
+        "copies = [f for f in committed(store, entry).files if f.path in staged] or [\n"
         '                    p for p in staged if p.endswith(".parquet") and n not in fold.live\n'
         "                ]",
         "tests/unit/lake/test_sweeping.py::test_commits_that_were_replaced",

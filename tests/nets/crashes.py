@@ -51,7 +51,7 @@ def is_away(world: World) -> None:
 def repairs(world: World) -> None:
     """A file of the newest commit is lost under `data/`, and one that no commit has is there."""
     data = sorted(world.objects.below("p/data/"), key=lambda path: path[-60:])
-    world.objects.content["p/data/topic=t/part-0.parquet"] = parquet(0, (ORIGIN,))
+    world.objects.content["p/data/topic=t/part-0.parquet"] = parquet(((0, ORIGIN),))
     world.objects.content.pop(f"p/data/{data[-1]}")
     world.repair()
 

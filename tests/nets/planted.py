@@ -47,7 +47,7 @@ def abandoned_is_published(patch: Patch) -> None:
 
 def check_without_row_count(patch: Patch) -> None:
     """A range with fewer rows than offsets is not looked into."""
-    patch.setattr(accounting, "short_ranges", lambda *_: [])
+    patch.setattr(accounting, "holes", lambda *_: {})
 
 
 def sweep_without_abandon(patch: Patch) -> None:
@@ -84,7 +84,7 @@ def replay_that_keeps_an_old_file(patch: Patch) -> None:
     original = placing._delete
 
     def kept(store: Any, file: Any) -> None:
-        if file.staged.first > 60:
+        if file.any_offset[1] > 60:
             return
         original(store, file)
 

@@ -127,19 +127,29 @@ class World:
     # Spark.
 
     def stage(self, given: Any) -> None:
-        """Read the job's chunks into files of at most 40 rows, each chunk with `_done.json`."""
+        """Read the job's chunks into files of at most 40 rows, each chunk with `_done.json`.
+
+        What remains of each partition is in a file of all.
+        """
         job, store = IngestJob.read(Path(given.args[0])), self.open_store(self.objects, "p")
         for chunk in job.chunks:
             directory, rows = chunk.directory.removeprefix(f"{store.url}/").rstrip("/") + "/", 0
+            shared: list[tuple[int, int]] = []
             for r in chunk.window:
-                here = [o for o in range(r.start, r.end) if self.has(r.partition, o)]
-                here = [o for o in here if o != self.loses]
+                here = [(r.partition, o) for o in range(r.start, r.end) if self.has(r.partition, o)]
+                here = [row for row in here if row[1] != self.loses]
                 for at in range(0, len(here), 40):
-                    path = f"{directory}topic={r.topic}/part-{r.partition}-{at}.parquet"
-                    store.write(path, parquet(r.partition, tuple(here[at : at + 40])))
+                    file = here[at : at + 40]
+                    if len(file) < 40:
+                        shared += file
+                    else:
+                        path = f"{directory}topic={r.topic}/part-{r.partition}-{at}.parquet"
+                        store.write(path, parquet(tuple(file)))
                 rows += len(here)
+            if shared:
+                store.write(f"{directory}topic=t/part-all.parquet", parquet(tuple(shared)))
             done = {"format": 2, "plan_id": job.plan_id, "chunk": chunk.number, "rows": rows}
-            done["versions"] = {}
+            done |= {"largest": None, "versions": {}}
             store.write(f"{directory}_done.json", json.dumps(done).encode())
 
     def send(self, given: Any) -> None:
@@ -180,7 +190,8 @@ class World:
         self.is_backfilled = True
 
     def replay(self, name: str = "again") -> None:
-        self.run(name, asked=Replay("t", name, (0,), start=str(ORIGIN), end="100"))
+        start, end = ({"t": {"0": p0, "1": p1}} for p0, p1 in ((ORIGIN, 0), (100, 40)))
+        self.run(name, asked=Replay("t", name, start=json.dumps(start), end=json.dumps(end)))
 
     def sweep(self) -> None:
         store = self.open_store(self.objects, "p")
@@ -234,11 +245,12 @@ def egress_spec(home: Path) -> Any:
 
 
 @cache
-def parquet(partition: int, offsets: tuple[int, ...]) -> bytes:
-    n = len(offsets)
+def parquet(records: tuple[tuple[int, int], ...]) -> bytes:
+    n = len(records)
     rows = {
-        "key": [None] * n, "value": [b"%d-%d" % (partition, o) for o in offsets],
-        "partition": [partition] * n, "offset": list(offsets), "timestamp": [0] * n,
+        "key": [None] * n, "value": [b"%d-%d" % record for record in records],
+        "partition": [p for p, _ in records], "offset": [o for _, o in records],
+        "timestamp": [0] * n,
         "timestampType": [0] * n, "headers": [None] * n,
     }  # fmt: skip
     buffer = io.BytesIO()

@@ -15,15 +15,17 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from support.topic_records import create, delete_records, fill, numbers
-from tidegate.core.accounting import StagedFile
+from tidegate.core import columns
+from tidegate.core.files import Contents, Part
 from tidegate.core.offsets import OffsetRange, Window
-from tidegate.lake.footers import read_staged
+from tidegate.lake import footers
 from tidegate.lake.store import Listed, LocalStore
 from tidegate.spark import ingest
 from tidegate.spark.failures import describe, thrown
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate.spark.parquet_writer import written_files
+from tidegate.spark.record_size import record_size
 from tidegate.spark.session import configure
 from tidegate.spark.task_size import splits
 from tidegate_local.kafka import Broker
@@ -116,7 +118,8 @@ def test_every_kind_of_record_arrives_as_it_was_sent(
     for number, (key, value, headers) in enumerate(sent):
         producer.produce(topic, value, key, timestamp=1_700_000_000_123 + number, headers=headers)
         producer.flush()
-    stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, len(sent)))
+    done = stage(spark, broker, tmp_path / "a", OffsetRange(topic, 0, 0, len(sent)))
+    assert done["largest"] == 900_001
     found = sorted(rows(tmp_path / "a"), key=lambda row: row["offset"])
     assert [(row["key"], row["value"], _headers(row)) for row in found] == sent
     assert [row["timestamp"] for row in found] == [
@@ -153,14 +156,12 @@ def test_a_window_of_nothing_but_markers_is_an_empty_chunk(
         end(30)
     invisible, visible = OffsetRange(topic, 0, 0, 2), OffsetRange(topic, 1, 0, 2)
     done = stage(spark, broker, tmp_path / "a", invisible)
-    assert done["rows"] == 0
+    assert (done["rows"], done["largest"]) == (0, None)
     assert json.loads((tmp_path / "a" / "_done.json").read_text()) == done
-    assert _staged(tmp_path / "a", topic, done) == []
+    assert _staged(tmp_path / "a", done) == []
     done = stage(spark, broker, tmp_path / "b", invisible, visible)
     assert done["rows"] == 1
-    assert [(f.partition, f.first, f.rows) for f in _staged(tmp_path / "b", topic, done)] == [
-        (1, 0, 1)
-    ]
+    assert _staged(tmp_path / "b", done) == [(Part(1, 0, 0, 1),)]
 
 
 def test_a_big_range_is_split_without_a_row_lost_or_duplicated(
@@ -183,6 +184,52 @@ def test_a_big_range_is_split_without_a_row_lost_or_duplicated(
     assert [first for _, first, _, _ in big] == [0, *(last + 1 for _, _, last, _ in big[:-1])]
     assert all(n == last - first + 1 for _, first, last, n in big)
     assert big[-1][2] == 89_999
+
+
+def test_short_ranges_share_files(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """One file a topic; a long range has its own; each in the order of offsets."""
+    some, another = f"{topic}-some", f"{topic}-another"
+    numbers(broker.bootstrap, some, 400, partitions=4)
+    numbers(broker.bootstrap, another, 25_010, partitions=1)
+    create(broker.bootstrap, f"{topic}-third", partitions=1)
+    numbers(broker.bootstrap, f"{topic}-third", 5, partitions=1)
+    window = [OffsetRange(some, p, 7, 90 + p) for p in range(4)]
+    window += [OffsetRange(another, 0, 3, 25_010), OffsetRange(f"{topic}-third", 0, 0, 5)]
+    done = stage(spark, broker, tmp_path / "a", *window)
+    store = LocalStore(tmp_path / "a")
+    by_topic: dict[str, list[Contents]] = {}
+    for file in done["files"]:
+        listed = Listed(file, (tmp_path / "a" / file).stat().st_size)
+        contents = footers.read(store, listed, is_new=True).contents
+        by_topic.setdefault(file.partition("/")[0].removeprefix("topic="), []).append(contents)
+    assert all(contents.ascending for each in by_topic.values() for contents in each)
+    assert [contents.parts for contents in by_topic[some]] == [
+        tuple(Part(p, 7, 89 + p, 83 + p) for p in range(4))
+    ]
+    assert [len(contents.parts) for contents in by_topic[f"{topic}-third"]] == [1]
+    long = [part for contents in by_topic[another] for part in contents.parts]
+    assert sum(part.rows for part in long) == 25_007
+    assert done["rows"] == sum(map(len, window))
+
+
+def test_the_size_of_a_record(spark: SparkSession) -> None:
+    """By bytes, not by characters; whatever is null; with 10 more for each header."""
+    records = [
+        (b"key", b"\xff" * 5, [("h", b"\xff\xfe"), ("ключ", None), ("", b"")]),
+        (None, None, None),
+        (None, b"v", []),
+    ]
+    rows = spark.createDataFrame(
+        records,
+        columns.ddl().replace("`", "").split(", partition")[0]
+        + ", headers array<struct<key:string,value:binary>>",
+    )
+    found = rows.select(record_size().alias("size"))
+    assert [row["size"] for row in found.collect()] == [3 + 5 + 3 + 8 + 30, 0, 1]
+    plan = found._jdf.queryExecution().optimizedPlan().toString()
+    assert "lambda" not in plan
 
 
 def test_limits_of_tasks_and_files_are_kept(
@@ -214,7 +261,8 @@ def test_done_json_lists_rows_and_files_and_there_are_no_others(
     assert json.loads((tmp_path / "a" / "_done.json").read_text()) == done
     there = {str(f.relative_to(tmp_path / "a")) for f in (tmp_path / "a").rglob("*") if f.is_file()}
     assert there == {"_done.json", *done["files"]}
-    assert sum(_span(tmp_path / "a" / f)[3] for f in done["files"]) == done["rows"] == 40
+    parts = [part for each in _staged(tmp_path / "a", done) for part in each]
+    assert sum(part.rows for part in parts) == done["rows"] == 40
     assert (done["format"], done["plan_id"], done["chunk"]) == (2, "f00d", 0)
     assert done["versions"].keys() == {"spark", "connector", "kafka-clients", "tidegate"}
     assert done["versions"]["connector"] == done["versions"]["spark"] == spark.version
@@ -266,7 +314,7 @@ def test_no_setting_of_spark_changes_the_files(
     path = tmp_path / "a" / file
     store = LocalStore(tmp_path)
     listed = Listed(f"a/{file}", path.stat().st_size)
-    assert read_staged(store, [(topic, listed)])[0].rows == 100
+    assert footers.read(store, listed, is_new=True).contents.rows == 100
     content = bytearray(path.read_bytes())
     at = pq.ParquetFile(path).metadata.row_group(0).column(1)
     content[at.data_page_offset + at.total_compressed_size - 3] ^= 1
@@ -344,10 +392,11 @@ def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _staged(directory: Path, topic: str, done: Mapping[str, Any]) -> list[StagedFile]:
-    """Return the files that count: those with rows."""
+def _staged(directory: Path, done: Mapping[str, Any]) -> list[tuple[Part, ...]]:
+    """Return the parts of the files that count: those with rows."""
     listed = [Listed(name, (directory / name).stat().st_size) for name in done["files"]]
-    return read_staged(LocalStore(directory), [(topic, each) for each in listed])
+    read = [footers.read(LocalStore(directory), each, is_new=True) for each in listed]
+    return [each.contents.parts for each in read if each.contents.rows]
 
 
 def _span(file: Path) -> tuple[int, int, int, int]:

@@ -151,9 +151,10 @@ def replay_what_is_there(home: Path, airflow: AirflowApi) -> dict[str, tuple[int
     """Trigger a replay of the first live commit's files; return its range in each partition."""
     while True:
         live = [
-            {p: (f["first"], f["last"] + 1) for f in files if (p := str(f["partition"]))}
+            {str(p["partition"]): (p["first"], p["last"] + 1) for f in files for p in f["parts"]}
             for files in by_commit(home)
-            if {f["lane"] for f in files} == {"live"} and len(files) == PARTITIONS
+            if {f["lane"] for f in files} == {"live"}
+            and sum(len(f["parts"]) for f in files) == PARTITIONS
         ]
         if live:
             break

@@ -199,7 +199,7 @@ def commit_range(world: World, topic_id: str, partition: int, start: int, end: i
     plan = f"{topic_id}-{partition}-{start}"
     files = [
         {"path": f"staged/{plan}/{first}", "size": FILE_SIZE, "digest": "", "topic": "src",
-         "partition": partition, "first": first, "last": min(first + 20, end) - 1, "rows": 20,
+         "parts": [[partition, first, min(first + 20, end) - 1, 20]], "ascending": True,
          "final": f"data/{plan}/{first}"}
         for first in range(start, end, 20)
     ]  # fmt: skip

@@ -1,14 +1,14 @@
 """A plan, its manifest and its commit, whose documents the contracts quote."""
 
-from tidegate.core.accounting import StagedFile
 from tidegate.core.entries import (
     Account,
     Commit,
     Reference,
 )
+from tidegate.core.files import LakeFile, Part
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOut, Plan
-from tidegate.lake.attempts import Attempt, HoleProof, LakeFile, Manifest
+from tidegate.lake.attempts import Attempt, HoleProof, Manifest
 
 FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"
 
@@ -53,13 +53,30 @@ COMMIT = Commit(
 )
 
 FILES = (
-    StagedFile("_tidegate/staging/s/1.parquet", 900, "d1" * 32, "flights", 0, 0, 9, 8),
-    StagedFile("_tidegate/staging/s/2.parquet", 700, "d2" * 32, "flights", 11, 3, 4, 2),
+    LakeFile(
+        "flights",
+        (Part(0, 0, 9, 8),),
+        True,
+        900,
+        "d1" * 32,
+        "_tidegate/staging/s/1.parquet",
+        "data/0.parquet",
+    ),
+    LakeFile(
+        "flights",
+        (Part(11, 3, 4, 2),),
+        False,
+        700,
+        "d2" * 32,
+        "_tidegate/staging/s/2.parquet",
+        "data/1.parquet",
+    ),
 )
 
 MANIFEST = Manifest(
     attempt=Attempt("0123456789abcdef", 1, "feedfeedfeedfeed"),
-    files=tuple(LakeFile(f, f"data/{i}.parquet") for i, f in enumerate(FILES)),
+    files=FILES,
+    largest=1234,
     accounts=COMMIT.accounts,
     proofs={"flights": {0: HoleProof(2, 1, 1)}},
     seen={

@@ -15,20 +15,11 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt, Manifest
+from tidegate.lake.footers import SCHEMA
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 
-SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("timestampType", pa.int32()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
+STAMPED = pa.schema([SCHEMA.field(name) for name in ("partition", "offset", "timestamp")])
 TOPIC_IDS = {"t": "id-t", "u": "id-u"}
 
 
@@ -95,9 +86,12 @@ def stage(
         "plan_id": plan.id,
         "chunk": chunk,
         "rows": count if rows is None else rows,
+        "largest": 9,
         "versions": {},
     }
-    Path(store.native(attempt.directory), "_done.json").write_text(json.dumps(done))
+    path = Path(store.native(attempt.done_path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(done))
     return attempt
 
 
@@ -111,7 +105,7 @@ def manifest_of(plan_id: str, files: Iterable[Mapping[str, object]]) -> bytes:
     """Return the manifest of the attempt "a" with these files, without accounts."""
     form = {
         "format": FORMAT, "plan_id": plan_id, "chunk": 0, "attempt": "a", "files": [*files],
-        "partitions": {}, "seen": {"epochs": {}}, "versions": {},
+        "largest": None, "partitions": {}, "seen": {"epochs": {}}, "versions": {},
     }  # fmt: skip
     return canonical.encode(form)
 
@@ -162,25 +156,29 @@ def covered(ledger: Ledger, topic: str, partition: int) -> tuple[tuple[int, int]
 
 
 def commit_stamped(
-    store: LocalStore, partition: int, first: int, stamps: list[int], *, topic_id: str = "id"
+    store: LocalStore, *parts: tuple[int, int, list[int]], topic_id: str = "id"
 ) -> None:
-    """Commit a file of t whose rows have these timestamps (ms), in the order of their offsets."""
-    plan, end = f"{partition}-{first}", first + len(stamps)
+    """Commit a file of t with parts (partition, first offset, timestamps of its rows in ms)."""
+    plan = "-".join(f"{partition}-{first}" for partition, first, _ in parts)
     path = f"_tidegate/staging/{plan}.parquet"
     native = Path(store.native(path))
     native.parent.mkdir(parents=True, exist_ok=True)
-    micros = pa.array([stamp * 1000 for stamp in stamps], pa.timestamp("us", "UTC"))
-    table = pa.table({"offset": range(first, end), "timestamp": micros})
-    pq.write_table(table, native, row_group_size=3)
+    rows = [
+        {"partition": partition, "offset": first + i, "timestamp": stamp * 1000}
+        for partition, first, stamps in parts
+        for i, stamp in enumerate(stamps)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, STAMPED), native, row_group_size=3)
+    ends = {partition: first + len(stamps) for partition, first, stamps in parts}
     file = {
-        "path": path, "size": native.stat().st_size, "digest": "",
-        "topic": "t", "partition": partition, "first": first, "last": end - 1,
-        "rows": len(stamps), "final": f"data/{plan}",
+        "path": path, "size": native.stat().st_size, "digest": "", "topic": "t",
+        "parts": [[p, first, ends[p] - 1, len(stamps)] for p, first, stamps in parts],
+        "ascending": True, "final": f"data/{plan}",
     }  # fmt: skip
     data = manifest_of(plan, [file])
     manifest = Reference(layout.manifest(plan, 0, "a"), canonical.digest(data))
     store.create(manifest.path, data)
-    accounts = {"t": {partition: Account(first, end, len(stamps), 0)}}
+    accounts = {"t": {p: Account(first, ends[p], len(stamps), 0) for p, first, stamps in parts}}
     Ledger(store, "p").append(
         Commit("live", plan, "", 0, "a", "cluster", {"t": topic_id}, accounts, manifest), run="r"
     )

@@ -15,7 +15,7 @@ from support.doc_pages import DOCS, FENCED, PROJECT, fenced, named, page
 from tidegate import errors, faults
 from tidegate.broker import delegation_token
 from tidegate.broker.delegation_token import DelegationToken
-from tidegate.core import canonical, layout
+from tidegate.core import canonical, columns, layout
 from tidegate.core.entries import KINDS, Commit, Reference
 from tidegate.core.plan import Plan
 from tidegate.lake.attempts import Manifest
@@ -258,3 +258,12 @@ def test_the_entries_are_a_ledger(tmp_path: Path) -> None:
     fold = Ledger(store, "flights").fold
     assert fold.n == len(KINDS)
     assert fold.cursors("flights") == {0: 500, 1: 300, 2: 90}
+
+
+def test_the_columns_of_data_files() -> None:
+    """The page has the table of the code, row by row."""
+    table = STORAGE.partition("## Data files")[2].partition("\n\n")[2].partition("\n\n")[0]
+    assert table.splitlines()[2:] == [
+        f"| `{each.name}` | {each.type} | {each.since} | {each.meaning} |"
+        for each in columns.COLUMNS
+    ]

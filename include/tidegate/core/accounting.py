@@ -6,71 +6,52 @@ Per partition, `end - start = rows + invisible`. A *hole* is a range of offsets 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
-from tidegate.core.offsets import OffsetRange, Window
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """A Parquet file of an attempt by its footer: offsets `first` to `last`, both inclusive."""
-
-    path: str
-    size: int
-    digest: str
-    topic: str
-    partition: int
-    first: int
-    last: int
-    rows: int
+from tidegate.core.files import Contents, LakeFile
+from tidegate.core.intervals import Intervals, OffsetSets
+from tidegate.core.offsets import OffsetRange
 
 
-def complaints(window: Window, files: Iterable[StagedFile]) -> list[str]:
-    """Name files of unplanned partitions, offsets outside the ranges, and overlapping files."""
+def collect(
+    window: Iterable[OffsetRange], staged: Iterable[tuple[LakeFile, Contents]]
+) -> tuple[OffsetSets, list[str]]:
+    """Return all offsets of an attempt's files by (topic, partition), and what is wrong.
+
+    Wrong are rows of partitions that were not planned, offsets outside of the ranges, and an offset
+    in two files.
+    """
     wrong = []
     ranges = {(r.topic, r.partition): r for r in window}
-    ends: dict[tuple[str, int], int] = {}
-    for f in sorted(files, key=lambda f: (f.topic, f.partition, f.first)):
-        r = ranges.get((f.topic, f.partition))
-        if r is None:
-            wrong.append(f"{f.path}: {f.topic}-{f.partition} is not in the plan")
-        elif f.first < r.start or f.last >= r.end:
-            wrong.append(f"{f.path}: offsets {f.first} to {f.last} are outside {r}")
-        if f.rows > f.last - f.first + 1:
-            wrong.append(f"{f.path}: {f.rows} rows for offsets {f.first} to {f.last}")
-        if f.first < ends.get((f.topic, f.partition), 0):
-            wrong.append(f"{f.path}: offset {f.first} is also in another file of the attempt")
-        ends[f.topic, f.partition] = f.last + 1
-    return wrong
+    spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for file, contents in staged:
+        for part in contents.parts:
+            key = file.topic, part.partition
+            r = ranges.get(key)
+            if r is None:
+                wrong.append(f"{file.path}: {file.topic}-{part.partition} is not in the plan")
+            elif part.first < r.start or part.last >= r.end:
+                wrong.append(
+                    f"{file.path}: offsets {part.first} to {part.last} are outside {r}"
+                )  # fmt: skip
+            spans.setdefault(key, []).extend(contents.offsets[part.partition])
+    found = OffsetSets({key: Intervals.of(each) for key, each in spans.items()})
+    for (topic, partition), each in spans.items():
+        if sum(end - start for start, end in each) != len(found[topic, partition]):
+            twice = next(b[0] for a, b in pairwise(sorted(each)) if b[0] < a[1])
+            wrong.append(f"offset {twice} of {topic}-{partition} is in two files of the attempt")
+    return found, wrong
 
 
-def rows_by_partition(files: Iterable[StagedFile]) -> dict[tuple[str, int], int]:
-    """Count the rows of an attempt's files per (topic, partition)."""
-    rows: dict[tuple[str, int], int] = {}
-    for f in files:
-        rows[f.topic, f.partition] = rows.get((f.topic, f.partition), 0) + f.rows
-    return rows
-
-
-def short_ranges(window: Window, rows: Mapping[tuple[str, int], int]) -> list[OffsetRange]:
-    """Return the ranges that have holes: fewer rows than offsets."""
-    return [r for r in window if rows.get((r.topic, r.partition), 0) < len(r)]
-
-
-def holes(r: OffsetRange, offsets: Sequence[int]) -> list[OffsetRange]:
-    """Return the holes of a range, by its rows' sorted offsets; ValueError for a repeated one."""
-    spans = []
-    at = r.start
-    for offset in offsets:
-        if offset < at:
-            raise ValueError(f"offset {offset} of {r.topic}-{r.partition} stands twice")
-        if offset > at:
-            spans.append((at, offset))
-        at = offset + 1
-    if at < r.end:
-        spans.append((at, r.end))
-    return r.parts(spans)
+def holes(window: Iterable[OffsetRange], found: OffsetSets) -> dict[OffsetRange, list[OffsetRange]]:
+    """Return the holes of each range that has any, by the offsets of its rows."""
+    missing = {
+        r: r.parts(found[r.topic, r.partition].missing(r.start, r.end))
+        for r in window
+        if len(found[r.topic, r.partition]) < len(r)
+    }
+    return {r: each for r, each in missing.items() if each}
 
 
 def choose_probes(

@@ -6,7 +6,6 @@ All are relative to `<lake>/<pipeline>/`, with forward slashes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from tidegate.core import canonical
 
@@ -26,10 +25,6 @@ _LONGEST_TOPIC_IN_A_NAME = 160  # a file name has 255 bytes; a topic may have 24
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")  # Kafka's own rule
 _PREFIX = "part-"
 """Readers pass over files whose names begin with "_" or ".", as a topic's name may."""
-_DATA_FILE = re.compile(
-    r"data/topic=([^/]+)/window_date=(\d{4}-\d\d-\d\d)/"
-    rf"{_PREFIX}[^/]+-(\d{{5,}})-(\d{{19}})-(\d{{19}})-([0-9a-f]{{16}})(?:-(\d+))?\.parquet"
-)
 
 
 def entry(n: int) -> str:
@@ -111,42 +106,20 @@ def cleared(n: int) -> str:
     return f"{PLACED}{n:020d}.cleared"
 
 
-@dataclass(frozen=True)
-class DataFile:
-    """A data file of the lake by its path: offsets `first` to `last`, both inclusive."""
+def window_date(data_file: str) -> str:
+    """Return the date in the path of a data file."""
+    return data_file.partition("/window_date=")[2].partition("/")[0]
 
-    topic: str
-    window_date: str
-    partition: int
-    first: int
-    last: int
-    plan_id: str
-    k: int = 0
 
-    def __post_init__(self) -> None:
-        if not _TOPIC.fullmatch(self.topic):
-            raise ValueError(f"not a topic: {self.topic!r}")
+def data_file(topic: str, window_date: str, name: str) -> str:
+    """Return the path of a data file whose name ends so; ValueError for what is no topic.
 
-    @property
-    def path(self) -> str:
-        # Kafka allows no "~" in a topic, so a shortened name cannot equal another topic.
-        short = self.topic
-        if len(short) > _LONGEST_TOPIC_IN_A_NAME:
-            tail = canonical.digest(self.topic.encode())[:16]
-            short = f"{self.topic[: _LONGEST_TOPIC_IN_A_NAME - 17]}~{tail}"
-        k = f"-{self.k}" if self.k else ""
-        return (
-            f"{DATA}topic={self.topic}/window_date={self.window_date}/"
-            f"{_PREFIX}{short}-{self.partition:05d}-{self.first:019d}-{self.last:019d}-{self.plan_id}{k}"
-            ".parquet"
-        )
-
-    @classmethod
-    def parse(cls, path: str) -> DataFile:
-        """Return the data file with this path; ValueError for a path that is none."""
-        if match := _DATA_FILE.fullmatch(path):
-            topic, date, partition, first, last, plan_id, k = match.groups()
-            file = cls(topic, date, int(partition), int(first), int(last), plan_id, int(k or 0))
-            if file.path == path:
-                return file
-        raise ValueError(f"not a data file of the lake: {path}")
+    Kafka allows no "~" in a topic, so a shortened name cannot equal another topic.
+    """
+    if not _TOPIC.fullmatch(topic):
+        raise ValueError(f"not a topic: {topic!r}")
+    short = topic
+    if len(short) > _LONGEST_TOPIC_IN_A_NAME:
+        tail = canonical.digest(topic.encode())[:16]
+        short = f"{topic[: _LONGEST_TOPIC_IN_A_NAME - 17]}~{tail}"
+    return f"{DATA}topic={topic}/window_date={window_date}/{_PREFIX}{short}-{name}.parquet"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
-from tidegate.core.accounting import StagedFile
-from tidegate.core.intervals import Intervals, OffsetSets
+from tidegate.core.files import Tile
+from tidegate.core.intervals import OffsetSets
 from tidegate.core.json_codec import Form
 from tidegate.core.offsets import OffsetRange, Window
 
@@ -43,77 +41,84 @@ def replaces_from_json(forms: Iterable[Mapping[str, Any]]) -> tuple[Replaced, ..
 Replaces = Annotated[tuple[Replaced, ...], Form(replaces_to_json, replaces_from_json)]
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Tile:
-    """The offsets of commit `n` that a file stands for: up to the next file's first row.
-
-    `file` is the file's final name; None for a range of the commit without a row.
-    """
-
-    range: OffsetRange
-    n: int
-    file: str | None
-
-
-def tiles_of(
-    n: int, ranges: Iterable[OffsetRange], files: Iterable[tuple[StagedFile, str]]
-) -> list[Tile]:
-    """Cut a commit's ranges at its files, each given with its final name."""
-    by_partition: dict[tuple[str, int], list[tuple[int, str]]] = {}
-    for staged, final in files:
-        by_partition.setdefault((staged.topic, staged.partition), []).append((staged.first, final))
-    tiles = []
-    for r in ranges:
-        starts = sorted(by_partition.get((r.topic, r.partition), ()))
-        cuts = [r.start, *(first for first, _ in starts[1:]), r.end]
-        names: list[str | None] = [final for _, final in starts] or [None]
-        parts = r.parts(pairwise(cuts))
-        tiles += [Tile(part, n, name) for part, name in zip(parts, names, strict=True)]
-    return tiles
-
-
 def select_tiles(
     window: Sequence[OffsetRange], tiles: Iterable[Tile], complaints: list[str]
 ) -> list[Tile]:
-    """Return the tiles of a window, sorted; add complaints unless they are exactly the window."""
-    selected = []
-    by_partition: dict[tuple[str, int], list[Tile]] = {}
-    for tile in sorted(tiles):
-        by_partition.setdefault((tile.range.topic, tile.range.partition), []).append(tile)
-    for r in (r for r in window if len(r)):
-        overlapping = [
-            tile
-            for tile in by_partition.get((r.topic, r.partition), ())
-            if tile.range.start < r.end and r.start < tile.range.end
-        ]
-        covered = Intervals.of((tile.range.start, tile.range.end) for tile in overlapping)
-        missing = covered.missing(r.start, r.end)
+    """Return the tiles of a window, sorted; add complaints unless they are exactly the window, and
+    all that their files hold.
+    """
+    tiles = sorted(tiles)
+    asked = {(r.topic, r.partition): (r.start, r.end) for r in window if len(r)}
+    whole, selected = _whole_files(asked, tiles)
+    covered = OffsetSets()
+    for tile in selected:
+        covered.add((tile.range.topic, tile.range.partition), tile.range.start, tile.range.end)
+    for key, (low, high) in whole.items():
+        start, end = asked.get(key, (low, low))
+        missing = covered[key].missing(start, end)
         complaints += [
-            f"partition {r.partition}: [{start}, {end}) is not in the lake: there is nothing "
+            f"partition {key[1]}: [{gap[0]}, {gap[1]}) is not in the lake: there is nothing "
             "to replace; backfill it"
-            for start, end in missing
+            for gap in missing
         ]
-        if overlapping and not missing:
-            low, high = overlapping[0].range.start, overlapping[-1].range.end
-            if (low, high) != (r.start, r.end):
-                complaints.append(
-                    f"partition {r.partition}: [{r.start}, {r.end}) cuts committed files; the "
-                    f"nearest window of whole ones is [{low}, {high})"
-                )
-        selected += overlapping
+        if key not in asked:
+            complaints.append(
+                f"partition {key[1]}: [{low}, {high}) shares committed files with the window, "
+                "which are replaced as a whole: replay it with them"
+            )
+        elif not missing and (low, high) != (start, end):
+            complaints.append(
+                f"partition {key[1]}: [{start}, {end}) cuts committed files; the "
+                f"nearest window of whole ones is [{low}, {high})"
+            )
     return selected
 
 
-def pack(tiles: Sequence[Tile], max_records: int) -> list[list[Tile]]:
-    """Divide tiles, in order, into chunks of at most `max_records` offsets, or one larger file."""
-    chunks: list[list[Tile]] = []
-    room = 0
+Spans = Mapping[tuple[str, int], tuple[int, int]]
+
+
+def _whole_files(asked: Spans, tiles: Sequence[Tile]) -> tuple[Spans, list[Tile]]:
+    """Return the smallest window of whole files that contains another one, and its tiles."""
+    of_file: dict[str, list[Tile]] = {}
     for tile in tiles:
-        if not chunks or len(tile.range) > room:
-            chunks.append([])
-            room = max_records
-        chunks[-1].append(tile)
-        room -= len(tile.range)
+        if tile.file:
+            of_file.setdefault(tile.file, []).append(tile)
+    spans = dict(asked)
+    while True:
+        selected = [
+            tile
+            for tile in tiles
+            if (span := spans.get((tile.range.topic, tile.range.partition)))
+            and tile.range.start < span[1]
+            and span[0] < tile.range.end
+        ]
+        grown = dict(spans)
+        for chosen in selected:
+            for r in (each.range for each in of_file.get(chosen.file or "", [chosen])):
+                low, high = grown.get((r.topic, r.partition), (r.start, r.end))
+                grown[r.topic, r.partition] = min(low, r.start), max(high, r.end)
+        if grown == spans:
+            return spans, selected
+        spans = grown
+
+
+def pack(tiles: Sequence[Tile], max_records: int) -> list[list[Tile]]:
+    """Divide tiles, in order, into chunks of at most `max_records` offsets, or one larger file.
+
+    All tiles of a file are in one chunk, and a chunk has one range of each partition.
+    """
+    of_file: dict[str | Tile, list[Tile]] = {}
+    for tile in tiles:
+        of_file.setdefault(tile.file or tile, []).append(tile)
+    chunks: list[list[Tile]] = []
+    for group in of_file.values():
+        joined = [*chunks[-1], *group] if chunks else []
+        ranges = merge_ranges(tile.range for tile in joined)
+        one_range_each = len(ranges) == len({(r.topic, r.partition) for r in ranges})
+        if joined and one_range_each and sum(map(len, ranges)) <= max_records:
+            chunks[-1] = joined
+        else:
+            chunks.append(group)
     return chunks
 
 

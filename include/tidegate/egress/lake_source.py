@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tidegate.core.accounting import StagedFile
+from tidegate.core.files import LakeFile
 from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.nearest import did_you_mean
@@ -65,10 +65,10 @@ def window_of(plan: Plan) -> Window:
     return tuple(r for chunk in plan.chunks for r in chunk)
 
 
-def planned_files(lake: SourceLake, plan: Plan) -> list[StagedFile]:
+def planned_files(lake: SourceLake, plan: Plan) -> list[LakeFile]:
     """Return the files with any offset of a plan's window, under the paths that they have now."""
     found = files_over(lake.store, lake.fold, window_of(plan), plan.topics)
-    return [replace(file.staged, path=path) for file, path in found]
+    return [replace(file, path=path) for file, path in found]
 
 
 def files_and_counts(
@@ -77,23 +77,26 @@ def files_and_counts(
     """Return topic and Spark path of each file of a plan's window, and the window's rows by
     `<topic id>/<partition>`; LakeDamaged if a file does not have its committed size.
     """
-    ranges = {(r.topic, r.partition): r for r in window_of(plan)}
-    counts = {f"{plan.topics[topic]}/{p}": 0 for topic, p in ranges}
+    window = window_of(plan)
+    spans: dict[str, dict[int, tuple[int, int]]] = {r.topic: {} for r in window}
+    for r in window:
+        spans[r.topic][r.partition] = r.start, r.end
+    counts = {f"{plan.topics[r.topic]}/{r.partition}": 0 for r in window}
     files = []
     for file in _checked_files(lake, plan):
         files.append((file.topic, lake.store.native(file.path)))
-        r = ranges[file.topic, file.partition]
-        counts[f"{plan.topics[file.topic]}/{file.partition}"] += rows_within(lake.store, file, r)
+        for p, rows in rows_within(lake.store, file, spans[file.topic]).items():
+            counts[f"{plan.topics[file.topic]}/{p}"] += rows
     return tuple(files), counts
 
 
-def _checked_files(lake: SourceLake, plan: Plan) -> list[StagedFile]:
+def _checked_files(lake: SourceLake, plan: Plan) -> list[LakeFile]:
     """Return the files of a plan's window, each of its committed size.
 
     LakeDamaged if one differs in two listings: a file that was placed or replaced between listing
     and check has another path in the second listing.
     """
-    damaged: set[StagedFile] = set()
+    damaged: set[LakeFile] = set()
     while True:
         files = planned_files(lake, plan)
         sizes = in_parallel(lambda file: lake.store.size(file.path), files)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -25,7 +24,7 @@ from tidegate.runs import topics as subscription
 from tidegate.runs.client_options import explained
 from tidegate.runs.replay_id import refuse_another
 from tidegate.runs.run import OpenRun, Run
-from tidegate.spark.task_size import splits
+from tidegate.spark.task_size import files, splits
 
 FORMAT = 1
 _MANY_TASKS = 100_000  # in a driver of 1 GB
@@ -100,7 +99,7 @@ def _chunk(
     return {
         "records": sum(map(len, window)),
         "splits": tasks and sum(number for number, _ in tasks),
-        "files": tasks and sum(number * math.ceil(records / most) for number, records in tasks),
+        "files": cores and files(window, cores, most, options),
     }
 
 

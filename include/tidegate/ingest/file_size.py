@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.sampling import largest_mean_size
+from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.errors import LakeDamaged
 from tidegate.lake import attempts
-from tidegate.lake.attempts import LakeFile
 from tidegate.lake.store import Store
 
 BYTES = 256 * 1024 * 1024
@@ -69,7 +69,7 @@ def _measured(store: Store, fold: Fold) -> dict[str, float]:
     """Return the bytes per row of the topics that have at least 1 MiB in the newest commit."""
     by_topic: dict[str, list[LakeFile]] = {}
     for file in _newest_files(store, fold):
-        by_topic.setdefault(file.staged.topic, []).append(file)
+        by_topic.setdefault(file.topic, []).append(file)
     found = {topic: _density(files) for topic, files in by_topic.items()}
     return {t: each.size / each.rows for t, each in found.items() if each.size >= _MEASURABLE}
 
@@ -84,4 +84,4 @@ def _newest_files(store: Store, fold: Fold) -> list[LakeFile]:
 
 
 def _density(files: list[LakeFile]) -> Density:
-    return Density(sum(f.staged.rows for f in files), sum(f.staged.size for f in files))
+    return Density(sum(f.rows for f in files), sum(f.size for f in files))

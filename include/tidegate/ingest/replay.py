@@ -13,9 +13,10 @@ from tidegate.broker.cluster import Survey
 from tidegate.core import replacement, windows
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import Draft
+from tidegate.core.files import Tile, tiles_of
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange, Window
-from tidegate.core.replacement import Replaced, Tile, replaces_to_json
+from tidegate.core.replacement import Replaced, replaces_to_json
 from tidegate.core.requests import Replay
 from tidegate.ingest.backfill import boundaries_at, checked_topic, not_among, refusal
 from tidegate.lake import attempts
@@ -78,10 +79,10 @@ def _live_tiles(store: Store, fold: Fold, window: list[OffsetRange], topic_id: s
     for n in fold.commits_over(tuple(window), {r.topic: topic_id for r in window}):
         commit = fold.live[n]
         ranges = [r for each_id, r in commit.ranges if each_id == topic_id]
-        files = [(f.staged, f.final) for f in attempts.committed(store, commit).files]
+        files = attempts.committed(store, commit).files
         tiles += [
             tile
-            for tile in replacement.tiles_of(n, ranges, files)
+            for tile in tiles_of(n, ranges, files)
             if fold.holds(n, topic_id, tile.range.partition, tile.range.start)
         ]
     return tiles

@@ -17,6 +17,7 @@ from tidegate.errors import TidegateError
 from tidegate.ingest.status import positions
 from tidegate.lake import attempts
 from tidegate.lake.attempts import Attempt
+from tidegate.lake.files import committed_parts
 from tidegate.lake.plans import Frozen
 from tidegate.runs.client_options import effective
 from tidegate.runs.run import OpenRun, Run
@@ -109,7 +110,7 @@ def _whole_commit(
     return {
         **summary,
         "attempt": commit.attempt,
-        "bytes": sum(file.staged.size for file in manifest.files),
+        "bytes": sum(file.size for file in manifest.files),
         "versions": dict(manifest.versions),
         "proofs": {
             topic: {str(p): proof._asdict() for p, proof in partitions.items() if proof.holes}
@@ -118,12 +119,10 @@ def _whole_commit(
         "files": [
             {
                 "uri": store.uri(file.final),
-                "topic": file.staged.topic,
-                "partition": file.staged.partition,
-                "first": file.staged.first,
-                "last": file.staged.last,
-                "rows": file.staged.rows,
-                "bytes": file.staged.size,
+                "topic": file.topic,
+                "parts": committed_parts(file),
+                "rows": file.rows,
+                "bytes": file.size,
             }
             for file in manifest.files
         ],

@@ -102,8 +102,8 @@ def seal(
             logger.info(
                 "plan %s: chunk %d is sealed: %s, %s",
                 plan.id, attempt.chunk,
-                counted(sum(f.staged.rows for f in made.files), "row"),
-                counted(sum(f.staged.size for f in made.files), "byte"),
+                counted(sum(f.rows for f in made.files), "row"),
+                counted(sum(f.size for f in made.files), "byte"),
             )  # fmt: skip
             faults.point("seal.written")
 

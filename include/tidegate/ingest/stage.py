@@ -257,7 +257,7 @@ def _progress(
         all_records=sum(records.values()),
         chunks=sum(a.chunk in sealed for a in started),
         all_chunks=len(started),
-        size=sum(f.staged.size for each in manifests for f in each.files),
+        size=sum(f.size for each in manifests for f in each.files),
     )
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.broker.client_settings import KafkaSettings
@@ -15,14 +16,14 @@ from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import Reader, Record, reading
 from tidegate.core import layout
 from tidegate.core.entries import Account, Commit
+from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.wording import counted
 from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
-from tidegate.lake import audit, placing, plans
-from tidegate.lake.attempts import LakeFile
-from tidegate.lake.footers import opened_committed, read_footer
+from tidegate.lake import audit, footers, placing, plans
+from tidegate.lake.footers import opened_committed
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Listed, Store, open_store
 from tidegate.pipelines.spec import Ingest
@@ -117,30 +118,31 @@ def _check_files(
     rows: dict[tuple[str, int], int] = {}
     ranges = {(r.topic, r.partition): r for _, r in commit.ranges}
     for file in files:
-        path = file.final if placed else file.staged.path
+        path = file.final if placed else file.path
         findings.files += 1
         size = store.size(path)
         if size is None:
             findings.add("a file of the lake is missing", commit=n, uri=store.uri(path))
             continue
         try:
-            footer = read_footer(store, file.staged.topic, Listed(path, size))
+            found = footers.read(store, Listed(path, size))
             _read_pages(store, path)
         except (AttemptWrong, OSError, pyarrow.ArrowException) as error:
             findings.add(str(error), commit=n, uri=store.uri(path))
             continue
-        if (size, footer.digest) != (file.staged.size, file.staged.digest):
+        if (size, found.digest) != (file.size, file.digest):
             findings.add("not the file that was committed", commit=n, uri=store.uri(path))
-        findings.rows += footer.rows
-        key = footer.topic, footer.partition
-        r = ranges.get(key)
-        if r is None or not (r.start <= footer.first and footer.last < r.end):
-            findings.add(
-                f"offsets {footer.first} to {footer.last} of {footer.topic}-{footer.partition}, "
-                "outside of the commit's ranges",
-                commit=n, uri=store.uri(path),
-            )  # fmt: skip
-        rows[key] = rows.get(key, 0) + footer.rows
+        findings.rows += found.contents.rows
+        for part in found.contents.parts:
+            key = file.topic, part.partition
+            r = ranges.get(key)
+            if r is None or not (r.start <= part.first and part.last < r.end):
+                findings.add(
+                    f"offsets {part.first} to {part.last} of {file.topic}-{part.partition}, "
+                    "outside of the commit's ranges",
+                    commit=n, uri=store.uri(path),
+                )  # fmt: skip
+            rows[key] = rows.get(key, 0) + part.rows
     for (topic, partition), account in accounts.items():
         if rows.get((topic, partition), 0) != account.rows:
             findings.add(
@@ -205,11 +207,8 @@ def _compare_commit(
         start = min(max(r.start, log_start), r.end)
         findings.expired += start - r.start
         retained = OffsetRange(r.topic, r.partition, start, r.end)
-        of_partition = [
-            f for f in files if (f.staged.topic, f.staged.partition) == (r.topic, r.partition)
-        ]
         records = read(retained, isolation)
-        rows = _rows(store, of_partition, retained)
+        rows = _rows(store, files, retained)
         where = {"commit": n, "topic": r.topic, "partition": r.partition}
         try:
             for offset, difference in _differences(rows, records, findings):
@@ -239,22 +238,39 @@ def _differences(
 
 
 def _rows(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[Record]:
-    """Yield the rows of one partition's files as records, in file order."""
-    for file in sorted(files, key=lambda f: f.staged.first):
-        path = file.final if store.size(file.final) is not None else file.staged.path
-        with opened_committed(store, path) as opened:
-            parquet = pq.ParquetFile(opened, page_checksum_verification=True)
-            for batch in parquet.iter_batches(batch_size=20_000):
-                # As numbers: a timestamp may lie in a year that no Python datetime holds.
-                microseconds = batch.column("timestamp").cast("int64").to_pylist()
-                columns = batch.drop_columns(["timestamp"]).to_pydict()
-                for i, offset in enumerate(columns["offset"]):
-                    if r.start <= offset < r.end:
-                        yield Record(
-                            offset,
-                            columns["key"][i],
-                            columns["value"][i],
-                            microseconds[i] // 1000,
-                            columns["timestampType"][i],
-                            tuple((h["key"], h["value"]) for h in columns["headers"][i] or ()),
-                        )
+    """Yield the rows of a range as records, in file order."""
+    of_range = [
+        (part, file)
+        for file in files
+        for part in file.parts
+        if file.topic == r.topic and part.overlaps({r.partition: (r.start, r.end)})
+    ]
+    for _, file in sorted(of_range, key=lambda each: each[0]):
+        for batch in _shared(store, file) if len(file.parts) > 1 else _batches(store, file):
+            batch = batch.filter(pc.equal(batch.column("partition"), r.partition))
+            # As numbers: a timestamp may lie in a year that no Python datetime holds.
+            microseconds = batch.column("timestamp").cast("int64").to_pylist()
+            columns = batch.drop_columns(["timestamp"]).to_pydict()
+            for i, offset in enumerate(columns["offset"]):
+                if r.start <= offset < r.end:
+                    yield Record(
+                        offset,
+                        columns["key"][i],
+                        columns["value"][i],
+                        microseconds[i] // 1000,
+                        columns["timestampType"][i],
+                        tuple((h["key"], h["value"]) for h in columns["headers"][i] or ()),
+                    )
+
+
+def _batches(store: Store, file: LakeFile) -> Iterator[pyarrow.RecordBatch]:
+    path = file.final if store.size(file.final) is not None else file.path
+    with opened_committed(store, path) as opened:
+        parquet = pq.ParquetFile(opened, page_checksum_verification=True)
+        yield from parquet.iter_batches(batch_size=20_000)
+
+
+@lru_cache(maxsize=4)
+def _shared(store: Store, file: LakeFile) -> list[pyarrow.RecordBatch]:
+    """Return the rows of a file that is asked for once per partition."""
+    return list(_batches(store, file))

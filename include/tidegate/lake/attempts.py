@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from tidegate.core import accounting, canonical, layout
-from tidegate.core.accounting import StagedFile
 from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Account, Commit, accounts_of
+from tidegate.core.files import Contents, LakeFile, final_name
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged
-from tidegate.lake import json_documents
-from tidegate.lake.footers import read_offsets, read_staged
+from tidegate.lake import footers, json_documents
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Listed, Store
 
@@ -65,23 +65,17 @@ Staged = Mapping[Attempt, Sequence[Listed]]
 
 
 @dataclass(frozen=True)
-class LakeFile:
-    """A file of an attempt: where it was staged, and its final name under `data/`."""
-
-    staged: StagedFile
-    final: str
-
-
-@dataclass(frozen=True)
 class Manifest:
     """The record that an attempt is complete and right; a commit has its digest.
 
-    `files` are sorted by topic, partition and offset; `seen` is what the broker said after they
-    were read: topic ids, log starts and leader epochs.
+    `files` are sorted by topic, partition and offset. `largest` is the size of its largest record
+    in bytes, as `tidegate.spark.records` counts them; None where it has none. `seen` is what the
+    broker said after they were read: topic ids, log starts and leader epochs.
     """
 
     attempt: Attempt
     files: tuple[LakeFile, ...]
+    largest: int | None
     accounts: Mapping[str, Mapping[int, Account]]
     proofs: Mapping[str, Mapping[int, HoleProof]]
     seen: Mapping[str, Any]
@@ -94,7 +88,8 @@ class Manifest:
             "plan_id": plan_id,
             "chunk": chunk,
             "attempt": attempt,
-            "files": [{**asdict(f.staged), "final": f.final} for f in self.files],
+            "files": [file.to_json() for file in self.files],
+            "largest": self.largest,
             "partitions": {
                 topic: {
                     str(p): {
@@ -118,10 +113,10 @@ class Manifest:
                 for topic, partitions in form["partitions"].items()
             }
 
-        files = [dict(each) for each in form["files"]]
         return cls(
             attempt=Attempt(form["plan_id"], form["chunk"], form["attempt"]),
-            files=tuple(LakeFile(final=f.pop("final"), staged=StagedFile(**f)) for f in files),
+            files=tuple(map(LakeFile.from_json, form["files"])),
+            largest=form["largest"],
             accounts=by_partition(Account),
             proofs=by_partition(HoleProof),
             seen=form["seen"],
@@ -203,7 +198,7 @@ def sealed(
     found: dict[int, Manifest] = {}
     for manifest in (known[attempt] for attempt in candidates if attempt in known):
         sizes = dict(staged[manifest.attempt])
-        if all(sizes.get(f.staged.path) == f.staged.size for f in manifest.files):
+        if all(sizes.get(f.path) == f.size for f in manifest.files):
             found.setdefault(manifest.attempt.chunk, manifest)
         else:
             uri = store.uri(manifest.attempt.manifest_path)
@@ -263,6 +258,8 @@ def read_done(store: Store, attempt: Attempt) -> Mapping[str, Any] | None:
     def done_of(form: Mapping[str, Any]) -> Mapping[str, Any]:
         if type(form["rows"]) is not int or not isinstance(form["versions"], Mapping):
             raise ValueError("no number of rows, or no versions")
+        if type(form["largest"]) not in (int, NoneType):
+            raise ValueError("no size of the largest record")
         return form
 
     try:
@@ -292,9 +289,9 @@ def check(
     `bound` is the most holes that are probed; those below a log start are counted as unprovable.
     """
     window = plan.chunks[attempt.chunk]
-    files = _files_of(store, attempt)
-    rows = sum(f.rows for f in files)
-    wrong = accounting.complaints(window, files)
+    staged = list(_read(store, plan, attempt))
+    rows = sum(file.rows for file, _ in staged)
+    found, wrong = accounting.collect(window, staged)
     if rows != done["rows"]:
         wrong.append(f"Spark counted {done['rows']} rows, the files hold {rows}")
     if wrong:
@@ -303,14 +300,12 @@ def check(
             + "; ".join(wrong[:5]),
             complaints=len(wrong),
         )
-    counted = accounting.rows_by_partition(files)
-    holes = {
-        r: _holes(store, r, files) for r in accounting.short_ranges(window, counted)
-    }  # fmt: skip
+    holes = accounting.holes(window, found)
     return Manifest(
         attempt=attempt,
-        files=tuple(_placed_by(plan, files)),
-        accounts=accounts_of(window, counted),
+        files=tuple(sorted((file for file, _ in staged), key=lambda file: file.order)),
+        largest=done["largest"],
+        accounts=accounts_of(window, {key: len(offsets) for key, offsets in found.items()}),
         proofs=_prove(holes, probe, log_starts, bound, seed=attempt.name),
         seen=seen,
         versions=versions,
@@ -322,34 +317,26 @@ def create(store: Store, manifest: Manifest) -> bool:
 
     False if there is another one: it is as good, of a process that has proven the same files.
     """
-    store.make_durable([f.staged.path for f in manifest.files])
+    store.make_durable([file.path for file in manifest.files])
     return store.create(manifest.attempt.manifest_path, manifest.encoded)
 
 
-def _placed_by(plan: Plan, files: Iterable[StagedFile]) -> Iterator[LakeFile]:
-    """Yield the files with the final names that a commit of the plan gives them."""
-    for f in sorted(files, key=lambda f: (f.topic, f.partition, f.first)):
-        name = layout.DataFile(f.topic, plan.window_date, f.partition, f.first, f.last, plan.id)
-        yield LakeFile(f, name.path)
+def _read(store: Store, plan: Plan, attempt: Attempt) -> Iterator[tuple[LakeFile, Contents]]:
+    """Read the files of an attempt that have rows, with the final names that the plan gives them.
 
-
-def _files_of(store: Store, attempt: Attempt) -> list[StagedFile]:
-    pairs = []
-    for listed in store.objects(attempt.directory):
-        inner = listed.path.removeprefix(attempt.directory)
-        directory, _, name = inner.partition("/")
+    Spark writes one without rows if its first task has none.
+    """
+    listed = []
+    for each in store.objects(attempt.directory):
+        directory, _, name = each.path.removeprefix(attempt.directory).partition("/")
         # Spark writes no deeper; what lies there belongs to a committer (`__magic_job-…`).
         if name.endswith(".parquet") and "/" not in name and directory.startswith("topic="):
-            pairs.append((directory.removeprefix("topic="), listed))
-    return read_staged(store, pairs)
-
-
-def _holes(store: Store, r: OffsetRange, files: Sequence[StagedFile]) -> list[OffsetRange]:
-    of_range = [f for f in files if (f.topic, f.partition) == (r.topic, r.partition)]
-    try:
-        return accounting.holes(r, read_offsets(store, of_range))
-    except ValueError as error:
-        raise AttemptWrong(str(error)) from None
+            listed.append((directory.removeprefix("topic="), each))
+    read = in_parallel(lambda pair: footers.read(store, pair[1], is_new=True), listed)
+    for (topic, (path, size)), (contents, digest) in zip(listed, read, strict=True):
+        if parts := contents.parts:
+            final = final_name(topic, plan.window_date, parts, plan.id)
+            yield LakeFile(topic, parts, contents.ascending, size, digest, path, final), contents
 
 
 def _prove(

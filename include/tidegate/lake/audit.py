@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidegate.core import accounting, layout
+from tidegate.core import layout
 from tidegate.core.entries import Commit, Entry
+from tidegate.core.files import rows_by_partition
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, judge
 from tidegate.core.plan import Plan
@@ -101,9 +102,7 @@ def _differences(commit: Commit, plan: Plan, manifest: Manifest) -> list[str]:
         == Attempt.of(commit).manifest_path,
         "the attempt of its manifest": manifest.attempt == Attempt.of(commit),
         "the accounts of its manifest": commit.accounts == manifest.accounts,
-        "the rows of its files": _rows_of(commit) == accounting.rows_by_partition(
-            f.staged for f in manifest.files
-        ),
+        "the rows of its files": _rows_of(commit) == rows_by_partition(manifest.files),
     }  # fmt: skip
     return [what for what, is_same in same.items() if not is_same]
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 from tidegate import faults
 from tidegate.core.entries import Account, Commit, Receipt, Reference, Resent
+from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptAbandoned, LakeDamaged, ReplayRefused, TidegateError
 from tidegate.lake import attempts
-from tidegate.lake.attempts import Attempt, LakeFile, Manifest
+from tidegate.lake.attempts import Attempt, Manifest
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.placing import finalise_each, unplaced
 from tidegate.lake.store import Listed, Store
@@ -38,17 +39,17 @@ def commit(
     attempt = manifest.attempt
     entry = commit_entry(plan, attempt, manifest.accounts, manifest.sha256)
     sizes = dict(store.objects(attempt.directory) if staged is None else staged)
-    for f in (file.staged for file in manifest.files):
-        if sizes.get(f.path) != f.size:
+    for file in manifest.files:
+        if sizes.get(file.path) != file.size:
             verdict = judge(ledger.refresh(), entry)
             if not isinstance(verdict, Accepted):  # the sweeper may delete what is refused
                 return verdict
             raise LakeDamaged(
-                f"{store.uri(f.path)} is missing or changed since it was sealed; "
+                f"{store.uri(file.path)} is missing or changed since it was sealed; "
                 "clear the task that runs Spark, or repeat the command with this run id: the chunk "
                 "is then staged again"
             )
-    store.check_placing([(f.staged.path, f.final, f.staged.size) for f in manifest.files])
+    store.check_placing([(f.path, f.final, f.size) for f in manifest.files])
     return append(ledger, entry, run=run)
 
 

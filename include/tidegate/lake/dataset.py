@@ -8,31 +8,17 @@ from typing import Any
 import pyarrow
 from pyarrow import dataset, fs
 
-from tidegate.core import layout
 from tidegate.core.fold import Fold
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
-from tidegate.lake import s3_settings
-from tidegate.lake.attempts import LakeFile
+from tidegate.lake import footers, s3_settings
 from tidegate.lake.files import CommittedFile, live_file, located
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.store import Store
 
 SCHEMA = pyarrow.schema(
-    [
-        ("key", pyarrow.binary()),
-        ("value", pyarrow.binary()),
-        ("partition", pyarrow.int32()),
-        ("offset", pyarrow.int64()),
-        ("timestamp", pyarrow.timestamp("us", tz="UTC")),
-        ("timestampType", pyarrow.int32()),
-        ("headers", pyarrow.list_(pyarrow.struct({"key": pyarrow.string(),
-                                                  "value": pyarrow.binary()}))),
-        ("topic", pyarrow.string()),
-        ("topic_id", pyarrow.string()),
-        ("window_date", pyarrow.date32()),
-    ]
-)  # fmt: skip
+    [*footers.SCHEMA, *footers.FROM_THE_LEDGER, pyarrow.field("window_date", pyarrow.date32())]
+)
 """The columns of a lake: those of the data files (docs/storage.md), then those that the ledger and
 the names of the files have."""
 
@@ -79,7 +65,7 @@ class Lake:
             partitions=[
                 (dataset.field("topic") == listed["topic"])
                 & (dataset.field("topic_id") == listed["topic_id"])
-                & (dataset.field("window_date") == _window_date(file))
+                & (dataset.field("window_date") == date.fromisoformat(file.window_date))
                 for listed, (_, file, _) in zip(self.files, self._located, strict=True)
             ],
         )
@@ -100,10 +86,6 @@ class Lake:
         connection = duckdb.connect() if connection is None else connection
         connection.register(self.name, self.dataset())
         return connection
-
-
-def _window_date(file: LakeFile) -> date:
-    return date.fromisoformat(layout.DataFile.parse(file.final).window_date)
 
 
 def _filesystem(store: Store) -> tuple[fs.FileSystem, str]:

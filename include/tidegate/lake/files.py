@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypedDict
 
 from tidegate.core.entries import Commit
+from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import Window
 from tidegate.lake import attempts
-from tidegate.lake.attempts import LakeFile
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.placing import is_live, unplaced
 from tidegate.lake.store import Store
@@ -35,8 +35,17 @@ def _live_of(store: Store, fold: Fold, n: int, entry: Commit) -> list[LakeFile]:
     return [file for file in listed if is_live(fold, n, entry, file)]
 
 
+class CommittedPart(TypedDict):
+    """The rows of one partition in a file: offsets `first` to `last`, both inclusive."""
+
+    partition: int
+    first: int
+    last: int
+    rows: int
+
+
 class CommittedFile(TypedDict):
-    """A file of the lake (contract: `files --json`): offsets `first` to `last`, both inclusive.
+    """A file of the lake (contract: `files --json`), with its parts in the order of partitions.
 
     `uri` is its final name once its commit is placed, else the staged one.
     """
@@ -45,9 +54,7 @@ class CommittedFile(TypedDict):
     topic: str
     topic_id: str
     cluster_id: str
-    partition: int
-    first: int
-    last: int
+    parts: list[CommittedPart]
     rows: int
     bytes: int
     plan_id: str
@@ -61,33 +68,39 @@ def live_files(store: Store, fold: Fold) -> list[CommittedFile]:
 
 def live_file(store: Store, fold: Fold, n: int, file: LakeFile, path: str) -> CommittedFile:
     """Return a file of commit `n`, which lies at `path` now."""
-    commit, staged = fold.live[n], file.staged
+    commit = fold.live[n]
     return {
         "uri": store.uri(path),
-        "topic": staged.topic,
-        "topic_id": commit.topic_ids[staged.topic],
+        "topic": file.topic,
+        "topic_id": commit.topic_ids[file.topic],
         "cluster_id": commit.cluster_id,
-        "partition": staged.partition,
-        "first": staged.first,
-        "last": staged.last,
-        "rows": staged.rows,
-        "bytes": staged.size,
+        "parts": committed_parts(file),
+        "rows": file.rows,
+        "bytes": file.size,
         "plan_id": commit.plan_id,
         "commit": n,
     }
+
+
+def committed_parts(file: LakeFile) -> list[CommittedPart]:
+    """Return the parts of a file as the JSON documents of commands have them."""
+    return [
+        {"partition": p, "first": first, "last": last, "rows": rows}
+        for p, first, last, rows in file.parts
+    ]
 
 
 def files_over(
     store: Store, fold: Fold, window: Window, topic_ids: Mapping[str, str]
 ) -> list[tuple[LakeFile, str]]:
     """Return the files that hold any offset of a window, and where each lies now."""
-    wanted = {(topic_ids[r.topic], r.partition): r for r in window}
+    wanted: dict[str, dict[int, tuple[int, int]]] = {}
+    for r in window:
+        wanted.setdefault(topic_ids[r.topic], {})[r.partition] = r.start, r.end
     return [
         (file, path)
         for n, file, path in located(store, fold, fold.commits_over(window, topic_ids))
-        if (r := wanted.get((fold.live[n].topic_ids[file.staged.topic], file.staged.partition)))
-        and file.staged.first < r.end
-        and r.start <= file.staged.last
+        if file.overlaps(wanted.get(fold.live[n].topic_ids[file.topic], {}))
     ]
 
 
@@ -98,4 +111,4 @@ def located(
     waiting = set(unplaced(store, fold))
     for n, files in files_of_each(store, fold, fold.live if commits is None else commits):
         for file in files:
-            yield n, file, file.staged.path if n in waiting else file.final
+            yield n, file, file.path if n in waiting else file.final

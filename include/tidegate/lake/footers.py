@@ -1,120 +1,130 @@
-"""Parquet footers: rows, bounds and columns of files, without reading their rows."""
+"""Data files as Parquet: whether they have the lake's columns, and which offsets they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO
+from io import BytesIO
+from typing import IO, NamedTuple
 
 import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidegate.core import canonical
-from tidegate.core.accounting import StagedFile
-from tidegate.core.offsets import OffsetRange
+from tidegate.core import canonical, columns
+from tidegate.core.files import Contents, LakeFile
 from tidegate.errors import AttemptWrong, LakeDamaged
-from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Listed, Store
 
 _TAIL = 64 * 1024
 _END = 8  # bytes: the length of the metadata, little endian, and "PAR1"
-_COLUMNS = {
-    "key": ("BYTE_ARRAY", "None"),
-    "value": ("BYTE_ARRAY", "None"),
-    "partition": ("INT32", ""),
-    "offset": ("INT64", ""),
-    "timestamp": ("INT64", "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds"),
-    "timestampType": ("INT32", ""),
-    "headers.list.element.key": ("BYTE_ARRAY", "String"),
-    "headers.list.element.value": ("BYTE_ARRAY", "None"),
+# From a number of Python's PyArrow would import pandas: more work than all checks of a small run.
+_ONE = pyarrow.Array.from_buffers(
+    pyarrow.int64(), 1, [None, pyarrow.py_buffer((1).to_bytes(8, sys.byteorder))]
+)[0]
+_HEADERS = pyarrow.struct({"key": pyarrow.string(), "value": pyarrow.binary()})
+_ARROW = {
+    "array<struct<key:string,value:binary>>": pyarrow.list_(_HEADERS),
+    "bigint": pyarrow.int64(),
+    "binary": pyarrow.binary(),
+    "boolean": pyarrow.bool_(),
+    "double": pyarrow.float64(),
+    "int": pyarrow.int32(),
+    "string": pyarrow.string(),
+    "timestamp": pyarrow.timestamp("us", tz="UTC"),
 }
-"""Column, its physical type, and how its logical type begins."""
+"""PyArrow's type of Spark's, as Parquet files have it."""
+SCHEMA = pyarrow.schema([(each.name, _ARROW[each.type]) for each in columns.COLUMNS])
+"""The columns of a data file."""
+FROM_THE_LEDGER = pyarrow.schema(
+    [(name, _ARROW[kind]) for name, kind in columns.FROM_THE_LEDGER.items()]
+)
 
 
-def read_staged(store: Store, files: Sequence[tuple[str, Listed]]) -> list[StagedFile]:
-    """Read the footers of (topic, object) pairs that were just written.
+class ParquetFile(NamedTuple):
+    """What a Parquet file holds, and the SHA-256 of its footer, by which it is known.
 
-    Files without rows are left out: Spark writes one if its first task has none.
-    AttemptWrong if one is not a whole file, or has not exactly the contract's columns.
+    The pages carry checksums of their own, so the footer's digest is enough.
     """
-    found = in_parallel(lambda pair: read_footer(store, *pair, is_new=True), files)
-    return [f for f in found if f.rows]
+
+    contents: Contents
+    digest: str
 
 
-def read_footer(store: Store, topic: str, listed: Listed, *, is_new: bool = False) -> StagedFile:
-    """Return rows, the bounds of `partition` and `offset`, and the SHA-256 of the footer.
+def read(store: Store, listed: Listed, *, is_new: bool = False) -> ParquetFile:
+    """Read the footer and the offsets of a data file.
 
-    The bounds of a file without rows are 0.
-    The pages carry checksums of their own, so the footer's digest is enough to know the file by.
+    AttemptWrong if it is not a whole file, an offset stands twice, or, if it `is_new`, it has not
+    exactly the lake's columns.
     """
     with _as_wrong(store, listed.path):
-        footer = _footer(store, listed)
+        tail = _tail(store, listed)
+        footer = tail[-_metadata_length(tail) :]
         metadata = pq.read_metadata(pyarrow.BufferReader(footer))
         if is_new and (wrong := _wrong_columns(metadata)):
             raise AttemptWrong(
                 f"{store.uri(listed.path)}: {wrong}: a Spark setting has changed the files' "
                 "columns; look at spark.conf of the pipeline, and at Spark's own defaults"
             )
-        partition, other = _bounds(metadata, "partition")
-        first, last = _bounds(metadata, "offset")
-    if partition != other:
-        raise AttemptWrong(f"{store.uri(listed.path)}: holds partitions {partition} to {other}")
-    return StagedFile(
-        path=listed.path,
-        size=listed.size,
-        digest=canonical.digest(footer),
-        topic=topic,
-        partition=partition,
-        first=first,
-        last=last,
-        rows=metadata.num_rows,
-    )
+        rows = None
+        if metadata.num_rows:
+            # A small file was read as a whole already.
+            whole = BytesIO(tail) if len(tail) == listed.size else None
+            with whole or store.open(listed.path) as file:
+                parquet = pq.ParquetFile(
+                    file, metadata=metadata, pre_buffer=True, page_checksum_verification=True
+                )
+                rows = parquet.read(columns=["partition", "offset"])
+    try:
+        return ParquetFile(_contents(rows), canonical.digest(footer))
+    except ValueError as error:
+        raise AttemptWrong(f"{store.uri(listed.path)}: {error}") from None
 
 
-def rows_within(store: Store, file: StagedFile, r: OffsetRange) -> int:
-    """Return how many rows of a committed file, which is at `path`, lie in a range of offsets.
+def digest(store: Store, listed: Listed) -> str:
+    """Return the SHA-256 of a file's footer; AttemptWrong if it has none."""
+    with _as_wrong(store, listed.path):
+        tail = _tail(store, listed)
+        return canonical.digest(tail[-_metadata_length(tail) :])
+
+
+def rows_within(
+    store: Store, file: LakeFile, spans: Mapping[int, tuple[int, int]]
+) -> dict[int, int]:
+    """Return how many rows of a committed file, which is at `path`, lie in the spans `[start, end)`
+    of its partitions, by partition.
 
     LakeDamaged if that must be looked up and the file is not the one that was committed.
     """
-    if r.start <= file.first and file.last < r.end:
-        return file.rows
+    parts = [part for part in file.parts if part.overlaps(spans)]
+    if all(
+        spans[part.partition][0] <= part.first and part.last < spans[part.partition][1]
+        for part in parts
+    ):
+        return {part.partition: part.rows for part in parts}
     try:
         if store.size(file.path) == file.size:
-            footer = read_footer(store, file.topic, Listed(file.path, file.size))
-            if footer.digest == file.digest:
-                return sum(r.start <= offset < r.end for offset in read_offsets(store, [file]))
+            found = read(store, Listed(file.path, file.size))
+            if found.digest == file.digest:
+                offsets = found.contents.offsets
+                return {
+                    part.partition: len(offsets[part.partition].within(*spans[part.partition]))
+                    for part in parts
+                }
     except AttemptWrong as error:
         raise LakeDamaged(f"{error}; restore it") from error
     raise LakeDamaged(f"{store.uri(file.path)} is not the file that was committed; restore it")
-
-
-def read_offsets(store: Store, files: Iterable[StagedFile]) -> list[int]:
-    """Return the `offset` column of one partition's files, sorted."""
-    offsets: list[int] = []
-    for f in files:
-        with opened(store, f.path) as file:
-            parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            column = parquet.read(columns=["offset"]).column("offset")
-        offsets += column.take(pc.sort_indices(column)).to_pylist()
-    return sorted(offsets)
 
 
 @contextmanager
 def opened_committed(store: Store, path: str) -> Iterator[IO[bytes]]:
     """Open a Parquet file of a commit; LakeDamaged if it cannot be read as one."""
     try:
-        with opened(store, path) as file:
+        with store.open(path) as file, _as_wrong(store, path):
             yield file
     except AttemptWrong as error:
         raise LakeDamaged(f"{error}; restore it from a copy") from error
-
-
-@contextmanager
-def opened(store: Store, path: str) -> Iterator[IO[bytes]]:
-    """Open a Parquet file; AttemptWrong if it cannot be read as one."""
-    with store.open(path) as file, _as_wrong(store, path):
-        yield file
 
 
 @contextmanager
@@ -131,33 +141,53 @@ def _as_wrong(store: Store, path: str) -> Iterator[None]:
         raise AttemptWrong(f"{store.uri(path)}: not a whole Parquet file: {error}") from None
 
 
+def _contents(rows: pyarrow.Table | None) -> Contents:
+    """Return the offsets of rows, by their columns `partition` and `offset` in file order.
+
+    ValueError for an offset that stands twice.
+    """
+    if rows is None:
+        return Contents({}, ascending=True)
+    partition, offset = (rows[name].combine_chunks() for name in ("partition", "offset"))
+    if partition.null_count or offset.null_count:
+        raise ValueError("a row without a partition or an offset")
+    n = len(rows)
+    follows = pc.and_(
+        pc.equal(partition[1:], partition[: n - 1]),
+        pc.equal(pc.subtract(offset[1:], offset[: n - 1]), _ONE),
+    )
+    before = pc.indices_nonzero(pc.invert(follows))
+    firsts = [offset[0].as_py(), *offset[1:].take(before).to_pylist()]
+    lasts = [*offset.take(before).to_pylist(), offset[n - 1].as_py()]
+    partitions = [partition[0].as_py(), *partition[1:].take(before).to_pylist()]
+    return Contents.of(list(zip(partitions, firsts, lasts, strict=True)))
+
+
 def _wrong_columns(metadata: pq.FileMetaData) -> str | None:
-    """Return which columns differ from the format of data files, or None."""
-    columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
-    found = {each.path: (each.physical_type, str(each.logical_type)) for each in columns}
-    if differing := sorted(found.keys() ^ _COLUMNS.keys()):
+    """Return which columns differ from the lake's, or None."""
+    paths = {metadata.schema.column(i).path for i in range(metadata.num_columns)}
+    if differing := sorted(paths ^ {path for field in SCHEMA for path in _leaves(field)}):
         return f"columns {', '.join(differing)}"
-    for path, (physical, logical) in _COLUMNS.items():
-        if found[path][0] != physical or not found[path][1].startswith(logical):
-            return f"column {path} is {' '.join(found[path])}"
+    found = metadata.schema.to_arrow_schema()
+    for name in SCHEMA.names:
+        if found.field(name).type != SCHEMA.field(name).type:
+            return f"column {name} is {found.field(name).type}"
     return None
 
 
-def _bounds(metadata: pq.FileMetaData, column: str) -> tuple[int, int]:
-    if not metadata.num_rows:
-        return 0, 0
-    index = metadata.schema.names.index(column)
-    statistics = [
-        metadata.row_group(group).column(index).statistics
-        for group in range(metadata.num_row_groups)
-    ]
-    if not statistics or any(s is None or not s.has_min_max for s in statistics):
-        raise ValueError(f"no statistics for column {column!r}")
-    return min(s.min for s in statistics), max(s.max for s in statistics)
+def _leaves(field: pyarrow.Field) -> list[str]:
+    """Return the paths of a column's values in Parquet."""
+    if pyarrow.types.is_list(field.type):
+        return _leaves(pyarrow.field(f"{field.name}.list.element", field.type.value_type))
+    if pyarrow.types.is_struct(field.type):
+        inner = [each for part in field.type for each in _leaves(part)]
+        return [f"{field.name}.{each}" for each in inner]
+    return [field.name]
 
 
-def _footer(store: Store, listed: Listed) -> bytes:
-    """Return metadata, its length and "PAR1", nearly always by one read: of a bucket, a request.
+def _tail(store: Store, listed: Listed) -> bytes:
+    """Return the end of a file, with all of its footer, nearly always by one read: of a bucket, a
+    request.
 
     The size is the one that was listed: of an object that has another one now, these bytes are no
     footer.
@@ -166,9 +196,11 @@ def _footer(store: Store, listed: Listed) -> bytes:
     if size < _END:
         raise ValueError("cut short")
     tail = store.read(path, max(0, size - _TAIL), size)
-    length = int.from_bytes(tail[-_END:-4], "little") + _END
-    if length > size:
+    if (length := _metadata_length(tail)) > size:
         raise ValueError("cut short")
-    if length > len(tail):
-        tail = store.read(path, size - length, size)
-    return tail[-length:]
+    return tail if length <= len(tail) else store.read(path, size - length, size)
+
+
+def _metadata_length(tail: bytes) -> int:
+    """Return the length of a footer: the metadata, their length, little endian, and "PAR1"."""
+    return int.from_bytes(tail[-_END:-4], "little") + _END

@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from tidegate import faults
 from tidegate.core import layout
 from tidegate.core.entries import Commit
+from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.errors import LakeDamaged, OtherFormat, TidegateError
 from tidegate.lake import attempts
-from tidegate.lake.attempts import LakeFile
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
 
@@ -43,7 +43,7 @@ def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: 
     entry = ledger.commit(n)
     for _, keep, replaced in _replaced(store, ledger, n) if entry.replaces else ():
         for file in () if keep else replaced:  # a paused finaliser then has nothing to place
-            store.delete(file.staged.path)
+            store.delete(file.path)
             faults.point("publish.retiring")
     listed = files(n, entry) or attempts.committed(store, entry).files
     lost: list[LakeDamaged] = []
@@ -60,7 +60,7 @@ def finalise(store: Store, ledger: Ledger, n: int, files: Files = lambda _, __: 
     kept = kept_files(store, ledger) if dead else set()
     for file in dead:
         if file.final not in kept:
-            store.delete(file.staged.path)
+            store.delete(file.path)
             _delete(store, file)
     if lost:
         raise lost[0]
@@ -169,13 +169,12 @@ def _is_settled(store: Store, fold: Fold, n: int, keep: int) -> bool:
 
 def is_live(fold: Fold, n: int, entry: Commit, file: LakeFile) -> bool:
     """Return whether no later commit has replaced a file of commit `n`."""
-    f = file.staged
-    return fold.holds(n, entry.topic_ids[f.topic], f.partition, f.first)
+    return fold.holds(n, entry.topic_ids[file.topic], *file.any_offset)
 
 
 def _place(store: Store, file: LakeFile) -> None:
     """Give a file its final name. What lies there with another size goes to quarantine first."""
-    source, target, size = file.staged.path, file.final, file.staged.size
+    source, target, size = file.path, file.final, file.size
     try:
         store.place(source, target, size)
     except LakeDamaged:
@@ -205,13 +204,8 @@ def _replaced(store: Store, ledger: Ledger, n: int) -> Iterator[tuple[int, int, 
             if old.replaces:
                 waiting.append(m)
             parts = [part.range for part in entry.replaces if part.commit == m]
-            for file in attempts.committed(store, old).files:
-                f = file.staged
-                if any(
-                    (r.topic, r.partition) == (f.topic, f.partition) and r.start <= f.first < r.end
-                    for r in parts
-                ):
-                    files.append(file)
+            committed = attempts.committed(store, old).files
+            files += [file for file in committed if any(map(file.stands_in, parts))]
         yield replacing, entry.keep_replaced, files
 
 
@@ -225,7 +219,7 @@ def _delete_replaced(store: Store, ledger: Ledger, n: int, *, clear: bool = Fals
             continue
         for file in files:
             if keep:
-                store.delete(file.staged.path)
+                store.delete(file.path)
             _delete(store, file)
         clear = clear and _is_settled(store, ledger.fold, m, keep)
         if clear:
@@ -245,7 +239,7 @@ def _delete(store: Store, file: LakeFile) -> None:
     size = store.size(file.final)
     if size is None:
         return
-    if size != file.staged.size:
+    if size != file.size:
         move_to_quarantine(store, file.final, quarantine_directory())
     else:
         store.delete(file.final)

@@ -18,6 +18,9 @@ class Store(Protocol):
 
     url: str
 
+    def __hash__(self) -> int:
+        """Return the hash of this one object: stores are compared by identity."""
+
     def create(self, path: str, data: bytes) -> bool:
         """Create an object durably; False where one with other bytes exists already."""
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from tidegate.core import layout
 from tidegate.core.entries import Abandon
+from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live
 from tidegate.core.wording import counted
 from tidegate.errors import AttemptWrong, LakeDamaged, OtherFormat
-from tidegate.lake import plans
-from tidegate.lake.attempts import Attempt, LakeFile, committed, read_done, staged_files
-from tidegate.lake.footers import read_footer
+from tidegate.lake import footers, plans
+from tidegate.lake.attempts import Attempt, committed, read_done, staged_files
 from tidegate.lake.ledger import Appended, Ledger
 from tidegate.lake.placing import clock
 from tidegate.lake.store import Listed, Store
@@ -69,7 +69,7 @@ def sweep(
             # By the manifest: a file without rows may be staged, too, and is no part of a commit.
             staged = {f.path for f in files}
             try:
-                copies = [f for f in committed(store, entry).files if f.staged.path in staged]
+                copies = [f for f in committed(store, entry).files if f.path in staged]
             except LakeDamaged as error:
                 swept.left.append({**_named(attempt), "commit": n, "why": str(error)})
                 continue
@@ -153,13 +153,13 @@ def _unverified(store: Store, copies: Sequence[LakeFile]) -> str | None:
     """Return why staged copies must stay: a final file that is not the committed one; else None."""
     for file in copies:
         size = store.size(file.final)
-        if size != file.staged.size:
+        if size != file.size:
             return f"{store.uri(file.final)} is missing or has another size"
         try:
-            footer = read_footer(store, file.staged.topic, Listed(file.final, size))
+            digest = footers.digest(store, Listed(file.final, size))
         except AttemptWrong as error:
             return str(error)
-        if footer.digest != file.staged.digest:
+        if digest != file.digest:
             return f"{store.uri(file.final)} is not the file that was committed"
     return None
 

@@ -8,7 +8,6 @@ import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidegate.core.accounting import StagedFile
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING
 from tidegate.core.offsets import OffsetRange
@@ -17,7 +16,7 @@ from tidegate.lake.footers import opened_committed
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
 
-_COLUMNS = ["offset", "timestamp"]
+_COLUMNS = ["partition", "offset", "timestamp"]
 
 Spans = Mapping[int, tuple[int, int]]
 """Per partition the offsets `[start, end)` in which a row is looked for."""
@@ -29,7 +28,7 @@ def first_since(
     """Return for each timestamp, per partition, the first row of the lake at or after it.
 
     `spans` has for each timestamp (ms since the epoch) where to look. Partitions without such a row
-    are missing. Reads the footers of all files there, and of a few the two columns.
+    are missing. Reads the footers of all files there, and of a few these columns.
     """
     spans = {ms: _with_rows(fold, topic_id, each) for ms, each in spans.items()}
     found: dict[int, dict[int, int]] = {ms: {} for ms in spans}
@@ -37,20 +36,20 @@ def first_since(
     if not commits:
         return found
     files = [
-        (file.staged, path)
+        (file, path)
         for n, file, path in located(store, fold, commits)
-        if fold.live[n].topic_ids[file.staged.topic] == topic_id
-        and any(_overlaps(each, file.staged) for each in spans.values())
+        if fold.live[n].topic_ids[file.topic] == topic_id
+        and any(map(file.overlaps, spans.values()))
     ]
-    files.sort(key=lambda each: (each[0].partition, each[0].first))
-    latest = list(in_parallel(lambda each: _latest(store, each[1]), files))
+    paths = [path for _, path in files]
+    newest = dict(zip(paths, in_parallel(lambda path: _latest(store, path), paths), strict=True))
+    parts = sorted((part, path) for file, path in files for part in file.parts)
     for ms, each in spans.items():
-        for (file, path), newest in zip(files, latest, strict=True):
-            p = file.partition
-            if p not in found[ms] and newest >= ms * 1000 and _overlaps(each, file):
-                start, end = each[p]
-                offset = _first_since(store, path, ms * 1000, start)
-                if offset is not None and offset < end:
+        for part, path in parts:
+            p = part.partition
+            if p not in found[ms] and newest[path] >= ms * 1000 and part.overlaps(each):
+                offset = _first_since(store, path, ms * 1000, p, each[p])
+                if offset is not None:
                     found[ms][p] = offset
     return found
 
@@ -73,12 +72,6 @@ def _commits_over(fold: Fold, topic_id: str, spans: Iterable[Spans]) -> list[int
     return sorted(commits)
 
 
-def _overlaps(spans: Spans, file: StagedFile) -> bool:
-    """Return whether a file has offsets in the span of its partition."""
-    start, end = spans.get(file.partition, (0, 0))
-    return file.first < end and start <= file.last
-
-
 def _latest(store: Store, path: str) -> int:
     """Return the latest timestamp of a file, in microseconds."""
     with opened_committed(store, path) as file:
@@ -88,12 +81,19 @@ def _latest(store: Store, path: str) -> int:
     return max(int(group.statistics.max_raw) for group in groups)
 
 
-def _first_since(store: Store, path: str, microseconds: int, start: int) -> int | None:
-    """Return the first offset of a file, from `start` on, that is at or after a timestamp."""
+def _first_since(
+    store: Store, path: str, microseconds: int, partition: int, span: tuple[int, int]
+) -> int | None:
+    """Return the first offset of a partition in a file and a span that is at or after a
+    timestamp.
+    """
     with opened_committed(store, path) as file:
         parquet = pq.ParquetFile(file, page_checksum_verification=True)
         columns = parquet.read(columns=_COLUMNS)
     late = pc.greater_equal(columns["timestamp"].cast(pyarrow.int64()), microseconds)
-    there = pc.and_(late, pc.greater_equal(columns["offset"], start))
-    first = pc.min(columns["offset"].filter(there)).as_py()
+    there = pc.and_(
+        pc.equal(columns["partition"], partition),
+        pc.and_(pc.greater_equal(columns["offset"], span[0]), pc.less(columns["offset"], span[1])),
+    )
+    first = pc.min(columns["offset"].filter(pc.and_(late, there))).as_py()
     return None if first is None else int(first)

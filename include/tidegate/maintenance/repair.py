@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidegate.core import layout
+from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged, TidegateError
 from tidegate.lake import placing
-from tidegate.lake.attempts import LakeFile
 from tidegate.lake.files import files_of, files_of_each
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Listed, Store, open_store
@@ -71,8 +71,8 @@ def _is_unknown(store: Store, listed: Listed, file: LakeFile | None) -> bool:
     """Return whether no live commit lists a file, or only its staged copy has the right size."""
     if file is None:
         return True
-    size = file.staged.size
-    return listed.size != size and store.size(file.staged.path) == size
+    size = file.size
+    return listed.size != size and store.size(file.path) == size
 
 
 def _quarantine(store: Store, unknown: list[Listed]) -> dict[Listed, dict[str, Any]]:
@@ -103,7 +103,7 @@ def _place_again(
         lacking = [
             file for file in files_of(store, ledger.fold, n) if not _is_whole(store, file, sizes)
         ]
-        lost = [file for file in lacking if store.size(file.staged.path) != file.staged.size]
+        lost = [file for file in lacking if store.size(file.path) != file.size]
         if lost:
             damaged.append(
                 LakeDamaged(
@@ -119,5 +119,5 @@ def _place_again(
 
 
 def _is_whole(store: Store, file: LakeFile, sizes: Mapping[str, int]) -> bool:
-    size = file.staged.size
+    size = file.size
     return sizes.get(file.final) == size or store.size(file.final) == size

@@ -6,12 +6,14 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import faults
+from tidegate.core import columns
 from tidegate.core.canonical import FORMAT
 from tidegate.spark import delegation_tokens, kafka_source, session
 from tidegate.spark.compatibility import read_kafka
@@ -21,9 +23,9 @@ from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate.spark.job_files import with_logins
 from tidegate.spark.parquet_writer import write_parquet, written_files
 from tidegate.spark.received_job import received
-from tidegate.spark.task_size import records_per_task
+from tidegate.spark.record_size import record_size
+from tidegate.spark.task_size import readings, records_per_task
 
-COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
 DONE = "_done.json"
 
 log = logging.getLogger(__name__)
@@ -71,25 +73,32 @@ def stage(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[str, Any
 def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
     """Return `topic` and the columns of a data file for exactly the chunk's window."""
     cores = spark.sparkContext.defaultParallelism
-    limit = records_per_task(chunk.window, cores, job.options)
     prefix = job.options.get("groupIdPrefix", "tidegate")
     # One group for all chunks: Spark never forgets a group's partitions, and nothing joins it.
     given = {"kafka.group.id": f"{prefix}-{job.plan_id}", **job.options}
-    options = kafka_source.render(chunk.window, given, max_records_per_task=limit)
-    return read_kafka(spark, options, chunk.window).select("topic", *COLUMNS)
+    parts = []
+    for window, tasks in readings(chunk.window, cores, job.options):
+        limit = records_per_task(window, cores, job.options)
+        options = kafka_source.render(window, given, max_records_per_task=limit)
+        part = read_kafka(spark, options, window)
+        parts.append(part.coalesce(tasks) if tasks else part)
+    return reduce(DataFrame.union, parts).select("topic", *columns.NAMES)
 
 
 def write(spark: SparkSession, job: IngestJob, chunk: Chunk, rows: DataFrame) -> Mapping[str, Any]:
     """Write and count the chunk's rows, then write `_done.json`; return its content."""
     directory = HadoopDirectory.of(spark, chunk.directory)
     counted = Observation()
-    counted_rows = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+    counted_rows = rows.observe(
+        counted, F.count(F.lit(1)).alias("rows"), F.max(record_size()).alias("largest")
+    )
     write_parquet(counted_rows, chunk, job.parquet, directory.settings)
     done = {
         "format": FORMAT,
         "plan_id": job.plan_id,
         "chunk": chunk.number,
         "rows": counted.get["rows"],
+        "largest": counted.get["largest"],
         "files": written_files(directory),
         "versions": session.versions(spark),
     }

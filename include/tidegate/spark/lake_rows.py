@@ -9,24 +9,13 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidegate.core import columns
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import expressions
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.file_rows import EXACT_PATHS
 from tidegate.spark.hadoop_files import located
 from tidegate.spark.row_frame import RowFrame, no_text
-
-_COLUMNS = {
-    "key": "binary",
-    "value": "binary",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
-    "topic": "string",
-    "topic_id": "string",
-}
 
 
 def read(spark: SparkSession, source: RowSource) -> RowFrame:
@@ -36,8 +25,9 @@ def read(spark: SparkSession, source: RowSource) -> RowFrame:
     """
     # No rows, yet all columns: a window of nothing but control records has no file. Errors of
     # `where` are raised here too.
+    types = {column.name: column.type for column in columns.COLUMNS} | columns.FROM_THE_LEDGER
     rows = spark.range(0).selectExpr(
-        *(f"cast(null as {kind}) as {name}" for name, kind in _COLUMNS.items())
+        *(f"cast(null as {kind}) as `{name}`" for name, kind in types.items())
     )
     if source.where is not None:
         expressions.refuse_disallowed(spark, "where", source.where)
@@ -47,7 +37,7 @@ def read(spark: SparkSession, source: RowSource) -> RowFrame:
     parts = [rows]
     for topic, topic_id in source.topic_ids.items():
         if paths := [located(path) for name, path in source.files if name == topic]:
-            part = spark.read.options(**EXACT_PATHS).parquet(*paths)
+            part = spark.read.schema(columns.ddl()).options(**EXACT_PATHS).parquet(*paths)
             part = part.withColumn("topic", F.lit(topic)).withColumn("topic_id", F.lit(topic_id))
             within = _within([r for r in source.window if r.topic == topic])
             parts.append(_filtered(part, within, source.where))

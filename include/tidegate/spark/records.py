@@ -24,13 +24,13 @@ from pyspark.sql.types import (
 
 from tidegate.spark import producer_settings, source_rows
 from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.record_size import PER_HEADER, record_size
 from tidegate.spark.row_frame import IDENTITY
 
 RECORD = ("topic", "key", "value", "headers", "partition")
 _PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timestamp")
 # Bytes of a record besides key, value and headers, at most: of the batch and the record.
 _OVERHEAD = 100
-_PER_HEADER = 10
 # Content that does not compress grows by 32 bytes, and one more for each so many.
 _INCOMPRESSIBLE = {"gzip": 2048, "snappy": 2048, "lz4": 8192, "zstd": 16384}
 _DIRECTION = re.compile(
@@ -165,25 +165,8 @@ def _does_not_fit(name: str, kind: DataType, wanted: str) -> DoesNotFit:
 
 
 def _bytes() -> Column:
-    total = F.aggregate(
-        F.col("headers"),
-        F.lit(0),
-        lambda total, h: (
-            total
-            + F.coalesce(F.octet_length(h["key"]), F.lit(0))
-            + F.coalesce(F.octet_length(h["value"]), F.lit(0))
-            + _PER_HEADER
-        ),
-    )
-    headers = F.when(F.col("headers").isNull(), F.lit(0)).otherwise(total)
-    ours = sum(len(name) + _PER_HEADER + 20 for name in _PROVENANCE)
-    return (
-        F.coalesce(F.octet_length("key"), F.lit(0))
-        + F.coalesce(F.octet_length("value"), F.lit(0))
-        + F.octet_length("file")
-        + headers
-        + F.lit(_OVERHEAD + ours)
-    )
+    ours = sum(len(name) + PER_HEADER + 20 for name in _PROVENANCE)
+    return record_size() + F.octet_length("file") + F.lit(_OVERHEAD + ours)
 
 
 def _compressed(job: EgressJob, size: Column) -> Column:

@@ -1,16 +1,58 @@
-"""The split of a window into tasks: all cores are busy to the end, and files are few."""
+"""The division of a window into tasks: all cores are busy to the end, and files are few.
+
+A long range has tasks, and so files, of its own; short ranges share them.
+"""
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from tidegate.core.offsets import Window
+from tidegate.core.offsets import OffsetRange, Window
 
 _SMALLEST = 20_000  # below this, a task costs more than a second core saves
+_MOST_RANGES = 100  # each costs a consumer: with more, a second core saves time
+_MOST_GROUPS = 4  # each is planned by Spark on its own
 _NONE: Mapping[str, str] = {}
 _SLACK = 1.1  # of the busiest core's share, relative to equal shares
+
+
+class Reading(NamedTuple):
+    """Ranges that are read together, by so many tasks; by None, each range has its own."""
+
+    window: Window
+    tasks: int | None = None
+
+
+def readings(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> list[Reading]:
+    """Divide a window into long ranges, and groups of short ones that share tasks.
+
+    The ranges of a topic are in one group: Spark divides those of a group among its tasks in an
+    order of its own, and each task writes a file for each of its topics. With `minPartitions` or
+    `maxRecordsPerPartition` among the options of Spark's source, no range shares a task.
+    """
+    short = sorted(r for r in window if 0 < len(r) < _SMALLEST)
+    if len(short) < 2 or {"minPartitions", "maxRecordsPerPartition"} & options.keys():
+        return [Reading(window)]
+    long = tuple(r for r in window if len(r) >= _SMALLEST)
+    pieces = max(sum(map(len, short)) / _SMALLEST, len(short) / _MOST_RANGES)
+    tasks = min(cores, math.ceil(pieces))
+    most = min(tasks, _MOST_GROUPS)
+    groups: dict[int, list[OffsetRange]] = {}
+    group_of: dict[str, int] = {}
+    for i, r in enumerate(short):
+        group = group_of.setdefault(r.topic, i * most // len(short))
+        groups.setdefault(group, []).append(r)
+    return [
+        *([Reading(long)] if long else []),
+        *(
+            Reading(tuple(ranges), max(1, round(tasks * len(ranges) / len(short))))
+            for ranges in groups.values()
+        ),
+    ]
 
 
 def records_per_task(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> int:
@@ -39,13 +81,35 @@ def tasks(window: Window, limit: int) -> int:
 
 def splits(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> list[tuple[int, int]]:
     """Return how many tasks there would be of which number of records, as pairs."""
-    limit = records_per_task(window, cores, options)
-    tasks = []
-    for size in filter(None, map(len, window)):
-        pieces = -(-size // limit)
-        larger = size % pieces
-        tasks += [(pieces - larger, size // pieces), (larger, size // pieces + 1)]
-    return [each for each in tasks if each[0]]
+    found = []
+    for reading in readings(window, cores, options):
+        if reading.tasks:
+            found += _shares(sum(map(len, reading.window)), reading.tasks)
+            continue
+        limit = records_per_task(reading.window, cores, options)
+        for size in filter(None, map(len, reading.window)):
+            found += _shares(size, -(-size // limit))
+    return [each for each in found if each[0]]
+
+
+def files(window: Window, cores: int, most: int, options: Mapping[str, str] = _NONE) -> int:
+    """Return how many files of at most so many records there would be, or a few more."""
+    found = 0
+    for reading in readings(window, cores, options):
+        if not reading.tasks:
+            tasks = splits(reading.window, cores, options)
+            found += sum(number * math.ceil(records / most) for number, records in tasks)
+            continue
+        ranges = Counter(r.topic for r in reading.window)
+        for topic, number in ranges.items():
+            records = sum(len(r) for r in reading.window if r.topic == topic)
+            found += max(math.ceil(records / most), min(number, reading.tasks))
+    return found
+
+
+def _shares(records: int, tasks: int) -> list[tuple[int, int]]:
+    larger = records % tasks
+    return [(tasks - larger, records // tasks), (larger, records // tasks + 1)]
 
 
 def _by_cores(sizes: Sequence[int], cores: int) -> int:

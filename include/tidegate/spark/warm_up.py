@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidegate.core import columns
 from tidegate.core.offsets import OffsetRange
 from tidegate.spark import ingest, preflight, records, session
 from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
@@ -21,6 +22,14 @@ _NO_BROKER = {
     "kafka.request.timeout.ms": "400",
     "fetchOffset.numRetries": "0",
 }
+_VALUES = {
+    "array<struct<key:string,value:binary>>": "array(struct('h' AS key, X'00' AS value))",
+    "bigint": "id",
+    "binary": "encode(string(id), 'utf-8')",
+    "int": "0",
+    "timestamp": "timestamp_millis(id)",
+}
+"""An expression for a type of the lake's columns; null for another."""
 _MODES = (("true", "FALLBACK", "tu"), ("false", "NO_CODEGEN", "t"))
 """Big windows are run with generated code; the writers for many topics and for one differ."""
 _CLIENT = (
@@ -72,14 +81,7 @@ def _prepare_to_send(spark: SparkSession, directory: Path) -> None:
 
 def _rows(spark: SparkSession) -> DataFrame:
     return spark.range(0, 100, 1, 4).selectExpr(
-        "'t' AS topic",
-        "encode(string(id), 'utf-8') AS key",
-        "encode(string(id), 'utf-8') AS value",
-        "0 AS partition",
-        "id AS offset",
-        "timestamp_millis(id) AS timestamp",
-        "0 AS timestampType",
-        "array(struct('h' AS key, encode('v', 'utf-8') AS value)) AS headers",
+        "'t' AS topic", *(f"{_VALUES.get(c.type, 'null')} AS `{c.name}`" for c in columns.COLUMNS)
     )
 
 

@@ -170,7 +170,7 @@ def test_a_row_removed_from_a_file_whose_manifest_was_edited_to_match(root):
     listed = json.loads(manifest.read_bytes())
     tail = int.from_bytes(file.read_bytes()[-8:-4], "little") + 8
     listed["files"][0] |= {
-        "rows": 9, "last": 38, "size": file.stat().st_size,
+        "parts": [[0, 30, 38, 9]], "size": file.stat().st_size,
         "digest": hashlib.sha256(file.read_bytes()[-tail:]).hexdigest(),
     }  # fmt: skip
     manifest.write_bytes(canonical.encode(listed))

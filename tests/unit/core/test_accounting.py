@@ -6,66 +6,71 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.core.accounting import (
-    StagedFile,
-    choose_probes,
-    complaints,
-    expired_part,
-    holes,
-    rows_by_partition,
-    short_ranges,
-)
+from tidegate.core.accounting import choose_probes, collect, expired_part, holes
+from tidegate.core.files import Contents, LakeFile
+from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.offsets import OffsetRange
 
 WINDOW = (OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 0, 5))
 
 
-def file(path, first, last, rows, *, partition=0, topic="t"):
-    return StagedFile(path, 100, "digest", topic, partition, first, last, rows)
+def file(path, *runs, topic="t"):
+    """Return a staged file of runs (partition, first, last)."""
+    contents = Contents.of(runs)
+    return LakeFile(topic, contents.parts, contents.ascending, 1, "d", path, "f"), contents
 
 
 def test_a_valid_attempt_has_no_complaints():
     """Files that meet but do not overlap, in any order, inside the window, with holes."""
-    files = [file("b", 15, 19, 5), file("a", 10, 14, 5), file("c", 2, 4, 2, partition=1)]
-    assert complaints(WINDOW, files) == []
-    assert rows_by_partition(files) == {("t", 0): 10, ("t", 1): 2}
-    assert short_ranges(WINDOW, {("t", 0): 10, ("t", 1): 2}) == [WINDOW[1]]
-    assert short_ranges(WINDOW, {}) == list(WINDOW)
+    found, wrong = collect(
+        WINDOW, [file("b", (0, 15, 19)), file("a", (0, 10, 14)), file("c", (1, 2, 3))]
+    )
+    assert wrong == []
+    assert found == {("t", 0): Intervals(((10, 20),)), ("t", 1): Intervals(((2, 4),))}
+    assert holes(WINDOW, found) == {
+        WINDOW[1]: [OffsetRange("t", 1, 0, 2), OffsetRange("t", 1, 4, 5)]
+    }
+    assert holes(WINDOW, OffsetSets()) == {r: [r] for r in WINDOW}
 
 
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [
-        ([file("f", 9, 12, 4)], "f: offsets 9 to 12 are outside t-0 [10, 20)"),
-        ([file("f", 19, 20, 2)], "f: offsets 19 to 20 are outside t-0 [10, 20)"),
-        ([file("f", 0, 4, 5, partition=7)], "f: t-7 is not in the plan"),
-        ([file("f", 10, 19, 10, topic="u")], "f: u-0 is not in the plan"),
-        ([file("f", 10, 12, 4)], "f: 4 rows for offsets 10 to 12"),
+        ([file("f", (0, 9, 12))], "f: offsets 9 to 12 are outside t-0 [10, 20)"),
+        ([file("f", (0, 19, 20))], "f: offsets 19 to 20 are outside t-0 [10, 20)"),
+        ([file("f", (1, 0, 4), (7, 0, 4))], "f: t-7 is not in the plan"),
+        ([file("f", (0, 10, 19), topic="u")], "f: u-0 is not in the plan"),
         (
-            [file("e", 10, 15, 6), file("f", 15, 19, 5)],
-            "f: offset 15 is also in another file of the attempt",
+            [file("e", (0, 10, 15)), file("f", (1, 0, 1), (0, 15, 19))],
+            "offset 15 of t-0 is in two files of the attempt",
+        ),
+        (
+            [file("e", (0, 12, 12)), file("f", (0, 10, 11), (0, 13, 19)), file("g", (0, 12, 12))],
+            "offset 12 of t-0 is in two files of the attempt",
         ),
     ],
 )
 def test_each_fault_of_an_attempt_is_named(files, complaint):
-    """Offsets outside the range, unplanned partitions, offsets twice in one file or in two."""
-    assert complaints(WINDOW, files) == [complaint]
+    """Offsets outside the range, unplanned partitions, offsets in two files."""
+    assert collect(WINDOW, files)[1] == [complaint]
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sets(st.integers(100, 130)))
-def test_holes_are_the_offsets_without_rows(offsets):
-    """The offsets of the holes and of the rows are the range, each once."""
-    found = holes(OffsetRange("t", 3, 100, 131), sorted(offsets))
-    missing = [offset for hole in found for offset in range(hole.start, hole.end)]
+@given(st.sets(st.integers(100, 130), min_size=1), st.integers(1, 3))
+def test_holes_are_the_offsets_without_rows(offsets, files):
+    """Whatever file has which row: the offsets of the holes and of the rows are the range."""
+    window = [OffsetRange("t", 3, 100, 131)]
+    staged = [
+        file(str(i), *((3, o, o) for o in sorted(offsets) if o % files == i))
+        for i in range(files)
+        if any(o % files == i for o in offsets)
+    ]
+    found, wrong = collect(window, staged)
+    assert wrong == []
+    each = holes(window, found).get(window[0], [])
+    missing = [offset for hole in each for offset in range(hole.start, hole.end)]
     assert missing == [offset for offset in range(100, 131) if offset not in offsets]
-    assert all(a.end < b.start for a, b in pairwise(found))
-
-
-def test_a_duplicated_offset_is_refused():
-    """The error names the offset."""
-    with pytest.raises(ValueError, match="offset 12 of t-0 stands twice"):
-        holes(OffsetRange("t", 0, 10, 20), [10, 11, 12, 12, 15])
+    assert all(a.end < b.start for a, b in pairwise(each))
 
 
 def test_few_holes_are_all_probed():

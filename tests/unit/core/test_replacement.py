@@ -7,31 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core import replacement
-from tidegate.core.accounting import StagedFile
 from tidegate.core.entries import Account, Commit, Reference
+from tidegate.core.files import Tile
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Adopt, NotLive, judge
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.replacement import Replaced, Tile
+from tidegate.core.replacement import Replaced
 
 
 def part(start, end, partition=0):
     return OffsetRange("t", partition, start, end)
-
-
-def staged(partition, first, last):
-    return StagedFile(f"s{first}", 1, "d", "t", partition, first, last, 1)
-
-
-def test_a_file_stands_for_the_offsets_up_to_the_next_one():
-    """From the edge of the commit's range to its other edge; a range without a file too."""
-    files = [(staged(0, 12, 14), "a"), (staged(0, 20, 29), "b"), (staged(0, 30, 30), "c")]
-    assert replacement.tiles_of(7, [part(10, 40), part(5, 9, 1)], files) == [
-        Tile(part(10, 20), 7, "a"),
-        Tile(part(20, 30), 7, "b"),
-        Tile(part(30, 40), 7, "c"),
-        Tile(part(5, 9, 1), 7, None),
-    ]
 
 
 HELD = [Tile(part(0, 10), 3, "a"), Tile(part(10, 25), 3, "b"), Tile(part(25, 30), 5, "c")]
@@ -60,6 +45,46 @@ def test_a_window_of_whole_files_or_the_nearest_one_that_is(window, said):
         assert replacement.merge_ranges(t.range for t in chosen) == tuple(
             r for r in window if len(r)
         )
+
+
+SHARED = [
+    Tile(part(0, 10), 3, "a"), Tile(part(0, 5, 1), 3, "a"), Tile(part(10, 25), 3, "b"),
+    Tile(part(5, 9, 1), 4, "c"), Tile(part(0, 2, 2), 4, "c"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [
+        ([part(0, 25), part(0, 5, 1)], []),
+        ([part(10, 25)], []),
+        ([part(0, 5, 1)], ["partition 0: [0, 10) shares committed files with the window"]),
+        ([part(0, 25)], ["partition 1: [0, 5) shares"]),
+        (
+            [part(3, 8, 1)],
+            ["partition 1: [3, 8) cuts committed files; the nearest window of whole ones is "
+             "[0, 9)", "partition 0: [0, 10) shares", "partition 2: [0, 2) shares"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_file_is_replaced_with_all_its_partitions(window, said):
+    """A request that does not name them all is refused, with what is missing of it."""
+    complaints: list[str] = []
+    chosen = replacement.select_tiles(window, SHARED, complaints)
+    assert len(complaints) == len(said), complaints
+    for complaint, words in zip(complaints, said, strict=True):
+        assert words in complaint
+    if not complaints:
+        assert replacement.merge_ranges(t.range for t in chosen) == tuple(window)
+
+
+def test_a_chunk_has_whole_files_and_one_range_of_each_partition():
+    """A plan says one range of each partition of a chunk."""
+    first = [Tile(part(0, 5), 3, "a"), Tile(part(0, 3, 1), 3, "a")]
+    later = [Tile(part(5, 6), 9, "c"), Tile(part(50, 51, 1), 9, "c")]
+    middle = Tile(part(3, 50, 1), 5, "b")
+    chunks = replacement.pack(sorted([*first, *later, middle]), 1000)
+    assert chunks == [first, [*later, middle]]
 
 
 @settings(max_examples=100, deadline=None)

@@ -184,7 +184,7 @@ def test_a_file_that_moves_while_it_is_looked_for_is_found(world: World) -> None
     plan = world.plan("one").plan
     lake = lake_source.open_lake_of(plan)
     listed = lake_source.planned_files(lake, plan)
-    looks = [[replace(file, path=f"staged/before/{file.first}") for file in listed], listed]
+    looks = [[replace(file, path=f"staged/before/{file.any_offset[1]}") for file in listed], listed]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(lake_source, "planned_files", lambda *_: looks.pop(0))
         found, _ = lake_source.files_and_counts(lake, plan)

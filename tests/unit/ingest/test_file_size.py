@@ -5,13 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.core.accounting import StagedFile
+from tidegate.core.files import LakeFile, Part
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import LakeDamaged
 from tidegate.ingest import file_size
 from tidegate.lake import attempts
-from tidegate.lake.attempts import LakeFile
 from tidegate.lake.store import LocalStore
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
@@ -39,7 +38,7 @@ def decide(tmp_path, monkeypatch):
             if files == "lost":
                 raise LakeDamaged("the manifest is missing")
             listed = [
-                LakeFile(StagedFile("x", size, "d", topic, 0, 0, rows - 1, rows), "y")
+                LakeFile(topic, (Part(0, 0, rows - 1, rows),), True, size, "d", "x", "y")
                 for topic, (rows, size) in files.items()
             ]
             return SimpleNamespace(files=listed)

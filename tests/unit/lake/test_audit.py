@@ -272,3 +272,17 @@ def test_a_topic_that_was_taken_out_has_nothing_to_compare_with(world, monkeypat
     run = world.run("any")
     spec = run.spec.model_copy(update={"topics": ("another",)})
     assert verify(spec, run.kafka, print)["against_kafka"] == {"rows": 0, "expired": 15}
+
+
+def test_a_shared_file_is_compared_by_partition(store):
+    """Only the rows of the partition, in the order of their offsets."""
+    offsets = [7, 8, 1, 2, 3]
+    plan = staged_attempts.plan_of((OffsetRange("t", 0, 1, 4), OffsetRange("t", 1, 7, 9)))
+    attempt = staged_attempts.stage(store, plan, files={}, rows=5)
+    staged_attempts.write_file(
+        store, attempt.directory, "topic=t/one.parquet", [1, 1, 0, 0, 0], offsets
+    )
+    files = [*staged_attempts.check(store, plan, attempt).files]
+    for r in (*plan.chunks[0], OffsetRange("t", 0, 2, 3), OffsetRange("u", 0, 1, 4)):
+        expected = [*range(r.start, r.end)] if r.topic == "t" else []
+        assert [row.offset for row in module._rows(store, files, r)] == expected

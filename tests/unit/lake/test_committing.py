@@ -49,9 +49,9 @@ def rows_by_ledger(store):
     """Read what a reader of `tidegate files` sees."""
     rows = {}
     for each in files.live_files(store, ledger_of(store).fold):
-        table = pq.ParquetFile(each["uri"].removeprefix("file://")).read(columns=["offset"])
-        key = each["topic"], each["partition"]
-        rows.setdefault(key, []).extend(table.column("offset").to_pylist())
+        table = pq.ParquetFile(each["uri"].removeprefix("file://"))
+        for row in table.read(columns=["partition", "offset"]).to_pylist():
+            rows.setdefault((each["topic"], row["partition"]), []).append(row["offset"])
     return {key: sorted(offsets) for key, offsets in rows.items()}
 
 
@@ -198,8 +198,8 @@ def test_a_vanished_file_is_never_committed(store):
     """Gone after the seal was read: refused, and no entry names it."""
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     ledger = ledger_of(store)
-    Path(store.native(seal.files[0].staged.path)).unlink()
-    with pytest.raises(LakeDamaged, match=seal.files[0].staged.path):
+    Path(store.native(seal.files[0].path)).unlink()
+    with pytest.raises(LakeDamaged, match=seal.files[0].path):
         committing.commit(store, ledger, PLAN, seal, run="run")
     assert ledger_of(store).fold.live == {}
     assert publish(store) == {}  # and it counts as not sealed: the chunk can be staged again
@@ -219,7 +219,7 @@ def test_a_committed_file_that_vanished_is_named(store, monkeypatch):
     """
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
-    Path(store.native(seal.files[0].staged.path)).unlink()
+    Path(store.native(seal.files[0].path)).unlink()
     staged_attempts.seal(store, PLAN, chunk=1)
     failures = []
     assert placing.roll_forward(store, ledger_of(store), failures) == []
@@ -278,7 +278,7 @@ def test_a_final_name_with_another_size_is_not_trusted(store, monkeypatch, size)
     """What lies there goes to quarantine, and the committed file is placed."""
     seal = staged_attempts.seal(store, PLAN, chunk=0)
     crash_after_commit(store, monkeypatch)
-    wrong = b"x" * (seal.files[0].staged.size + 1 if size == "more" else size)
+    wrong = b"x" * (seal.files[0].size + 1 if size == "more" else size)
     (first, *_) = attempts.committed(store, ledger_of(store).fold.live[3]).files
     store.create(first.final, wrong)
     assert placing.roll_forward(store, ledger_of(store)) == [3]
@@ -293,7 +293,7 @@ def test_a_wrong_file_without_a_staged_copy_stays(store, monkeypatch):
     crash_after_commit(store, monkeypatch)
     (first, *_) = attempts.committed(store, ledger_of(store).fold.live[3]).files
     store.create(first.final, b"short")
-    store.delete(seal.files[0].staged.path)
+    store.delete(seal.files[0].path)
     failures = []
     assert placing.roll_forward(store, ledger_of(store), failures) == []
     assert "has 5 bytes" in str(failures[0])
@@ -307,7 +307,7 @@ def test_staged_copies_may_go_once_all_is_placed(store):
     publish(store)
     store.delete(layout.placed(3))
     for file in seal.files:
-        store.delete(file.staged.path)
+        store.delete(file.path)
     assert placing.roll_forward(store, ledger_of(store)) == [3]
     assert rows_in_data(store) == {("t", 0): list(range(10)), ("t", 1): [0, 1, 2]}
 
@@ -418,7 +418,9 @@ def test_a_long_lake_is_read_side_by_side(tmp_path, kind):
         assert Ledger(store, "p").fold == fold
     else:
         listed = files.live_files(store, fold)
-        assert [(f["commit"], f["first"]) for f in listed] == [(3 + i, 10 * i) for i in range(30)]
+        assert [(f["commit"], f["parts"][0]["first"]) for f in listed] == [
+            (3 + i, 10 * i) for i in range(30)
+        ]
     assert store.together is None
 
 

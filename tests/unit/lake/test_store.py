@@ -261,7 +261,7 @@ def test_no_manifest_is_reported_that_is_not_there(stub):
     stub.instead = lambda key: CONFLICT if "/manifests/" in key else None
     store = open_store("s3://bucket/lake", "p")
     attempt = attempts.Attempt("plan", 0, "attempt")
-    manifest = attempts.Manifest(attempt, (), {}, {}, seen={}, versions={})
+    manifest = attempts.Manifest(attempt, (), None, {}, {}, seen={}, versions={})
     with pytest.raises(LakeUnavailable, match="manifests/plan-0-attempt"):
         attempts.create(store, manifest)
     stub.instead = lambda _: None

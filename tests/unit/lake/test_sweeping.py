@@ -413,7 +413,7 @@ def test_no_live_commit_ever_lists_a_missing_file(tmp_path_factory, steps):
             waiting.append((plan, staged_attempts.check(store, plan, attempt)))
         elif what == "seal" and waiting:
             plan, proven = waiting.pop(0)
-            if all(store.size(f.staged.path) == f.staged.size for f in proven.files):
+            if all(store.size(f.path) == f.size for f in proven.files):
                 attempts.create(store, proven)
         elif what in ("publish", "crash"):
             with pytest.MonkeyPatch.context() as patch:

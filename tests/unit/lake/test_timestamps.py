@@ -17,10 +17,10 @@ def test_the_first_row_at_or_after_a_moment(tmp_path: Path) -> None:
     """
     store = LocalStore(tmp_path)
     Ledger(store, "p").append(Origin("t", "id", {0: 0, 1: 0, 2: 0}), run="r")
-    staged_attempts.commit_stamped(store, 0, 10, [50, 60, 55, 70, 40, 41, 90])
-    staged_attempts.commit_stamped(store, 0, 0, [-5, 20, 10, 65, 30, 31, 32])
-    staged_attempts.commit_stamped(store, 1, 0, [FAR, 0])
-    staged_attempts.commit_stamped(store, 2, 0, [10, 20])
+    staged_attempts.commit_stamped(store, (0, 10, [50, 60, 55, 70, 40, 41, 90]))
+    staged_attempts.commit_stamped(store, (0, 0, [-5, 20, 10, 65, 30, 31, 32]))
+    staged_attempts.commit_stamped(store, (1, 0, [FAR, 0]))
+    staged_attempts.commit_stamped(store, (2, 0, [10, 20]))
     fold = Ledger(store, "p").fold
     at = [-10, 0, 20, 61, 66, 90, 91, FAR + 1]
     spans = {0: (0, 17), 1: (0, 2)}
@@ -39,3 +39,16 @@ def test_the_first_row_at_or_after_a_moment(tmp_path: Path) -> None:
     between = {20: {0: (2, 17)}, 65: {0: (4, 11)}, 10: {2: (2, 9)}}
     assert first_since(store, fold, "id", between) == {20: {0: 3}, 65: {}, 10: {}}
     assert first_since(store, fold, "other", {0: spans}) == {0: {}}
+
+
+def test_rows_of_other_partitions_in_a_file_do_not_count(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    Ledger(store, "p").append(Origin("t", "id", {0: 0, 1: 0}), run="r")
+    staged_attempts.commit_stamped(store, (0, 5, [10, 20, 30]), (1, 0, [50, 5, 90, 100, 110, 120]))
+    staged_attempts.commit_stamped(store, (0, 8, [95, 96]))
+    fold = Ledger(store, "p").fold
+    spans = {0: (0, 10), 1: (0, 6)}
+    assert first_since(store, fold, "id", dict.fromkeys([15, 60], spans)) == {
+        15: {0: 6, 1: 0},
+        60: {0: 8, 1: 2},
+    }

@@ -11,7 +11,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.settings.setting import Answer, Place
 from tidegate.settings.table import TABLE
 from tidegate.spark.kafka_source import redact, render
-from tidegate.spark.task_size import records_per_task, splits
+from tidegate.spark.task_size import Reading, files, readings, records_per_task, splits
 
 GIVEN = {"kafka.bootstrap.servers": "b:9092", "kafka.isolation.level": "read_committed"}
 WINDOW = (
@@ -181,3 +181,49 @@ def test_rendered_json_is_what_spark_parses() -> None:
     for side in ("startingoffsets", "endingoffsets"):
         offsets = json.loads(rendered[side])
         assert {topic: [int(p) for p in offsets[topic]] for topic in offsets} == assigned
+
+
+def test_short_ranges_share_tasks() -> None:
+    """As many as their records, or their number, keep busy; never more than cores."""
+    few = _window(*[1_000] * 4)
+    assert readings(few, 2) == [Reading(few, 1)]
+    assert readings(_window(*[9_000] * 4), 2) == [Reading(_window(*[9_000] * 4), 2)]
+    many = _window(*[1] * 2_000)
+    assert [len(each.window) for each in readings(many, 2)] == [2_000]
+    assert [each.tasks for each in readings(many, 2)] == [2]
+    assert [each.tasks for each in readings(many, 64)] == [20]
+    assert splits(many, 2) == [(2, 1_000)]
+    assert (files(many, 2, 1_000_000), files(many, 2, 100)) == (2, 20)
+
+
+def test_a_long_range_shares_no_task() -> None:
+    """Nor does a single short one; nor any, if the options of the source decide."""
+    window = _window(20_000, 5, 30_000, 6, 0)
+    long = tuple(r for r in window if len(r) >= 20_000)
+    short = tuple(r for r in window if 0 < len(r) < 20_000)
+    assert readings(window, 2) == [Reading(long), Reading(short, 1)]
+    assert readings(_window(20_000, 5), 2) == [Reading(_window(20_000, 5))]
+    for name in ("minPartitions", "maxRecordsPerPartition"):
+        assert readings(window, 2, {name: "1"}) == [Reading(window)]
+
+
+def test_the_ranges_of_a_topic_are_read_together() -> None:
+    """A topic in two readings would have a file of each."""
+    window = tuple(OffsetRange(f"t{i:03d}", p, 0, 1) for i in range(300) for p in range(2))
+    found = readings(window, 2)
+    assert [(len(each.window), each.tasks) for each in found] == [(300, 1), (300, 1)]
+    assert not {r.topic for r in found[0].window} & {r.topic for r in found[1].window}
+    assert files(window, 2, 1_000_000) == 300
+    one = tuple(OffsetRange("t", p, 0, 1) for p in range(999)) + window[:2]
+    assert len(readings(one, 8)) == 2
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60_000)), max_size=40), st.integers(1, 9)
+)
+def test_each_range_is_read_once(sizes: list[tuple[int, int]], cores: int) -> None:
+    window = tuple(OffsetRange(f"t{t}", p, 0, size) for p, (t, size) in enumerate(sizes))
+    found = readings(window, cores)
+    read = [r for each in found for r in each.window if len(r)]
+    assert sorted(read) == sorted(r for r in window if len(r))
+    assert sum(n * records for n, records in splits(window, cores)) == sum(map(len, window))
