@@ -22,7 +22,7 @@ class TopicDigest:
 
 
 def read(bootstrap: str, topic: str) -> TopicDigest:
-    """Read keys, values and headers of all records, without the headers of provenance."""
+    """Read keys, values and headers of all records, without the header of provenance."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -56,7 +56,7 @@ def _read(consumer: Consumer, topic: str, partition: int) -> tuple[int, str]:
         for message in messages:
             if error := message.error():
                 raise RuntimeError(f"{topic}-{partition}: {error}")
-            own = [h for h in message.headers() or () if not h[0].startswith("tidegate-")]
+            own = [h for h in message.headers() or () if h[0] != "tidegate"]
             digest.update(repr((message.key(), message.value(), own)).encode())
             at, records = message.offset() + 1, records + 1
     return records, digest.hexdigest()

@@ -229,7 +229,7 @@ def test_a_window_is_sent_again_by_the_form(flights: Path) -> None:
     here = [
         (each.partition, each.row[1], each.content)
         for each in topic_reader.read(known.kafka, "flights-back")
-        if each.last("tidegate-plan") == report["plan_id"]
+        if each.plan == report["plan_id"]
     ]
     assert here == there
     assert (report["rows"], report["duplicates"]) == (len(there), 0)

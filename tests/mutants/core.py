@@ -4,6 +4,20 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "the last header of provenance counts",
+        "core/provenance.py",
+        "last = value if name == HEADER else last",
+        "last = last or (value if name == HEADER else last)",
+        "tests/unit/core/test_provenance.py::test_the_last_header_counts",
+    ),
+    Mutant(
+        "partitions of a lake are sorted by number",
+        "core/provenance.py",
+        "sorted({(topic_ids[r.topic], r.partition) for r in window})",
+        "sorted({(topic_ids[r.topic], str(r.partition)) for r in window})",
+        "tests/unit/core/test_provenance.py::test_what_an_index_stands_for",
+    ),
+    Mutant(
         "a new topic begins when all its partitions have leaders",
         "core/draft.py",
         "elif known_id is None and headless and chosen is None:",

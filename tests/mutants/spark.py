@@ -352,9 +352,23 @@ MUTANTS = (
     Mutant(
         "only records of the plan count",
         "spark/target_records.py",
-        'found.where(header("tidegate-plan") == job.plan_id)',
-        "found.where(F.lit(True))",
+        'text.startswith(f"{job.plan_id}:") & text.rlike(form)',
+        'text.rlike(form.replace(job.plan_id, ".*"))',
         "tests/spark/test_egress_resume.py::test_only_records_of_the_plan_count",
+    ),
+    Mutant(
+        "what others write into our header stops nothing",
+        "spark/target_records.py",
+        " & text.rlike(form)",
+        "",
+        "tests/spark/test_egress_resume.py::test_only_records_of_the_plan_count",
+    ),
+    Mutant(
+        "an index is that of the plan's list of names",
+        "spark/records.py",
+        "for i, name in enumerate(names):",
+        "for i, name in enumerate(sorted(names, reverse=True)):",
+        "tests/spark/test_egress_resume.py::test_after_a_sent_prefix_the_rest_is_sent_in_order",
     ),
     Mutant(
         "transactions of others hide nothing",

@@ -38,8 +38,8 @@ def assert_equal(source: list[topic_reader.Record], target: list[topic_reader.Re
     for p in ours:
         assert [each.content for each in ours[p]] == [each.content for each in theirs[p]]
         assert [each.offset for each in ours[p]] == [each.row[1] for each in theirs[p]]
-        assert {each.row[0] for each in theirs[p]} == {f"{theirs[p][0].row[0]}"}
-        stamps = [int(each.last("tidegate-timestamp") or 0) for each in theirs[p]]
+        assert {each.row[0] for each in theirs[p]} == {theirs[p][0].row[0]}
+        stamps = [int(each.said[3]) for each in theirs[p]]
         assert stamps == [each.timestamp for each in ours[p]]
 
 
@@ -98,13 +98,11 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for each in there:
             if each.offset < 10 * each.partition:
-                provenance = {
-                    "tidegate-plan": job.plan_id, "tidegate-file": f"{topic_id}/{each.partition}",
-                    "tidegate-row": str(each.offset), "tidegate-timestamp": str(each.timestamp),
-                }  # fmt: skip
+                index = job.source.names.index(f"{topic_id}/{each.partition}")
+                said = f"{job.plan_id}:{index}:{each.offset}:{each.timestamp}"
                 producer.produce(
                     back, each.value, each.key, each.partition,
-                    headers=[*each.headers, *provenance.items()],
+                    headers=[*each.headers, ("tidegate", said)],
                 )  # fmt: skip
         producer.flush()
         raise StageFailed("killed")
@@ -150,7 +148,7 @@ def test_provenance_headers_of_an_earlier_egress_are_kept(
     source = f"{topic}-source"
     topic_records.create(pipeline.bootstrap, source, partitions=1)
     producer = Producer({"bootstrap.servers": pipeline.bootstrap})
-    earlier = [("tidegate-plan", "x"), ("a", b""), ("tidegate-row", "7"), ("tidegate-plan", None)]
+    earlier = [("tidegate", "x:0:7:"), ("a", b""), ("tidegate", None)]
     producer.produce(source, b"v", headers=earlier)
     producer.flush()
     pipeline.run_ingest(source, "one")
@@ -158,7 +156,7 @@ def test_provenance_headers_of_an_earlier_egress_are_kept(
     (there,) = topic_reader.read(pipeline.bootstrap, source)
     (here,) = pipeline.records(back)
     assert here.content == (None, b"v", there.headers)
-    assert here.last("tidegate-plan") == report["plan_id"]
+    assert here.plan == report["plan_id"]
     assert here.row[1] == 0
 
 

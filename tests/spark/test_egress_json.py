@@ -40,7 +40,9 @@ def test_json_byte_for_byte_through_a_topic_and_back(pipeline: EgressPipeline, t
     lines: dict[str, dict[int, bytes]] = {}
     for row in found.to_pylist():
         of = {header["key"]: header["value"].decode() for header in row["headers"]}
-        lines.setdefault(of["tidegate-file"], {})[int(of["tidegate-row"])] = row["value"]
+        _, index, number, _ = of["tidegate"].split(":")
+        name = pipeline.jobs[-1].source.names[int(index)]
+        lines.setdefault(name, {})[int(number)] = row["value"]
     there = {name: b"\n".join(line for _, line in sorted(of.items())) for name, of in lines.items()}
     assert there == {
         "a.json": written["a.json"], "d/b.json": written["d/b.json"].removesuffix(b"\n"),

@@ -60,7 +60,7 @@ def read_by_egress(
     spec = parse({"name": "p", "kind": "egress", "lake": "/l", "source": source, "target": target})
     assert isinstance(spec, Egress)
     job = EgressJob(
-        plan_id=topic, app_name="tests", source=RowSource("text", {}, None, (), {}, (), {}),
+        plan_id=topic, app_name="tests", source=RowSource("text", {}, None, (), (), {}, (), {}),
         columns={}, topic=topic, order_by=(), strict_order=False, tombstones=False,
         quarantine=None, target={topic: TargetTopic(1, {0: 0}, 1_000_000, compacted=False)},
         reader={"kafka.bootstrap.servers": broker.bootstrap}, producer={}, client_id="tests",

@@ -77,12 +77,12 @@ def offsets(pipeline: EgressPipeline, report: dict[str, Any], partition: int) ->
     found = [
         each
         for each in pipeline.records(target(pipeline))
-        if each.partition == partition and each.last("tidegate-plan") == report["plan_id"]
+        if each.partition == partition and each.plan == report["plan_id"]
     ]
     for each in found:
         _, n = each.row
         assert (each.key, each.value) == (b"k%d" % (n % 3), b"%d" % n if n else b"poison")
-        assert (each.row[0] or "").endswith(f"/{partition}")
+        assert each.row[0] == partition  # one topic, all its partitions
     return [each.row[1] for each in found]
 
 
@@ -132,11 +132,8 @@ def send_and_die(
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for p, rows in enumerate(numbers):
             for n in rows:
-                headers = [
-                    ("tidegate-plan", job.plan_id.encode()),
-                    ("tidegate-file", f"{job.source.topic_ids[source]}/{p}".encode()),
-                    ("tidegate-row", b"%d" % n), ("tidegate-timestamp", b"0"),
-                ]  # fmt: skip
+                index = job.source.names.index(f"{job.source.topic_ids[source]}/{p}")
+                headers = [("tidegate", f"{job.plan_id}:{index}:{n}:0".encode())]
                 producer.produce(target(pipeline), b"%d" % n, b"k%d" % (n % 3), p, headers=headers)
         producer.flush()
         raise StageFailed("killed")
@@ -279,7 +276,7 @@ def test_a_window_by_time_of_records_expired_in_kafka(pipeline: EgressPipeline, 
         parts = [each.row[1] for each in pipeline.records(back) if each.partition == p]
         assert parts == list(range(50))
     assert [each["rows"] for each in reports] == [40, 60]
-    (topic_id,) = {(each.row[0] or "").split("/")[0] for each in pipeline.records(back)}
+    topic_id = pipeline.jobs[-1].source.names[0].split("/")[0]
     frozen = neighbours(store, topic_id, ms + 20_000).frozen
     assert frozen is not None
     assert frozen.offsets == {0: 20, 1: 20}

@@ -13,7 +13,8 @@ from tidegate.spark.file_reader_options import with_defaults
 
 def source(format_: str, *paths: Path, ddl: str | None = None, **options: str) -> RowSource:
     files = tuple((path.name, str(path)) for path in paths)
-    return RowSource(format_, with_defaults(format_, options), ddl, files, {}, (), {})
+    names = tuple(name for name, _ in files)
+    return RowSource(format_, with_defaults(format_, options), ddl, files, names, {}, (), {})
 
 
 def select(

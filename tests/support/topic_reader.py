@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 _LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
-PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timestamp")
+PROVENANCE = "tidegate"
+"""The header `<plan>:<index of the file>:<row>:<timestamp>`, the last one of a record."""
 
 
 @dataclass(frozen=True)
@@ -23,23 +24,28 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp: int
 
-    def last(self, name: str) -> str | None:
-        found = [value for key, value in self.headers if key == name]
-        return None if not found or found[-1] is None else found[-1].decode()
+    @property
+    def said(self) -> list[str]:
+        """Plan, index of the file, row and timestamp, by the provenance header."""
+        found = [value or b"" for key, value in self.headers if key == PROVENANCE]
+        said = found[-1].decode().split(":") if found else []
+        return said if len(said) == 4 and said[2].isdigit() else ["", "-1", "-1", ""]
 
     @property
-    def row(self) -> tuple[str | None, int]:
-        """File and row, by the provenance headers."""
-        return self.last("tidegate-file"), int(self.last("tidegate-row") or -1)
+    def plan(self) -> str:
+        return self.said[0]
+
+    @property
+    def row(self) -> tuple[int, int]:
+        """The index of the file in its plan, and the row."""
+        return int(self.said[1]), int(self.said[2])
 
     @property
     def content(self) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
-        """Key, value, and the headers without the last of each that egress adds."""
+        """Key, value, and the headers without the last one that egress adds."""
         kept = list(self.headers)
-        for name in PROVENANCE:
-            at = max((i for i, (key, _) in enumerate(kept) if key == name), default=None)
-            if at is not None:
-                del kept[at]
+        if at := [i for i, (key, _) in enumerate(kept) if key == PROVENANCE]:
+            del kept[at[-1]]
         return self.key, self.value, tuple(kept)
 
 
@@ -77,9 +83,9 @@ def read(
         consumer.close()
 
 
-def rows(sent: Iterable[Record], plan: str | None = None) -> Counter[tuple[str | None, int]]:
+def rows(sent: Iterable[Record], plan: str | None = None) -> Counter[tuple[int, int]]:
     """Count the records of each row, of one plan or of any."""
-    return Counter(s.row for s in sent if plan is None or s.last("tidegate-plan") == plan)
+    return Counter(s.row for s in sent if plan is None or s.plan == plan)
 
 
 def _marks(

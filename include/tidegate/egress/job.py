@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.broker.target import TargetSurvey
-from tidegate.core import layout
+from tidegate.core import layout, provenance
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
 from tidegate.egress.lake_source import SourceLake, files_and_counts, window_of
@@ -31,6 +31,7 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
         options=source["options"],
         columns=source["columns"],
         files=files,
+        names=provenance.names(plan.files, window_of(plan), plan.topics),
         topic_ids=plan.topics,
         window=window_of(plan),
         counts=counts,

@@ -13,6 +13,7 @@ from tidegate.core.chunking import chunked
 from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan, TargetTopic
+from tidegate.core.provenance import HEADER
 from tidegate.core.requests import Live
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
@@ -245,6 +246,7 @@ def _byte_settings(spec: Egress) -> dict[str, Any]:
         "columns": columns,
         "order_by": list(spec.order_by),
         "order": spec.order,
+        "header": HEADER,
         "tombstones": spec.sends_tombstones,
         "on_bad_row": spec.on_bad_row,
     }

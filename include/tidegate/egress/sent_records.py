@@ -1,13 +1,13 @@
-"""Records of egress plans in a target: read by their provenance headers, without Spark."""
+"""Records of egress plans in a target: read by their provenance, without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.broker.cluster import Survey
 from tidegate.broker.consumer import Reader, Record
-from tidegate.core import row_digest
+from tidegate.core import provenance, row_digest
 from tidegate.core.entries import Claim, Receipt, Resent
 from tidegate.core.fold import REPLAY
 from tidegate.core.offsets import OffsetRange
@@ -16,36 +16,25 @@ ISOLATION = "read_uncommitted"
 
 
 def records_of(
-    read: Reader, topic: str, partition: int, start: int, end: int, plan_id: str
+    read: Reader, target: OffsetRange, plan_id: str, names: Sequence[str]
 ) -> Iterator[tuple[str, int, Record]]:
-    """Yield file, row and record of a plan's records in a range of the target."""
-    for record in read(OffsetRange(topic, partition, start, end), ISOLATION):
-        if plan_of(record) == plan_id and (at := _row_of(record)):
-            yield *at, record
+    """Yield file, row and record of a plan's records in a range of the target.
 
-
-def _row_of(record: Record) -> tuple[str, int] | None:
-    """Return file and row that a record names; None if others have written its headers."""
-    headers = {key: value or b"" for key, value in record.headers}  # the last of each name
-    try:
-        return headers["tidegate-file"].decode(), int(headers["tidegate-row"])
-    except (KeyError, ValueError):
-        return None
-
-
-def plan_of(record: Record) -> str:
-    """Return the plan that a record names in its headers; empty if none."""
-    plan = dict(record.headers).get("tidegate-plan")  # the last of a name
-    return (plan or b"").decode(errors="replace")
+    `names` are those of the plan's indexes.
+    """
+    for record in read(target, ISOLATION):
+        said = provenance.of(record.headers)
+        if said and said.plan == plan_id and said.at < len(names):
+            yield names[said.at], said.row, record
 
 
 def own_headers(headers: row_digest.Headers) -> list[tuple[str, bytes | None]]:
-    """Return the headers before the last block of provenance headers; an agent in the producer may
-    append more after it.
+    """Return the headers before the last one of provenance; an agent in the producer may append
+    more after it.
     """
     own = list(headers)
     names = [name for name, _ in own]
-    return own[: len(names) - 1 - names[::-1].index("tidegate-plan")]
+    return own[: len(names) - 1 - names[::-1].index(provenance.HEADER)]
 
 
 @dataclass(frozen=True)
@@ -113,11 +102,19 @@ def count_resent(
         }
         start = max(marks.start, min(first for first, _ in ends.values()))
         whole = OffsetRange(topic, p, start, max(start, *(end for _, end in ends.values())))
+        names = {
+            plan_id: provenance.names(claim.files, claim.window, claim.topic_ids)
+            for plan_id in common
+            for claim in (released[plan_id],)
+        }
         records = 0
         for record in read(whole, ISOLATION):
-            first, end = ends.get(plan_id := plan_of(record), (0, 0))
-            if first <= record.offset < end and (at := _row_of(record)):
-                records += common[plan_id].has(*at)
+            if (said := provenance.of(record.headers)) is None or said.plan not in ends:
+                continue
+            first, end = ends[said.plan]
+            named = names[said.plan]
+            if first <= record.offset < end and said.at < len(named):
+                records += common[said.plan].has(named[said.at], said.row)
         if records:
             found.append(Resent(topic, p, records))
     return tuple(found)

@@ -12,20 +12,20 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import Reader, reading
 from tidegate.broker.target import compacted
-from tidegate.core import row_digest
+from tidegate.core import provenance, row_digest
 from tidegate.core.entries import Claim, Commit, Receipt
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.wording import counted
+from tidegate.egress.lake_source import window_of
 from tidegate.egress.sent_records import (
     ISOLATION,
     Rows,
     count_resent,
     own_headers,
-    plan_of,
     records_of,
 )
 from tidegate.errors import LakeDamaged
-from tidegate.lake import audit, deliveries
+from tidegate.lake import audit, deliveries, plans
 from tidegate.lake.deliveries import SentFile
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Egress
@@ -77,8 +77,8 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
             if rows != sent:
                 findings.add(f"{rows} rows in the files, receipts for {sent}", commit=n)
             _check_accounts(n, commit, files, findings)
-            if target:
-                _compare(target, n, commit, files, findings)
+            if target and (names := _names(store, n, commit, findings)) is not None:
+                _compare(target, n, commit, names, files, findings)
                 _compare_resent(target, n, commit, files, fold.resent, findings)
         if target:
             say("searching the rest of the target for duplicates")
@@ -103,6 +103,16 @@ def _manifest(store: Store, n: int, commit: Commit, findings: Findings) -> Files
         return None
 
 
+def _names(store: Store, n: int, commit: Commit, findings: Findings) -> Sequence[str] | None:
+    """Return what the indexes of a commit's records stand for; None if its plan is damaged."""
+    try:
+        plan = plans.load(store, commit.plan_id)
+    except LakeDamaged as error:
+        findings.add(str(error), commit=n)
+        return None
+    return provenance.names(plan.files, window_of(plan), plan.topics)
+
+
 def _check_accounts(n: int, commit: Commit, files: Files, findings: Findings) -> None:
     """For a lake source, check that every row of a range was sent or quarantined."""
     counts = {each.file: each.rows + each.bad for each in files}
@@ -116,8 +126,18 @@ def _check_accounts(n: int, commit: Commit, files: Files, findings: Findings) ->
                 )  # fmt: skip
 
 
-def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Findings) -> None:
-    """Compare each row of a commit with its record, within the ranges of its receipts."""
+def _compare(
+    target: _Target,
+    n: int,
+    commit: Commit,
+    names: Sequence[str],
+    files: Files,
+    findings: Findings,
+) -> None:
+    """Compare each row of a commit with its record, within the ranges of its receipts.
+
+    `names` are those of its plan's indexes.
+    """
     if any(map(target.is_expired, commit.receipts)):
         findings.expired += sum(r.sent for r in commit.receipts)
         return
@@ -127,8 +147,8 @@ def _compare(target: _Target, n: int, commit: Commit, files: Files, findings: Fi
     # A row counts in the partition of its first record; all further records are duplicates.
     for receipt in sorted(commit.receipts):
         once = extra = 0
-        topic, p, start, end = receipt.topic, receipt.partition, receipt.before, receipt.after
-        for file, row, record in records_of(target.read, topic, p, start, end, commit.plan_id):
+        r = OffsetRange(receipt.topic, receipt.partition, receipt.before, receipt.after)
+        for file, row, record in records_of(target.read, r, commit.plan_id, names):
             digest = row_digest.of_row(
                 file, row, receipt.topic, record.key, record.value, own_headers(record.headers)
             )
@@ -207,7 +227,8 @@ def _count_later(target: _Target, commits: Mapping[int, Commit], findings: Findi
             later: Counter[int] = Counter()
             r = OffsetRange(topic, p, start, max(start, marks.high))
             for record in target.read(r, ISOLATION):
-                n, after = ends.get(plan_of(record), (0, {}))
+                said = provenance.of(record.headers)
+                n, after = ends.get(said.plan if said else "", (0, {}))
                 if n and record.offset >= after.get(p, 0):
                     later[n] += 1
             for n, count in sorted(later.items()):

@@ -48,7 +48,7 @@ _OTHERS = {
 }
 _ELSEWHERE = {
     "columns.timestamp": "Spark's sink has no timestamp column (up to 4.0): Kafka stamps a record "
-    "when it is sent; the header tidegate-timestamp has that of a lake's record",
+    "when it is sent; the header tidegate has that of a lake's record",
     "mode": "records are appended, as Kafka has nothing else",
     "target.mode": "records are appended, as Kafka has nothing else",
     "schema": "Spark's Kafka source has columns of its own; those of an egress's files are "

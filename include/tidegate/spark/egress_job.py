@@ -25,6 +25,7 @@ LINE = "**"
 class RowSource:
     """The rows to send: all rows of files, or a window of a lake.
 
+    `names` are the files, or the partitions of the lake, in the order of `core.provenance`.
     `files` holds pairs. For files: the plan's name and the path by which Spark finds it; `counts`
     are the rows by name, where the footer has their number. For a lake: topic and data file;
     `window` selects rows, and `where`, if given, filters them. `counts` are then the rows of the
@@ -36,6 +37,7 @@ class RowSource:
     options: Mapping[str, str]
     columns: str | None
     files: tuple[tuple[str, str], ...]
+    names: tuple[str, ...]
     topic_ids: Mapping[str, str]
     window: Window
     counts: Mapping[str, int]

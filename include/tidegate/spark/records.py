@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,13 +24,15 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tidegate.core.provenance import HEADER
 from tidegate.spark import producer_settings, source_rows
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.record_size import PER_HEADER, record_size
 from tidegate.spark.row_frame import IDENTITY
 
 RECORD = ("topic", "key", "value", "headers", "partition")
-_PROVENANCE = ("tidegate-plan", "tidegate-file", "tidegate-row", "tidegate-timestamp")
+# The header of provenance: its name, a plan, three numbers, and what separates them.
+_PROVENANCE = len(HEADER) + PER_HEADER + 16 + 10 + 19 + 19 + 3
 # Bytes of a record besides key, value and headers, at most: of the batch and the record.
 _OVERHEAD = 100
 # Content that does not compress grows by 32 bytes, and one more for each so many.
@@ -74,19 +78,15 @@ def columns(job: EgressJob) -> dict[str, Column | str]:
 
 
 def with_provenance(records: DataFrame, job: EgressJob) -> DataFrame:
-    """Return the columns of Spark's Kafka sink, with the provenance in each record's headers."""
-    texts = {
-        "tidegate-plan": F.lit(job.plan_id),
-        "tidegate-file": F.col("file"),
-        "tidegate-row": F.col("row").cast("string"),
-        "tidegate-timestamp": F.col("timestamp").cast("string"),
-    }
-    ours = F.array(
-        *(
-            F.struct(F.lit(name).alias("key"), texts[name].cast("binary").alias("value"))
-            for name in provenance(job)
-        )
+    """Return the columns of Spark's Kafka sink, with the provenance as the last header."""
+    text = F.concat_ws(
+        ":",
+        F.lit(job.plan_id),
+        _index(job.source.names),
+        F.col("row").cast("string"),
+        F.coalesce(F.col("timestamp").cast("string"), F.lit("")),
     )
+    ours = F.array(F.struct(F.lit(HEADER).alias("key"), text.cast("binary").alias("value")))
     headers = F.when(F.col("headers").isNull(), ours).otherwise(F.concat("headers", ours))
     partition = F.col("partition").cast("int").alias("partition")
     return records.select("topic", "key", "value", headers.alias("headers"), partition)
@@ -115,9 +115,16 @@ def group(job: EgressJob) -> list[str]:
     return ["topic", "partition"] if has_partition(job) else ["topic", "key"]
 
 
-def provenance(job: EgressJob) -> tuple[str, ...]:
-    """Return the names of the headers of provenance, which follow a record's own."""
-    return _PROVENANCE if job.source.is_lake else _PROVENANCE[:3]
+def _index(names: Sequence[str]) -> Column:
+    """Return the place of a row's `file` among the names, as text.
+
+    Spark searches a map from its beginning: of many names, each has one of several short maps.
+    """
+    places: list[dict[str, str]] = [{} for _ in range(1 + len(names) // 8)]
+    for i, name in enumerate(names):
+        places[zlib.crc32(name.encode()) % len(places)][name] = str(i)
+    maps = F.from_json(F.lit(json.dumps(places)), "array<map<string,string>>")
+    return F.try_element_at(F.get(maps, (F.crc32("file") % len(places)).cast("int")), F.col("file"))
 
 
 def has_partition(job: EgressJob) -> bool:
@@ -165,8 +172,7 @@ def _does_not_fit(name: str, kind: DataType, wanted: str) -> DoesNotFit:
 
 
 def _bytes() -> Column:
-    ours = sum(len(name) + PER_HEADER + 20 for name in _PROVENANCE)
-    return record_size() + F.octet_length("file") + F.lit(_OVERHEAD + ours)
+    return record_size() + F.lit(_OVERHEAD + _PROVENANCE)
 
 
 def _compressed(job: EgressJob, size: Column) -> Column:

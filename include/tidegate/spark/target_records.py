@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.offsets import OffsetRange, Offsets
-from tidegate.spark import kafka_source, records
+from tidegate.core.provenance import HEADER
+from tidegate.spark import kafka_source
 from tidegate.spark.compatibility import read_kafka
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.task_size import records_per_task
@@ -83,19 +86,21 @@ def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | 
     found = all_records(spark, job, until)
     if found is None:
         return None
-    names = records.provenance(job)
-
-    def header(name: str) -> Column:
-        # The headers of provenance are last, unless an agent in the producer appends its own.
-        place = F.try_element_at("headers", F.lit(names.index(name) - len(names)))
-        named = F.try_element_at(F.filter("headers", lambda h: h["key"] == name), F.lit(-1))
-        return F.when(place["key"] == name, place["value"]).otherwise(named["value"]).cast("string")
-
-    # The row's own headers come before those of provenance; an agent's come behind.
-    place = F.array_position(F.reverse(F.transform("headers", lambda h: h["key"])), names[0])
-    own = F.slice("headers", F.lit(1), (F.size("headers") - place).cast("int"))
-    return found.where(header("tidegate-plan") == job.plan_id).select(
+    last = F.try_element_at("headers", F.lit(-1))
+    ours = F.filter("headers", lambda h: h["key"] == HEADER)
+    # The header is the last one, unless an agent in the producer appends its own.
+    value = F.when(last["key"] == HEADER, last["value"]).otherwise(
+        F.try_element_at(ours, F.lit(-1))["value"]
+    )
+    # Others may have written a header of this name, with anything in it.
+    form = f"^{re.escape(job.plan_id)}:[0-9]{{1,9}}:[0-9]{{1,18}}:-?[0-9]*$"
+    text = value.cast("string")
+    said = F.split(F.when(text.startswith(f"{job.plan_id}:") & text.rlike(form), text), ":")
+    index, row = F.get(said, F.lit(1)).cast("int"), F.get(said, F.lit(2)).cast("long")
+    behind = F.array_position(F.reverse(F.transform("headers", lambda h: h["key"])), HEADER)
+    names = F.from_json(F.lit(json.dumps(job.source.names)), "array<string>")
+    return found.where(F.get(names, index).isNotNull()).select(
         "topic", F.col("partition").cast("long"), "offset", "key", "value",  # typed as the rows are
-        own.alias("headers"),
-        header("tidegate-file").alias("file"), header("tidegate-row").cast("long").alias("row"),
+        F.slice("headers", F.lit(1), (F.size("headers") - behind).cast("int")).alias("headers"),
+        F.get(names, index).alias("file"), row.alias("row"),
     )  # fmt: skip

@@ -66,7 +66,7 @@ def main() -> None:
 def _prepare_to_send(spark: SparkSession, directory: Path) -> None:
     """Do what an egress does with its rows, except sending them."""
     path = min(directory.glob("1/topic=t/*.parquet"))
-    rows = RowSource("parquet", {}, None, ((path.name, str(path)),), {}, (), {})
+    rows = RowSource("parquet", {}, None, ((path.name, str(path)),), (path.name,), {}, (), {})
     target = {"t": TargetTopic(1, {0: 0}, 1 << 20, compacted=False)}
     columns = dict.fromkeys(records.RECORD[1:], "null") | {"value": "value"}
     job = EgressJob(
