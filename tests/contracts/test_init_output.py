@@ -184,6 +184,21 @@ def test_questions_about_an_egress(tidegate: Tidegate) -> None:
     assert (spec.source.path, spec.source.format, spec.kafka) == ("/in", "json", "kafka_b")
 
 
+def test_columns_are_proposed_for_json(tidegate: Tidegate, tmp_path: Path) -> None:
+    """As a comment: a line of another type would be a bad row."""
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.json").write_text('{"id":1,"name":"x"}\n')
+    options = ["--topic", "t", "--format", "json", "--lake", "/lake", "--kafka", "k"]
+    assert tidegate("init", "--name", "out", "--source", str(source), *options)[0] == 0
+    text = Path("pipelines/out.yaml").read_text()
+    assert (
+        "# For expressions that name keys of JSON; by the first lines of the files:\n"
+        f"# source: {{columns: 'id BIGINT, name STRING', format: json, path: {source}}}\n"
+    ) in text
+    assert isinstance(files.load(Path("pipelines/out.yaml"), {}), Egress)
+
+
 def test_a_terminal_is_not_asked_for_what_options_say(tidegate: Tidegate) -> None:
     assert tidegate(*INGEST, typed="")[0] == 0
 

@@ -351,13 +351,13 @@ def egress(
     form = {
         "name": name,
         "kind": "egress",
-        "source": dict(source),
+        "source": {**source, "columns": "k STRING, v STRING"} if "path" in source else source,
         "target": {"topic": topic, "partitions": 1, "producer": producer},
         "lake": terminal.url,
         "settle": 0,
     }
     if "path" in source:
-        form["columns"] = {"key": "k", "value": "v"}
+        form |= {"columns": {"key": "k", "value": "v"}}
     terminal.pipelines.mkdir(parents=True, exist_ok=True)
     (terminal.pipelines / f"{name}.yaml").write_text(json.dumps(form))
 

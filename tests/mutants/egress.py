@@ -326,18 +326,4 @@ MUTANTS = (
         "if False:",
         "tests/unit/egress/test_egress_plan.py::test_the_default_value",
     ),
-    Mutant(
-        "the types of the first commit are known",
-        "egress/send.py",
-        "types=deliveries.sent_types(store, ledger.fold)",
-        "types=None",
-        "tests/unit/egress/test_egress_claims.py::test_types_of_json_are_carried_on",
-    ),
-    Mutant(
-        "types stay while nothing is named",
-        "egress/send.py",
-        'types=result.get("types") or rows.types',
-        'types=result.get("types")',
-        "tests/unit/egress/test_egress_claims.py::test_types_of_json_are_carried_on",
-    ),
 )

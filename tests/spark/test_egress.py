@@ -162,7 +162,7 @@ def test_many_topics_by_a_column(pipeline: EgressPipeline, topic: str) -> None:
     for name in topics:
         topic_records.create(pipeline.bootstrap, name, partitions=2)
     pipeline.put("a.json", lines(*range(60)))
-    pipeline.set_source("json")
+    pipeline.set_source("json", columns="id BIGINT, name STRING")
     chosen = f"concat('{topic}-', id % 3)"
     pipeline.settings |= {
         "target": {"topics": topics},
@@ -210,7 +210,7 @@ def test_the_order_within_a_key_is_that_of_the_pipeline(pipeline: EgressPipeline
     """Also if the rows of a key come from several files and tasks."""
     for name in range(4):
         pipeline.put(f"{name}.json", lines(*range(name, 400, 4)))
-    pipeline.set_source("json")
+    pipeline.set_source("json", columns="id BIGINT, name STRING")
     pipeline.settings |= {"order_by": ["id desc"], "columns": {"key": "cast(id % 5 as string)"}}
     pipeline.run_all()
     found = pipeline.records()
@@ -249,7 +249,7 @@ def test_bad_rows_into_quarantine(pipeline: EgressPipeline) -> None:
     """Good rows are sent; bad rows are quarantined with file, row, reason and text."""
     pipeline.put("a.json", '{"id":1,"name":"n1"}\nnot json\n{"id":2,"name":null}\n')
     pipeline.put("b.json", lines(3, 4))
-    pipeline.set_source("json")
+    pipeline.set_source("json", columns="id BIGINT, name STRING")
     pipeline.settings |= {"on_bad_row": "quarantine", "columns": {"value": "name"}}
     report = pipeline.run_all()
     assert (report["rows"], report["quarantined"]) == (3, 2)
@@ -259,9 +259,13 @@ def test_bad_rows_into_quarantine(pipeline: EgressPipeline) -> None:
     kept = pipeline.home / "ledger/out/_tidegate/quarantine" / report["plan_id"]
     table = pq.read_table(next(kept.iterdir())).to_pylist()
     assert sorted((r["file"], r["row"], r["reason"], r["text"]) for r in table) == [
-        ("a.json", 1, "not one JSON object in UTF-8 of at most 100 levels", "not json"),
+        (
+            "a.json", 1,
+            "not one JSON object in UTF-8 of at most 100 levels, or a value of another type than "
+            "its column", "not json",
+        ),
         ("a.json", 2, "no value, and tombstones are not on", None),
-    ]
+    ]  # fmt: skip
     assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0
 
 

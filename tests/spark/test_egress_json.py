@@ -8,7 +8,7 @@ import pytest
 
 from support.egress_pipeline import EgressPipeline
 from tidegate.egress.verify import verify
-from tidegate.errors import PartitionsLeftOut, RowsRefused
+from tidegate.errors import RowsRefused
 
 
 def test_json_byte_for_byte_through_a_topic_and_back(pipeline: EgressPipeline, topic: str) -> None:
@@ -49,32 +49,3 @@ def test_json_byte_for_byte_through_a_topic_and_back(pipeline: EgressPipeline, t
         "c.json.gz": written["a.json"], "bad.json": b'{"a":1}\n{"a":10.0}',
     }  # fmt: skip
     assert verify(pipeline.spec, pipeline.run("v").kafka, print)["differences"] == 0
-
-
-def test_types_of_named_keys_are_kept_from_the_first_commit(pipeline: EgressPipeline) -> None:
-    """A file in which such a key has another type is refused by name, and the others go: its rows
-    would get keys of another form. Keys that nothing names may have any type.
-    """
-    pipeline.set_source("json")
-    pipeline.settings["columns"] = {"key": "cast(id as string)"}
-    pipeline.put("a.json", '{"id":1,"x":1}\n')
-    pipeline.run_all("one")
-    pipeline.put("b.json", '{"id":2}\n{"id":2.5}\n')
-    pipeline.put("c.json", '{"id":3,"x":"1"}\n')
-    kept = (
-        r"b\.json has 'id' \(number with a fraction\) and what was sent before has 'id' \(bigint\)"
-    )
-    with pytest.raises(RowsRefused, match=kept):
-        pipeline.run_all("two")
-    for run in ("three", "four"):
-        with pytest.raises(PartitionsLeftOut, match=r"b\.json: refused for its rows"):
-            pipeline.run_all(run)
-        pipeline.put("d.json", '{"id":4,"y":[]}\n')
-    found = sorted((each.key, each.value) for each in pipeline.records())
-    assert found == [
-        (b"1", b'{"id":1,"x":1}'),
-        (b"3", b'{"id":3,"x":"1"}'),
-        (b"4", b'{"id":4,"y":[]}'),
-    ]
-    (field,) = (pipeline.jobs[-1].source.types or {})["fields"]
-    assert (field["name"], field["type"]) == ("id", "long")

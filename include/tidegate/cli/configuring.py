@@ -227,7 +227,10 @@ def init(
     if kind is Kind.INGEST:
         text = scaffold.ingest(name, topics, lake, kafka)
     elif len(topics) == 1:
-        text = scaffold.egress(name, str(source), str(file_format), topics[0], lake, kafka)
+        from tidegate.egress.proposal import columns_below
+
+        columns = columns_below(source) if file_format == "json" and source else None
+        text = scaffold.egress(name, str(source), str(file_format), topics[0], lake, kafka, columns)
     else:
         raise ConfigurationError("give one --topic: several need target.topics in the file")
     _write(name, text)

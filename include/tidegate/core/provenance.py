@@ -7,6 +7,7 @@ plan's list of names, from 0; `row` its number in there, from 0, or its offset i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 
 HEADER = "tidegate"
+NUMBERS = "([0-9]{1,9}):([0-9]{1,18}):-?[0-9]*"
+"""What follows the plan and a colon; no longer numbers, which others may have written."""
+_FORM = re.compile(f"([^:]*):{NUMBERS}")
 
 
 class Provenance(NamedTuple):
@@ -29,10 +33,8 @@ def of(headers: Iterable[tuple[str, bytes | None]]) -> Provenance | None:
     last = None
     for name, value in headers:
         last = value if name == HEADER else last
-    plan, *numbers = (last or b"").decode(errors="replace").split(":")
-    if len(numbers) != 3 or not all(each.isascii() and each.isdigit() for each in numbers[:2]):
-        return None
-    return Provenance(plan, int(numbers[0]), int(numbers[1]))
+    found = _FORM.fullmatch((last or b"").decode(errors="replace"))
+    return Provenance(found[1], int(found[2]), int(found[3])) if found else None
 
 
 def names(

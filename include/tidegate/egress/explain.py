@@ -6,13 +6,16 @@ from typing import Any
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import window_to_json
+from tidegate.core.plan import Plan
 from tidegate.egress.lake_source import open_lake_of, planned_files, window_of
-from tidegate.egress.plan import preview
+from tidegate.egress.plan import preview, root_of
+from tidegate.egress.proposal import LINES, proposed_columns
 from tidegate.egress.sender import is_dead_here
 from tidegate.lake.write_check import refuse_unwritable
 from tidegate.launch import cluster_mode
 from tidegate.runs.client_options import explained
 from tidegate.runs.run import EgressRun, OpenRun
+from tidegate.spark.egress_job import LINE, WHOLE
 
 FORMAT = 1
 
@@ -73,10 +76,28 @@ def explain(
         "settings": explained(run),
         "notices": [
             *run.spec.notices,
+            *_proposals(run, plan),
             *run.spark.notices,
             *cluster_mode.notices(opened.store, run.spark),
         ],
     }
+
+
+def _proposals(run: EgressRun, plan: Plan) -> list[str]:
+    """Return what `source.columns` could be, if expressions on JSON files need them."""
+    source = run.spec.source
+    columns = [each for _, each in run.spec.columns if each not in (None, WHOLE, LINE, "null")]
+    if source.format != "json" or source.columns or not (columns or run.spec.order_by):
+        return []
+    proposed = proposed_columns(root_of(plan), plan.files) if plan.files else None
+    return (
+        [
+            "source.columns: expressions on JSON need the columns that they name. The first "
+            f"{LINES} lines have {proposed}"
+        ]
+        if proposed
+        else []
+    )
 
 
 def _expressions(run: EgressRun) -> list[str]:

@@ -229,6 +229,8 @@ def _byte_settings(spec: Egress) -> dict[str, Any]:
     source = spec.source
     text = source.format == "text"
     defaults = _LAKE_COLUMNS if source.lake else _TEXT_COLUMNS if text else _FILE_COLUMNS
+    if source.format == "json":
+        defaults = {**defaults, "value": LINE}
     columns = {**defaults, **{k: v for k, v in spec.columns if v is not None}}
     if source.format == "json" and not source.columns:
         columns = {k: LINE if v == WHOLE else v for k, v in columns.items()}

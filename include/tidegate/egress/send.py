@@ -83,8 +83,6 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
     refuse_contradictions(run.spec, run.kafka)
     _refuse_unordered(planned, target)
     rows = rows_of(planned, lake)
-    if rows.format == "json":
-        rows = replace(rows, types=deliveries.sent_types(store, ledger.fold))
     with held() as attempt:
         claim = claims.claim(opened, planned, target, task_ended, attempt)
         if claim is None:
@@ -110,7 +108,6 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
             ),
             broken_order=tuple(result["broken_order"]),
             versions={**result["versions"], "tidegate": tidegate.__version__},
-            types=result.get("types") or rows.types,
         )
         delivery = replace(delivery, resent=_resent(opened, planned, delivery))
         deliveries.create(store, delivery)

@@ -44,8 +44,7 @@ class Delivery(Document):
     """The record that all rows of a plan are in the target, by the read-back: its manifest.
 
     `files` are sorted by name; `broken_order` names the target partitions, or topics, in which rows
-    are not in their order. `types` is Spark's schema, as JSON, of the keys of JSON files that
-    expressions have named.
+    are not in their order.
     """
 
     plan_id: str
@@ -54,7 +53,6 @@ class Delivery(Document):
     receipts: tuple[Receipt, ...]
     broken_order: tuple[str, ...]
     versions: Mapping[str, str]
-    types: Annotated[Mapping[str, Any] | None, OMITTED] = None
     resent: Annotated[tuple[Resent, ...], OMITTED] = ()
 
     @property
@@ -139,8 +137,3 @@ def sent_contents(store: Store, fold: Fold, names: Collection[str]) -> dict[str,
                 if is_last and each.size is not None and each.sha256:
                     found.setdefault(each.file, (each.size, each.sha256))
     return found
-
-
-def sent_types(store: Store, fold: Fold) -> Mapping[str, Any] | None:
-    """Return the types of the newest commit; None if it has none, or there is no commit."""
-    return committed(store, fold.live[max(fold.live)]).types if fold.live else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import opened, reader
 from tidegate.lake.store_errors import one_line
 
-__all__ = ["Listing", "Root", "changed", "content", "listing", "read_footers"]
+__all__ = ["Listing", "Root", "beginning", "changed", "content", "listing", "read_footers"]
 
 _AHEAD = 64  # footers that are read in advance
 
@@ -88,6 +88,15 @@ def read_footers(
                 files=[file.name, first[0].name],
             )
         yield SourceFile(file.name, file.size, file.etag, footer.num_rows)
+
+
+def beginning(root: Root, name: str, size: int) -> bytes:
+    """Return at most so many bytes of a file's beginning; none of one that cannot be read now."""
+    try:
+        with reader(_opened(root), name, errors=nullcontext) as file:
+            return file.read(size)
+    except (BaseError, OSError):
+        return b""
 
 
 def content(root: Root, name: str) -> str | None:

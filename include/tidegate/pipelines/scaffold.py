@@ -36,14 +36,31 @@ lake: {_yaml(lake)}  # a directory or URL
 """
 
 
-def egress(name: str, source: str, file_format: str, topic: str, lake: str, kafka: str) -> str:
-    """Return the text of an egress pipeline's file; `source` is a path or an ingest pipeline."""
+def egress(
+    name: str,
+    source: str,
+    file_format: str,
+    topic: str,
+    lake: str,
+    kafka: str,
+    columns: str | None = None,
+) -> str:
+    """Return the text of an egress pipeline's file; `source` is a path or an ingest pipeline.
+
+    `columns` are proposed, as a comment, for `source.columns`.
+    """
     form = {"lake": source} if is_pipeline_name(source) else {"path": source, "format": file_format}
+    proposed = (
+        "# For expressions that name keys of JSON; by the first lines of the files:\n"
+        f"# source: {_yaml({**form, 'columns': columns})}\n"
+        if columns
+        else ""
+    )
     return f"""\
 {_HEAD}name: {_yaml(name)}  # also the name of this file
 kind: egress
 source: {_yaml(form)}
-target:
+{proposed}target:
   kafka: {_yaml(kafka)}  # an Airflow connection; in a terminal AIRFLOW_CONN_<ID>
   topic: {_yaml(topic)}
   # Create the topic if it is missing.

@@ -80,7 +80,7 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
     SENDING before the first record.
     """
     started = time.monotonic()
-    shaped, inputs, types = preflight(spark, job)
+    shaped, inputs = preflight(spark, job)
     good = shaped.where(F.col("reason").isNull())
     count, checked = sum(i["rows"] for i in inputs), time.monotonic() - started
     log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, count, checked)
@@ -95,8 +95,7 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
     except OrderBroken as error:
         raise Refused(str(error)) from error
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
-    form = types.jsonValue() if types else None
-    return {**done, "types": form, "versions": session.versions(spark)}
+    return {**done, "versions": session.versions(spark)}
 
 
 def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> tuple[DataFrame, bool]:

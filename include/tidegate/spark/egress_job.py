@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tidegate.core.offsets import Window
 from tidegate.spark.job_files import JobFile, Login
@@ -30,7 +29,7 @@ class RowSource:
     are the rows by name, where the footer has their number. For a lake: topic and data file;
     `window` selects rows, and `where`, if given, filters them. `counts` are then the rows of the
     window by `<topic id>/<partition>`, and `late` are those partitions of which later offsets were
-    sent before. `types` is Spark's schema, as JSON, of the keys of JSON that were sent before.
+    sent before.
     """
 
     format: str
@@ -43,7 +42,6 @@ class RowSource:
     counts: Mapping[str, int]
     where: str | None = None
     late: tuple[str, ...] = ()
-    types: Mapping[str, Any] | None = None
 
     @property
     def is_lake(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from urllib.parse import unquote
 
@@ -30,17 +30,15 @@ _PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
 _LINE_SEPARATOR = "linesep"
 _NO_JSON = f"not one JSON object in UTF-8 of at most {json_lines.MAX_DEPTH} levels"
 _OTHER_TYPE = "or a value of another type than its column"
-_UNCLEAR = "a key that an expression names is there twice, or only in another case"
+_UNCLEAR = "a key of source.columns is there twice, or in another case"
 _NO_CSV = f"too few or too many values, {_OTHER_TYPE}"
 _INEXACT = "text that is not UTF-8, or a year before 1: JSON cannot hold it; set columns.value"
 _NOT_TEXT = "text that is not in UTF-8: set source.options.encoding"
 
 
-def read(
-    spark: SparkSession, source: RowSource, *, whole: bool, line: bool, named: Collection[str]
-) -> RowFrame:
+def read(spark: SparkSession, source: RowSource, *, whole: bool, line: bool) -> RowFrame:
     """Read a plan's files; `whole`: the pipeline sends rows as JSON, which must be exact; `line`:
-    it sends the lines of JSON; `named` are the columns that its expressions name.
+    it sends the lines of JSON.
     """
     if source.format == "parquet":
         return _parquet(spark, source, whole=whole)
@@ -50,27 +48,10 @@ def read(
     if source.format == "csv":
         return _csv(spark, source, row)
     if source.format == "json":
-        return _json(spark, source, row, line=line, named=named)
+        return _json(spark, source, row, line=line)
     reader = spark.read.format("text").options(**source.options, **EXACT_PATHS)
     frame = reader.load(_paths(source))
     return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), no_text(), no_text())
-
-
-def json_types(
-    spark: SparkSession, source: RowSource, named: Collection[str], *, line: bool
-) -> StructType:
-    """Return the types of the keys of JSON in `named`, with those that were sent before; `line`:
-    its lines are sent as they are.
-
-    Raises IncompatibleFiles where files cannot be read together, or not as what was sent before.
-    """
-    file = _name(source, F.col("_metadata.file_path"))
-    before = _types_before(source)
-    return json_lines.column_types(_lines(spark, source), file, named, before, line=line)
-
-
-def _types_before(source: RowSource) -> StructType:
-    return StructType.fromJson(dict(source.types or StructType().jsonValue()))
 
 
 def files_read(source: RowSource, selected: DataFrame) -> set[str]:
@@ -92,21 +73,11 @@ def _parquet(spark: SparkSession, source: RowSource, *, whole: bool) -> RowFrame
     return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), fault, no_text())
 
 
-def _json(
-    spark: SparkSession, source: RowSource, row: Column, *, line: bool, named: Collection[str]
-) -> RowFrame:
+def _json(spark: SparkSession, source: RowSource, row: Column, *, line: bool) -> RowFrame:
     lines = _lines(spark, source)
     given = {k: v for k, v in source.options.items() if k.lower() != _LINE_SEPARATOR}
-    clear = partial(json_lines.is_clear, ())
-    if source.columns:
-        schema = struct(source.columns)
-    elif named:
-        schema = json_lines.inferred(lines, given, named, _types_before(source), line=line)
-        clear = partial(json_lines.is_clear, named, schema.names)
-        # Spark refuses keys within a value that differ only in case.
-        spark.read.format("json").schema(schema).options(**EXACT_PATHS).load(_paths(source))
-    else:
-        schema = StructType()
+    schema = struct(source.columns) if source.columns else StructType()
+    clear = partial(json_lines.is_clear, schema.names)
     schema = _without_corrupt(schema)
     fault = CORRUPT
     while {fault, f"{fault}_line"} & {name.lower() for name in schema.names}:

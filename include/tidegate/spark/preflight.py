@@ -12,7 +12,6 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged
@@ -24,7 +23,6 @@ from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.expressions import NotAllowed, NotComputable, NotRepeatable
 from tidegate.spark.failures import describe, java_causes
 from tidegate.spark.hadoop_files import located
-from tidegate.spark.json_lines import IncompatibleFiles
 from tidegate.spark.records import RECORD, DoesNotFit
 from tidegate.spark.row_frame import IDENTITY
 
@@ -51,10 +49,8 @@ class Refused(Exception):
         self.files, self.rows = sorted(files), list(rows)
 
 
-def preflight(
-    spark: SparkSession, job: EgressJob
-) -> tuple[DataFrame, list[dict[str, Any]], StructType | None]:
-    """Check every row; return the records, counts and digests of each file, and the types of JSON.
+def preflight(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:
+    """Check every row; return the records, and counts and digests of each file.
 
     Bad rows are written to quarantine if the plan says so; Refused otherwise.
     """
@@ -67,15 +63,12 @@ def preflight(
     if why := spark_lines.complaint(spark.version, source, job.columns.values()):
         raise Refused(why)
     try:
-        types = source_rows.json_types(spark, job.source, records.columns(job))
         shaped = records.to_records(spark, job)
         _check_files_read(job, shaped)
         inputs = _summaries(job, shaped)
         read = _row_counts(spark, job, inputs)
     except (DoesNotFit, NotAllowed, NotComputable, NotRepeatable) as error:
         raise Refused(str(error)) from error
-    except IncompatibleFiles as error:
-        raise Refused(f"{error}{_OTHERS_GO if error.files else ''}", error.files) from error
     except AnalysisException as error:
         if condition(error) == "PATH_NOT_FOUND":
             raise  # deleted since it was planned: the retry plans again
@@ -111,7 +104,7 @@ def preflight(
         bad_rows = shaped.where(F.col("reason").isNotNull())
         bad_rows = bad_rows.select(*IDENTITY, "reason", "text", *RECORD)
         bad_rows.repartition(1).write.parquet(located(job.quarantine))
-    return shaped, inputs, types
+    return shaped, inputs
 
 
 def _check_files_read(job: EgressJob, shaped: DataFrame) -> None:

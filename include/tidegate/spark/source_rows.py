@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from tidegate.settings.spark_conf import SAME_ROWS
 from tidegate.spark import expressions, file_rows, lake_rows
@@ -48,7 +47,7 @@ def select(
     if source.is_lake:
         rows = lake_rows.read(spark, source)
     else:
-        named = _named(spark, columns) if texts else {ALL}
+        named = _named(spark, columns)
         whole, line = (each in texts.values() for each in (WHOLE, LINE))
         if whole and source.format == "text":
             raise NotAllowed(
@@ -58,7 +57,12 @@ def select(
             raise NotAllowed(
                 "columns: `*` in an expression, beside the line of a file: name the columns"
             )
-        rows = file_rows.read(spark, source, whole=whole, line=line, named=named)
+        if source.format == "json" and named and not source.columns:
+            raise NotAllowed(
+                f"columns: {', '.join(sorted(named))}: expressions on JSON need source.columns, "
+                "as 'id BIGINT, name STRING'; `tidegate explain` proposes them from the files"
+            )
+        rows = file_rows.read(spark, source, whole=whole, line=line)
     return rows.frame.select(
         *(_computed(rows, name, column) for name, column in columns.items()),
         rows.file.alias("file"),
@@ -66,19 +70,6 @@ def select(
         rows.fault.alias("fault"),
         rows.text.alias("text"),
     )
-
-
-def json_types(
-    spark: SparkSession, source: RowSource, columns: Mapping[str, Column | str]
-) -> StructType | None:
-    """Return the types of the keys of JSON that `columns` name, where they must be inferred.
-
-    With those that were sent before. Raises IncompatibleFiles where files have other ones.
-    """
-    named = _named(spark, columns)
-    if source.format != "json" or source.columns or not named:
-        return None
-    return file_rows.json_types(spark, source, named, line=LINE in _texts(columns).values())
 
 
 def _texts(columns: Mapping[str, Column | str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.offsets import OffsetRange, Offsets
-from tidegate.core.provenance import HEADER
+from tidegate.core.provenance import HEADER, NUMBERS
 from tidegate.spark import kafka_source
 from tidegate.spark.compatibility import read_kafka
 from tidegate.spark.egress_job import EgressJob
@@ -93,7 +93,7 @@ def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | 
         F.try_element_at(ours, F.lit(-1))["value"]
     )
     # Others may have written a header of this name, with anything in it.
-    form = f"^{re.escape(job.plan_id)}:[0-9]{{1,9}}:[0-9]{{1,18}}:-?[0-9]*$"
+    form = f"^{re.escape(job.plan_id)}:{NUMBERS}$"
     text = value.cast("string")
     said = F.split(F.when(text.startswith(f"{job.plan_id}:") & text.rlike(form), text), ":")
     index, row = F.get(said, F.lit(1)).cast("int"), F.get(said, F.lit(2)).cast("long")

@@ -12,10 +12,12 @@ from tidegate.core.provenance import HEADER, Provenance
     ("value", "said"),
     [
         (b"f00d:0:17:", Provenance("f00d", 0, 17)),
-        (b"f00d:12:9223372036854775807:1700000000123", Provenance("f00d", 12, 2**63 - 1)),
+        (b"f00d:12:999999999999999999:1700000000123", Provenance("f00d", 12, 10**18 - 1)),
         (b"f00d:0:1:-5", Provenance("f00d", 0, 1)),
-        *((each, None) for each in (None, b"", b"f00d", b"f00d:0:1", b"f00d:0:1::", b"f00d:-1:1:",
-                                    b"f00d:0:x:", b"f00d::1:", b"\xff\xff", "f00d:²:1:".encode())),
+        *((each, None) for each in (
+            None, b"", b"f00d", b"f00d:0:1", b"f00d:0:1::", b"f00d:-1:1:", b"f00d:0:x:",
+            b"f00d::1:", b"f00d:0:9223372036854775808:", b"\xff\xff", "f00d:²:1:".encode(),
+        )),
     ],
 )  # fmt: skip
 def test_what_a_header_says(value, said):

@@ -1,6 +1,5 @@
 """Claims: who sends, what a failed attempt releases, and how a later attempt resumes."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from unittest import mock
 import pytest
 
 from support.egress_world import (
-    Application,
     World,
     dies_before_sending,
     dies_while_sending,
@@ -23,7 +21,6 @@ from tidegate.egress.publish import publish, verdict
 from tidegate.errors import (
     BrokerUnreachable,
     ConfigurationError,
-    LakeDamaged,
     NotSealed,
     PartitionsLeftOut,
     RowsRefused,
@@ -32,7 +29,7 @@ from tidegate.errors import (
     StageFailed,
 )
 from tidegate.launch.spark_connection import SparkConnection
-from tidegate.spark.egress_job import DONE, SENDING, EgressJob
+from tidegate.spark.egress_job import SENDING, EgressJob
 
 
 def test_a_refused_file_blocks_no_other(world: World) -> None:
@@ -72,40 +69,6 @@ def test_another_spark_resumes_nothing(world: World, tmp_path: Path) -> None:
     assert list(world.fold.claims.values()) == [claim]
     assert len(world.ran) == 1
     world.send_and_publish("two", spark=old)
-
-
-def test_types_of_json_are_carried_on(world: World) -> None:
-    """From each commit to the next job, also where that one has named no key."""
-    types = {"type": "struct", "fields": []}
-
-    def finds(found: dict[str, Any] | None) -> Application:
-        def answers(job: EgressJob, directory: Path) -> None:
-            sends_all(job, directory)
-            done = json.loads((directory / DONE).read_text())
-            (directory / DONE).write_text(json.dumps({**done, "types": found}))
-
-        return answers
-
-    world.settings = {"source": {"path": str(world.home / "in"), "format": "json"}}
-    for name, found in {"a": types, "b": None, "c": None}.items():
-        world.put(**{name: "{}"})
-        world.send_and_publish(name, finds(found))
-    assert [job.source.types for job in world.ran] == [None, types, types]
-
-
-@pytest.mark.parametrize("damage", ["lost", "changed"])
-def test_types_of_a_damaged_manifest(world: World, damage: str) -> None:
-    """They are not guessed: nothing is sent, and the manifest is named."""
-    world.settings = {"source": {"path": str(world.home / "in"), "format": "json"}}
-    world.put(a="{}")
-    world.send_and_publish("a")
-    for manifest in world.home.glob("lake/**/_tidegate/manifests/*"):
-        manifest.unlink() if damage == "lost" else manifest.write_text("{}")
-    world.put(b="{}")
-    with pytest.raises(LakeDamaged, match=r"manifests/.*; restore it from a copy"):
-        world.send("b")
-    assert len(world.ran) == 1
-    assert world.fold.claims == {}
 
 
 def test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine(world: World) -> None:

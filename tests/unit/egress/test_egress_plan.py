@@ -77,7 +77,8 @@ def test_files_are_sent_once(world: World) -> None:
         ({"format": "json"}, {}, LINE),
         ({"format": "json"}, {"value": "*", "key": "k"}, LINE),
         ({"format": "json"}, {"value": "v"}, "v"),
-        ({"format": "json", "columns": "k INT"}, {}, WHOLE),
+        ({"format": "json", "columns": "k INT"}, {}, LINE),
+        ({"format": "json", "columns": "k INT"}, {"value": "*"}, WHOLE),
         ({"format": "json", "columns": "k INT"}, {"value": "**"}, LINE),
         ({"format": "csv"}, {}, WHOLE),
         ({"format": "text"}, {}, "value"),
@@ -352,6 +353,27 @@ def test_explain_shows_settings_with_their_origins(
         "spark.conf", "target.producer", "target.producer",
     ]  # fmt: skip
     assert "hunter2" not in repr(form)
+
+
+@pytest.mark.parametrize(
+    ("source", "columns", "proposes"),
+    [
+        ({"format": "json"}, {"key": "cast(id as string)"}, True),
+        ({"format": "json"}, {"value": "**"}, False),
+        ({"format": "json", "columns": "id BIGINT"}, {"key": "cast(id as string)"}, False),
+        ({"format": "text"}, {"key": "value"}, False),
+    ],
+)
+def test_columns_of_json_are_proposed(
+    world: World, source: dict[str, str], columns: dict[str, str], *, proposes: bool
+) -> None:
+    world.put(a='{"id":1}\n')
+    world.settings = {"source": {"path": str(world.home / "in"), **source}, "columns": columns}
+    found = [each for each in explain(world.open())["notices"] if "source.columns" in each]
+    assert found == proposes * [
+        "source.columns: expressions on JSON need the columns that they name. The first 100 lines "
+        "have id BIGINT"
+    ]
 
 
 def test_options_of_the_source_are_for_the_read_back(world: World) -> None:

@@ -83,7 +83,8 @@ def home(tmp_path):
 def fill(home, start, end):
     for first in range(start, end, 20):
         stamps = [stamp(n) for n in range(first, min(first + 20, end))]
-        staged_attempts.commit_stamped(LocalStore(home / "p"), 0, first, stamps, topic_id="id-t")
+        store = LocalStore(home / "p")
+        staged_attempts.commit_stamped(store, (0, first, stamps), topic_id="id-t")
 
 
 def run_of(home, asked, run_id="r"):

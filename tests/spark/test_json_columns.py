@@ -1,0 +1,61 @@
+"""Columns of JSON lines: declared by the pipeline, never found in the files."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from support.rows_of_files import put, rows, select
+from tidegate.spark.egress_job import LINE
+from tidegate.spark.expressions import NotAllowed
+
+
+def test_an_expression_names_keys_that_are_declared(session: SparkSession, tmp_path: Path) -> None:
+    """Else it is refused, also within a lambda; one that names none needs no columns."""
+    path = put(tmp_path / "a", '{"id":1}')
+    for key in ("cast(id as string)", "transform(array('k'), y -> y || cast(id as string))[0]"):
+        columns = {"value": LINE, "key": key}
+        with pytest.raises(
+            NotAllowed, match=r"columns: id(, y)?: expressions on JSON need source\.columns"
+        ):
+            select(session, "json", path, columns=columns)
+        (row,) = select(session, "json", path, columns=columns, ddl="id BIGINT").collect()
+        assert row.key in ("1", "k1")
+    (row,) = select(session, "json", path, columns={"value": LINE, "key": "'k'"}).collect()
+    assert (row.key, row.value) == ("k", '{"id":1}')
+
+
+def test_no_file_decides_how_another_is_read(session: SparkSession, tmp_path: Path) -> None:
+    """One line's 1.5 made 12345678901234567 and the next number one key."""
+    ids = ('{"id":12345678901234567}', '{"id":12345678901234568}')
+    one, other = put(tmp_path / "a", "\n".join(ids)), put(tmp_path / "b", '{"id":1.5}')
+    found = rows(session, "json", one, other, value="cast(id as string)", ddl="id BIGINT")
+    assert [row.value for row in found if row.fault is None] == [
+        "12345678901234567", "12345678901234568",
+    ]  # fmt: skip
+    assert [row.text for row in found if row.fault is not None] == ['{"id":1.5}']
+
+
+def test_a_line_with_a_key_twice_is_bad_if_it_is_declared(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Also in another case, alone or beside it; other keys may be there as often as they like."""
+    good = ('{"id": 1, "a": 1}', '{"id":2,"dup":1,"dup":2,"DUP":3}', '{"a":1}', '{"id":null}')
+    bad = ('{"id":6,"id":8}', '{"id":7,"ID":7}', '{"ID":9}')
+    path = put(tmp_path / "a", "\n".join([*bad, *good]))
+    columns = {"value": LINE, "key": "cast(id as string)"}
+    found = select(session, "json", path, columns=columns, ddl="id BIGINT").collect()
+    there = sorted(found, key=lambda row: int(row.row))
+    assert [row.value for row in there] == [*bad, *good]
+    assert [row.key for row in there if row.fault is None] == ["1", "2", None, None]
+    assert [row.text for row in there] == [*bad, None, None, None, None]
+    assert {row.fault for row in there[:3]} == {
+        "a key of source.columns is there twice, or in another case"
+    }
+
+
+def test_all_columns_beside_the_line(session: SparkSession, tmp_path: Path) -> None:
+    path = put(tmp_path / "a", '{"id":1}')
+    columns = {"value": LINE, "key": "to_json(struct(*))"}
+    with pytest.raises(NotAllowed, match=r"`\*` in an expression, beside the line of a file"):
+        select(session, "json", path, columns=columns, ddl="id BIGINT")

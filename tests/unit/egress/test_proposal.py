@@ -1,0 +1,41 @@
+"""What `explain` proposes for `source.columns` of JSON files."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from tidegate.core.plan import SourceFile
+from tidegate.core.source_root import Root
+from tidegate.egress.proposal import columns_of, proposed_columns
+
+
+@pytest.mark.parametrize(
+    ("lines", "columns"),
+    [
+        ([b'{"id":1,"name":"x","ok":true,"share":0.5}'],
+         "id BIGINT, name STRING, ok BOOLEAN, share DOUBLE"),
+        ([b'{"n":1}', b'{"n":2.5}', b'{"n":null}'], "n DOUBLE"),
+        ([b'{"n":1}', b'{"n":"x"}'], "n STRING"),
+        ([b'{"n":123456789012345678901234}', b'{"o":{"a":1},"l":[1]}'],
+         "n STRING, o STRING, l STRING"),
+        ([b'{"n":null}'], "n STRING"),
+        ([b'{"a b":1,"c`d":2}'], "`a b` BIGINT, `c``d` BIGINT"),
+        ([b"no JSON", b"[1]", b"7", b"\xff"], None),
+        ([], None),
+    ],
+)  # fmt: skip
+def test_columns_of_lines(lines, columns):
+    """Text where values have two types, or are more than one; lines that are no objects count for
+    nothing.
+    """
+    assert columns_of(lines) == columns
+
+
+def test_the_first_lines_of_some_files(tmp_path: Path):
+    """Plain and compressed; a file that is gone meanwhile says nothing."""
+    (tmp_path / "a.json").write_text('{"a":1}\n{"b":2}\n')
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b'{"c":1}\n'))
+    names = ("a.json", "b.json.gz", "gone.json")
+    files = [SourceFile(name, 1, "e") for name in names]
+    assert proposed_columns(Root.of(str(tmp_path)), files) == "a BIGINT, b BIGINT, c BIGINT"
