@@ -24,7 +24,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from support import oracle_client, publisher_race, topic_reader, topic_records
-from support.buckets import BUCKET, content, key, keys
+from support.buckets import BUCKET, JSON, content, key, keys
 from support.cli_user import Terminal
 from support.doc_pages import fenced
 from support.process_list import CommandLines, spark_jvm
@@ -351,13 +351,13 @@ def egress(
     form = {
         "name": name,
         "kind": "egress",
-        "source": {**source, "columns": "k STRING, v STRING"} if "path" in source else source,
+        "source": dict(source),
         "target": {"topic": topic, "partitions": 1, "producer": producer},
         "lake": terminal.url,
         "settle": 0,
     }
     if "path" in source:
-        form |= {"columns": {"key": "k", "value": "v"}}
+        form["columns"] = {"key": "k", "value": "v"}
     terminal.pipelines.mkdir(parents=True, exist_ok=True)
     (terminal.pipelines / f"{name}.yaml").write_text(json.dumps(form))
 
@@ -370,7 +370,7 @@ def test_egress_of_files_and_of_a_lake_in_a_bucket(
     for name, number in (("day=1/a b.json", 1), ("day=2/c%41+ö.json", 2)):
         row = json.dumps({"k": f"k{number}", "v": f"v{number}"}).encode()
         s3.client().put_object(Bucket=BUCKET, Key=key(lake, f"in/{name}"), Body=row)
-    egress(terminal, "files", {"path": f"{lake}/in/**/*.json", "format": "json"}, "files-from-s3")
+    egress(terminal, "files", {"path": f"{lake}/in/**/*.json", **JSON}, "files-from-s3")
     terminal.run("run", "files")
     assert sorted(consumed(broker.bootstrap, "files-from-s3")) == [(b"k1", b"v1"), (b"k2", b"v2")]
 
@@ -425,7 +425,7 @@ def test_an_object_with_a_bad_row_is_named_and_the_others_are_sent(
     topic_records.create(broker.bootstrap, "poisoned-from-s3", partitions=1)
     good = b'{"k":"k","v":"v"}\n'
     put(s3, f"{lake}/in", a=good * 3, b=good + b"poison\n")
-    egress(terminal, "out", {"path": f"{lake}/in", "format": "json"}, "poisoned-from-s3")
+    egress(terminal, "out", {"path": f"{lake}/in", **JSON}, "poisoned-from-s3")
     error = terminal.json("run", "out", code=3)["error"]
     assert error["name"] == "RowsRefused"
     assert "b, row 1: not one JSON object" in error["message"]
@@ -453,7 +453,7 @@ def test_an_egress_from_a_bucket_is_killed_half_way(
     }
     put(s3, f"{lake}/in", **lines)
     slow = {"batch.size": 2_000, "linger.ms": 0, "max.in.flight.requests.per.connection": 1}
-    egress(terminal, "out", {"path": f"{lake}/in", "format": "json"}, topic, **slow)
+    egress(terminal, "out", {"path": f"{lake}/in", **JSON}, topic, **slow)
     process = terminal.start("run", "out", "--run-id", "r")
     while topic_reader.ends(broker.bootstrap, topic)[0] < rows // 3:
         assert process.poll() is None, process.communicate()

@@ -5,6 +5,8 @@ import re
 from tidegate_local.s3 import Server
 
 BUCKET = "lakes"
+JSON = {"format": "json", "columns": "k STRING, v STRING"}
+"""A source of lines with these two keys."""
 
 
 def key(url: str, name: str = "") -> str:
