@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin, get_type_hints
+
+from tidegate.core import canonical
 
 
 class Form(NamedTuple):
@@ -60,6 +62,20 @@ class Document:
         """
         read: Self = _read(cls, form)
         return read
+
+
+class StoredDocument(Document):
+    """Base of a document that is known by the digest of its bytes."""
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The canonical bytes."""
+        return canonical.encode(self.to_json())
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of the canonical bytes, 64 hex digits."""
+        return canonical.digest(self.encoded)
 
 
 def _read(cls: Any, form: Mapping[str, Any]) -> Any:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Annotated, Any, Self
 
-from tidegate.core import canonical
 from tidegate.core.canonical import FORMAT
-from tidegate.core.json_codec import OMITTED, Document, Form, Name
+from tidegate.core.json_codec import OMITTED, Document, Form, Name, StoredDocument
 from tidegate.core.offsets import Window
 from tidegate.core.replacement import Replaced, replaces_from_json
 from tidegate.core.wording import counted
@@ -93,7 +91,7 @@ class TargetTopic:
 
 
 @dataclass(frozen=True)
-class Plan(Document):
+class Plan(StoredDocument):
     """A run's work. It holds no run id, time or watermarks, so that equal work has an equal id.
 
     `topics` maps each topic that is read to its topic id. `chunks` are staged, sealed and committed
@@ -129,16 +127,6 @@ class Plan(Document):
             (chunk,) = chunks
             form = {**form, "chunks": [], "files": chunk["files"]}
         return super().from_json(form)
-
-    @cached_property
-    def encoded(self) -> bytes:
-        """The canonical bytes."""
-        return canonical.encode(self.to_json())
-
-    @cached_property
-    def sha256(self) -> str:
-        """The digest of the canonical bytes, 64 hex digits."""
-        return canonical.digest(self.encoded)
 
     @property
     def id(self) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
-from tidegate.core import accounting, canonical, layout
+from tidegate.core import accounting, layout
 from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Account, Commit, accounts_of
 from tidegate.core.files import Contents, LakeFile, final_name
 from tidegate.core.fold import Fold
+from tidegate.core.json_codec import StoredDocument
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged
@@ -65,7 +65,7 @@ Staged = Mapping[Attempt, Sequence[Listed]]
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(StoredDocument):
     """The record that an attempt is complete and right; a commit has its digest.
 
     `files` are sorted by topic, partition and offset. `largest` is the size of its largest record
@@ -122,16 +122,6 @@ class Manifest:
             seen=form["seen"],
             versions=form["versions"],
         )
-
-    @cached_property
-    def encoded(self) -> bytes:
-        """The canonical bytes."""
-        return canonical.encode(self.to_json())
-
-    @cached_property
-    def sha256(self) -> str:
-        """The digest of the canonical bytes, 64 hex digits."""
-        return canonical.digest(self.encoded)
 
     @property
     def epochs(self) -> dict[tuple[str, int], int]:

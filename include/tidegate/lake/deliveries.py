@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any
 
-from tidegate.core import canonical
 from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Commit, Receipt, Resent, accounts_of
 from tidegate.core.fold import Fold
-from tidegate.core.json_codec import OMITTED, Document
+from tidegate.core.json_codec import OMITTED, StoredDocument
 from tidegate.core.judge import Verdict
 from tidegate.core.plan import Plan
 from tidegate.errors import LakeDamaged
@@ -40,7 +38,7 @@ class SentFile:
 
 
 @dataclass(frozen=True)
-class Delivery(Document):
+class Delivery(StoredDocument):
     """The record that all rows of a plan are in the target, by the read-back: its manifest.
 
     `files` are sorted by name; `broken_order` names the target partitions, or topics, in which rows
@@ -63,16 +61,6 @@ class Delivery(Document):
     def of(self) -> Attempt:
         """The attempt that has sent and read back."""
         return Attempt(self.plan_id, 0, self.attempt)
-
-    @cached_property
-    def encoded(self) -> bytes:
-        """The canonical bytes."""
-        return canonical.encode(self.to_json())
-
-    @cached_property
-    def sha256(self) -> str:
-        """The digest of the canonical bytes, 64 hex digits."""
-        return canonical.digest(self.encoded)
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, "chunk": 0, **super().to_json()}

@@ -70,8 +70,8 @@ _NO_VALUE = "\uffff"
 def with_defaults(format_: str | None, given: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a reader with Tidegate's defaults: CSV as RFC 4180 says it.
 
-    A quote within quotes is doubled (Spark's default is a backslash before it), `""` is empty text,
-    and nothing between two separators is null.
+    A quote within quotes is written twice (Spark's default is a backslash before it), `""` is empty
+    text, and nothing between two separators is null.
     """
     if format_ != "csv":
         return dict(given)
