@@ -26,7 +26,7 @@ EGRESS = {
         "files": 1, "bytes": 5120, "young": 3, "offsets": 0, "ahead": 0, "unselected": 0,
         "settles_in": 41,
     },
-    "left_out": [{"file": "b.json", "reason": "refused for its rows; it has not changed: …"}],
+    "left_out": [{"file": "b.json", "reason": "row 1: no value, and tombstones are not on"}],
     "sent": {"files": 3, "rows": 3000, "duplicates": 1},
     "target": {"orders": {"0": 1056}},
     "quarantine": {"rows": 1, "uri": "file:///lake/out/_tidegate/quarantine"},
@@ -53,7 +53,7 @@ out: 1 live commit, 3,000 rows sent, 1 duplicated
   1 row in quarantine: file:///lake/out/_tidegate/quarantine
     SELECT file, row, reason, text FROM \
 read_parquet('/lake/out/_tidegate/quarantine/**/*.parquet')
-  excluded: b.json: refused for its rows; it has not changed: …
+  excluded: b.json: row 1: no value, and tombstones are not on
   commit #2: the order is broken in orders-0
   open claim of plan 5b8a2f0e9d1c7364
     by process 4711 on worker-1, which is dead

@@ -264,17 +264,23 @@ def test_ledger_entry(store, monkeypatch, entry, data):
 
 def test_release_and_receipts():
     """A release, and what a commit of egress has beside that of an ingest."""
-    release = Release("0123456789abcdef", "feedfeedfeedfeed", "resend", "asked for", ("a.csv",))
+    release = Release("0123456789abcdef", "feedfeedfeedfeed", "resend", "asked for")
     form = {
         "plan": "0123456789abcdef", "attempt": "feedfeedfeedfeed", "how": "resend",
-        "reason": "asked for", "refused": ["a.csv"],
+        "reason": "asked for", "refused": [],
     }  # fmt: skip
     assert release.to_json() == form
     assert Release.from_json(form) == release
     with pytest.raises(ValueError):
         Release.from_json({**form, "how": "somehow"})
+    bad = (LeftOutFile("a.csv", "row 1: no value"),)
+    form |= {"refused": [{"file": "a.csv", "reason": "row 1: no value"}], "judged_by": "feed"}
+    assert replace(release, refused=bad, judged_by="feed").to_json() == form
+    assert Release.from_json(form).refused == bad
     receipt = Receipt("copy", FLIGHTS_ID, 3, before=10, after=15, sent=4, duplicates=1)
-    commit = Commit(**{**vars(COMMIT), "receipts": (receipt,)})
+    columns = {"csv": (("id", "string"), ("name", "string"))}
+    commit = Commit(**{**vars(COMMIT), "receipts": (receipt,), "columns": columns})
+    assert commit.to_json()["columns"] == {"csv": [["id", "string"], ["name", "string"]]}
     assert commit.to_json()["receipts"] == [
         {
             "topic": "copy", "topic_id": FLIGHTS_ID, "partition": 3,

@@ -224,12 +224,18 @@ MUTANTS = (
         "tests/unit/core/test_claims.py::test_a_zombie_releases_nothing_of_the_next_attempt",
     ),
     Mutant(
-        "a refused file is tried once under quarantine",
+        "a file that was refused is remembered",
         "core/fold.py",
-        "                    self.unfit |= etags\n",
-        "                    pass\n",
-        "tests/unit/egress/test_egress_claims.py::"
-        "test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine",
+        "(file for file in claim.files if file.name in reasons):",
+        "():",
+        "tests/unit/egress/test_egress_claims.py::test_a_refused_file_blocks_no_other",
+    ),
+    Mutant(
+        "a refused file that was sent is forgotten",
+        "core/fold.py",
+        "            self.refused.pop(file.name, None)\n",
+        "            pass\n",
+        "tests/unit/core/test_claims.py::test_a_refused_file_is_remembered_until_it_is_sent",
     ),
     Mutant(
         "no partitions are not a window",

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-REFUSED = "tests/spark/test_egress_refusals.py::test_refused_before_anything_is_sent"
+BAD = "tests/spark/test_egress_refusals.py::test_bad_files_are_left_out"
 
 MUTANTS = (
     Mutant(
@@ -127,9 +127,9 @@ MUTANTS = (
     Mutant(
         "every file of the plan is read",
         "spark/preflight.py",
-        "        _check_files_read(job, shaped)\n",
+        "    _check_files_read(job, shaped)\n",
         "",
-        f"{REFUSED}[a name that Spark passes over]",
+        f"{BAD}[a name that Spark passes over]",
     ),
     Mutant(
         "a line of JSON is one object",
@@ -188,11 +188,25 @@ MUTANTS = (
         "tests/spark/test_json_columns.py::test_all_columns_beside_the_line",
     ),
     Mutant(
-        "an odd file is refused alone",
+        "all bad files of a plan are found at once",
+        "spark/bad_files.py",
+        "    halves = files[: len(files) // 2], files[len(files) // 2 :]\n",
+        "    halves = [files[: len(files) // 2] or files[len(files) // 2 :]]\n",
+        "tests/spark/test_bad_files.py",
+    ),
+    Mutant(
+        "the header of most files of CSV counts",
         "spark/preflight.py",
-        "            if bad := _bad_files(spark, job, rows=True):\n",
-        "            if bad := list[str]():\n",
-        f"{REFUSED}[a header with a column that has no name]",
+        "job, guesses = _with_header(job, headers[0][0]), False",
+        "job, guesses = job, False",
+        f"{BAD}[a first file with another header than most]",
+    ),
+    Mutant(
+        "an error that may pass blames no file",
+        "spark/bad_files.py",
+        "    if is_temporary(error) or isinstance(error, ParseException):\n",
+        "    if isinstance(error, ParseException):\n",
+        "tests/spark/test_bad_files.py",
     ),
     Mutant(
         "SQL calls only what is allowed",
@@ -275,36 +289,36 @@ MUTANTS = (
     Mutant(
         "a bad row is refused before the first record",
         "spark/preflight.py",
-        "    if bad_files and job.quarantine is None:\n",
-        "    if False:\n",
-        f"{REFUSED}[a null value]",
+        "            bad |= _with_bad_rows(job, bad_rows)\n",
+        "            pass\n",
+        f"{BAD}[a null value]",
     ),
     Mutant(
         "a header has a key",
         "spark/records.py",
         'F.exists("headers", lambda h: h["key"].isNull())',
         "F.lit(False)",
-        f"{REFUSED}[a header without a key]",
+        f"{BAD}[a header without a key]",
     ),
     Mutant(
         "a partition is in range",
         "spark/records.py",
         "            (partition < 0) | (partition >= count),\n",
         "            F.lit(False),\n",
-        f"{REFUSED}[a partition out of range]",
+        f"{BAD}[a partition out of range]",
     ),
     Mutant(
         "a record fits",
         "spark/records.py",
         '            F.col("bytes") > limit,\n',
         "            F.lit(False),\n",
-        f"{REFUSED}[a row too large for the producer]",
+        f"{BAD}[a row too large for the producer]",
     ),
     Mutant(
         "rows are counted against the ledger",
         "spark/preflight.py",
-        "    if wrong:\n        raise Refused(\n",
-        "    if False:\n        raise Refused(\n",
+        "    if wrong:\n        named",
+        "    if False:\n        named",
         "tests/spark/test_egress_fidelity.py::test_a_lake_that_has_lost_rows_is_refused",
     ),
     Mutant(

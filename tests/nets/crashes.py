@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nets.objects import Crash, Fault, Gate
 from nets.world import DAY, ORIGIN, Difference, Now, World, parquet, unless_refused
-from tidegate.errors import LakeDamaged, TidegateError
+from tidegate.errors import LakeDamaged, PartitionsLeftOut, TidegateError
 
 ISLANDS = 4  # most commits ahead of the cursor that two plans can leave
 CHANGES = ("create", "write", "copy", "delete", "send")
@@ -84,6 +84,18 @@ def dies(world: World) -> None:
         world.egress("dies")
 
 
+def finds_a_bad_file(world: World) -> None:
+    """Its plan is released, and the same run sends the other file by another one."""
+    world.bad = frozenset({"b"})
+    unless_refused(lambda: world.egress("bad"))
+
+
+def edits(world: World) -> None:
+    """The pipeline's settings change, by which the bad file can be sent."""
+    world.is_edited = True
+    world.egress("edited")
+
+
 INGEST: dict[str, Step] = {
     "live": World.live,
     "backfill": World.backfill,
@@ -98,8 +110,9 @@ INGEST: dict[str, Step] = {
 }
 SEND: dict[str, Step] = {"two senders": two_send}
 RELEASE: dict[str, Step] = {"claim": dies, "release": lambda world: unless_refused(world.release)}
-LIVES = (INGEST, SEND, RELEASE)
-STEPS = INGEST | SEND | RELEASE
+BAD: dict[str, Step] = {"bad file": finds_a_bad_file, "edited": edits}
+LIVES = (INGEST, SEND, RELEASE, BAD)
+STEPS = INGEST | SEND | RELEASE | BAD
 
 
 class Case(NamedTuple):
@@ -199,6 +212,9 @@ def _play(world: World, step: Step, gate: Gate) -> None:
 def _next(world: World, *, egress: bool) -> None:
     """What the schedule starts next, whatever has become of the others."""
     if egress:
+        world.is_edited = bool(world.bad)
+        with suppress(PartitionsLeftOut):  # of an earlier plan that it finishes
+            world.egress(f"rest at {len(world.objects.content)}")
         world.egress(f"at {len(world.objects.content)}")
     else:
         world.grow(2)

@@ -32,7 +32,7 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress.release import release
 from tidegate.egress.run import egress
-from tidegate.errors import BrokerError, TidegateError
+from tidegate.errors import BrokerError, StageFailed, TidegateError
 from tidegate.ingest.run import ingest
 from tidegate.lake import parallel, sweeping
 from tidegate.lake.ledger import Ledger
@@ -40,7 +40,7 @@ from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.maintenance.repair import repair
 from tidegate.pipelines.spec import parse
 from tidegate.runs.run import EgressRun, Run
-from tidegate.spark.egress_job import DONE, SENDING, EgressJob
+from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
 from tidegate.spark.ingest_job import IngestJob
 from tidegate_check.lake import Checker, Difference
 
@@ -61,6 +61,7 @@ class World:
     application had read them; `sent` the records of the target: plan, file, row. `alive` are the
     attempts whose senders run. `loses` is the offset of a record that Spark does not write; `away`:
     no question to the broker is answered. `meanwhile` happens once, before the next record is sent.
+    `bad` are the files that cannot be sent until the pipeline's settings change: `is_edited`.
     """
 
     home: Path
@@ -73,6 +74,8 @@ class World:
     away: bool = False
     meanwhile: Callable[[], None] = lambda: None
     is_backfilled: bool = False
+    bad: frozenset[str] = frozenset()
+    is_edited: bool = False
     open_store: Callable[[Objects, str], Any] = Handle
 
     def copy(self) -> "World":
@@ -156,6 +159,12 @@ class World:
         """Send the rows of the plan that the target does not hold, and read them back."""
         directory = Path(given.args[0]).parent
         job = EgressJob.read(Path(given.args[0]))
+        bad = {name: "row 1 is bad" for name, _ in job.source.files if name in self.bad}
+        if bad and not job.tombstones:
+            sent = any(plan == job.plan_id for plan, _, _ in self.sent)
+            form = {"message": "1 file cannot be sent", "files": bad, "sent": sent}
+            (directory / REFUSED).write_text(json.dumps(form))
+            raise StageFailed("refused")
         (directory / SENDING).touch()
         before = set(self.sent)
         self.alive.add(directory.name)
@@ -173,7 +182,7 @@ class World:
                       for name, _ in job.source.files],
             "receipts": [{"topic": "t", "partition": 0, "before": job.target["t"].since[0],
                           "after": len(self.sent), "sent": sum(rows.values()), "duplicates": 0}],
-            "broken_order": [], "versions": {},
+            "broken_order": [], "columns": None, "versions": {},
         }  # fmt: skip
         (directory / DONE).write_text(json.dumps(done))
 
@@ -204,7 +213,8 @@ class World:
         checkpoint(INGEST)
 
     def egress(self, run_id: str = "send") -> None:
-        run = EgressRun(egress_spec(self.home), KAFKA, "dag", run_id, date(2024, 5, 1))
+        spec = egress_spec(self.home, tombstones=self.is_edited)
+        run = EgressRun(spec, KAFKA, "dag", run_id, date(2024, 5, 1))
         others = set(self.alive)
         try:
             egress(run, self.send, lambda _: False)
@@ -238,9 +248,9 @@ class World:
 
 
 @cache
-def egress_spec(home: Path) -> Any:
+def egress_spec(home: Path, *, tombstones: bool = False) -> Any:
     source, target = {"path": str(home), "format": "text"}, {"topic": "t"}
-    form = {"name": "out", "kind": "egress", "lake": "/lake", "settle": 0}
+    form = {"name": "out", "kind": "egress", "lake": "/lake", "settle": 0, "tombstones": tombstones}
     return parse({**form, "source": source, "target": target})
 
 

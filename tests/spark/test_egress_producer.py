@@ -9,7 +9,7 @@ import pytest
 
 from support import topic_records
 from support.egress_pipeline import EgressPipeline
-from tidegate.errors import RowsRefused, SendFailed
+from tidegate.errors import PartitionsLeftOut, SendFailed
 
 
 def lines(*ids: int) -> str:
@@ -111,7 +111,7 @@ def test_small_limits_of_a_topic(pipeline: EgressPipeline, topic: str) -> None:
     pipeline.put("b.txt", "y" * room)
     assert pipeline.run_all("second")["rows"] == 1
     pipeline.put("c.txt", "z" * (room + 1))
-    with pytest.raises(RowsRefused, match=r"c\.txt, row 0: 3001 bytes as a record, and 3000 is"):
+    with pytest.raises(PartitionsLeftOut, match=r"c\.txt: row 0: 3001 bytes as a record, and 3000"):
         pipeline.run_all("third")
 
 
@@ -150,7 +150,7 @@ def test_an_incompressible_record_is_refused_before_sending(
     noise = random.Random(1).randbytes(1_000_000)
     path = pipeline.source / "a.parquet"
     pq.write_table(pa.table({"v": [noise[:-300]]}), path)  # 300: its headers and the batch's
-    with pytest.raises(RowsRefused, match=r"a\.parquet, row 0: .* and 1000000 is the most"):
+    with pytest.raises(PartitionsLeftOut, match=r"a\.parquet: row 0: .* and 1000000 is the most"):
         pipeline.run_all("first")
     assert pipeline.ends(small) == {0: 0}
     pq.write_table(pa.table({"v": [noise[:-900]]}), path)
@@ -160,8 +160,8 @@ def test_an_incompressible_record_is_refused_before_sending(
 def _overhead(pipeline: EgressPipeline, topic: str) -> int:
     """Return the bytes that Tidegate counts for a record in addition to its line."""
     pipeline.put("q.txt", "q" * 4_000)
-    with pytest.raises(RowsRefused) as refused:
+    with pytest.raises(PartitionsLeftOut) as refused:
         pipeline.run_all("ask")
     (pipeline.source / "q.txt").unlink()
-    (row,) = refused.value.numbers["rows"]
-    return int(row["reason"].split()[0]) - 4_000
+    (file,) = refused.value.numbers["left_out"]
+    return int(file["reason"].removeprefix("row 0: ").split()[0]) - 4_000

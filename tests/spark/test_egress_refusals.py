@@ -30,7 +30,7 @@ from tidegate_local.kafka import Broker
 class Refusal:
     """The content of the source, the pipeline's settings, and the expected error.
 
-    `files` are named by the error, and excluded until they change.
+    `files` are left out, with this message, and the others are sent.
     """
 
     name: str
@@ -143,53 +143,58 @@ def flipped(pipeline: EgressPipeline) -> None:
 
 REFUSALS = (
     # Files
-    Refusal("a cut gz file", cut_gz, "bad/b.txt.gz cannot be read: EOFException: Unexpected end",
+    Refusal("a cut gz file", cut_gz, "bad/b.txt.gz: cannot be read: EOFException: Unexpected end",
             files=("bad/b.txt.gz",)),
     Refusal("pages of Parquet that are damaged", parquet("b", a=SIX, b=SIX),
-            "b.parquet cannot be read: ", files=("b.parquet",)),
-    Refusal("a flipped bit in a page of Parquet", flipped, "b.parquet cannot be read: ",
+            "b.parquet: cannot be read: ", files=("b.parquet",)),
+    Refusal("a flipped bit in a page of Parquet", flipped, "b.parquet: cannot be read: ",
             files=("b.parquet",)),
     Refusal("a cut Parquet file, its columns given",
             with_columns(texts("parquet", a=b"PAR1 and no more"), columns="id BIGINT"),
-            "a.parquet cannot be read: ", files=("a.parquet",)),
+            "a.parquet: cannot be read: ", files=("a.parquet",)),
     Refusal("mixed columns", parquet(a=SIX, b={"id": ["x"]}),
-            "b.parquet and a.parquet have different columns: id string / int64. Nothing was sent",
-            SourceRefused),
+            "id string / int64. Keep them apart by source.path, or give source.columns",
+            files=("b.parquet",)),
     Refusal("a Parquet file that is not as the pipeline says",
             with_columns(parquet(a=SIX, b={"id": ["x"]}), columns="id BIGINT"),
-            "b.parquet cannot be read: ", files=("b.parquet",)),
+            "b.parquet: cannot be read: ", files=("b.parquet",)),
     Refusal("a header unlike the first file's", texts("csv", a="id,name\n1,x\n", b="id,nme\n2,y\n"),
-            "b.csv has another header than a.csv"),
+            "b.csv: its header is id, nme, and not id, name: keep files of other columns apart",
+            files=("b.csv",)),
+    Refusal("a first file with another header than most",
+            texts("csv", a="id,nme\n2,y\n", b="id,name\n1,x\n", c="", d="id,name\n3,x\n"),
+            "a.csv: its header is id, nme, and not id, name", files=("a.csv",)),
     Refusal("a header unlike the pipeline's columns",
             with_columns(texts("csv", a="id,name\n1,x\n", b="id,nme\n2,y\n"),
                          columns="id STRING, name STRING"),
-            "b.csv cannot be read: ", files=("b.csv",)),
+            "b.csv: its header is id, nme, and not source.columns", files=("b.csv",)),
     Refusal("a name that Spark passes over", copying,
-            "Spark does not read b.txt._COPYING_: it takes", files=("b.txt._COPYING_",)),
+            "b.txt._COPYING_: Spark does not read it: it takes", files=("b.txt._COPYING_",)),
     Refusal("a header with a column that has no name",
             texts("csv", a=",id,name\n0,1,x\n", b="id,name\n1,x\n", c="id,name\n2,y\n"),
-            "a.csv cannot be read: its own header does not name its columns", files=("a.csv",)),
+            "a.csv: its header does not name its columns: one has no name", files=("a.csv",)),
     Refusal("headers with a column twice",
             texts("csv", a="id,name\n1,x\n", b="id,id\n1,x\n", c="id,ID\n1,x\n"),
-            "b.csv, c.csv cannot be read: its own header", files=("b.csv", "c.csv")),
+            "two have the same; c.csv: its header does not name its columns",
+            files=("b.csv", "c.csv")),
     Refusal("keys that differ only in case", typed(a=GOOD, b='{"id":1,"ID":2}\n'),
-            f"1 row cannot be sent: b.json, row 0: {UNCLEAR}", files=("b.json",)),
+            f"b.json: row 0: {UNCLEAR}", files=("b.json",)),
     Refusal("a key twice", typed(a=GOOD, b='{"id":1,"id":2}\n'),
-            f"1 row cannot be sent: b.json, row 0: {UNCLEAR}", files=("b.json",)),
+            f"b.json: row 0: {UNCLEAR}", files=("b.json",)),
     Refusal("a key twice in the only line", typed(b='{"id":1,"id":2}\n'),
-            f"1 row cannot be sent: b.json, row 0: {UNCLEAR}",
+            f"b.json: row 0: {UNCLEAR}",
             settings=columns(key="cast(id as string)"), files=("b.json",)),
     Refusal("an expression on JSON without columns", texts("json", a=GOOD),
             "columns: name: expressions on JSON need source.columns, as 'id BIGINT, name STRING'",
             settings=columns(key="upper(name)")),
     Refusal("a line that other readers of JSON refuse", texts("json", a=GOOD, b="{'id':1}\n"),
-            f"1 row cannot be sent: b.json, row 0: {NO_JSON}. Correct", files=("b.json",)),
+            f"b.json: row 0: {NO_JSON}. Correct", files=("b.json",)),
     Refusal("two objects in a line", texts("json", a=GOOD, b=GOOD.strip() + GOOD),
-            f"1 row cannot be sent: b.json, row 0: {NO_JSON}. Correct", files=("b.json",)),
+            f"b.json: row 0: {NO_JSON}. Correct", files=("b.json",)),
     Refusal("JSON that is too deep", texts("json", a=GOOD, b='{"a":' * 900 + "1" + "}" * 900),
-            f"1 row cannot be sent: b.json, row 0: {NO_JSON}. Correct", files=("b.json",)),
+            f"b.json: row 0: {NO_JSON}. Correct", files=("b.json",)),
     Refusal("CSV in another encoding", texts("csv", a="id\nx\n", b=b"id\n\xfc\n"),
-            "b.csv, row 0: text that is not in UTF-8: set source.options.encoding",
+            "b.csv: row 0: text that is not in UTF-8: set source.options.encoding",
             files=("b.csv",)),
     Refusal("no file", lambda pipeline: pipeline.set_source("json"), "no file matches",
             SourceRefused),
@@ -198,63 +203,65 @@ REFUSALS = (
             "make it, or correct `source.path`", SourceUnavailable),
     # Rows
     Refusal("an invalid line of JSON", texts("json", a=GOOD + "{'id':\n" + GOOD, b=GOOD),
-            f"1 row cannot be sent: a.json, row 1: {NO_JSON}. Correct", files=("a.json",)),
+            f"a.json: row 1: {NO_JSON}. Correct", files=("a.json",)),
     Refusal("nothing but invalid lines", texts("json", a="never\n"),
-            f"1 row cannot be sent: a.json, row 0: {NO_JSON}. Correct", files=("a.json",)),
+            f"a.json: row 0: {NO_JSON}. Correct", files=("a.json",)),
     Refusal("a value of another type than the pipeline says",
             with_columns(texts("json", a='{"id":1}\n{"id":"x"}\n'), columns="id BIGINT"),
-            f"1 row cannot be sent: a.json, row 1: {NO_JSON}, or a value of another type than its "
+            f"a.json: row 1: {NO_JSON}, or a value of another type than its "
             "column. Correct", files=("a.json",)),
     Refusal("a row of CSV that is too long", texts("csv", a="id,name\n1,x\n2,y,z\n"),
-            "1 row cannot be sent: a.csv, row 1: too few or too many values, or a value of "
+            "a.csv: row 1: too few or too many values, or a value of "
             "another type than its column. Correct", files=("a.csv",)),
     Refusal("a value of CSV of another type",
             with_columns(texts("csv", a="n,id\nx,1\ny,z\n"), columns="n STRING, id BIGINT"),
-            "1 row cannot be sent: a.csv, row 1: too few or too many values, or a value of another "
+            "a.csv: row 1: too few or too many values, or a value of another "
             "type than its column: see id. Correct or remove what is named, or set on_bad_row: "
-            "quarantine; other files go with the next run. Rows count from 0, without a header",
+            "quarantine for bad rows; it is tried again when it or the pipeline's settings change, "
+            "or with --resend. Rows count from 0, without a header",
             files=("a.csv",)),
     Refusal("a null value", typed(a=GOOD, b='{"id":2}\n'),
-            "1 row cannot be sent: b.json, row 0: no value, and tombstones are not on",
+            "b.json: row 0: no value, and tombstones are not on",
             settings=columns(value="name"), files=("b.json",)),
     Refusal("a row too large", texts("text", a="x" * 1_100_000 + "\nsmall\n"),
-            "a.text, row 0: 1100", files=("a.text",)),
+            "a.text: row 0: 1100", files=("a.text",)),
     Refusal("a row too large for the producer", texts("text", a="x" * 5_000 + "\nsmall\n"),
             "and 4000 is the most: see the topic's max.message.bytes, and max.request.size",
             settings={"target": {"topic": "T", "producer": {"max.request.size": 4000}}},
             files=("a.text",)),
     Refusal("a partition out of range", parquet(a=SIX),
-            "3 rows cannot be sent: a.parquet, row 3: partition 3 is out of range, the topic has 3",
+            "a.parquet: row 3: partition 3 is out of range, the topic has 3",
             settings=columns(partition="id"), files=("a.parquet",)),
     Refusal("a negative partition", parquet(a=SIX),
-            "partition -1 is out of range, the topic has 3",
+            "row 0: partition -1 is out of range, the topic has 3",
             settings=columns(partition="id - 1"), files=("a.parquet",)),
     Refusal("a partition beyond any", parquet(a=SIX),
             "partition 4294967296 is out of range, the topic has 3",
             settings=columns(partition="id * 4294967296"), files=("a.parquet",)),
-    Refusal("no partition", parquet(a=SIX), "a.parquet, row 5: no partition",
+    Refusal("no partition", parquet(a=SIX), "a.parquet: row 5: no partition",
             settings=columns(partition="nullif(id, 5) % 3"), files=("a.parquet",)),
-    Refusal("a null topic", ONE, "a.json, row 0: no topic",
+    Refusal("a null topic", ONE, "a.json: row 0: no topic",
             settings={"target": {"topics": ["T"]}, **columns(topic="nullif(name, 'x')")},
             files=("a.json",)),
     Refusal("a topic that is not listed", ONE,
-            "a.json, row 0: topic x is not among target.topics",
+            "a.json: row 0: topic x is not among target.topics",
             settings={"target": {"topics": ["T"]}, **columns(topic="name")}, files=("a.json",)),
-    Refusal("a header without a key", ONE, "a.json, row 0: a header without a key",
+    Refusal("a header without a key", ONE, "a.json: row 0: a header without a key",
             settings=columns(headers="array(struct(nullif(name, 'x') as key, name as value))"),
             files=("a.json",)),
-    Refusal("a null header", ONE, "a.json, row 0: a header without a key",
+    Refusal("a null header", ONE, "a.json: row 0: a header without a key",
             settings=columns(
                 headers="array(if(id = 1, null, struct(name as key, name as value)))"),
             files=("a.json",)),
     Refusal("a failing cast", typed(a=GOOD, b=GOOD, c='{"id":2,"name":"7"}\n', d=""),
-            "an expression of `columns` or order_by fails on a row of a.json: ",
-            settings=columns(key="cast(cast(name as int) as string)"), files=("a.json",)),
+            "a.json: an expression of `columns` or order_by fails on a row: ",
+            settings=columns(key="cast(cast(name as int) as string)"),
+            files=("a.json", "b.json")),
     Refusal("a failing cast in the last of many",
             typed(**{f"f{n}": '{"id":2,"name":"7"}\n' for n in range(9)}, z=GOOD),
-            "an expression of `columns` or order_by fails on a row of z.json: ",
+            "z.json: an expression of `columns` or order_by fails on a row: ",
             settings=columns(key="cast(cast(name as int) as string)"), files=("z.json",)),
-    Refusal("raise_error", ONE, "an expression of `columns` or order_by fails on a row of a.json: ",
+    Refusal("raise_error", ONE, "a.json: an expression of `columns` or order_by fails on a row: ",
             settings=columns(key="if(id = 1, cast(raise_error('no') as string), 'k')"),
             files=("a.json",)),
     # Columns
@@ -299,7 +306,7 @@ REFUSALS = (
             ConfigurationError),
     Refusal("no order into a compacted topic", ONE, "is compacted and keeps the last record of a k",
             ConfigurationError, settings={"target": {"topic": "T-compacted"}}),
-    Refusal("no key into a compacted topic", ONE, "a.json, row 0: no key, and the topic is compact",
+    Refusal("no key into a compacted topic", ONE, "a.json: row 0: no key, and the topic is compact",
             settings={"target": {"topic": "T-compacted"}, "order_by": ["id"]}, files=("a.json",)),
 )  # fmt: skip
 
@@ -316,18 +323,14 @@ def target(broker: Broker) -> str:
     return name
 
 
-@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
+@pytest.mark.parametrize(
+    "refusal", [each for each in REFUSALS if not each.files], ids=lambda refusal: refusal.name
+)
 def test_refused_before_anything_is_sent(
     pipeline: EgressPipeline, target: str, refusal: Refusal
 ) -> None:
-    """The error names file, row and fix; nothing is sent, no claim is open, and the next run
-    excludes the bad files.
-    """
-    pipeline.topic = target
-    refusal.put(pipeline)
-    named = json.dumps(refusal.settings).replace('"T', f'"{target}')
-    pipeline.settings |= json.loads(named)
-    other = f"{target}-compacted" if f"{target}-compacted" in named else target
+    """The error names what is wrong; nothing is sent, and no claim is open."""
+    other = put(pipeline, target, refusal)
     before = pipeline.ends(other)
     with pytest.raises(refusal.error) as refused:
         pipeline.run_all()
@@ -335,30 +338,64 @@ def test_refused_before_anything_is_sent(
     assert "\n" not in str(refused.value)
     assert pipeline.ends(other) == before
     fold = pipeline.fold()
-    assert fold.claims == {}
-    assert tuple(fold.refused) == refusal.files
-    assert not fold.sent
+    assert (fold.claims, fold.refused, fold.sent) == ({}, {}, {})
     if refusal.error is RowsRefused:
         assert str(refused.value).endswith("Nothing was sent")
-        assert tuple(refused.value.numbers["files"]) == refusal.files
         assert [entry["kind"] for entry in pipeline.entries()] == ["claim", "release"]
         assert pipeline.entries()[-1]["how"] == "nothing sent"
-        if refusal.files:
-            left_out = pipeline.plan("next").plan.left_out
-            assert tuple(each.file for each in left_out) == refusal.files
     else:
         assert pipeline.entries() == []
 
 
-def test_refused_files_are_named_and_the_others_are_sent(pipeline: EgressPipeline) -> None:
-    """A truncated Parquet file is detected by planning, a bad row by the first run; the next run
-    excludes both, sends the rest, and then fails, naming them.
+@pytest.mark.parametrize(
+    "refusal", [each for each in REFUSALS if each.files], ids=lambda refusal: refusal.name
+)
+def test_bad_files_are_left_out(pipeline: EgressPipeline, target: str, refusal: Refusal) -> None:
+    """By one plan for all of them, before the first record; the same run sends the others, fails,
+    and names file and reason. So does the next one, which starts no Spark.
+    """
+    other = put(pipeline, target, refusal)
+    before = pipeline.ends(other)
+    for run, jobs in (("r", None), ("next", 0)):
+        started = len(pipeline.jobs)
+        with pytest.raises(PartitionsLeftOut) as left_out:
+            pipeline.run_all(run)
+        assert refusal.message in str(left_out.value)
+        assert "\n" not in str(left_out.value)
+        named = tuple(each["file"] for each in left_out.value.numbers["left_out"])
+        assert named == refusal.files
+        assert len(pipeline.jobs) - started == (len(pipeline.jobs) if jobs is None else jobs)
+    fold = pipeline.fold()
+    files = {str(path.relative_to(pipeline.source)) for path in pipeline.source.rglob("*.*")}
+    assert fold.claims == {}
+    assert fold.sent.keys() == files - {*refusal.files}
+    rows = sum(pipeline.ends(other).values()) - sum(before.values())
+    assert rows == sum(each["rows"] for each in pipeline.sealed())
+    kinds = [entry["kind"] for entry in pipeline.entries()]
+    by_spark = ["claim", "release"] if fold.refused else []
+    assert kinds == by_spark + (["claim", "commit"] if fold.sent else [])
+
+
+def put(pipeline: EgressPipeline, target: str, refusal: Refusal) -> str:
+    """Set up the pipeline; return the topic that it may send to."""
+    pipeline.topic = target
+    refusal.put(pipeline)
+    named = json.dumps(refusal.settings).replace('"T', f'"{target}')
+    pipeline.settings |= json.loads(named)
+    return f"{target}-compacted" if f"{target}-compacted" in named else target
+
+
+def test_a_file_that_is_mended_is_sent(pipeline: EgressPipeline) -> None:
+    """A truncated Parquet file is detected by planning, a bad row by Spark: one run sends the rest
+    and names both, and what is mended is sent by the next.
     """
     parquet(good=SIX, poisoned={"id": [0, 99]}, short=SIX)(pipeline)
     path = pipeline.source / "short.parquet"
     path.write_bytes(path.read_bytes()[:-9])
     pipeline.settings["columns"] = {"partition": "if(id > 9, id, id % 3)"}
-    with pytest.raises(RowsRefused, match=r"poisoned\.parquet, row 1: partition 99 is out of"):
+    with pytest.raises(
+        PartitionsLeftOut, match=r"poisoned\.parquet: row 1: partition 99 is out of"
+    ):
         pipeline.run_all("one")
     with pytest.raises(PartitionsLeftOut) as left_out:
         pipeline.run_all("two")
@@ -368,6 +405,31 @@ def test_refused_files_are_named_and_the_others_are_sent(pipeline: EgressPipelin
     assert {each.row[0] for each in pipeline.records()} == {0}
     parquet(poisoned={"id": [0, 9]}, short=SIX)(pipeline)
     assert pipeline.run_all("three")["rows"] == 8
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_the_columns_of_the_first_commit_count(pipeline: EgressPipeline, format_: str) -> None:
+    """Not those of the file that comes first, or of most; and not for what declares its own."""
+    write = {
+        "csv": lambda **files: texts("csv", **{n: f"{c}\n1\n" for n, c in files.items()}),
+        "parquet": lambda **files: parquet(**{n: {c: [1]} for n, c in files.items()}),
+    }[format_]
+    write(d="id")(pipeline)
+    assert pipeline.run_all("one")["rows"] == 1
+    columns = [["id", "string" if format_ == "csv" else "int64"]]
+    assert pipeline.entries()[-1]["columns"] == {format_: columns}
+    write(a="no", b="no", e="id")(pipeline)
+    with pytest.raises(PartitionsLeftOut) as left_out:
+        pipeline.run_all("two")
+    assert [each["file"] for each in left_out.value.numbers["left_out"]] == [
+        f"a.{format_}", f"b.{format_}",
+    ]  # fmt: skip
+    assert "columns" not in pipeline.entries()[-1]
+    assert [record.value for record in pipeline.records()] == [
+        b'{"id":"1"}' if format_ == "csv" else b'{"id":1}'
+    ] * 2
+    pipeline.settings["source"]["columns"] = "no STRING" if format_ == "csv" else "no BIGINT"
+    assert pipeline.run_all("three")["rows"] == 2
 
 
 def test_a_committed_name_with_other_content(pipeline: EgressPipeline) -> None:

@@ -130,6 +130,7 @@ def sends_all(job: EgressJob, directory: Path) -> None:
             for t, each in job.target.items() for p, since in each.since.items()
         ],
         "broken_order": [],
+        "columns": None,
         "versions": {},
     }  # fmt: skip
     (directory / DONE).write_text(json.dumps(done))
@@ -145,10 +146,16 @@ def dies_while_sending(_: EgressJob, directory: Path) -> None:
 
 
 def refuses(*names: str, sent: bool = False) -> Application:
-    """Return an application that refuses these files; `sent`: an earlier attempt sent records."""
+    """Return an application that refuses these files, and sends plans without them; without names,
+    it refuses any plan. `sent`: an earlier attempt has sent records.
+    """
 
-    def answers(_: EgressJob, directory: Path) -> None:
-        form = {"message": "row 7 is bad", "files": names, "rows": [], "sent": sent}
+    def answers(job: EgressJob, directory: Path) -> None:
+        bad = {name: "row 7 is bad" for name, _ in job.source.files if name in names}
+        if names and not bad:
+            sends_all(job, directory)
+            return
+        form = {"message": "row 7 is bad", "files": bad, "sent": sent}
         (directory / REFUSED).write_text(json.dumps(form))
         raise StageFailed("refused")
 

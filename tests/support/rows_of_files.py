@@ -1,12 +1,13 @@
 """The rows of files as an egress selects them, with Spark and without a broker."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tidegate.spark import file_rows, source_rows
+from tidegate.spark import bad_files, file_rows, source_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
 from tidegate.spark.file_reader_options import with_defaults
 
@@ -26,6 +27,8 @@ def select(
     **options: str,
 ) -> DataFrame:
     given = source(format_, *paths, ddl=ddl, **options)
+    if format_ == "csv" and ddl is None:
+        given = replace(given, header=next(bad_files.headers(session, given), None))
     found = source_rows.select(session, given, columns)
     assert file_rows.files_read(given, found) == {path.name for path in paths}
     return found

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from tidegate.core.json_codec import OMITTED, Document, Name
 from tidegate.core.offsets import OffsetRange, Window
-from tidegate.core.plan import SourceFile
+from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.core.replacement import Replaces
 
 
@@ -99,8 +99,9 @@ class Commit(Document):
     In egress, a plan's rows are in the target: `manifest` lists the files that were sent,
     `accounts` has the ranges of a lake with the rows that were sent or quarantined, `receipts` what
     each target partition got, `broken_order` the target partitions whose rows are out of order,
-    `resent` the records of the same rows by claims that were released to be sent again. The files
-    that it `replaces` stay under `data/` for `keep_replaced` seconds.
+    `resent` the records of the same rows by claims that were released to be sent again. `columns`,
+    by format, are those that files without declared ones have from now on: of the first commit. The
+    files that it `replaces` stay under `data/` for `keep_replaced` seconds.
     """
 
     kind: ClassVar[str] = "commit"
@@ -117,6 +118,7 @@ class Commit(Document):
     replaces: Replaces = ()
     broken_order: Annotated[tuple[str, ...], OMITTED] = ()
     resent: Annotated[tuple[Resent, ...], OMITTED] = ()
+    columns: Annotated[Mapping[str, Columns] | None, OMITTED] = None
     keep_replaced: Annotated[int, OMITTED] = 0
 
     @property
@@ -226,8 +228,8 @@ class Release(Document):
     """The claim of an egress attempt ends without a commit; claims of other attempts stay.
 
     `how`: after `nothing sent` and `resend` its files or ranges can be sent again, after `declare
-    sent` they count as sent. `refused` names files with bad rows: they are left out until they
-    change, or until `on_bad_row` is quarantine, unless it was when they were refused.
+    sent` they count as sent. `refused` are files that cannot be sent, with the reasons: no plan has
+    them until they change, or the settings by which they are `judged_by`.
     """
 
     kind: ClassVar[str] = "release"
@@ -235,8 +237,8 @@ class Release(Document):
     attempt: str
     how: Literal["nothing sent", "resend", "declare sent"]
     reason: str
-    refused: tuple[str, ...] = ()
-    on_bad_row: Annotated[str | None, OMITTED] = None
+    refused: tuple[LeftOutFile, ...] = ()
+    judged_by: Annotated[str | None, OMITTED] = None
 
 
 def _split(topics: Mapping[str, Any], ranges: str) -> dict[str, Any]:

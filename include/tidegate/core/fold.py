@@ -9,10 +9,21 @@ from tidegate.core.cursor import Progress
 from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
 from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.plan import Columns
 from tidegate.core.replacement import Replaced
 
 REPLAY = "replay"
 """Lane of replays: they replace or resend data and never extend coverage."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFile:
+    """A file that a plan could not send: its etag, by which settings it was judged, and why."""
+
+    etag: str
+    judged_by: str
+    reason: str
+    plan_id: str
 
 
 @dataclass
@@ -40,8 +51,8 @@ class Fold:
     # Egress. Open claims by plan, each with the target's ends at the plan's first claim.
     claims: dict[str, Claim] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)  # file name → etag
-    refused: dict[str, str] = field(default_factory=dict)  # for bad rows: file name → etag
-    unfit: dict[str, str] = field(default_factory=dict)  # of these, refused under quarantine
+    refused: dict[str, RefusedFile] = field(default_factory=dict)  # by file name
+    columns: dict[str, Columns] = field(default_factory=dict)  # of the first files, by format
     roots: set[str] = field(default_factory=set)  # directories that names of sent files are below
     target_ends: dict[str, dict[int, int]] = field(default_factory=dict)
     # First claims, by plan, that were released to be sent again: their records are duplicates.
@@ -65,6 +76,7 @@ class Fold:
                     self._replace(part)
                 self.committed[entry.plan_id, entry.chunk] = n
                 self.cluster_id = entry.cluster_id
+                self.columns = {**(entry.columns or {}), **self.columns}
                 if entry.lane != REPLAY:
                     for topic_id, r in entry.ranges:
                         self._cover(topic_id, r)
@@ -87,11 +99,11 @@ class Fold:
                 self.abandoned.add((entry.plan_id, 0, claim.attempt))
                 if entry.how == "resend":
                     self.resent.setdefault(entry.plan_id, claim)
-                refused = set(entry.refused)
-                etags = {f.name: f.etag for f in claim.files if f.name in refused}
-                self.refused |= etags
-                if entry.on_bad_row == "quarantine":
-                    self.unfit |= etags
+                reasons = {each.file: each.reason for each in entry.refused}
+                for file in (file for file in claim.files if file.name in reasons):
+                    self.refused[file.name] = RefusedFile(
+                        file.etag, entry.judged_by or "", reasons[file.name], entry.plan_id
+                    )
                 if entry.how == "declare sent":
                     self._send(claim)
                     if claim.lane == REPLAY and claim.window:
@@ -102,7 +114,9 @@ class Fold:
         self.n, self.digest = n, digest
 
     def _send(self, claim: Claim) -> None:
-        self.sent |= {file.name: file.etag for file in claim.files}
+        for file in claim.files:
+            self.sent[file.name] = file.etag
+            self.refused.pop(file.name, None)
         self.roots |= {claim.root} if claim.root else set()
 
     def _cover(self, topic_id: str, r: OffsetRange) -> None:

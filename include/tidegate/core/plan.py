@@ -68,6 +68,10 @@ def _read_left_out(form: Mapping[str, Any]) -> LeftOut | LeftOutFile:
 Exclusion = Annotated[LeftOut | LeftOutFile, Form(lambda each: each.to_json(), _read_left_out)]
 
 
+Columns = tuple[tuple[str, str], ...]
+"""Names and types of the columns of a file."""
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class SourceFile(Document):
     """A file of an egress source when it was planned.
@@ -96,7 +100,8 @@ class Plan(StoredDocument):
 
     `topics` maps each topic that is read to its topic id. `chunks` are staged, sealed and committed
     one by one, in any order. `byte_settings` are the settings that decide the bytes of what is
-    written. Only egress has `files`, in place of windows, and a `target`.
+    written. Only egress has `files`, in place of windows, and a `target`. `columns` are those that
+    its files must have, where `source.columns` does not say and they are known.
     """
 
     pipeline: str
@@ -113,6 +118,7 @@ class Plan(StoredDocument):
     replay: Mapping[str, Any] | None = None
     files: Annotated[tuple[SourceFile, ...], OMITTED] = ()
     target: Annotated[Mapping[str, TargetTopic] | None, OMITTED] = None
+    columns: Annotated[Columns | None, OMITTED] = None
 
     def to_json(self) -> dict[str, Any]:
         form = {"format": FORMAT, **super().to_json()}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tidegate.core.fold import Fold
-from tidegate.core.plan import LeftOutFile, SourceFile
+from tidegate.core.plan import Columns, LeftOutFile, SourceFile
+from tidegate.egress.byte_settings import byte_settings, judged_by
 from tidegate.egress.lake_source import Unsent, open_lake, read_unsent
 from tidegate.errors import ConfigurationError, SourceRefused, SourceUnavailable
 from tidegate.lake import deliveries, sources
@@ -22,11 +23,6 @@ _LATE = (
     "`tidegate release --late --how declare-sent` counts it as sent"
 )
 _SENT_BEFORE = "sent before, with other content: --resend sends it again"
-_UNFIT = "refused, though bad rows go into quarantine; it has not changed: --resend tries again"
-_REFUSED = (
-    "refused for its rows; it has not changed: correct it, or set on_bad_row: quarantine; "
-    "--resend tries again"
-)
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +31,8 @@ logger = logging.getLogger(__name__)
 class Backlog:
     """The unsent `files` of a path, or the `unsent` offsets of a lake; `left_out` is excluded.
 
-    `taken` are the files that the next run sends; `young` files are newer than `settle` allows:
-    all of them have settled in `settles_in` seconds.
+    `taken` are the files that the next run sends, whose `columns` must be these if they are known;
+    `young` files are newer than `settle` allows: all of them have settled in `settles_in` seconds.
     """
 
     files: tuple[SourceFile, ...] = ()
@@ -45,6 +41,7 @@ class Backlog:
     left_out: tuple[LeftOutFile, ...] = ()
     unsent: Unsent = field(default_factory=Unsent)
     settles_in: int | None = None
+    columns: Columns | None = None
 
 
 def read_backlog(
@@ -54,13 +51,15 @@ def read_backlog(
     max_records: int | None,
     *,
     resend: bool = False,
+    own: Collection[str] = (),
     compacted: bool = False,
 ) -> Backlog:
     """Return what the source has that was neither sent nor refused.
 
-    Without `max_records` no file is taken and no footer is read. `compacted`: a target topic is
-    compacted. A file that was sent and has another time now is compared by its content, if that
-    was recorded: it is read.
+    Without `max_records` no file is taken and no footer is read. `resend` takes files that were
+    sent with other content, or refused by another plan than the run's `own`. `compacted`: a target
+    topic is compacted. A file that was sent and has another time now is compared by its content, if
+    that was recorded: it is read.
     """
     if spec.source.lake is not None:
         return _lake_backlog(spec, spec.source.lake, fold, resend=resend, compacted=compacted)
@@ -72,27 +71,33 @@ def read_backlog(
             f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
-    new, left_out = [], list(listed.left_out)
+    new, left_out, judge = [], list(listed.left_out), judged_by(byte_settings(spec), spec)
     unchanged = _unchanged(root, store, fold, listed.files)
     for file in listed.files:
         if fold.sent.get(file.name) == file.etag or file.name in unchanged:
             continue
-        reason = None if resend else _exclusion(spec, fold, file)
+        reason = _exclusion(fold, file, judge, own if resend else None)
         if reason is None:
             new.append(file)
         else:
             left_out.append(LeftOutFile(file.name, reason))
     taken: list[SourceFile] = []
+    columns = fold.columns.get(str(spec.source.format)) if spec.source.columns is None else None
     if max_records is not None:
         candidates: Iterable[SourceFile | LeftOutFile] = new
         if spec.source.format == "parquet" and spec.source.columns is None:
-            candidates = sources.read_footers(root, new, spec.max_files)
+            columns, candidates = sources.read_footers(root, new, spec.max_files, columns)
         taken, broken = _take(candidates, spec.max_files, max_records)
         names = {each.file for each in broken}
         new = [file for file in new if file.name not in names]
         left_out += broken
     return Backlog(
-        tuple(new), tuple(taken), listed.young, tuple(left_out), settles_in=listed.settles_in
+        tuple(new),
+        tuple(taken),
+        listed.young,
+        tuple(left_out),
+        settles_in=listed.settles_in,
+        columns=columns,
     )
 
 
@@ -135,16 +140,15 @@ def _lake_backlog(spec: Egress, name: str, fold: Fold, *, resend: bool, compacte
     return Backlog(left_out=left_out, unsent=unsent)
 
 
-def _exclusion(spec: Egress, fold: Fold, file: SourceFile) -> str | None:
-    """Return why a file is not sent without `--resend`; None if it is sent.
-
-    A file that was refused for bad rows is retried once `on_bad_row` is quarantine.
-    """
-    if fold.unfit.get(file.name) == file.etag:
-        return _UNFIT
-    if fold.refused.get(file.name) == file.etag and spec.on_bad_row != "quarantine":
-        return _REFUSED
-    return _SENT_BEFORE if file.name in fold.sent else None
+def _exclusion(
+    fold: Fold, file: SourceFile, judge: str, resent_by: Collection[str] | None
+) -> str | None:
+    """Return why a file is not sent; None if it is. `resent_by` are the plans of a `--resend`."""
+    refused = fold.refused.get(file.name)
+    counts = refused and (resent_by is None or refused.plan_id in resent_by)
+    if refused and counts and (refused.etag, refused.judged_by) == (file.etag, judge):
+        return refused.reason
+    return _SENT_BEFORE if file.name in fold.sent and resent_by is None else None
 
 
 def _take(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidegate.broker.target import TargetSurvey
 from tidegate.core.entries import Claim, Release
 from tidegate.core.judge import Adopt, Lost, PartlyCovered, Refused
-from tidegate.core.plan import Plan
+from tidegate.core.plan import LeftOutFile, Plan
 from tidegate.egress.lake_source import window_of
 from tidegate.egress.plan import root_of
 from tidegate.egress.sender import TaskEnded, cluster_sender, sender_identity
@@ -87,11 +88,18 @@ def release_unsent(
     opened: OpenRun[EgressRun],
     claim: Claim,
     reason: str,
-    refused: tuple[str, ...] = (),
-    policy: str | None = None,
+    refused: Sequence[LeftOutFile] = (),
+    judge: str | None = None,
 ) -> None:
-    """Release a claim for which it is proven that nothing was sent."""
-    release = Release(claim.plan_id, claim.attempt, "nothing sent", reason[:1000], refused, policy)
+    """Release a claim for which it is proven that nothing was sent; `refused` cannot be sent."""
+    release = Release(
+        plan_id=claim.plan_id,
+        attempt=claim.attempt,
+        how="nothing sent",
+        reason=reason[:1000],
+        refused=tuple(refused),
+        judged_by=judge,
+    )
     if isinstance(opened.ledger.append(release, run=opened.run.run_id), Lost):
         logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)
     else:

@@ -13,10 +13,10 @@ from tidegate.core.chunking import chunked
 from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan, TargetTopic
-from tidegate.core.provenance import HEADER
 from tidegate.core.requests import Live
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
+from tidegate.egress.byte_settings import byte_settings
 from tidegate.egress.lake_source import Unsent, window_of
 from tidegate.egress.sender import TaskEnded
 from tidegate.egress.takeover import not_dead
@@ -24,22 +24,13 @@ from tidegate.errors import ConfigurationError, SenderAlive
 from tidegate.lake import plans, sources
 from tidegate.lake.plans import Frozen
 from tidegate.lake.sources import Root
-from tidegate.pipelines.spec import Egress
-from tidegate.pipelines.value_types import as_text
 from tidegate.runs import variables
 from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.steps import Planned
-from tidegate.spark.egress_job import LINE, WHOLE
-from tidegate.spark.file_reader_options import with_defaults
 
 ISOLATION = "read_uncommitted"  # of the scans for records that were sent
-
-# The default columns of a record, by source.
-_LAKE_COLUMNS = {"key": "key", "value": "value", "headers": "headers", "partition": "partition"}
-_TEXT_COLUMNS = {"key": "null", "value": "value", "headers": "null", "partition": "null"}
-_FILE_COLUMNS = {**_TEXT_COLUMNS, "value": WHOLE}
 
 _RESUMED = "this run resumes it, the next one sends what else waits"
 
@@ -142,7 +133,13 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
         max_records = run.max_records or spec.max_records
         compacted = any(state.compacted for state in target.topics.values())
         backlog = read_backlog(
-            spec, opened.store, fold, max_records, resend=run.resend, compacted=compacted
+            spec,
+            opened.store,
+            fold,
+            max_records,
+            resend=run.resend,
+            own=plans.generations(opened.store, run.key) if run.resend else (),
+            compacted=compacted,
         )
         chunks = chunked(backlog.unsent.ranges, max_records)[:1]
     planned = Plan(
@@ -155,11 +152,12 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
         topics={r.topic: backlog.unsent.topic_ids[r.topic] for chunk in chunks for r in chunk},
         chunks=chunks,
         destination="kafka",
-        byte_settings=_byte_settings(spec),
+        byte_settings=byte_settings(spec),
         left_out=backlog.left_out,
         replay=_replay(run),
         files=backlog.taken,
         target={t: TargetTopic(s.topic_id, s.partitions) for t, s in target.topics.items()},
+        columns=backlog.columns,
     )
     return planned, backlog
 
@@ -222,33 +220,3 @@ def _is_claimable(fold: Fold, plan: Plan) -> bool:
 def root_of(plan: Plan) -> Root:
     """Return the root of a plan's files; the pipeline's path may be another one today."""
     return Root.of(plan.byte_settings["source"]["path"])
-
-
-def _byte_settings(spec: Egress) -> dict[str, Any]:
-    """Return the settings that determine the records and their order."""
-    source = spec.source
-    text = source.format == "text"
-    defaults = _LAKE_COLUMNS if source.lake else _TEXT_COLUMNS if text else _FILE_COLUMNS
-    if source.format == "json":
-        defaults = {**defaults, "value": LINE}
-    columns = {**defaults, **{k: v for k, v in spec.columns if v is not None}}
-    if source.format == "json" and not source.columns:
-        columns = {k: LINE if v == WHOLE else v for k, v in columns.items()}
-    return {
-        "source": {
-            "path": source.path,
-            "lake": source.lake,
-            "format": "parquet" if source.lake else source.format,
-            "options": with_defaults(
-                source.format, {name: as_text(value) for name, value in source.options.items()}
-            ),
-            "columns": source.columns,
-        },
-        "topic": spec.target.topic,
-        "columns": columns,
-        "order_by": list(spec.order_by),
-        "order": spec.order,
-        "header": HEADER,
-        "tombstones": spec.sends_tombstones,
-        "on_bad_row": spec.on_bad_row,
-    }

@@ -19,6 +19,13 @@ from tidegate.lake.ledger import Appended
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import EgressRun, OpenRun
 
+_NAMED = 20
+_REMEDY = (
+    ". Correct or remove what is named, or set on_bad_row: quarantine for bad rows; it is tried "
+    "again when it or the pipeline's settings change, or with --resend. Rows count from 0, without "
+    "a header"
+)
+
 logger = logging.getLogger(__name__)
 
 
@@ -111,7 +118,9 @@ def verdict(opened: OpenRun[EgressRun]) -> None:
         )  # fmt: skip
     if plan.left_out:
         raise PartitionsLeftOut(
-            f"pipeline {plan.pipeline!r}: the other files are sent, these are not: "
-            + "; ".join(map(str, plan.left_out)),
+            f"pipeline {plan.pipeline!r}: all else is sent, this is not: "
+            + "; ".join(map(str, plan.left_out[:_NAMED]))
+            + (f"; and {len(plan.left_out) - _NAMED} more" if plan.left_out[_NAMED:] else "")
+            + (_REMEDY if plan.byte_settings["source"]["path"] else ""),
             left_out=[each.to_json() for each in plan.left_out],
         )

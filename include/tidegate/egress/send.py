@@ -18,9 +18,10 @@ from tidegate.broker.consumer import reading
 from tidegate.broker.target import TargetSurvey
 from tidegate.core import row_digest
 from tidegate.core.entries import Claim, Receipt, Resent
-from tidegate.core.plan import Plan
+from tidegate.core.plan import Columns, LeftOutFile, Plan
 from tidegate.core.wording import counted
 from tidegate.egress import claims, replay
+from tidegate.egress.byte_settings import judged_by
 from tidegate.egress.job import job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
@@ -58,18 +59,39 @@ from tidegate.runs.steps import Submit
 from tidegate.spark.answers import LocalAnswers, ReadAnswer
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, RowSource
 
+_MOST_PLANS = 20  # of one run, if each has files that cannot be sent
+
 logger = logging.getLogger(__name__)
+
+
+class _FilesRefused(Exception):
+    """The claim is released, nothing was sent, and no later plan has these files."""
 
 
 def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> Delivery | None:
     """Send and read back the run's plan; rows that an earlier attempt has sent are not sent again.
 
     Returns its manifest; None if the plan was committed before, or has no work. Makes a plan if the
-    run has no living one. Raises RowsRefused or SourceChanged before anything is sent, SendFailed
-    or BrokerUnreachable if a retry must send the missing rows.
+    run has no living one, and again without the files that cannot be sent. Raises RowsRefused or
+    SourceChanged before anything is sent, SendFailed or BrokerUnreachable if a retry must send the
+    missing rows.
     """
+    for _ in range(_MOST_PLANS):
+        planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
+        try:
+            return _send(opened, planned, submit, task_ended)
+        except _FilesRefused as refused:
+            logger.warning("plan %s: %s. What else waits is planned now", planned.id, refused)
+    raise RowsRefused(
+        f"pipeline {opened.run.spec.name!r}: {_MOST_PLANS} plans one after another had files that "
+        "cannot be sent; the next run goes on. Nothing was sent"
+    )
+
+
+def _send(
+    opened: OpenRun[EgressRun], planned: Plan, submit: Submit, task_ended: TaskEnded
+) -> Delivery | None:
     run, store, ledger = opened.run, opened.store, opened.ledger
-    planned = (living_plan(opened) or plan(opened, task_ended).frozen).plan
     if run.asked:  # of two requests under one id, the other one may have been planned
         replay.check_request(run, run.asked, ledger.fold, planned)
     if not planned.has_work or ledger.refresh().is_sent(planned.id):
@@ -107,6 +129,7 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
                 for each in result["receipts"]
             ),
             broken_order=tuple(result["broken_order"]),
+            columns=planned.columns or _columns(result),
             versions={**result["versions"], "tidegate": tidegate.__version__},
         )
         delivery = replace(delivery, resent=_resent(opened, planned, delivery))
@@ -115,6 +138,11 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
         sent = counted(delivery.rows, "row")
         logger.info("plan %s: sent and sealed: %s", planned.id, sent)
         return delivery
+
+
+def _columns(result: Mapping[str, Any]) -> Columns | None:
+    """Return the columns of a plan's files of CSV, if they were not declared."""
+    return tuple((name, kind) for name, kind in result["columns"] or ()) or None
 
 
 def _resent(opened: OpenRun[EgressRun], plan: Plan, delivery: Delivery) -> tuple[Resent, ...]:
@@ -257,17 +285,18 @@ def _run_application(
         may_have_sent = may_have_sent and refused["sent"]
     if not may_have_sent:
         reason = refused["message"] if refused else f"the application failed: {failure}"
-        files = tuple(refused["files"]) if refused else ()
-        policy = plan.byte_settings["on_bad_row"] if files else None
-        claims.release_unsent(opened, claim, reason, files, policy)
+        files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
+        judge = judged_by(plan.byte_settings, run.spec) if files else None
+        claims.release_unsent(opened, claim, reason, files, judge)
         if run.spark.is_cluster:
             clear(own, opened.store)
+        if files:
+            raise _FilesRefused(reason)
     if refused:
         raise RowsRefused(
             f"pipeline {run.spec.name!r}: {refused['message']}. Nothing "
             + ("more was sent, and the claim stands" if may_have_sent else "was sent"),
-            files=refused["files"],
-            rows=refused["rows"],
+            files=sorted(refused["files"]),
         )
     if failure is None or isinstance(failure, StageFailed):
         raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")

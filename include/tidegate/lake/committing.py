@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, MutableMapping, Sequence
 
 from tidegate import faults
-from tidegate.core.entries import Account, Commit, Receipt, Reference, Resent
+from tidegate.core.entries import Account, Commit, Reference
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
@@ -58,10 +58,6 @@ def commit_entry(
     attempt: Attempt,
     accounts: Mapping[str, Mapping[int, Account]],
     sha256: str,
-    *,
-    receipts: tuple[Receipt, ...] = (),
-    broken_order: tuple[str, ...] = (),
-    resent: tuple[Resent, ...] = (),
 ) -> Commit:
     """Return the entry that commits an attempt, by the digest of its manifest."""
     return Commit(
@@ -76,9 +72,6 @@ def commit_entry(
         manifest=Reference(attempt.manifest_path, sha256),
         replaces=plan.replaces(attempt.chunk),
         keep_replaced=plan.keep_replaced,
-        receipts=receipts,
-        broken_order=broken_order,
-        resent=resent,
     )
 
 

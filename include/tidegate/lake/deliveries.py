@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from tidegate.core.canonical import FORMAT
@@ -12,7 +12,7 @@ from tidegate.core.entries import Commit, Receipt, Resent, accounts_of
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import OMITTED, StoredDocument
 from tidegate.core.judge import Verdict
-from tidegate.core.plan import Plan
+from tidegate.core.plan import Columns, Plan
 from tidegate.errors import LakeDamaged
 from tidegate.lake import committing, json_documents
 from tidegate.lake.attempts import Attempt
@@ -42,7 +42,8 @@ class Delivery(StoredDocument):
     """The record that all rows of a plan are in the target, by the read-back: its manifest.
 
     `files` are sorted by name; `broken_order` names the target partitions, or topics, in which rows
-    are not in their order.
+    are not in their order. `columns` are those of the files, of CSV and Parquet without declared
+    ones.
     """
 
     plan_id: str
@@ -52,6 +53,7 @@ class Delivery(StoredDocument):
     broken_order: tuple[str, ...]
     versions: Mapping[str, str]
     resent: Annotated[tuple[Resent, ...], OMITTED] = ()
+    columns: Annotated[Columns | None, OMITTED] = None
 
     @property
     def rows(self) -> int:
@@ -96,16 +98,21 @@ def commit(ledger: Ledger, plan: Plan, delivery: Delivery, *, run: str) -> Appen
     counted = {
         (r.topic, r.partition): rows.get(f"{plan.topics[r.topic]}/{r.partition}", 0) for r in window
     }
-    entry = committing.commit_entry(
-        plan,
-        delivery.of,
-        accounts_of(window, counted),
-        delivery.sha256,
+    entry = replace(
+        committing.commit_entry(plan, delivery.of, accounts_of(window, counted), delivery.sha256),
         receipts=delivery.receipts,
         broken_order=delivery.broken_order,
         resent=delivery.resent,
+        columns=_first_columns(ledger.fold, plan, delivery),
     )
     return committing.append(ledger, entry, run=run)
+
+
+def _first_columns(fold: Fold, plan: Plan, delivery: Delivery) -> dict[str, Columns] | None:
+    """Return the columns that files of the plan's format have from now on, if there were none."""
+    if delivery.columns is None or (kind := plan.byte_settings["source"]["format"]) in fold.columns:
+        return None
+    return {kind: delivery.columns}
 
 
 def sent_contents(store: Store, fold: Fold, names: Collection[str]) -> dict[str, tuple[int, str]]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow
 import pyarrow.parquet as pq
 from obstore.exceptions import BaseError, PermissionDeniedError
 from obstore.store import ObjectStore as Obstore
 
-from tidegate.core.plan import LeftOutFile, SourceFile
+from tidegate.core.plan import Columns, LeftOutFile, SourceFile
 from tidegate.core.source_root import Root
-from tidegate.errors import SourceRefused, SourceUnavailable
+from tidegate.errors import SourceUnavailable
 from tidegate.lake import source_names
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import opened, reader
@@ -64,30 +66,41 @@ def listing(root: Root, *, settle: int, now: datetime | None = None) -> Listing:
     return Listing(tuple(sorted(files)), tuple(sorted(young)), tuple(by_name), settles_in)
 
 
-def read_footers(
-    root: Root, files: Sequence[SourceFile], most: int
-) -> Iterator[SourceFile | LeftOutFile]:
-    """Yield Parquet files with their row counts, and those that are broken.
+class _Footer(NamedTuple):
+    rows: int
+    columns: Columns  # sorted by name
 
-    Ends after `most` whole ones. SourceRefused if two have different columns, SourceUnavailable if
-    a footer cannot be read now.
+
+def read_footers(
+    root: Root, files: Sequence[SourceFile], most: int, columns: Columns | None = None
+) -> tuple[Columns | None, Iterator[SourceFile | LeftOutFile]]:
+    """Return the columns of Parquet files, and the files: with their row counts, or left out.
+
+    The files end after `most` whole ones with these columns; without `columns`, those that most of
+    the first `most` files have. SourceUnavailable, also later, if a footer cannot be read now.
     """
-    store = _opened(root)
-    first: tuple[SourceFile, pyarrow.Schema] | None = None
-    for file, footer in _footers(root, store, files, most):
-        if isinstance(footer, str):
-            yield LeftOutFile(file.name, footer)
-            continue
-        schema = footer.schema.to_arrow_schema().remove_metadata()
-        first = first or (file, schema)
-        if differing := _differences(first[1], schema):
-            raise SourceRefused(
-                f"source {root.url}: {file.name} and {first[0].name} have different columns: "
-                f"{', '.join(differing)}. Nothing was sent: keep them apart by `source.path`, or "
-                "give `source.columns`",
-                files=[file.name, first[0].name],
-            )
-        yield SourceFile(file.name, file.size, file.etag, footer.num_rows)
+    footers: Iterable[tuple[SourceFile, _Footer | str]] = _footers(root, files, most, columns)
+    others = "those that were sent before"
+    if columns is None:
+        footers, others = list(footers), "most others"
+        found = Counter(each.columns for _, each in footers if not isinstance(each, str))
+        columns = next((each for each, _ in found.most_common(1)), None)
+    return columns, (_judged(file, footer, columns or (), others) for file, footer in footers)
+
+
+def _judged(
+    file: SourceFile, footer: _Footer | str, columns: Columns, others: str
+) -> SourceFile | LeftOutFile:
+    if isinstance(footer, str):
+        return LeftOutFile(file.name, footer)
+    if footer.columns != columns:
+        differing = _differences(columns, footer.columns) or ["a name twice"]
+        return LeftOutFile(
+            file.name,
+            f"other columns than {others}: {', '.join(differing)}. Keep them apart by "
+            "source.path, or give source.columns",
+        )
+    return replace(file, rows=footer.rows)
 
 
 def beginning(root: Root, name: str, size: int) -> bytes:
@@ -132,19 +145,24 @@ def _opened(root: Root) -> Obstore:
 
 
 def _footers(
-    root: Root, store: Obstore, files: Sequence[SourceFile], most: int
-) -> Iterator[tuple[SourceFile, pq.FileMetaData | str]]:
-    """Yield files with their footers, or why they are broken, until `most` are whole."""
-    at = whole = 0
-    while at < len(files) and whole < most:
-        batch = files[at : at + min(_AHEAD, most - whole)]
+    root: Root, files: Sequence[SourceFile], most: int, columns: Columns | None
+) -> Iterator[tuple[SourceFile, _Footer | str]]:
+    """Yield files with their footers, or why they are broken, until `most` are whole and have these
+    columns.
+    """
+    store = _opened(root)
+    at = fit = 0
+    while at < len(files) and fit < most:
+        batch = files[at : at + min(_AHEAD, most - fit)]
         footers = list(in_parallel(lambda file: _footer(root, store, file.name), batch))
         at += len(batch)
-        whole += sum(not isinstance(footer, str) for footer in footers)
+        fit += sum(
+            not isinstance(footer, str) and columns in (None, footer.columns) for footer in footers
+        )
         yield from zip(batch, footers, strict=True)
 
 
-def _footer(root: Root, store: Obstore, name: str) -> pq.FileMetaData | str:
+def _footer(root: Root, store: Obstore, name: str) -> _Footer | str:
     """Return a file's footer, or why it is broken; SourceUnavailable if a retry may help."""
 
     @contextmanager
@@ -162,15 +180,18 @@ def _footer(root: Root, store: Obstore, name: str) -> pq.FileMetaData | str:
         with reading():
             file = reader(store, name, errors=reading)
         with file:
-            return pq.read_metadata(file)
+            footer = pq.read_metadata(file)
+        schema = footer.schema.to_arrow_schema()
+        columns = ((field.name, str(field.type)) for field in schema)
+        return _Footer(footer.num_rows, tuple(sorted(columns)))
     except (PermissionError, PermissionDeniedError) as error:
         return f"may not be read: {one_line(error)}"
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         return f"not a whole Parquet file: {one_line(error)}"
 
 
-def _differences(one: pyarrow.Schema, other: pyarrow.Schema) -> list[str]:
-    first, second = ({f.name: str(f.type) for f in schema} for schema in (one, other))
+def _differences(wanted: Columns, found: Columns) -> list[str]:
+    first, second = dict(wanted), dict(found)
     return [
         f"{name} {second.get(name, 'missing')} / {first.get(name, 'missing')}"
         for name in sorted(first.keys() | second.keys())

@@ -63,7 +63,8 @@ def attempt(
             answers.create(DONE, json.dumps(send(spark, job, answers)))
     except Refused as refusal:
         message = kafka_source.redact(str(refusal), job.reader)
-        answer = {"message": message, "files": refusal.files, "rows": refusal.rows}
+        files = {f: kafka_source.redact(why, job.reader) for f, why in refusal.files.items()}
+        answer = {"message": message, "files": files}
         answers.create(REFUSED, json.dumps({**answer, "sent": _may_be_sent(spark, job)}))
         log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
@@ -80,7 +81,7 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
     SENDING before the first record.
     """
     started = time.monotonic()
-    shaped, inputs = preflight(spark, job)
+    job, shaped, inputs = preflight(spark, job)
     good = shaped.where(F.col("reason").isNull())
     count, checked = sum(i["rows"] for i in inputs), time.monotonic() - started
     log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, count, checked)
@@ -95,7 +96,8 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
     except OrderBroken as error:
         raise Refused(str(error)) from error
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
-    return {**done, "versions": session.versions(spark)}
+    columns = [(name, "string") for name in job.source.header or ()]
+    return {**done, "columns": columns or None, "versions": session.versions(spark)}
 
 
 def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> tuple[DataFrame, bool]:

@@ -29,7 +29,7 @@ class RowSource:
     are the rows by name, where the footer has their number. For a lake: topic and data file;
     `window` selects rows, and `where`, if given, filters them. `counts` are then the rows of the
     window by `<topic id>/<partition>`, and `late` are those partitions of which later offsets were
-    sent before.
+    sent before. `header` are the columns that CSV must have, if they are known and not declared.
     """
 
     format: str
@@ -42,6 +42,7 @@ class RowSource:
     counts: Mapping[str, int]
     where: str | None = None
     late: tuple[str, ...] = ()
+    header: tuple[str, ...] | None = None
 
     @property
     def is_lake(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import partial
 from urllib.parse import unquote
 
@@ -99,13 +98,12 @@ def _lines(spark: SparkSession, source: RowSource) -> DataFrame:
 
 def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:
     given = {name.lower() for name in source.options}
-    reader = spark.read.format("csv").options(**source.options, **EXACT_PATHS)
-    reader = reader.option("enforceSchema", "false")  # the header of each file is checked
-    if "header" not in given:
-        reader = reader.option("header", "true")
-    reader = reader.option("columnNameOfCorruptRecord", CORRUPT).option("mode", "PERMISSIVE")
+    reader = _csv_reader(spark, source)
     paths = _paths(source)
-    schema = struct(source.columns) if source.columns else _header(reader, paths)
+    if source.columns:
+        schema = struct(source.columns)
+    else:
+        schema = StructType([StructField(name, StringType()) for name in source.header or ()])
     schema = _without_corrupt(schema)
     frame = reader.schema(StructType([*schema.fields]).add(CORRUPT, StringType())).load(paths)
     typed = [field.name for field in schema.fields if not isinstance(field.dataType, StringType)]
@@ -125,10 +123,17 @@ def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:
     return RowFrame(frame, _file(source, frame), row, as_json, fault, F.col(CORRUPT), (CORRUPT,))
 
 
-def _header(reader: DataFrameReader, paths: Sequence[str]) -> StructType:
-    """Return the columns of the first file that has any; all files must have the same."""
-    schemas = (reader.load(path).schema for path in paths)
-    return next((schema for schema in schemas if schema.fields), StructType())
+def _csv_reader(spark: SparkSession, source: RowSource) -> DataFrameReader:
+    reader = spark.read.format("csv").options(**source.options, **EXACT_PATHS)
+    reader = reader.option("enforceSchema", "false")  # the header of each file is checked
+    if "header" not in {name.lower() for name in source.options}:
+        reader = reader.option("header", "true")
+    return reader.option("columnNameOfCorruptRecord", CORRUPT).option("mode", "PERMISSIVE")
+
+
+def header(spark: SparkSession, source: RowSource) -> tuple[str, ...]:
+    """Return the columns of the first file of CSV by its own header; none of an empty file."""
+    return tuple(_csv_reader(spark, source).load(_paths(source)[0]).schema.names)
 
 
 def _without_corrupt(schema: StructType) -> StructType:

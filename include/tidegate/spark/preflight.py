@@ -2,58 +2,96 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged
 from tidegate.settings import spark_lines
-from tidegate.spark import content_digest, file_rows, readback, records, source_rows
-from tidegate.spark.compatibility import condition
+from tidegate.spark import bad_files, content_digest, file_rows, readback, records, source_rows
+from tidegate.spark.bad_files import SPARK_ERRORS, BadFiles
 from tidegate.spark.compatibility import message as message_of
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.expressions import NotAllowed, NotComputable, NotRepeatable
-from tidegate.spark.failures import describe, java_causes
+from tidegate.spark.failures import describe
 from tidegate.spark.hadoop_files import located
 from tidegate.spark.records import RECORD, DoesNotFit
 from tidegate.spark.row_frame import IDENTITY
 
-_NAMED = 20  # bad rows that a refusal names
-_OTHERS_GO = "; other files go with the next run"
-
-# Errors of expressions on the content of a row: SQL's data exceptions, and raise_error.
-_COMPUTED = re.compile(r"\[([A-Z_.]+)\].*SQLSTATE: (?:22\w{3}|P0001)", re.DOTALL)
-_UNREADABLE = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+)\.\s")
-# Java exceptions, by class or message, that do not blame the file: a retry may read it.
-_TEMPORARY = re.compile(
-    r"FileNotFound|AccessDenied|Connect|Socket|UnknownHost|Timeout|Interrupted|OutOfMemory|AWS|Sdk"
-)
-_DISK = re.compile(r"Input/output error|Stale (?:NFS )?file handle")
-
-Files = tuple[tuple[str, str], ...]
+_NAMED = 5  # bad rows or files that a message names
 
 
 class Refused(Exception):
-    """Nothing may be sent; `files` are the bad files, `rows` the first bad rows."""
+    """Nothing may be sent; `files` are those that cannot be sent, with the reasons.
 
-    def __init__(self, message: str, files: Iterable[str] = (), rows: Iterable[Any] = ()) -> None:
-        super().__init__(message)
-        self.files, self.rows = sorted(files), list(rows)
-
-
-def preflight(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:
-    """Check every row; return the records, and counts and digests of each file.
-
-    Bad rows are written to quarantine if the plan says so; Refused otherwise.
+    The others may be sent by another plan.
     """
+
+    def __init__(self, message: str, files: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.files = dict(files or {})
+
+
+class Checked(NamedTuple):
+    """The records of a job that may be sent, and what is known of each file.
+
+    `inputs` has counts, digests and the largest record; `job` the columns of CSV.
+    """
+
+    job: EgressJob
+    records: DataFrame
+    inputs: list[dict[str, Any]]
+
+
+def preflight(spark: SparkSession, job: EgressJob) -> Checked:
+    """Check every row; bad ones are written to quarantine if the plan says so.
+
+    Raises Refused for what cannot be sent; all bad files are found first.
+    """
+    _refuse_spark(spark, job)
+    source, bad = job.source, dict[str, str]()
+    guesses = source.format == "csv" and not (source.columns or source.header)
+    if guesses:
+        job = _with_header(job, next(bad_files.headers(spark, source), None))
+    while True:
+        try:
+            shaped, inputs = _read_all(spark, job)
+            break
+        except (DoesNotFit, NotAllowed, NotComputable, NotRepeatable) as error:
+            raise Refused(str(error)) from error
+        except BadFiles as found:
+            new = found.files
+        except SPARK_ERRORS as error:
+            if guesses and bad_files.is_of_a_header(error):
+                headers = Counter(bad_files.headers(spark, job.source)).most_common(1)
+                job, guesses = _with_header(job, headers[0][0]), False
+                continue
+            new = bad_files.blamed(spark, job, error)
+            if not new:
+                raise _refusal_of(job, error) from error
+        bad |= new
+        job = bad_files.without(job, new)
+        if not job.source.files:
+            raise _refused(bad)
+    if any(each["bad"] for each in inputs):
+        bad_rows = shaped.where(F.col("reason").isNotNull())
+        if job.quarantine is None:
+            bad |= _with_bad_rows(job, bad_rows)
+        elif not bad:
+            bad_rows = bad_rows.select(*IDENTITY, "reason", "text", *RECORD)
+            bad_rows.repartition(1).write.parquet(located(job.quarantine))
+    if bad:
+        raise _refused(bad)
+    return Checked(job, shaped, inputs)
+
+
+def _refuse_spark(spark: SparkSession, job: EgressJob) -> None:
     if job.spark and spark_lines.line(spark.version) != job.spark:
         raise Refused(
             f"the driver has Spark {spark.version}, and the Spark that has started it is of "
@@ -62,60 +100,58 @@ def preflight(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict
     source = None if job.source.is_lake else job.source.format
     if why := spark_lines.complaint(spark.version, source, job.columns.values()):
         raise Refused(why)
-    try:
-        shaped = records.to_records(spark, job)
-        _check_files_read(job, shaped)
-        inputs = _summaries(job, shaped)
-        read = _row_counts(spark, job, inputs)
-    except (DoesNotFit, NotAllowed, NotComputable, NotRepeatable) as error:
-        raise Refused(str(error)) from error
-    except AnalysisException as error:
-        if condition(error) == "PATH_NOT_FOUND":
-            raise  # deleted since it was planned: the retry plans again
-        # A ParseException is about source.columns or an expression.
-        if not isinstance(error, ParseException) and (bad := _bad_files(spark, job, rows=False)):
-            raise _unreadable(bad, describe(error)) from error
-        # Behind the first line comes Spark's own plan.
-        message = message_of(error).partition(";\n")[0]
-        raise Refused(" ".join(message.split())[:1000]) from error
-    except (CapturedException, Py4JJavaError) as error:
-        raise _refusal_of(spark, job, error) from error
+
+
+def _with_header(job: EgressJob, header: tuple[str, ...] | None) -> EgressJob:
+    return replace(job, source=replace(job.source, header=header))
+
+
+def _refused(bad: Mapping[str, str]) -> Refused:
+    named = "; ".join(f"{name}: {why}" for name, why in sorted(bad.items())[:_NAMED])
+    return Refused(f"{counted(len(bad), 'file')} cannot be sent: {named}", bad)
+
+
+def _read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:
+    """Read every row; return the records, and counts and digests of each file.
+
+    BadFiles for files that Spark does not read, or not as a whole; Refused for such a lake.
+    """
+    shaped = records.to_records(spark, job)
+    _check_files_read(job, shaped)
+    inputs = _summaries(job, shaped)
+    read = _row_counts(spark, job, inputs)
     if not job.source.is_lake:
         _check_numbering(job, inputs)
     _check_counts(job, read)
-    bad_files = [each["file"] for each in inputs if each["bad"]]
-    if bad_files and job.quarantine is None:
-        bad_rows = shaped.where(F.col("reason").isNotNull()).select(*IDENTITY, "reason")
-        first = [row.asDict() for row in bad_rows.orderBy(*IDENTITY).limit(_NAMED).collect()]
-        listed = "; ".join(f"{r['file']}, row {r['row']}: {r['reason']}" for r in first[:5])
-        count = counted(sum(each["bad"] for each in inputs), "row")
-        remedy = (
-            "Mend what is named, or set on_bad_row: quarantine"
-            if job.source.is_lake  # whose rows nobody corrects
-            else f"Correct or remove what is named, or set on_bad_row: quarantine{_OTHERS_GO}"
-            ". Rows count from 0, without a header"
-        )
-        raise Refused(
-            f"{count} cannot be sent: {listed}. {remedy}",
-            bad_files,
-            first,
-        )
-    if bad_files and job.quarantine is not None:
-        bad_rows = shaped.where(F.col("reason").isNotNull())
-        bad_rows = bad_rows.select(*IDENTITY, "reason", "text", *RECORD)
-        bad_rows.repartition(1).write.parquet(located(job.quarantine))
     return shaped, inputs
+
+
+def _with_bad_rows(job: EgressJob, bad_rows: DataFrame) -> dict[str, str]:
+    """Return the files with rows that cannot be sent, the first of each named; Refused for a lake,
+    whose rows nobody corrects.
+    """
+    first = F.min(F.struct("row", "reason")).alias("first")
+    found = bad_rows.groupBy("file").agg(first, F.count("*").alias("n")).collect()
+    named = {
+        each.file: f"row {each.first.row}: {each.first.reason}"
+        + (f", and {counted(each.n - 1, 'other bad row')}" if each.n > 1 else "")
+        for each in sorted(found)
+    }
+    if job.source.is_lake:
+        listed = "; ".join(f"{name}, {why}" for name, why in [*named.items()][:_NAMED])
+        count = counted(sum(each.n for each in found), "row")
+        raise Refused(
+            f"{count} cannot be sent: {listed}. Mend what is named, or set on_bad_row: quarantine"
+        )
+    return named
 
 
 def _check_files_read(job: EgressJob, shaped: DataFrame) -> None:
     """Check that Spark reads each file of the plan: it ignores some names silently."""
     planned = set() if job.source.is_lake else {name for name, _ in job.source.files}
     if planned and (ignored := planned - file_rows.files_read(job.source, shaped)):
-        raise Refused(
-            f"Spark does not read {', '.join(sorted(ignored)[:5])}: it takes such a name for a "
-            f"file that is not finished. Rename or remove it{_OTHERS_GO}",
-            ignored,
-        )
+        why = "Spark does not read it: it takes such a name for a file that is not finished"
+        raise BadFiles(dict.fromkeys(ignored, why))
 
 
 def _summaries(job: EgressJob, shaped: DataFrame) -> list[dict[str, Any]]:
@@ -158,104 +194,35 @@ def _row_counts(
 
 def _check_counts(job: EgressJob, read: Mapping[str, int]) -> None:
     """Check that no row is lost or duplicated where footer or ledger have the number of rows."""
+    files = {name for name, _ in job.source.files}
     wrong = {
-        name: f"{name}: {read.get(name, 0)} rows were read, and it has {count}"
+        name: f"{read.get(name, 0)} rows were read, and it has {count}"
         for name, count in sorted(job.source.counts.items())
-        if read.get(name, 0) != count
+        if read.get(name, 0) != count and (job.source.is_lake or name in files)
     }
+    if wrong and not job.source.is_lake:
+        raise BadFiles({name: f"{why}, by its footer" for name, why in wrong.items()})
     if wrong:
+        named = "; ".join(f"{name}: {why}" for name, why in [*wrong.items()][:_NAMED])
         raise Refused(
-            f"{'; '.join([*wrong.values()][:5])}, by its footer or the ledger. Restore what has "
-            "changed; of a lake, `tidegate verify` of its pipeline names the files",
-            () if job.source.is_lake else wrong,
+            f"{named}, by the ledger. Restore what has changed: `tidegate verify` of its pipeline "
+            "names the files"
         )
 
 
-def _refusal_of(spark: SparkSession, job: EgressJob, error: Exception) -> Exception:
-    """Return a Refused if the error is the fault of a file or an expression, else the error."""
-    source = job.source
-    thrown = [(t.getClass().getName(), f"{t.getMessage() or ''}\n") for t in java_causes(error)]
-    if any(_TEMPORARY.search(name) or _DISK.search(message) for name, message in thrown):
+def _refusal_of(job: EgressJob, error: Exception) -> Exception:
+    """Return a refusal if the error is the fault of the lake or an expression, else the error."""
+    if bad_files.is_temporary(error):
         return error
-    reason = describe(error)
-    if any(name == "java.lang.StackOverflowError" for name, _ in thrown):
-        return _unreadable(_bad_files(spark, job, rows=True), reason)
-    messages = [message for _, message in thrown]
-    if found := _first_match(_UNREADABLE, messages):
-        if source.is_lake:
-            return LakeDamaged(
-                f"{found[1]}, a file of the source's lake, cannot be read: {reason}. Nothing was "
-                "sent. `tidegate verify` of its pipeline names what is damaged: restore it, or "
-                "read its window again with `tidegate replay`"
-            )
-        file = file_rows.name_of(source, found[1])
-        if "CSV header" in reason and source.columns is None:
-            if bad := _bad_files(spark, job, rows=True):
-                return _unreadable(bad, "its own header does not name its columns (one has no "
-                                   "name, or two have the same)")  # fmt: skip
-            return Refused(
-                f"{file} has another header than {source.files[0][0]}: {reason}. Keep them apart "
-                "by source.path, or give source.columns"
-            )
-        return Refused(f"{file} cannot be read: {reason}. Correct or remove it{_OTHERS_GO}", [file])
-    if found := _first_match(_COMPUTED, messages):
-        files = () if source.is_lake else _failing_file(spark, job)
-        where = f" on a row of {files[0]}" if files else ""
-        of = "where, `columns` or order_by" if source.where else "`columns` or order_by"
-        return Refused(  # without Spark's own message, which quotes the row
-            f"an expression of {of} fails{where}: {found[1]}. Correct the row or "
-            f"the expression (try_cast gives null){_OTHERS_GO if files else ''}",
-            files,
+    if isinstance(error, AnalysisException):  # a ParseException: source.columns or an expression
+        # Behind the first line comes Spark's own plan.
+        message = message_of(error).partition(";\n")[0]
+        return Refused(" ".join(message.split())[:1000])
+    if job.source.is_lake and (found := bad_files.first_match(bad_files.UNREADABLE, error)):
+        return LakeDamaged(
+            f"{found[1]}, a file of the source's lake, cannot be read: {describe(error)}. Nothing "
+            "was sent. `tidegate verify` of its pipeline names what is damaged: restore it, or "
+            "read its window again with `tidegate replay`"
         )
-    return error
-
-
-def _first_match(pattern: re.Pattern[str], messages: Iterable[str]) -> re.Match[str] | None:
-    return next((found for message in messages if (found := pattern.search(message))), None)
-
-
-def _unreadable(files: Sequence[str], why: str) -> Refused:
-    return Refused(
-        f"{', '.join(files[:5])} cannot be read: {why}. Correct or remove what is named, or give "
-        f"source.columns{_OTHERS_GO}",
-        files,
-    )
-
-
-def _bad_files(
-    spark: SparkSession, job: EgressJob, *, rows: bool, files: Files | None = None
-) -> list[str]:
-    """Return the files that cannot be read even alone, by bisection; `rows`: read their rows."""
-    files = job.source.files if files is None else files
-    if job.source.is_lake or not files:
-        return []
-    try:
-        selected = source_rows.select(spark, replace(job.source, files=files), {})
-        if rows:
-            selected.groupBy("file").count().collect()
-        return []
-    except (CapturedException, Py4JJavaError):
-        if len(files) == 1:
-            return [files[0][0]]
-    halves = files[: len(files) // 2], files[len(files) // 2 :]
-    return [name for half in halves for name in _bad_files(spark, job, rows=rows, files=half)]
-
-
-def _failing_file(spark: SparkSession, job: EgressJob) -> Sequence[str]:
-    """Return one file on whose rows the expressions fail, by bisection; nothing if none does."""
-    files = job.source.files
-    while len(files) > 1:
-        half = files[: len(files) // 2]
-        files = half if _fails(spark, job, half) else files[len(half) :]
-    return [name for name, _ in files] if _fails(spark, job, files) else []
-
-
-def _fails(spark: SparkSession, job: EgressJob, files: Files) -> bool:
-    part = replace(job, source=replace(job.source, files=files))
-    try:
-        _summaries(part, records.to_records(spark, part))
-    except (AnalysisException, NotComputable):
-        return False  # without the other files a column may be missing
-    except (CapturedException, Py4JJavaError):
-        return True
-    return False
+    failed = bad_files.failing_expression(job.source, error)
+    return Refused(f"{failed}. Correct the row or the expression") if failed else error

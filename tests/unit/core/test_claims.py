@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tidegate.core.entries import Account, Claim, Commit, Gap, Receipt, Reference, Release
-from tidegate.core.fold import Fold
+from tidegate.core.fold import Fold, RefusedFile
 from tidegate.core.judge import Accepted, Adopt, Lost, PartlyCovered, Refused, judge
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import SourceFile
+from tidegate.core.plan import LeftOutFile, SourceFile
 
 A, B = SourceFile("a.csv", 1, "e1"), SourceFile("b.csv", 2, "e2")
 
@@ -78,10 +78,21 @@ def test_a_plan_is_one_senders():
 )
 def test_a_release_ends_the_claim(how, sent):
     """If its sender resumes, it can commit nothing; a second release is refused."""
-    fold = folded(claim("p1", A), Release("p1", "x", how, "", refused=("a.csv",)))
-    assert (fold.claims, fold.sent, fold.refused) == ({}, sent, {"a.csv": "e1"})
+    fold = folded(claim("p1", A), Release("p1", "x", how, ""))
+    assert (fold.claims, fold.sent, fold.refused) == ({}, sent, {})
     assert isinstance(judge(fold, commit()), Refused)
     assert judge(fold, Release("p1", "x", how, "")) == Lost()
+
+
+def test_a_refused_file_is_remembered_until_it_is_sent():
+    """With its etag, what has judged it, and why; of the plan's other files nothing is."""
+    why = (LeftOutFile("a.csv", "row 1: no value"),)
+    released = Release("p1", "x", "nothing sent", "1 file cannot be sent", why, "j1")
+    fold = folded(claim("p1", A, B), released)
+    assert fold.refused == {"a.csv": RefusedFile("e1", "j1", "row 1: no value", "p1")}
+    for entry in (claim("p2", A), commit("p2")):
+        fold.apply(entry, "")
+    assert (fold.refused, fold.sent) == ({}, {"a.csv": "e1"})
 
 
 def test_a_zombie_releases_nothing_of_the_next_attempt():

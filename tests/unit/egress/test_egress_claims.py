@@ -33,21 +33,76 @@ from tidegate.spark.egress_job import SENDING, EgressJob
 
 
 def test_a_refused_file_blocks_no_other(world: World) -> None:
-    """The claim is released, the file left out until it changes, the others go with the next."""
+    """The claim is released, and the same run sends the others by another plan; the file is left
+    out of every plan until it changes.
+    """
     world.put(a="1", b="bad", c="3")
-    with pytest.raises(RowsRefused, match=r"row 7 is bad\. Nothing was sent") as refused:
-        world.send("one", refuses("b"))
-    assert refused.value.numbers["files"] == ["b"]
+    planned = world.plan("one").plan
+    report = world.send_and_publish("one", refuses("b"))
+    assert (report["files"], report["generation"]) == (["a", "c"], 2)
+    assert [job.plan_id for job in world.ran] == [planned.id, report["plan_id"]]
     assert world.fold.claims == {}
-    assert world.send_and_publish("one")["files"] == ["a", "c"]
-    with pytest.raises(PartitionsLeftOut, match="b: refused for its rows; it has not changed"):
-        verdict(world.open("one"))
-    assert world.send_and_publish("two", resend=True)["files"] == [
-        "b"
-    ]  # say, with on_bad_row: quarantine
-    assert not world.plan("three").plan.left_out
+    for run in ("one", "two"):
+        assert not world.plan("two").plan.has_work
+        with pytest.raises(PartitionsLeftOut, match=r"b: row 7 is bad\. Correct or") as left_out:
+            verdict(world.open(run))
+        assert left_out.value.numbers["left_out"] == [{"file": "b", "reason": "row 7 is bad"}]
     world.put(b="good")
-    assert world.send_and_publish("four", resend=True)["files"] == ["b"]
+    assert world.send_and_publish("three")["files"] == ["b"]
+    assert not world.plan("four").plan.left_out
+    assert world.fold.refused == {}
+
+
+def test_a_refused_file_is_tried_again_by_resend(world: World) -> None:
+    """Once a run: what its own plan could not send is in no further plan of it."""
+    world.put(a="bad", b="bad")
+    world.send_and_publish("one", refuses("a", "b"))
+    assert world.send_and_publish("two", refuses("a"), resend=True)["files"] == ["b"]
+    assert len(world.ran) == 3
+    with pytest.raises(PartitionsLeftOut, match="a: row 7 is bad"):
+        verdict(world.open("two"))
+    assert world.send_and_publish("three", resend=True)["files"] == ["a"]
+
+
+def test_bad_files_first(world: World) -> None:
+    """More than a run may take: the same run goes on to the first that can be sent, and so does the
+    next, without starting Spark for what was refused.
+    """
+    bad = [f"a{n:03d}" for n in range(200)]
+    world.settings = {"max_files": 100}
+    world.put(**dict.fromkeys(bad, "bad"), b="good", c="good")
+    assert world.send_and_publish("one", refuses(*bad))["files"] == ["b", "c"]
+    assert [len(job.source.files) for job in world.ran] == [100, 100, 2]
+    with pytest.raises(PartitionsLeftOut, match="; and 180 more") as left_out:
+        verdict(world.open("one"))
+    assert [each["file"] for each in left_out.value.numbers["left_out"]] == bad
+    assert not world.plan("two").plan.has_work
+
+
+def test_files_that_are_bad_one_after_another(world: World) -> None:
+    """A run ends when so many plans could not be sent; the next one goes on."""
+    world.settings = {"max_files": 1}
+    world.put(**{f"a{n:02d}": "bad" for n in range(25)}, b="good")
+    bad = [f"a{n:02d}" for n in range(25)]
+    with pytest.raises(RowsRefused, match=r"20 plans one after another .* the next run goes on"):
+        world.send("one", refuses(*bad))
+    assert world.send_and_publish("two", refuses(*bad))["files"] == ["b"]
+
+
+def test_a_file_is_judged_by_the_settings_of_its_plan(world: World) -> None:
+    """The pipeline was edited between the death of a sender and the next attempt: what that one
+    refuses by the old settings is tried by the new ones.
+    """
+    world.put(a="1", b="bad")
+    with pytest.raises(SendFailed):
+        world.send("one", dies_while_sending)
+    world.settings = {"tombstones": True}
+
+    def refuses_nulls(job: EgressJob, directory: Path) -> None:
+        (sends_all if job.tombstones else refuses("b"))(job, directory)
+
+    assert world.send_and_publish("one", refuses_nulls)["files"] == ["a", "b"]
+    assert [job.tombstones for job in world.ran] == [False, False, True]
 
 
 def test_another_spark_resumes_nothing(world: World, tmp_path: Path) -> None:
@@ -72,26 +127,19 @@ def test_another_spark_resumes_nothing(world: World, tmp_path: Path) -> None:
 
 
 def test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine(world: World) -> None:
-    """As the refusal says: its next run takes it, live. One that is refused all the same is left
-    out until it changes, and holds up nothing; back at `fail`, nothing is tried again.
+    """As the verdict says: the next run takes it, live. One that is refused all the same is left
+    out, and holds up nothing.
     """
     world.put(a="bad")
-    with pytest.raises(RowsRefused):
-        world.send("one", refuses("a"))
-    world.plan("two")
+    world.send("one", refuses("a"))
     with pytest.raises(PartitionsLeftOut, match="or set on_bad_row: quarantine"):
-        verdict(world.open("two"))
+        verdict(world.open("one"))
     world.settings = {"on_bad_row": "quarantine"}
     report = world.send_and_publish("three")
     assert (report["files"], report["lane"]) == (["a"], "live")
     world.put(b="cannot be read")
-    with pytest.raises(RowsRefused):
-        world.send("four", refuses("b"))
-    for policy in ("quarantine", "fail"):
-        world.settings = {"on_bad_row": policy}
-        planned = world.plan(f"five {policy}").plan
-        assert not planned.has_work
-        assert "b: refused, though bad rows go into quarantine" in str(planned.left_out[0])
+    world.send("four", refuses("b"))
+    assert not world.plan("five").plan.has_work
     world.put(b="changed since", c="3")
     assert world.send_and_publish("six")["files"] == ["b", "c"]
 
@@ -218,10 +266,8 @@ def test_a_later_refusal_releases_the_claim_if_nothing_was_sent(
     with pytest.raises(RowsRefused, match="Nothing more was sent, and the claim stands"):
         world.send("A", refuses("b", sent=True))
     assert world.fold.claims
-    with pytest.raises(RowsRefused, match="Nothing was sent"):
-        world.send("A", refuses("b", sent=False))
+    assert world.send_and_publish("A", refuses("b", sent=False))["files"] == ["a"]
     assert world.fold.claims == {}
-    assert world.send_and_publish("A")["files"] == ["a"]
 
 
 def test_a_superseded_attempt_releases_no_claim(world: World) -> None:

@@ -28,7 +28,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.judge import Accepted, judge
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import SourceFile
+from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.core.replacement import Replaced
 from tidegate.errors import LedgerCorrupt
 from tidegate.lake import checkpoints, committing, files, placing
@@ -39,6 +39,7 @@ from tidegate.pipelines.spec import parse
 
 FILE = SourceFile("a.csv", 1, "e1", 3)
 OTHER = SourceFile("b.csv", 2, "e2")
+BAD = (LeftOutFile("a.csv", "row 1"),)
 
 
 def commit(plan, start, end, *, chunk=0, partition=0, lane="live", topic_id="id-t"):
@@ -73,10 +74,10 @@ EVERYTHING = (
     Abandon("p", 1, "x"),
     replacing("r", 2, 0, 4),
     claim("c1", FILE, root="file:///in"),
-    commit("c1", 40, 41),
+    replace(commit("c1", 40, 41), columns={"csv": (("id", "string"),)}),
     claim("c2", OTHER, topic_ids={"s": "id-s"}, window=(OffsetRange("s", 1, 2, 9),)),
     claim("c3", SourceFile("bad.csv", 9, "e3")),
-    Release("c3", "a-c3", "nothing sent", "row 1", ("bad.csv",), "quarantine"),
+    Release("c3", "a-c3", "nothing sent", "1 file", (LeftOutFile("bad.csv", "row 1"),), "j"),
     claim("c4", lane="replay", topic_ids={"s": "id-s"}, window=(OffsetRange("s", 1, 2, 9),)),
     Release("c4", "a-c4", "declare sent", "looked"),
     claim("c5", SourceFile("again.csv", 9, "e5")),
@@ -138,7 +139,7 @@ entries = st.one_of(
         st.sampled_from([None, Adoption("id-t", "", ""), Adoption("new", "", "")]),
     ),
     st.builds(lambda plan, file: claim(plan, file), plans, st.sampled_from([FILE, OTHER])),
-    st.builds(lambda plan, how: Release(plan, f"a-{plan}", how, "", ("a.csv",)), plans,
+    st.builds(lambda plan, how: Release(plan, f"a-{plan}", how, "", BAD, "j"), plans,
               st.sampled_from(["nothing sent", "resend", "declare sent"])),
 )  # fmt: skip
 

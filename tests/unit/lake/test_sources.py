@@ -14,7 +14,7 @@ from obstore.exceptions import GenericError, PermissionDeniedError
 from obstore.store import MemoryStore
 
 from tidegate.core.plan import LeftOutFile, SourceFile
-from tidegate.errors import SourceRefused, SourceUnavailable
+from tidegate.errors import SourceUnavailable
 from tidegate.lake import sources
 from tidegate.lake.sources import Root
 
@@ -141,7 +141,7 @@ def parquet(path: Path, **columns: list[object]) -> SourceFile:
 
 def read_footers(root: Root, files: list[SourceFile]) -> tuple[list[SourceFile], list[LeftOutFile]]:
     """Return the whole files, and the others."""
-    found = list(sources.read_footers(root, files, len(files)))
+    found = list(sources.read_footers(root, files, len(files))[1])
     return (
         [each for each in found if isinstance(each, SourceFile)],
         [each for each in found if isinstance(each, LeftOutFile)],
@@ -239,34 +239,45 @@ def test_no_footer_is_read_of_what_is_not_taken(monkeypatch: pytest.MonkeyPatch)
     """As many as are wanted, and another for each that is broken."""
     bucket = Bucket(monkeypatch, count=200)
     obstore.put(bucket.store, "001.parquet", b"PAR1 and no more")
-    found = list(sources.read_footers(bucket.root, bucket.files, 3))
+    columns, footers = sources.read_footers(bucket.root, bucket.files, 3)
+    found = list(footers)
+    assert columns == (("k", "int64"),)
     assert [getattr(each, "rows", None) for each in found] == [2, None, 2, 2]
     assert sorted(bucket.read) == [file.name for file in bucket.files[:4]]
     bucket.read.clear()
-    next(sources.read_footers(bucket.root, bucket.files, 150))
+    next(sources.read_footers(bucket.root, bucket.files, 150, columns)[1])
     assert len(bucket.read) < 150
 
 
 @pytest.mark.parametrize(
-    ("other", "message"),
+    ("other", "difference"),
     [
         ({"k": ["x"], "v": [1]}, "k string / int64"),
         ({"k": [1]}, "v missing / int64"),
         ({"k": [1], "v": [1], "w": [1.5]}, "w double / missing"),
     ],
 )
-def test_mixed_columns_are_refused(
-    tmp_path: Path, other: dict[str, list[object]], message: str
+def test_a_file_of_other_columns_is_left_out(
+    tmp_path: Path, other: dict[str, list[object]], difference: str
 ) -> None:
-    """Both files and what differs are named; the order of columns is no difference."""
+    """With what differs, wherever it stands; the order of columns is no difference. What counts is
+    what was sent before, else what most files have.
+    """
     files = [
-        parquet(tmp_path / "a.parquet", k=[1], v=[1]),
+        parquet(tmp_path / "a.parquet", **other),
         parquet(tmp_path / "b.parquet", v=[1], k=[1]),
-        parquet(tmp_path / "c.parquet", **other),
+        parquet(tmp_path / "c.parquet", k=[1], v=[1]),
     ]
     root = Root.of(str(tmp_path))
-    assert len(read_footers(root, files[:2])[0]) == 2
-    with pytest.raises(SourceRefused, match="Nothing was sent") as refused:
-        read_footers(root, files)
-    assert message in str(refused.value)
-    assert refused.value.numbers["files"] == ["c.parquet", "a.parquet"]
+    found, (left_out,) = read_footers(root, files)
+    assert [file.name for file in found] == ["b.parquet", "c.parquet"]
+    assert left_out.file == "a.parquet"
+    assert left_out.reason.startswith(f"other columns than most others: {difference}. Keep them ")
+    columns, _ = sources.read_footers(root, files[:1], 1)
+    _, again = sources.read_footers(root, files, 1, columns)
+    named = {each.file: each.reason for each in again if isinstance(each, LeftOutFile)}
+    assert named == {}
+    _, again = sources.read_footers(root, files[::-1], 1, columns)
+    named = {each.file: each.reason for each in again if isinstance(each, LeftOutFile)}
+    assert [*named] == ["c.parquet", "b.parquet"]
+    assert named["b.parquet"].startswith("other columns than those that were sent before: ")

@@ -1,0 +1,54 @@
+"""The settings of an egress that decide its records, and which of its files cannot be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.core import canonical
+from tidegate.core.provenance import HEADER
+from tidegate.pipelines.spec import Egress
+from tidegate.pipelines.value_types import as_text
+from tidegate.spark.egress_job import LINE, WHOLE
+from tidegate.spark.file_reader_options import with_defaults
+
+# The default columns of a record, by source.
+_LAKE_COLUMNS = {"key": "key", "value": "value", "headers": "headers", "partition": "partition"}
+_TEXT_COLUMNS = {"key": "null", "value": "value", "headers": "null", "partition": "null"}
+_FILE_COLUMNS = {**_TEXT_COLUMNS, "value": WHOLE}
+
+
+def byte_settings(spec: Egress) -> dict[str, Any]:
+    """Return the settings that determine the records and their order."""
+    source = spec.source
+    text = source.format == "text"
+    defaults = _LAKE_COLUMNS if source.lake else _TEXT_COLUMNS if text else _FILE_COLUMNS
+    if source.format == "json":
+        defaults = {**defaults, "value": LINE}
+    columns = {**defaults, **{k: v for k, v in spec.columns if v is not None}}
+    if source.format == "json" and not source.columns:
+        columns = {k: LINE if v == WHOLE else v for k, v in columns.items()}
+    return {
+        "source": {
+            "path": source.path,
+            "lake": source.lake,
+            "format": "parquet" if source.lake else source.format,
+            "options": with_defaults(
+                source.format, {name: as_text(value) for name, value in source.options.items()}
+            ),
+            "columns": source.columns,
+        },
+        "topic": spec.target.topic,
+        "columns": columns,
+        "order_by": list(spec.order_by),
+        "order": spec.order,
+        "header": HEADER,
+        "tombstones": spec.sends_tombstones,
+        "on_bad_row": spec.on_bad_row,
+    }
+
+
+def judged_by(settings: Mapping[str, Any], spec: Egress) -> str:
+    """Return a digest of all settings by which a file may be refused; `settings` are a plan's."""
+    form = {**settings, "producer": dict(spec.target.producer_settings)}
+    return canonical.digest(canonical.encode(form))[:16]

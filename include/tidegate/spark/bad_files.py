@@ -1,0 +1,149 @@
+"""The files of a plan that cannot be sent, each found by itself, with the reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import SparkSession
+
+from tidegate.spark import file_rows, records, source_rows
+from tidegate.spark.compatibility import condition
+from tidegate.spark.egress_job import EgressJob, RowSource
+from tidegate.spark.expressions import NotComputable
+from tidegate.spark.failures import describe, java_causes
+
+SPARK_ERRORS = CapturedException, Py4JJavaError
+UNREADABLE = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+)\.\s")
+# Errors of expressions on the content of a row: SQL's data exceptions, and raise_error.
+_COMPUTED = re.compile(r"\[([A-Z_.]+)\].*SQLSTATE: (?:22\w{3}|P0001)", re.DOTALL)
+# Java exceptions, by class or message, that do not blame the file: a retry may read it.
+_TEMPORARY = re.compile(
+    r"FileNotFound|AccessDenied|Connect|Socket|UnknownHost|Timeout|Interrupted|OutOfMemory|AWS|Sdk"
+)
+_DISK = re.compile(r"Input/output error|Stale (?:NFS )?file handle")
+_LONGEST = 500  # characters of a reason
+
+
+class BadFiles(Exception):
+    """Files of a plan that cannot be sent, by name, with the reasons."""
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        super().__init__(f"{len(files)} files cannot be sent")
+        self.files = {name: why[:_LONGEST] for name, why in files.items()}
+
+
+def without(job: EgressJob, names: Iterable[str]) -> EgressJob:
+    """Return the job without some of its files."""
+    left_out = set(names)
+    files = tuple(each for each in job.source.files if each[0] not in left_out)
+    return replace(job, source=replace(job.source, files=files))
+
+
+def headers(spark: SparkSession, source: RowSource) -> Iterator[tuple[str, ...]]:
+    """Yield the columns of each file of CSV that has a header and can be read."""
+    for each in source.files:
+        with suppress(*SPARK_ERRORS):
+            if header := file_rows.header(spark, replace(source, files=(each,))):
+                yield header
+
+
+def is_of_a_header(error: Exception) -> bool:
+    """Return whether a file of CSV has another header than its columns."""
+    return any("CSV header" in message for _, message in _thrown(error))
+
+
+def blamed(spark: SparkSession, job: EgressJob, error: Exception) -> dict[str, str]:
+    """Return the files for which the job has failed, with the reasons; none if it was no file.
+
+    Each fails also alone: they are found by bisection.
+    """
+    if job.source.is_lake or _why(job.source, error) is None:
+        return {}
+    return _bisected(spark, job)
+
+
+def failing_expression(source: RowSource, error: Exception) -> str | None:
+    """Return how an expression has failed on the content of a row, without the row; else None."""
+    if is_temporary(error):
+        return None
+    found = first_match(_COMPUTED, error)
+    of = "where, `columns` or order_by" if source.where else "`columns` or order_by"
+    return found and f"an expression of {of} fails on a row: {found[1]} (try_cast gives null)"
+
+
+def is_temporary(error: Exception) -> bool:
+    """Return whether a retry may succeed without a change of file or settings."""
+    if isinstance(error, AnalysisException):
+        return condition(error) == "PATH_NOT_FOUND"  # deleted since: the retry plans again
+    return any(_TEMPORARY.search(name) or _DISK.search(message) for name, message in _thrown(error))
+
+
+def first_match(pattern: re.Pattern[str], error: Exception) -> re.Match[str] | None:
+    """Return where a pattern is first found in the messages of an error's causes."""
+    return next((m for _, message in _thrown(error) if (m := pattern.search(message))), None)
+
+
+def _thrown(error: Exception) -> list[tuple[str, str]]:
+    """Return class and message of an error and its causes."""
+    return [(t.getClass().getName(), f"{t.getMessage() or ''}\n") for t in java_causes(error)]
+
+
+def _bisected(spark: SparkSession, job: EgressJob) -> dict[str, str]:
+    files = job.source.files
+    if not files or (error := _failure(spark, job)) is None:
+        return {}
+    if len(files) == 1:
+        why = _why(job.source, error)
+        if why is None:
+            raise error
+        return {files[0][0]: _of_its_header(spark, job) if is_of_a_header(error) else why}
+    halves = files[: len(files) // 2], files[len(files) // 2 :]
+    jobs = (replace(job, source=replace(job.source, files=half)) for half in halves)
+    return {name: why for each in jobs for name, why in _bisected(spark, each).items()}
+
+
+def _failure(spark: SparkSession, job: EgressJob) -> Exception | None:
+    """Return the error of reading all rows and computing all columns, if there is one."""
+    failure: Exception | None = None
+    try:
+        source_rows.select(spark, job.source, {})
+    except AnalysisException as error:
+        failure = error
+    else:
+        try:
+            records.to_records(spark, job).write.format("noop").mode("overwrite").save()
+        except (AnalysisException, NotComputable):
+            pass  # the pipeline's columns: no file is to blame
+        except SPARK_ERRORS as error:
+            failure = error
+    return failure
+
+
+def _why(source: RowSource, error: Exception) -> str | None:
+    """Return why the file that has been read is bad; None if the error does not blame it."""
+    if is_temporary(error) or isinstance(error, ParseException):
+        return None
+    if isinstance(error, AnalysisException) or first_match(UNREADABLE, error):
+        return f"cannot be read: {describe(error)}"
+    if any(name == "java.lang.StackOverflowError" for name, _ in _thrown(error)):
+        return f"cannot be read: {describe(error)}"
+    return failing_expression(source, error)
+
+
+def _of_its_header(spark: SparkSession, job: EgressJob) -> str:
+    """Return what is wrong with the header of a job's only file."""
+    own = file_rows.header(spark, job.source)
+    source = replace(job.source, columns=None, header=own)
+    if _failure(spark, replace(job, source=source)):
+        return "its header does not name its columns: one has no name, or two have the same"
+    wanted = "source.columns" if job.source.columns else ", ".join(job.source.header or ())
+    return (
+        f"its header is {', '.join(own)}, and not {wanted}: keep files of other columns apart by "
+        "source.path, or give source.columns"
+    )
