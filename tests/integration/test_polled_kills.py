@@ -28,7 +28,6 @@ from tidegate_local.s3 import Server
 
 RUNS = int(os.environ.get("TIDEGATE_KILLS", "16"))
 RECORDS = 500  # before each run of the way there
-LONGEST = 9.0  # seconds until the kill: some runs end before it
 
 Rows = Counter[Any]
 
@@ -43,7 +42,7 @@ class Reader(threading.Thread):
         self.wrong: list[str] = []
 
     def run(self) -> None:
-        while not self._ending.wait(0.1):
+        while not self._ending.wait(0.3):
             try:
                 self.look()
             except Exception as error:
@@ -97,10 +96,10 @@ def kill(pid: int) -> None:
                 each.kill()
 
 
-def run_and_kill(terminal: Terminal, name: str, run: int, rng: random.Random) -> int:
-    """Start a run, and kill it after a while; return its exit code."""
+def run_and_kill(terminal: Terminal, name: str, run: int, after: float) -> int:
+    """Start a run, and kill it after so many seconds if it has not ended; return its exit code."""
     process = terminal.start("run", name, "--run-id", f"{name}-{run}")
-    moment = time.monotonic() + rng.uniform(0.2, LONGEST)
+    moment = time.monotonic() + after
     while process.poll() is None and time.monotonic() < moment:
         time.sleep(0.01)
     kill(process.pid)
@@ -147,11 +146,16 @@ def test_readers_of_runs_that_are_killed(
     for each in readers:
         each.start()
     written = 0
+    seconds = {"there": 60.0, "back": 60.0}  # of the first run, which is not killed
     for run in range(RUNS // 2):
         topic_records.numbers(broker.bootstrap, source, RECORDS, first=written)
         written += RECORDS
         for name in ("there", "back"):
-            codes[name, run_and_kill(terminal, name, run, rng)] += 1
+            began = time.monotonic()
+            after = seconds[name] * (rng.uniform(0.02, 1.3) if run else 1)
+            codes[name, run_and_kill(terminal, name, run, after)] += 1
+            if not run:
+                seconds[name] = time.monotonic() - began
     for name in ("there", "back", "back"):
         terminal.run("run", name)
     for each in readers:

@@ -176,9 +176,23 @@ MUTANTS = (
     Mutant(
         "a file is judged by the settings of its plan",
         "egress/send.py",
-        "judged_by(plan.byte_settings, run.spec)",
-        'judged_by({**plan.byte_settings, "tombstones": run.spec.sends_tombstones}, run.spec)',
+        "judged_by(plan.byte_settings, run.spec",
+        'judged_by(plan.byte_settings | {"tombstones": run.spec.sends_tombstones}, run.spec',
         "tests/unit/egress/test_egress_claims.py::test_a_file_is_judged_by_the_settings_of_its_plan",
+    ),
+    Mutant(
+        "a file is judged by the columns of the first commit",
+        "egress/byte_settings.py",
+        '        "first": columns and [list(column) for column in columns],\n',
+        "",
+        "tests/spark/test_bad_files.py::test_columns_that_were_guessed_before_the_first_commit",
+    ),
+    Mutant(
+        "a file is judged by the topics of the target",
+        "egress/byte_settings.py",
+        '        "topics": list(spec.target.names),\n',
+        "",
+        "tests/unit/egress/test_egress_claims.py::test_a_topic_that_is_added",
     ),
     Mutant(
         "what a --resend could not send is in no further plan of it",

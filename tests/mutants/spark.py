@@ -197,9 +197,23 @@ MUTANTS = (
     Mutant(
         "the header of most files of CSV counts",
         "spark/preflight.py",
-        "job, guesses = _with_header(job, headers[0][0]), False",
+        "job, guesses = _with_header(job, common[0][0] if common else None), False",
         "job, guesses = job, False",
         f"{BAD}[a first file with another header than most]",
+    ),
+    Mutant(
+        "no file is judged by the columns of the first one",
+        "spark/preflight.py",
+        "            if not guesses and not (new := bad_files.blamed(spark, job, error)):\n",
+        "            if not (new := bad_files.blamed(spark, job, error)):\n",
+        "tests/spark/test_bad_files.py::test_the_first_of_many_files_of_csv",
+    ),
+    Mutant(
+        "a full disk blames no file",
+        "spark/bad_files.py",
+        "        _MACHINE.search(message) or",
+        "        False or",
+        "tests/unit/spark/test_reader_errors.py",
     ),
     Mutant(
         "an error that may pass blames no file",

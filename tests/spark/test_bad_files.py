@@ -74,6 +74,49 @@ def test_bad_in_ten_ways(pipeline: EgressPipeline, topic: str, good: int) -> Non
     assert len(pipeline.records()) == 3 * good + 1
 
 
+def test_the_first_of_many_files_of_csv(pipeline: EgressPipeline) -> None:
+    """It decides about no other, whichever error comes first: its columns are those of few."""
+    pipeline.set_source("csv")
+    pipeline.settings["columns"] = {"key": "name", "value": "id"}
+    pipeline.put("a.csv", "id,nme\n1,x\n")
+    pipeline.put("b.csv.gz", gzip.compress(b"id,name\n" + b"1,x\n" * 999)[:-20])
+    for name in "cde":
+        pipeline.put(f"{name}.csv", "id,name\n1,x\n")
+    with pytest.raises(PartitionsLeftOut) as left_out:
+        pipeline.run_all()
+    named = [each["file"] for each in left_out.value.numbers["left_out"]]
+    assert named == ["a.csv", "b.csv.gz"]
+    assert pipeline.fold().columns == {"csv": (("id", "string"), ("name", "string"))}
+
+
+def test_files_without_a_header(pipeline: EgressPipeline) -> None:
+    """The number of columns is that of most files."""
+    pipeline.set_source("csv", options={"header": False})
+    for name, line in (("a", "1,x,y\n"), ("b", "1,x\n"), ("c", "2,x\n")):
+        pipeline.put(f"{name}.csv", line)
+    with pytest.raises(PartitionsLeftOut, match=r"a\.csv: row 0: too few or too many values"):
+        pipeline.run_all()
+    assert pipeline.fold().sent.keys() == {"b.csv", "c.csv"}
+
+
+def test_columns_that_were_guessed_before_the_first_commit(pipeline: EgressPipeline) -> None:
+    """A file was left out for columns that most others had, which were never sent: it is tried
+    again when the first commit has decided.
+    """
+    pipeline.set_source("csv")
+    pipeline.put("a.csv", "id,name\n1,x\n")
+    for name in "bc":
+        pipeline.put(f"{name}.csv", "id,nme\n1,x,y\n")
+    with pytest.raises(PartitionsLeftOut):
+        pipeline.run_all("one")
+    assert pipeline.records() == []
+    pipeline.put("d.csv", "id,name\n2,x\n")
+    for run in ("two", "three"):
+        with pytest.raises(PartitionsLeftOut):
+            pipeline.run_all(run)
+    assert pipeline.fold().sent.keys() == {"a.csv", "d.csv"}
+
+
 def test_a_file_that_is_gone_is_not_bad(pipeline: EgressPipeline) -> None:
     """It was deleted since it was planned: the retry plans again."""
     pipeline.set_source("text")

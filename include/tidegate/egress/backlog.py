@@ -71,7 +71,7 @@ def read_backlog(
             f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
-    new, left_out, judge = [], list(listed.left_out), judged_by(byte_settings(spec), spec)
+    new, left_out, judge = [], list(listed.left_out), judged_by(byte_settings(spec), spec, fold)
     unchanged = _unchanged(root, store, fold, listed.files)
     for file in listed.files:
         if fold.sent.get(file.name) == file.etag or file.name in unchanged:

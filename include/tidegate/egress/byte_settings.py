@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.core import canonical
+from tidegate.core.fold import Fold
 from tidegate.core.provenance import HEADER
 from tidegate.pipelines.spec import Egress
 from tidegate.pipelines.value_types import as_text
@@ -48,7 +49,15 @@ def byte_settings(spec: Egress) -> dict[str, Any]:
     }
 
 
-def judged_by(settings: Mapping[str, Any], spec: Egress) -> str:
-    """Return a digest of all settings by which a file may be refused; `settings` are a plan's."""
-    form = {**settings, "producer": dict(spec.target.producer_settings)}
+def judged_by(settings: Mapping[str, Any], spec: Egress, fold: Fold) -> str:
+    """Return a digest of all that a file may be refused by, but for the target's own settings;
+    `settings` are a plan's.
+    """
+    columns = fold.columns.get(settings["source"]["format"])
+    form = {
+        **settings,
+        "producer": dict(spec.target.producer_settings),
+        "topics": list(spec.target.names),
+        "first": columns and [list(column) for column in columns],
+    }
     return canonical.digest(canonical.encode(form))[:16]

@@ -286,7 +286,7 @@ def _run_application(
     if not may_have_sent:
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
-        judge = judged_by(plan.byte_settings, run.spec) if files else None
+        judge = judged_by(plan.byte_settings, run.spec, opened.ledger.fold) if files else None
         claims.release_unsent(opened, claim, reason, files, judge)
         if run.spark.is_cluster:
             clear(own, opened.store)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
@@ -22,11 +22,20 @@ SPARK_ERRORS = CapturedException, Py4JJavaError
 UNREADABLE = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+)\.\s")
 # Errors of expressions on the content of a row: SQL's data exceptions, and raise_error.
 _COMPUTED = re.compile(r"\[([A-Z_.]+)\].*SQLSTATE: (?:22\w{3}|P0001)", re.DOTALL)
-# Java exceptions, by class or message, that do not blame the file: a retry may read it.
+# Java exceptions that do not blame the file: a retry may read it. By class, also of one that is
+# there only as text of another; and by message.
 _TEMPORARY = re.compile(
-    r"FileNotFound|AccessDenied|Connect|Socket|UnknownHost|Timeout|Interrupted|OutOfMemory|AWS|Sdk"
+    r"FileNotFound|AccessDenied|Connect|Socket|SSL|NoRoute|UnknownHost|NoHttpResponse|Timeout"
+    r"|Interrupt|ClosedChannel|BlockMissing|OutOfMemory|AWS|Sdk|SnappyError|ClassNotFound"
+    r"|NoClassDefFound|UnsatisfiedLink"
 )
-_DISK = re.compile(r"Input/output error|Stale (?:NFS )?file handle")
+_CLASS = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b")
+_MACHINE = re.compile(
+    r"Input/output error|Stale (?:NFS )?file handle|No space left on device|Too many open files"
+    r"|Cannot allocate memory|Connection (?:timed out|reset)|endpoint is not connected"
+)
+MOST = 200
+"""Files that are found bad before a plan is refused: each may take several jobs of Spark."""
 _LONGEST = 500  # characters of a reason
 
 
@@ -48,9 +57,14 @@ def without(job: EgressJob, names: Iterable[str]) -> EgressJob:
 def headers(spark: SparkSession, source: RowSource) -> Iterator[tuple[str, ...]]:
     """Yield the columns of each file of CSV that has a header and can be read."""
     for each in source.files:
-        with suppress(*SPARK_ERRORS):
-            if header := file_rows.header(spark, replace(source, files=(each,))):
-                yield header
+        try:
+            header = file_rows.header(spark, replace(source, files=(each,)))
+        except SPARK_ERRORS as error:
+            if is_temporary(error):
+                raise
+            continue
+        if header:
+            yield header
 
 
 def is_of_a_header(error: Exception) -> bool:
@@ -61,11 +75,11 @@ def is_of_a_header(error: Exception) -> bool:
 def blamed(spark: SparkSession, job: EgressJob, error: Exception) -> dict[str, str]:
     """Return the files for which the job has failed, with the reasons; none if it was no file.
 
-    Each fails also alone: they are found by bisection.
+    Each fails also alone: they are found by bisection, and no more than MOST.
     """
     if job.source.is_lake or _why(job.source, error) is None:
         return {}
-    return _bisected(spark, job)
+    return dict(islice(_bisected(spark, job), MOST))
 
 
 def failing_expression(source: RowSource, error: Exception) -> str | None:
@@ -81,7 +95,10 @@ def is_temporary(error: Exception) -> bool:
     """Return whether a retry may succeed without a change of file or settings."""
     if isinstance(error, AnalysisException):
         return condition(error) == "PATH_NOT_FOUND"  # deleted since: the retry plans again
-    return any(_TEMPORARY.search(name) or _DISK.search(message) for name, message in _thrown(error))
+    return any(
+        _MACHINE.search(message) or any(map(_TEMPORARY.search, [name, *_CLASS.findall(message)]))
+        for name, message in _thrown(error)
+    )
 
 
 def first_match(pattern: re.Pattern[str], error: Exception) -> re.Match[str] | None:
@@ -94,18 +111,19 @@ def _thrown(error: Exception) -> list[tuple[str, str]]:
     return [(t.getClass().getName(), f"{t.getMessage() or ''}\n") for t in java_causes(error)]
 
 
-def _bisected(spark: SparkSession, job: EgressJob) -> dict[str, str]:
+def _bisected(spark: SparkSession, job: EgressJob) -> Iterator[tuple[str, str]]:
     files = job.source.files
     if not files or (error := _failure(spark, job)) is None:
-        return {}
+        return
     if len(files) == 1:
         why = _why(job.source, error)
         if why is None:
             raise error
-        return {files[0][0]: _of_its_header(spark, job) if is_of_a_header(error) else why}
+        yield files[0][0], _of_its_header(spark, job) if is_of_a_header(error) else why
+        return
     halves = files[: len(files) // 2], files[len(files) // 2 :]
-    jobs = (replace(job, source=replace(job.source, files=half)) for half in halves)
-    return {name: why for each in jobs for name, why in _bisected(spark, each).items()}
+    for half in halves:
+        yield from _bisected(spark, replace(job, source=replace(job.source, files=half)))
 
 
 def _failure(spark: SparkSession, job: EgressJob) -> Exception | None:

@@ -60,24 +60,25 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
     if guesses:
         job = _with_header(job, next(bad_files.headers(spark, source), None))
     while True:
+        new: dict[str, str] = {}
         try:
             shaped, inputs = _read_all(spark, job)
-            break
+            if not (guesses and any(each["bad"] for each in inputs)):
+                break
         except (DoesNotFit, NotAllowed, NotComputable, NotRepeatable) as error:
-            raise Refused(str(error)) from error
+            if not guesses:
+                raise Refused(str(error)) from error
         except BadFiles as found:
             new = found.files
         except SPARK_ERRORS as error:
-            if guesses and bad_files.is_of_a_header(error):
-                headers = Counter(bad_files.headers(spark, job.source)).most_common(1)
-                job, guesses = _with_header(job, headers[0][0]), False
-                continue
-            new = bad_files.blamed(spark, job, error)
-            if not new:
+            if not guesses and not (new := bad_files.blamed(spark, job, error)):
                 raise _refusal_of(job, error) from error
+        if guesses:  # nobody is judged by the first file's columns
+            common = Counter(bad_files.headers(spark, job.source)).most_common(1)
+            job, guesses = _with_header(job, common[0][0] if common else None), False
         bad |= new
         job = bad_files.without(job, new)
-        if not job.source.files:
+        if not job.source.files or len(bad) >= bad_files.MOST:
             raise _refused(bad)
     if any(each["bad"] for each in inputs):
         bad_rows = shaped.where(F.col("reason").isNotNull())

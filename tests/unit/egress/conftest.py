@@ -22,7 +22,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "pipelines"))
 
     def survey(_: Any, names: Any, **__: Any) -> TargetSurvey:
-        assert set(names) == {"t"}
+        assert set(names) == set(world.target.topics)
         return world.target
 
     def dead(_: Mapping[str, Any], attempt: str, *__: Any, **___: Any) -> bool:

@@ -1,6 +1,7 @@
 """Claims: who sends, what a failed attempt releases, and how a later attempt resumes."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -62,6 +63,18 @@ def test_a_refused_file_is_tried_again_by_resend(world: World) -> None:
     with pytest.raises(PartitionsLeftOut, match="a: row 7 is bad"):
         verdict(world.open("two"))
     assert world.send_and_publish("three", resend=True)["files"] == ["a"]
+
+
+def test_a_topic_that_is_added(world: World) -> None:
+    """A file whose rows named it is tried again."""
+    world.settings = {"target": {"topics": ["t"]}, "columns": {"topic": "value"}}
+    world.put(a="u")
+    world.send("one", refuses("a"))
+    assert not world.plan("two").plan.has_work
+    world.settings["target"] = {"topics": ["t", "u"]}
+    both = {**world.target.topics, "u": replace(world.target.topics["t"], topic_id="id-u")}
+    world.target = replace(world.target, topics=both)
+    assert world.send_and_publish("three")["files"] == ["a"]
 
 
 def test_bad_files_first(world: World) -> None:
