@@ -74,10 +74,11 @@ def test_bad_in_ten_ways(pipeline: EgressPipeline, topic: str, good: int) -> Non
     assert len(pipeline.records()) == 3 * good + 1
 
 
-def test_the_first_of_many_files_of_csv(pipeline: EgressPipeline) -> None:
+@pytest.mark.parametrize("columns", [{"value": "id"}, {"key": "name", "value": "id"}])
+def test_the_first_of_many_files_of_csv(pipeline: EgressPipeline, columns: dict[str, str]) -> None:
     """It decides about no other, whichever error comes first: its columns are those of few."""
     pipeline.set_source("csv")
-    pipeline.settings["columns"] = {"key": "name", "value": "id"}
+    pipeline.settings["columns"] = columns
     pipeline.put("a.csv", "id,nme\n1,x\n")
     pipeline.put("b.csv.gz", gzip.compress(b"id,name\n" + b"1,x\n" * 999)[:-20])
     for name in "cde":
