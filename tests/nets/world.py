@@ -18,12 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from nets.objects import Gate, Handle, Objects, Whole
-from support.staged_attempts import SCHEMA
+from support.staged_attempts import lake_table
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.consumer import Probe
@@ -261,10 +260,10 @@ def parquet(records: tuple[tuple[int, int], ...]) -> bytes:
         "key": [None] * n, "value": [b"%d-%d" % record for record in records],
         "partition": [p for p, _ in records], "offset": [o for _, o in records],
         "timestamp": [0] * n,
-        "timestampType": [0] * n, "headers": [None] * n,
+        "timestampType": [0] * n,
     }  # fmt: skip
     buffer = io.BytesIO()
-    pq.write_table(pa.table(rows, SCHEMA), buffer, write_page_checksum=True)
+    pq.write_table(lake_table(rows), buffer, write_page_checksum=True)
     return buffer.getvalue()
 
 

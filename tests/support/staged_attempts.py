@@ -1,8 +1,9 @@
 """Attempts as the job leaves them: small real Parquet files and `_done.json`."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,12 +55,17 @@ def write_file(store: LocalStore, directory: str, name: str, partition, offsets:
         "offset": offsets,
         "timestamp": [0] * len(offsets),
         "timestampType": [0] * len(offsets),
-        "headers": [None] * len(offsets),
     }
     path = Path(store.native(directory), name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table(rows, SCHEMA), path, compression="zstd", write_page_checksum=True)
+    pq.write_table(lake_table(rows), path, compression="zstd", write_page_checksum=True)
     return path
+
+
+def lake_table(rows: Mapping[str, Sequence[Any]]) -> pa.Table:
+    """Return rows with all columns of a data file; those that are not given are null."""
+    empty = [None] * len(rows["offset"])
+    return pa.table({name: rows.get(name, empty) for name in SCHEMA.names}, SCHEMA)
 
 
 def stage(
