@@ -195,6 +195,13 @@ MUTANTS = (
         "tests/unit/egress/test_egress_claims.py::test_a_topic_that_is_added",
     ),
     Mutant(
+        "what a row says is no error of the machine",
+        "spark/bad_files.py",
+        " if not _COMPUTED.search(message)]",
+        "]",
+        "tests/unit/spark/test_reader_errors.py",
+    ),
+    Mutant(
         "what a --resend could not send is in no further plan of it",
         "egress/backlog.py",
         "(resent_by is None or refused.plan_id in resent_by)",

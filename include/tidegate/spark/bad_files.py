@@ -95,10 +95,11 @@ def is_temporary(error: Exception) -> bool:
     """Return whether a retry may succeed without a change of file or settings."""
     if isinstance(error, AnalysisException):
         return condition(error) == "PATH_NOT_FOUND"  # deleted since: the retry plans again
-    return any(
-        _MACHINE.search(message) or any(map(_TEMPORARY.search, [name, *_CLASS.findall(message)]))
-        for name, message in _thrown(error)
-    )
+    thrown = _thrown(error)
+    # The message of an expression that fails quotes the row, which may be a line of a log.
+    said = [message for _, message in thrown if not _COMPUTED.search(message)]
+    names = [name for name, _ in thrown] + [each for text in said for each in _CLASS.findall(text)]
+    return any(map(_TEMPORARY.search, names)) or any(map(_MACHINE.search, said))
 
 
 def first_match(pattern: re.Pattern[str], error: Exception) -> re.Match[str] | None:

@@ -24,8 +24,20 @@ def test_what_a_retry_may_cure(monkeypatch: pytest.MonkeyPatch, name: str, messa
     assert bad_files.is_temporary(RuntimeError())
 
 
-def test_what_a_retry_will_find_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A word in the path of the file is not a class."""
-    thrown = [("java.io.EOFException", "in file:///in/Socket.Timeout/a.gz: Unexpected end")]
-    monkeypatch.setattr(bad_files, "_thrown", lambda _: thrown)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("java.io.EOFException", "in file:///in/Socket.Timeout/a.gz: Unexpected end"),
+        (
+            "org.apache.spark.SparkNumberFormatException",
+            "[CAST_INVALID_INPUT] The value 'java.net.ConnectException: No space left on device' "
+            'of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018',
+        ),
+    ],
+)
+def test_what_a_retry_will_find_again(
+    monkeypatch: pytest.MonkeyPatch, name: str, message: str
+) -> None:
+    """A word in the path of the file is not a class, nor is what a row says an error."""
+    monkeypatch.setattr(bad_files, "_thrown", lambda _: [(name, message)])
     assert not bad_files.is_temporary(RuntimeError())
