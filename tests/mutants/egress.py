@@ -246,7 +246,7 @@ MUTANTS = (
     Mutant(
         "duplicates that come later",
         "egress/verify.py",
-        "            _count_later(target, fold.live, findings)\n",
+        "            _count_later(target, {n: fold.live[n] for n in names}, names, findings)\n",
         "",
         "tests/unit/egress/test_egress_verify.py::test_duplicates_that_come_later_are_found",
     ),

@@ -175,9 +175,9 @@ MUTANTS = (
     ),
     Mutant(
         "a line is sent as it is",
-        "spark/file_rows.py",
-        'as_json = F.col(f"{fault}_line") if line else',
-        "as_json =",
+        "spark/source_rows.py",
+        "rows.as_json if column == WHOLE else rows.line",
+        "rows.as_json",
         "tests/spark/test_egress_rows.py::test_lines_of_json_are_sent_as_they_are",
     ),
     Mutant(

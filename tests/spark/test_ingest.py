@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from support.topic_records import create, delete_records, fill, numbers
 from tidegate.core import columns
-from tidegate.core.files import Contents, Part
+from tidegate.core.accounting import collect
+from tidegate.core.files import Contents, LakeFile, Part
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.lake import footers
 from tidegate.lake.store import Listed, LocalStore
@@ -31,6 +33,7 @@ from tidegate.spark.task_size import splits
 from tidegate_local.kafka import Broker
 
 READ_COMMITTED = "read_committed"
+SPILLS = "spark.shuffle.spill.numElementsForceSpillThreshold"
 
 
 def job(broker: Broker, *chunks: Chunk, **options: str) -> IngestJob:
@@ -214,6 +217,31 @@ def test_short_ranges_share_files(
     assert done["rows"] == sum(map(len, window))
 
 
+def test_files_of_a_topic_do_not_overlap(
+    spark: SparkSession, broker: Broker, topic: str, tmp_path: Path, request: Any
+) -> None:
+    """Also where a task has more topics than it writes at once, and sorts their rows on disk."""
+    conf: Any = spark._jvm.org.apache.spark.SparkEnv.get().conf()  # type: ignore[union-attr]
+    conf.set(SPILLS, "40")
+    request.addfinalizer(lambda: conf.remove(SPILLS))
+    window = [OffsetRange(f"{topic}-{i:02d}", 0, 0, 300) for i in range(20)]
+    for each in window:
+        numbers(broker.bootstrap, each.topic, 300, partitions=1)
+    chunk = Chunk(0, tuple(window), str(tmp_path / "a"))
+    given = replace(job(broker, chunk), parquet=ParquetSettings("zstd", 1, 64))
+    done = ingest.stage(spark, given, chunk)
+    store = LocalStore(tmp_path / "a")
+    staged = []
+    for path in done["files"]:
+        listed = Listed(path, (tmp_path / "a" / path).stat().st_size)
+        contents = footers.read(store, listed, is_new=True).contents
+        name = path.partition("/")[0].removeprefix("topic=")
+        file = LakeFile(name, contents.parts, contents.ascending, 1, "d", path, "f")
+        staged.append((file, contents))
+    assert len(staged) == 100
+    assert collect(window, staged)[1] == []
+
+
 def test_the_size_of_a_record(spark: SparkSession) -> None:
     """By bytes, not by characters; whatever is null; with 10 more for each header."""
     records = [
@@ -241,7 +269,7 @@ def test_limits_of_tasks_and_files_are_kept(
     assert [_span(tmp_path / "tasks" / f)[3] for f in done["files"]] == [250] * 4
     done = stage(spark, broker, tmp_path / "least", window, minPartitions="7")
     assert sum(_span(tmp_path / "least" / f)[3] for f in done["files"]) == 1_000
-    expected = sum(number for number, _ in splits((window,), 1, {"minPartitions": "7"}))
+    expected = sum(n for n, _ in splits((window,), 1, 1_000_000, {"minPartitions": "7"}))
     assert len(done["files"]) == expected == 7
     chunk = Chunk(0, (window,), str(tmp_path / "files"))
     given = job(broker, chunk)

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.rows_of_files import put, rows, select
-from tidegate.spark.egress_job import LINE
+from tidegate.spark.egress_job import LINE, WHOLE
 from tidegate.spark.expressions import NotAllowed
 
 
@@ -52,6 +52,14 @@ def test_a_line_with_a_key_twice_is_bad_if_it_is_declared(
     assert {row.fault for row in there[:3]} == {
         "a key of source.columns is there twice, or in another case"
     }
+
+
+def test_the_row_beside_the_line(session: SparkSession, tmp_path: Path) -> None:
+    """Of `'*'` only the declared columns."""
+    path = put(tmp_path / "a", '{"id": 1, "card": "4111"}')
+    columns = {"value": LINE, "key": WHOLE}
+    (row,) = select(session, "json", path, columns=columns, ddl="id BIGINT").collect()
+    assert (row.key, row.value) == ('{"id":1}', '{"id": 1, "card": "4111"}')
 
 
 def test_all_columns_beside_the_line(session: SparkSession, tmp_path: Path) -> None:

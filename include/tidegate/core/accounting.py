@@ -19,12 +19,13 @@ def collect(
 ) -> tuple[OffsetSets, list[str]]:
     """Return all offsets of an attempt's files by (topic, partition), and what is wrong.
 
-    Wrong are rows of partitions that were not planned, offsets outside of the ranges, and an offset
-    in two files.
+    Wrong are rows of partitions that were not planned, offsets outside of the ranges, and files
+    whose parts of a partition overlap: a replay could not replace one of them.
     """
     wrong = []
     ranges = {(r.topic, r.partition): r for r in window}
     spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    parts: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
     for file, contents in staged:
         for part in contents.parts:
             key = file.topic, part.partition
@@ -36,12 +37,14 @@ def collect(
                     f"{file.path}: offsets {part.first} to {part.last} are outside {r}"
                 )  # fmt: skip
             spans.setdefault(key, []).extend(contents.offsets[part.partition])
-    found = OffsetSets({key: Intervals.of(each) for key, each in spans.items()})
-    for (topic, partition), each in spans.items():
-        if sum(end - start for start, end in each) != len(found[topic, partition]):
-            twice = next(b[0] for a, b in pairwise(sorted(each)) if b[0] < a[1])
-            wrong.append(f"offset {twice} of {topic}-{partition} is in two files of the attempt")
-    return found, wrong
+            parts.setdefault(key, []).append((part.first, part.last, file.path))
+    for (topic, partition), each in parts.items():
+        wrong += [
+            f"{b_path}: offset {first} of {topic}-{partition} is within another file, {a_path}"
+            for (_, last, a_path), (first, _, b_path) in pairwise(sorted(each))
+            if first <= last
+        ][:1]
+    return OffsetSets({key: Intervals.of(each) for key, each in spans.items()}), wrong
 
 
 def holes(window: Iterable[OffsetRange], found: OffsetSets) -> dict[OffsetRange, list[OffsetRange]]:

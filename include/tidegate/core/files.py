@@ -153,7 +153,7 @@ class Tile:
 
 
 def tiles_of(n: int, ranges: Iterable[OffsetRange], files: Iterable[LakeFile]) -> list[Tile]:
-    """Cut a commit's ranges at the first offsets of its files' parts."""
+    """Cut a commit's ranges at the first offsets of its files' parts, which do not overlap."""
     by_partition: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for file in files:
         for part in file.parts:

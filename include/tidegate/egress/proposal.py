@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
 from tidegate.core.plan import SourceFile
@@ -18,12 +19,15 @@ _BYTES = 1 << 20  # of each file
 _FILES = 10
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _GZIP = 31  # zlib's number for it
+_EXACT_DIGITS = 15  # a double keeps so many digits of a number
+_LARGE = "BIGINT that no double keeps"
 
 
 def proposed_columns(root: Root, files: Sequence[SourceFile]) -> str | None:
     """Return Spark's DDL of the keys in the first lines of some files; None if there are none.
 
-    A key that has values of two types, or objects or arrays, is a STRING: their JSON.
+    A key that has values of two types, or objects or arrays, is a STRING: their JSON. So is one
+    with numbers that its type would change: two of them could become one.
     """
     lines: list[bytes] = []
     for file in files[:_FILES]:
@@ -45,7 +49,7 @@ def columns_of(lines: Iterable[bytes]) -> str | None:
     kinds: dict[str, set[str]] = {}
     for line in lines:
         try:
-            row = json.loads(line)
+            row = json.loads(line, parse_float=Decimal)
         except (ValueError, RecursionError):
             continue
         for name, value in row.items() if isinstance(row, dict) else ():
@@ -61,9 +65,14 @@ def _kind(value: Any) -> list[str]:
         case bool():
             return ["BOOLEAN"]
         case int():
-            return ["BIGINT" if -(2**63) <= value < 2**63 else "STRING"]
-        case float():
-            return ["DOUBLE"]
+            if abs(value) < 10**_EXACT_DIGITS:
+                return ["BIGINT"]
+            return [_LARGE if -(2**63) <= value < 2**63 else "STRING"]
+        case Decimal():
+            is_exact = len(value.as_tuple().digits) <= _EXACT_DIGITS and (
+                not value or -300 < value.adjusted() < 300
+            )
+            return ["DOUBLE" if is_exact else "STRING"]
         case _:
             return ["STRING"]
 
@@ -71,6 +80,8 @@ def _kind(value: Any) -> list[str]:
 def _merged(kinds: set[str]) -> str:
     if kinds == {"BIGINT", "DOUBLE"}:
         return "DOUBLE"
+    if kinds <= {"BIGINT", _LARGE}:
+        return "BIGINT" if kinds else "STRING"
     return kinds.pop() if len(kinds) == 1 else "STRING"
 
 

@@ -60,6 +60,7 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     """
     store = open_store(spec.lake, spec.name)
     findings = Findings()
+    names: dict[int, Sequence[str]] = {}
     fold, _ = audit.read_ledger(store, spec.name, findings.add)
     # Rows were sent to these topics; the pipeline may name others today.
     topics = sorted({r.topic for commit in fold.live.values() for r in commit.receipts})
@@ -77,12 +78,13 @@ def verify(spec: Egress, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
             if rows != sent:
                 findings.add(f"{rows} rows in the files, receipts for {sent}", commit=n)
             _check_accounts(n, commit, files, findings)
-            if target and (names := _names(store, n, commit, findings)) is not None:
-                _compare(target, n, commit, names, files, findings)
+            if target and (known := _names(store, n, commit, findings)) is not None:
+                names[n] = known
+                _compare(target, n, commit, known, files, findings)
                 _compare_resent(target, n, commit, files, fold.resent, findings)
         if target:
             say("searching the rest of the target for duplicates")
-            _count_later(target, fold.live, findings)
+            _count_later(target, {n: fold.live[n] for n in names}, names, findings)
     return findings.to_json(spec.name, against_kafka=kafka is not None)
 
 
@@ -208,8 +210,13 @@ def _compare_resent(
             )  # fmt: skip
 
 
-def _count_later(target: _Target, commits: Mapping[int, Commit], findings: Findings) -> None:
-    """Find records of committed plans after their receipts' ends.
+def _count_later(
+    target: _Target,
+    commits: Mapping[int, Commit],
+    names: Mapping[int, Sequence[str]],
+    findings: Findings,
+) -> None:
+    """Find records of committed plans after their receipts' ends; `names` are of their indexes.
 
     All rows of a plan were in the target at the read-back, so its later records are duplicates,
     from a sender that was wrongly taken for dead.
@@ -228,8 +235,10 @@ def _count_later(target: _Target, commits: Mapping[int, Commit], findings: Findi
             r = OffsetRange(topic, p, start, max(start, marks.high))
             for record in target.read(r, ISOLATION):
                 said = provenance.of(record.headers)
-                n, after = ends.get(said.plan if said else "", (0, {}))
-                if n and record.offset >= after.get(p, 0):
+                if said is None or said.plan not in ends:
+                    continue
+                n, after = ends[said.plan]
+                if said.at < len(names[n]) and record.offset >= after.get(p, 0):
                     later[n] += 1
             for n, count in sorted(later.items()):
                 findings.add(

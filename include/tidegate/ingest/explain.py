@@ -83,7 +83,8 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
 
 
 def _notices_of_tasks(plan: Plan, cores: int, options: Mapping[str, str]) -> Iterator[str]:
-    tasks = (sum(number for number, _ in splits(w, cores, options)) for w in plan.chunks)
+    per_file = plan.byte_settings["max_records_per_file"]
+    tasks = (sum(n for n, _ in splits(w, cores, per_file, options)) for w in plan.chunks)
     if (most := max(tasks, default=0)) > _MANY_TASKS:
         yield (
             f"options: a chunk has {most:,} tasks: Spark's driver needs memory for each; give a "
@@ -94,8 +95,8 @@ def _notices_of_tasks(plan: Plan, cores: int, options: Mapping[str, str]) -> Ite
 def _chunk(
     window: Window, plan: Plan, cores: int | None, options: Mapping[str, str]
 ) -> dict[str, Any]:
-    tasks = splits(window, cores, options) if cores else None
     most = plan.byte_settings["max_records_per_file"]
+    tasks = splits(window, cores, most, options) if cores else None
     return {
         "records": sum(map(len, window)),
         "splits": tasks and sum(number for number, _ in tasks),

@@ -238,7 +238,7 @@ def _differences(
 
 
 def _rows(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[Record]:
-    """Yield the rows of a range as records, in file order."""
+    """Yield the rows of a range as records, in the order of their offsets."""
     of_range = [
         (part, file)
         for file in files
@@ -246,7 +246,8 @@ def _rows(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[Recor
         if file.topic == r.topic and part.overlaps({r.partition: (r.start, r.end)})
     ]
     for _, file in sorted(of_range, key=lambda each: each[0]):
-        for batch in _shared(store, file) if len(file.parts) > 1 else _batches(store, file):
+        in_order = file.ascending and len(file.parts) == 1
+        for batch in _batches(store, file) if in_order else _sorted(store, file):
             batch = batch.filter(pc.equal(batch.column("partition"), r.partition))
             # As numbers: a timestamp may lie in a year that no Python datetime holds.
             microseconds = batch.column("timestamp").cast("int64").to_pylist()
@@ -271,6 +272,10 @@ def _batches(store: Store, file: LakeFile) -> Iterator[pyarrow.RecordBatch]:
 
 
 @lru_cache(maxsize=4)
-def _shared(store: Store, file: LakeFile) -> list[pyarrow.RecordBatch]:
-    """Return the rows of a file that is asked for once per partition."""
-    return list(_batches(store, file))
+def _sorted(store: Store, file: LakeFile) -> list[pyarrow.RecordBatch]:
+    """Return the rows of a file by partition and offset; it is asked for once per partition."""
+    table = pyarrow.Table.from_batches(_batches(store, file))
+    if not file.ascending:
+        table = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    batches: list[pyarrow.RecordBatch] = table.to_batches()
+    return batches

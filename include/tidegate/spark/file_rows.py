@@ -83,12 +83,14 @@ def _json(spark: SparkSession, source: RowSource, row: Column, *, line: bool) ->
         fault += "_"
     sent = f"{fault}_line" if line else None
     frame = json_lines.parsed(lines, schema, given, fault, sent, clear())
-    as_json = F.col(f"{fault}_line") if line else row_json.as_json(schema.names, nulls=False)
+    as_line = F.col(f"{fault}_line") if line else None
+    as_json = row_json.as_json(schema.names, nulls=False)
     text = f"{_NO_JSON}, {_OTHER_TYPE}" if source.columns else _NO_JSON
     # Not a column of the frame: it would be one of `*` in an expression.
     reason = F.when(~clear(line=fault), F.lit(_UNCLEAR)).when(F.col(fault).isNotNull(), F.lit(text))
     hidden = (fault, f"{fault}_line")
-    return RowFrame(frame, _file(source, frame), row, as_json, reason, F.col(fault), hidden)
+    file = _file(source, frame)
+    return RowFrame(frame, file, row, as_json, reason, F.col(fault), hidden, as_line)
 
 
 def _lines(spark: SparkSession, source: RowSource) -> DataFrame:

@@ -77,7 +77,8 @@ def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
     # One group for all chunks: Spark never forgets a group's partitions, and nothing joins it.
     given = {"kafka.group.id": f"{prefix}-{job.plan_id}", **job.options}
     parts = []
-    for window, tasks in readings(chunk.window, cores, job.options):
+    most = job.parquet.max_records_per_file
+    for window, tasks in readings(chunk.window, cores, most, job.options):
         limit = records_per_task(window, cores, job.options)
         options = kafka_source.render(window, given, max_records_per_task=limit)
         part = read_kafka(spark, options, window)

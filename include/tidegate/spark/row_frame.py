@@ -19,9 +19,9 @@ def no_text() -> Column:
 class RowFrame:
     """The rows, and expressions for each.
 
-    `file` and `row` are its identity; `as_json` is the whole row (None if there is no such form);
-    `fault` is why the row cannot be sent, else null; `text` is then the row as far as it is known.
-    `hidden` are the columns of the frame that are not the source's.
+    `file` and `row` are its identity; `as_json` is the whole row, `line` the line of a file of JSON
+    (None if there is no such form); `fault` is why the row cannot be sent, else null; `text` is
+    then the row as far as it is known. `hidden` are columns of the frame that the source has not.
     """
 
     frame: DataFrame
@@ -31,3 +31,4 @@ class RowFrame:
     fault: Column
     text: Column
     hidden: tuple[str, ...] = ()
+    line: Column | None = None

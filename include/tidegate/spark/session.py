@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 import tidegate
 from tidegate.errors import ConfigurationError
 from tidegate.settings import spark_lines
+from tidegate.spark.task_size import WRITERS
 
 _V1_SOURCES = "spark.sql.sources.useV1SourceList"
 
@@ -37,7 +38,7 @@ def configure(spark: SparkSession) -> SparkSession:
     # The legacy layout of lists differs from that of docs/storage.md.
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")
     # With an open writer per topic, tasks need not sort by topic.
-    spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", "8")
+    spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(WRITERS))
     return spark
 
 

@@ -83,9 +83,10 @@ def _named(spark: SparkSession, columns: Mapping[str, Column | str]) -> set[str]
 
 def _computed(rows: RowFrame, name: str, column: Column | str) -> Column:
     if isinstance(column, str) and column in (WHOLE, LINE):
-        if rows.as_json is None:
-            raise NotAllowed(f"columns: {name}: '*' is the row of a file; a lake has columns")
-        return rows.as_json.alias(name)
+        whole = rows.as_json if column == WHOLE else rows.line
+        if whole is None:
+            raise NotAllowed(f"columns: {name}: {column!r} is of a file; a lake has columns")
+        return whole.alias(name)
     if isinstance(column, str):
         key = "order_by" if name.startswith("order") else f"columns.{name}"
         column = expressions.computed(rows.frame, column, key, rows.hidden)

@@ -93,7 +93,7 @@ def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | 
         F.try_element_at(ours, F.lit(-1))["value"]
     )
     # Others may have written a header of this name, with anything in it.
-    form = f"^{re.escape(job.plan_id)}:{NUMBERS}$"
+    form = rf"\A{re.escape(job.plan_id)}:{NUMBERS}\z"
     text = value.cast("string")
     said = F.split(F.when(text.startswith(f"{job.plan_id}:") & text.rlike(form), text), ":")
     index, row = F.get(said, F.lit(1)).cast("int"), F.get(said, F.lit(2)).cast("long")

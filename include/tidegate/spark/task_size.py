@@ -16,6 +16,8 @@ from tidegate.core.offsets import OffsetRange, Window
 _SMALLEST = 20_000  # below this, a task costs more than a second core saves
 _MOST_RANGES = 100  # each costs a consumer: with more, a second core saves time
 _MOST_GROUPS = 4  # each is planned by Spark on its own
+WRITERS = 8
+"""Files that a task writes at the same time; for as many topics Spark sorts the rows, by topic."""
 _NONE: Mapping[str, str] = {}
 _SLACK = 1.1  # of the busiest core's share, relative to equal shares
 
@@ -27,12 +29,17 @@ class Reading(NamedTuple):
     tasks: int | None = None
 
 
-def readings(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> list[Reading]:
+def readings(
+    window: Window, cores: int, most: int, options: Mapping[str, str] = _NONE
+) -> list[Reading]:
     """Divide a window into long ranges, and groups of short ones that share tasks.
 
-    The ranges of a topic are in one group: Spark divides those of a group among its tasks in an
-    order of its own, and each task writes a file for each of its topics. With `minPartitions` or
-    `maxRecordsPerPartition` among the options of Spark's source, no range shares a task.
+    `most` is the number of records of a file. The ranges of a topic are in one group: Spark divides
+    those of a group among its tasks in an order of its own, and each task writes a file for each of
+    its topics. Rows that Spark sorts by topic may leave the order of their offsets: files that a
+    topic is cut into would overlap. So a topic of more than `most` records is in a group of so few
+    topics that nothing is sorted. With `minPartitions` or `maxRecordsPerPartition` among the
+    options of Spark's source, no range shares a task.
     """
     short = sorted(r for r in window if 0 < len(r) < _SMALLEST)
     if len(short) < 2 or {"minPartitions", "maxRecordsPerPartition"} & options.keys():
@@ -40,11 +47,15 @@ def readings(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> 
     long = tuple(r for r in window if len(r) >= _SMALLEST)
     pieces = max(sum(map(len, short)) / _SMALLEST, len(short) / _MOST_RANGES)
     tasks = min(cores, math.ceil(pieces))
-    most = min(tasks, _MOST_GROUPS)
+    number = min(tasks, _MOST_GROUPS)
+    records: Counter[str] = Counter()
+    for r in short:
+        records[r.topic] += len(r)
+    cut = [topic for topic, n in records.items() if n > most]
+    group_of = {topic: number + i // (WRITERS - 1) for i, topic in enumerate(cut)}
     groups: dict[int, list[OffsetRange]] = {}
-    group_of: dict[str, int] = {}
     for i, r in enumerate(short):
-        group = group_of.setdefault(r.topic, i * most // len(short))
+        group = group_of.setdefault(r.topic, i * number // len(short))
         groups.setdefault(group, []).append(r)
     return [
         *([Reading(long)] if long else []),
@@ -79,10 +90,12 @@ def tasks(window: Window, limit: int) -> int:
     return _pieces([len(r) for r in window], limit)
 
 
-def splits(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> list[tuple[int, int]]:
+def splits(
+    window: Window, cores: int, most: int, options: Mapping[str, str] = _NONE
+) -> list[tuple[int, int]]:
     """Return how many tasks there would be of which number of records, as pairs."""
     found = []
-    for reading in readings(window, cores, options):
+    for reading in readings(window, cores, most, options):
         if reading.tasks:
             found += _shares(sum(map(len, reading.window)), reading.tasks)
             continue
@@ -95,9 +108,9 @@ def splits(window: Window, cores: int, options: Mapping[str, str] = _NONE) -> li
 def files(window: Window, cores: int, most: int, options: Mapping[str, str] = _NONE) -> int:
     """Return how many files of at most so many records there would be, or a few more."""
     found = 0
-    for reading in readings(window, cores, options):
+    for reading in readings(window, cores, most, options):
         if not reading.tasks:
-            tasks = splits(reading.window, cores, options)
+            tasks = splits(reading.window, cores, most, options)
             found += sum(number * math.ceil(records / most) for number, records in tasks)
             continue
         ranges = Counter(r.topic for r in reading.window)

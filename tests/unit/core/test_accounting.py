@@ -42,28 +42,32 @@ def test_a_valid_attempt_has_no_complaints():
         ([file("f", (0, 10, 19), topic="u")], "f: u-0 is not in the plan"),
         (
             [file("e", (0, 10, 15)), file("f", (1, 0, 1), (0, 15, 19))],
-            "offset 15 of t-0 is in two files of the attempt",
+            "f: offset 15 of t-0 is within another file, e",
         ),
         (
             [file("e", (0, 12, 12)), file("f", (0, 10, 11), (0, 13, 19)), file("g", (0, 12, 12))],
-            "offset 12 of t-0 is in two files of the attempt",
+            "e: offset 12 of t-0 is within another file, f",
+        ),
+        (
+            [file("e", (0, 10, 12), (0, 14, 14)), file("f", (0, 13, 13), (0, 15, 19))],
+            "f: offset 13 of t-0 is within another file, e",
         ),
     ],
 )
 def test_each_fault_of_an_attempt_is_named(files, complaint):
-    """Offsets outside the range, unplanned partitions, offsets in two files."""
+    """Offsets outside the range, unplanned partitions, files that overlap."""
     assert collect(WINDOW, files)[1] == [complaint]
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.sets(st.integers(100, 130), min_size=1), st.integers(1, 3))
 def test_holes_are_the_offsets_without_rows(offsets, files):
-    """Whatever file has which row: the offsets of the holes and of the rows are the range."""
+    """However rows are cut into files: the offsets of the holes and of the rows are the range."""
     window = [OffsetRange("t", 3, 100, 131)]
     staged = [
-        file(str(i), *((3, o, o) for o in sorted(offsets) if o % files == i))
+        file(str(i), *((3, o, o) for o in sorted(offsets) if (o - 100) * files // 31 == i))
         for i in range(files)
-        if any(o % files == i for o in offsets)
+        if any((o - 100) * files // 31 == i for o in offsets)
     ]
     found, wrong = collect(window, staged)
     assert wrong == []

@@ -152,7 +152,8 @@ def test_duplicates_that_come_later_are_found(target: Target) -> None:
 def test_a_record_with_headers_that_others_have_written(target: Target) -> None:
     """It is no record of a plan, and ends nothing; nor is one of a file that the plan has not."""
     plan = target.sends("1", 2)
-    for said in ("", "\xff", ":::", f"{plan}", f"{plan}:0:x:", f"{plan}:-1:0:", f"{plan}:²:0:"):
+    numbers = "", ":9:0:", ":0:0:\n", ":0:x:", ":-1:0:", ":²:0:"
+    for said in ("", "\xff", ":::", *(f"{plan}{each}" for each in numbers)):
         log = target.log[1]
         log.append(Record(len(log), b"k", b"v", 0, 0, (("tidegate", said.encode()),)))
     log.append(Record(len(log), b"k", b"v", 0, 0, (("tidegate", None),)))

@@ -17,6 +17,10 @@ from tidegate.egress.proposal import columns_of, proposed_columns
          "id BIGINT, name STRING, ok BOOLEAN, share DOUBLE"),
         ([b'{"n":1}', b'{"n":2.5}', b'{"n":null}'], "n DOUBLE"),
         ([b'{"n":1}', b'{"n":"x"}'], "n STRING"),
+        ([b'{"n":9007199254740993}', b'{"n":1}'], "n BIGINT"),
+        ([b'{"n":9007199254740993}', b'{"n":1.5}'], "n STRING"),
+        ([b'{"n":12345678901234567.89,"m":1e400,"o":1e-400,"p":0.0}'],
+         "n STRING, m STRING, o STRING, p DOUBLE"),
         ([b'{"n":123456789012345678901234}', b'{"o":{"a":1},"l":[1]}'],
          "n STRING, o STRING, l STRING"),
         ([b'{"n":null}'], "n STRING"),
@@ -26,8 +30,8 @@ from tidegate.egress.proposal import columns_of, proposed_columns
     ],
 )  # fmt: skip
 def test_columns_of_lines(lines, columns):
-    """Text where values have two types, or are more than one; lines that are no objects count for
-    nothing.
+    """Text where values have two types, or are more than one, or their type would change a number;
+    lines that are no objects count for nothing.
     """
     assert columns_of(lines) == columns
 
