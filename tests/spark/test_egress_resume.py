@@ -246,9 +246,8 @@ def test_only_records_of_the_plan_count(pipeline: EgressPipeline) -> None:
     """Not those of other plans or without headers, nor what others write into such a header."""
     plan = send_and_die(pipeline, range(10))
     producer = Producer({"bootstrap.servers": pipeline.bootstrap})
-    numbers = "", ":x:y:", ":99:0:", f":0:{10**30}:", ":0:999:\n"
-    for said in (*(f"{plan}{each}" for each in numbers), "", None):
-        producer.produce(pipeline.topic, b"v", headers=[("tidegate", said)])
+    ours = map(plan.__add__, ("", ":x:y:", ":99:0:", f":0:{10**30}:", ":0:999:\n"))
+    _ = [producer.produce(pipeline.topic, headers=[("tidegate", x)]) for x in (None, "", *ours)]
     producer.flush()
     produce(pipeline, "0123456789abcdef", range(ROWS))
     topic_records.numbers(pipeline.bootstrap, pipeline.topic, 20)
