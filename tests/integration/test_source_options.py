@@ -280,10 +280,11 @@ def test_an_outage_when_it_plans(tmp_path: Path, mortal: Broker, tries: int, cod
     began = time.monotonic()
     try:
         done = terminal.run("run", "outage", "--run-id", "r", code=code)
+        took = time.monotonic() - began
     finally:
         back.join()
     if code:
         assert "BrokerUnreachable" in done.stderr
-        assert 16 <= time.monotonic() - began < 30
+        assert 16 <= took < 25
         assert terminal.json("run", "outage", "--run-id", "r")["rows"] == 100
     oracle_client.agree(mortal.bootstrap, terminal.lake, "outage", ["outage"])
