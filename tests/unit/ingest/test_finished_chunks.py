@@ -29,7 +29,7 @@ def kept(world):
     world.away = None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"rows": "x"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 2}', '{"format":2,"rows":"x"}'])
 def test_a_damaged_record_of_an_attempt_wedges_no_run(world, text):
     """Nothing can restore it: the attempt is wrong, abandoned and staged again by its own run."""
     kept(world)
