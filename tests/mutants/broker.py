@@ -409,4 +409,18 @@ MUTANTS = (
         "    if True:\n",
         "tests/unit/doctor/test_doctor_broker.py::test_the_broker_and_its_topics",
     ),
+    Mutant(
+        "a header key that is not UTF-8 is read",
+        "broker/header_keys.py",
+        "    memory_records.DefaultRecordBatch = _Batch\n",
+        "    pass\n",
+        "tests/integration/test_header_keys.py::test_what_a_consumer_has_of_it",
+    ),
+    Mutant(
+        "a header key that is not UTF-8 is no difference",
+        "ingest/verify.py",
+        "if row != record and not _is_as_spark_reads(row, record):",
+        "if row != record:",
+        "tests/integration/test_header_keys.py::test_such_a_record_stops_no_run",
+    ),
 )

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 
+from tidegate.broker import header_keys
 from tidegate.broker.client_errors import TIMEOUT_MS, connection_errors, request_errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
@@ -132,6 +133,7 @@ def first_batches(
 
 @contextmanager
 def _consumer(settings: KafkaSettings, isolation: str, **options: Any) -> Iterator[Any]:
+    header_keys.read_leniently()
     with connection_errors(settings):
         consumer = KafkaConsumer(
             **{"auto_offset_reset": "earliest", **options, **settings.for_python()},

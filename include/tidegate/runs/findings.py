@@ -15,7 +15,7 @@ class Findings:
     """What was checked, and the differences found.
 
     Not compared were `expired` rows, which are no longer in Kafka, and partitions without a leader
-    (`leaderless`).
+    (`leaderless`). `not_utf8` records have headers whose keys Spark cannot keep.
     """
 
     commits: int = 0
@@ -23,6 +23,7 @@ class Findings:
     rows: int = 0
     compared: int = 0
     expired: int = 0
+    not_utf8: int = 0
     leaderless: set[tuple[str, int]] = field(default_factory=set)
     found: list[dict[str, Any]] = field(default_factory=list)
 
