@@ -35,7 +35,7 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
     "dag-processor": ("dag-processor",),
 }
 _MARK = "TIDEGATE_STACK"
-_OURS = ("AIRFLOW_", "TIDEGATE_", "PYSPARK_", "AWS_")
+_OURS = ("AIRFLOW_", "TIDEGATE_", "PYSPARK_", "AWS_", "JAVA_HOME")
 _log = logging.getLogger(__name__)
 
 

@@ -187,7 +187,8 @@ def status(home: Path) -> dict[str, Any]:
 
 
 def _check_prerequisites(home: Path) -> None:
-    """Raise for missing jars and a full disk before anything starts."""
+    """Raise for a missing Java, missing jars and a full disk before anything starts."""
+    jars.java()
     for lock in jars.names():
         jars.paths(lock)
     if (free := shutil.disk_usage(home).free) < _MIN_FREE:

@@ -79,7 +79,8 @@ def _parse(name: str, text: str | None, topic: str, complaints: list[str]) -> Ed
             return given[topic]
         at = datetime.fromisoformat(text)
         if at.tzinfo is None:
-            raise ValueError(f"a time without a zone: say {text}Z or {text}+01:00")
+            said = at.isoformat()
+            raise ValueError(f"a time without a zone: say {said}Z or {said}+01:00")
         return at
     except (ValueError, TypeError, AttributeError) as error:
         what = str(error)

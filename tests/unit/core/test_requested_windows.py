@@ -42,6 +42,7 @@ def test_an_edge_is_offsets_or_a_timestamp(text, edge):
         ("-1", "9", ["start '-1': an offset is not negative"]),
         ("earliest", "9", ["neither an offset, nor offsets in Spark's form, nor a time"]),
         ("2026-03-14T10:00:00", "9", ["a time without a zone"]),
+        ("2026-03-14", "9", ["zone: say 2026-03-14T00:00:00Z or 2026-03-14T00:00:00+01:00"]),
         ("0", "2026-03-14T10:00:00Z", ["give both as offsets, or both as timestamps"]),
         ("2026-03-14T10:00Z", "2026-03-14T09:59Z", ["is after end"]),
         ("2026-03-14T10:00Z", "2026-03-14T12:00:01Z", ["is in the future"]),

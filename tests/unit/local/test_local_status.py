@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tidegate.errors import ConfigurationError
+from tidegate.launch.jars import JarError
 from tidegate_local import airflow, stack
 from tidegate_local.postgres import Postgres
 
@@ -112,12 +113,26 @@ def test_a_stack_on_s3_has_a_home_of_its_own(
     assert not (tmp_path / "s3").exists()
 
 
-def test_the_fingerprint_tells_whether_settings_changed(tmp_path: Path) -> None:
+def test_the_fingerprint_tells_whether_settings_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Running processes are kept only while their settings are what `up` would give them now."""
     same = airflow.fingerprint(environment(tmp_path))
     assert airflow.fingerprint(environment(tmp_path)) == same
     assert airflow.fingerprint(environment(tmp_path, lake="s3://lake")) != same
     assert airflow.fingerprint(environment(tmp_path, bootstrap="127.0.0.1:10")) != same
+    monkeypatch.setenv("JAVA_HOME", "/another")  # tasks would go on with the first one
+    assert airflow.fingerprint(environment(tmp_path)) != same
+
+
+def test_without_java_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said in one line, also when the rest of the set-up was done long ago."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    said: list[str] = []
+    with pytest.raises(JarError, match="no java in JAVA_HOME"):
+        stack.up(tmp_path, say=said.append)
+    assert said == []
+    assert not (tmp_path / "postgres").exists()
 
 
 def test_secrets_are_created_once_and_are_private(tmp_path: Path) -> None:
