@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from support import oracle_client, spark_cluster, topic_records
+from support import oracle_client, spark_cluster, topic_reader, topic_records
 from support.cli_user import Terminal
 from support.process_list import command_line
 from support.spark_cluster import Cluster
@@ -135,6 +135,30 @@ def test_a_zip_is_all_that_a_python_needs(spark: Cluster, broker: Broker, tmp_pa
     assert done_json["rows"] == 290
     written = [pq.read_metadata(tmp_path / "out" / file).num_rows for file in done_json["files"]]
     assert sum(written) == 290
+
+
+@pytest.mark.slow
+def test_csv_is_read_by_any_python_of_the_workers(
+    spark: Cluster, broker: Broker, tmp_path: Path
+) -> None:
+    """Executors make records of CSV with a Python that has no package but Spark's own."""
+    connection = {
+        "conn_type": "spark",
+        "host": spark.master,
+        "extra": json.dumps({"python": str(spark_cluster.bare_python())}),
+    }
+    environ = {**spark.environment, "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection)}
+    terminal = Terminal(tmp_path, broker.bootstrap, environ=environ)
+    (terminal.home / "in").mkdir()
+    (terminal.home / "in/a.csv").write_bytes(b'id,text\r\n1,"two\r\nlines"\r\n2,""\r\n')
+    source = {"path": str(terminal.home / "in"), "format": "csv"}
+    columns = {"key": "id", "value": "text", "partition": "0"}
+    target = {"topic": "from-csv", "partitions": 1}
+    terminal.egress("csv", source=source, columns=columns, target=target)
+    report = terminal.json("run", "csv")
+    assert (report["rows"], report["duplicates"]) == (2, 0)
+    found = topic_reader.read(broker.bootstrap, "from-csv")
+    assert [(each.key, each.value) for each in found] == [(b"1", b"two\r\nlines"), (b"2", b"")]
 
 
 @pytest.mark.slow

@@ -109,13 +109,6 @@ MUTANTS = (
         "tests/spark/test_egress_fidelity.py::test_a_flipped_bit_in_the_lake_is_not_sent",
     ),
     Mutant(
-        "CSV is read as RFC 4180 says it",
-        "spark/file_reader_options.py",
-        '    defaults = {"escape": names.get("quote", \'"\'), "nullValue": _NO_VALUE}\n',
-        "    defaults: dict[str, str] = {}\n",
-        "tests/spark/test_egress_rows.py::test_reader_options_that_change_the_rows",
-    ),
-    Mutant(
         "records of a released claim are duplicates",
         "core/fold.py",
         '                if entry.how == "resend":\n',
@@ -160,17 +153,17 @@ MUTANTS = (
     ),
     Mutant(
         "a refused file is tried again by other settings",
-        "egress/backlog.py",
-        "(refused.etag, refused.judged_by) == (file.etag, judge):",
-        "refused.etag == file.etag:",
+        "core/fold.py",
+        "(self.etag, self.judged_by) == (etag, judged_by)",
+        "self.etag == etag",
         "tests/unit/egress/test_egress_claims.py::"
         "test_a_refused_file_is_taken_when_bad_rows_go_into_quarantine",
     ),
     Mutant(
         "a refused file is tried again when it changes",
-        "egress/backlog.py",
-        "(refused.etag, refused.judged_by) == (file.etag, judge):",
-        "refused.judged_by == judge:",
+        "core/fold.py",
+        "(self.etag, self.judged_by) == (etag, judged_by)",
+        "self.judged_by == judged_by",
         "tests/unit/egress/test_egress_claims.py::test_a_refused_file_blocks_no_other",
     ),
     Mutant(
@@ -182,9 +175,23 @@ MUTANTS = (
     ),
     Mutant(
         "a file is judged by the columns of the first commit",
-        "egress/byte_settings.py",
-        '        "first": columns and [list(column) for column in columns],\n',
+        "core/fold.py",
+        " and not others",
         "",
+        "tests/spark/test_bad_files.py::test_columns_that_were_guessed_before_the_first_commit",
+    ),
+    Mutant(
+        "a file that was judged before the first commit stays so",
+        "core/fold.py",
+        "others = self.columns and columns and self.columns != columns",
+        "others = self.columns != columns",
+        "tests/spark/test_bad_files.py::test_columns_that_were_guessed_before_the_first_commit",
+    ),
+    Mutant(
+        "what has judged a file is remembered",
+        "egress/send.py",
+        "columns = plan.columns or _columns(refused)",
+        "columns = None",
         "tests/spark/test_bad_files.py::test_columns_that_were_guessed_before_the_first_commit",
     ),
     Mutant(

@@ -161,7 +161,7 @@ class World:
         bad = {name: "row 1 is bad" for name, _ in job.source.files if name in self.bad}
         if bad and not job.tombstones:
             sent = any(plan == job.plan_id for plan, _, _ in self.sent)
-            form = {"message": "1 file cannot be sent", "files": bad, "sent": sent}
+            form = {"message": "1 file cannot be sent", "files": bad, "columns": None, "sent": sent}
             (directory / REFUSED).write_text(json.dumps(form))
             raise StageFailed("refused")
         (directory / SENDING).touch()

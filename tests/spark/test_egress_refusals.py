@@ -76,6 +76,13 @@ def parquet(cut: str | None = None, **tables: dict[str, Any]) -> Callable[[Egres
     return put
 
 
+def nanoseconds(pipeline: EgressPipeline) -> None:
+    """As pandas writes a time."""
+    table = pa.table({"id": [1], "at": pa.array([1], pa.timestamp("ns"))})
+    pq.write_table(table, pipeline.source / "a.parquet")
+    pipeline.set_source("parquet")
+
+
 def copying(pipeline: EgressPipeline) -> None:
     pipeline.set_source("text")
     pipeline.put("a.txt", "x\n")
@@ -167,7 +174,19 @@ REFUSALS = (
     Refusal("a header unlike the pipeline's columns",
             with_columns(texts("csv", a="id,name\n1,x\n", b="id,nme\n2,y\n"),
                          columns="id STRING, name STRING"),
-            "b.csv: its header is id, nme, and not source.columns", files=("b.csv",)),
+            "b.csv: its header is id, nme, and not id, name: keep", files=("b.csv",)),
+    Refusal("a column whose name holds another separator", texts("csv", a="id;name\n1;x\n"),
+            "a.csv: its header is one column, 'id;name': is source.options.sep ';'?",
+            files=("a.csv",)),
+    Refusal("a quote that is not closed",
+            texts("csv", a='id,name\n1,"x\n2,y\n', b="id,name\n3,z\n"),
+            "a.csv: row 0: a quote that is not closed. Correct", files=("a.csv",)),
+    Refusal("text behind a closing quote", texts("csv", a='id,name\n1,"x" y\n'),
+            "a.csv: row 0: text behind a closing quote. Correct", files=("a.csv",)),
+    Refusal("a valid column that Spark does not know", nanoseconds,
+            "SQLSTATE: 42846. The file may be valid: Spark's reader does not know at (TIMESTAMP in "
+            "nanoseconds): write them as other types, or name the other columns in source.columns",
+            files=("a.parquet",)),
     Refusal("a name that Spark passes over", copying,
             "b.txt._COPYING_: Spark does not read it: it takes", files=("b.txt._COPYING_",)),
     Refusal("a header with a column that has no name",
@@ -211,12 +230,11 @@ REFUSALS = (
             f"a.json: row 1: {NO_JSON}, or a value of another type than its "
             "column. Correct", files=("a.json",)),
     Refusal("a row of CSV that is too long", texts("csv", a="id,name\n1,x\n2,y,z\n"),
-            "a.csv: row 1: too few or too many values, or a value of "
-            "another type than its column. Correct", files=("a.csv",)),
+            "a.csv: row 1: 3 values, and there are 2 columns. Correct", files=("a.csv",)),
     Refusal("a value of CSV of another type",
             with_columns(texts("csv", a="n,id\nx,1\ny,z\n"), columns="n STRING, id BIGINT"),
-            "a.csv: row 1: too few or too many values, or a value of another "
-            "type than its column: see id. Correct or remove what is named, or set on_bad_row: "
+            "a.csv: row 1: a value of another type than its column: see id. "
+            "Correct or remove what is named, or set on_bad_row: "
             "quarantine for bad rows; it is tried again when it or the pipeline's settings change, "
             "or with --resend. Rows count from 0, without a header",
             files=("a.csv",)),

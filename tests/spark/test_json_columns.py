@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from support.rows_of_files import put, rows, select
+from support.rows_of_files import put, rows, select, values
 from tidegate.spark.egress_job import LINE, WHOLE
 from tidegate.spark.expressions import NotAllowed
 
@@ -33,7 +33,7 @@ def test_no_file_decides_how_another_is_read(session: SparkSession, tmp_path: Pa
     assert [row.value for row in found if row.fault is None] == [
         "12345678901234567", "12345678901234568",
     ]  # fmt: skip
-    assert [row.text for row in found if row.fault is not None] == ['{"id":1.5}']
+    assert [row.text for row in found if row.fault is not None] == [b'{"id":1.5}']
 
 
 def test_a_line_with_a_key_twice_is_bad_if_it_is_declared(
@@ -48,10 +48,51 @@ def test_a_line_with_a_key_twice_is_bad_if_it_is_declared(
     there = sorted(found, key=lambda row: int(row.row))
     assert [row.value for row in there] == [*bad, *good]
     assert [row.key for row in there if row.fault is None] == ["1", "2", None, None]
-    assert [row.text for row in there] == [*bad, None, None, None, None]
+    assert [row.text for row in there] == [*map(str.encode, bad), None, None, None, None]
     assert {row.fault for row in there[:3]} == {
         "a key of source.columns is there twice, or in another case"
     }
+
+
+def test_a_number_as_text_is_as_it_was_written(session: SparkSession, tmp_path: Path) -> None:
+    """Also within an object that is read as text; Spark would compute it."""
+    texts = (
+        ("1.10", "1.10"), ("1.5e+9999", "1.5e+9999"), ("123e-10000000", "123e-10000000"),
+        ("-0", "-0"), ("-1E2", "-1E2"), ("12345678901234567890123456789", None), ("true", None),
+        ('{"a": 1.10, "b":"1.10","c": [1e2,"-0"]}', '{"a":1.10,"b":"1.10","c":[1e2,"-0"]}'),
+        ('"1.10"', "1.10"), (r'"a \"1.50\" b\\", "w": 1.50', 'a "1.50" b\\'),
+        (r'"\ufdd0#15"', "\ufdd0#15"), ("null", "?"),
+    )  # fmt: skip
+    path = put(tmp_path / "a", "\n".join(f'{{"v": {written}}}' for written, _ in texts))
+    found = rows(session, "json", path, value="coalesce(v, '?')", ddl="v STRING")
+    assert values(found) == [written if text is None else text for written, text in texts]
+
+
+def test_text_that_spark_would_change(session: SparkSession, tmp_path: Path) -> None:
+    """Half a surrogate pair in a declared key, a computed number as text within a struct."""
+    good = (
+        r'{"v":"\uD83D\uDE00?"}',
+        r'{"v":"\\uDADA?"}',
+        '{"v":"?"}',
+        r'{"other":"\uDADA","v":"?","p":{"t":"1.10","n":1.10}}',
+        '{"p":{"t":5},"l":["1.0"]}',
+    )
+    bad = (r'{"v":"\uDADA"}', r'{"v":"\uDE00\uD83D"}', '{"p":{"t":1.10}}', '{"l":["x",-0]}')
+    path = put(tmp_path / "a", "\n".join([*good, *bad]))
+    ddl = "v STRING, p STRUCT<t: STRING, n: DOUBLE>, l ARRAY<STRING>"
+    found = rows(session, "json", path, value="'x'", ddl=ddl)
+    assert [row.fault is None for row in found] == [True] * len(good) + [False] * len(bad)
+    assert [row.text for row in found] == [None] * len(good) + [*map(str.encode, bad)]
+    assert {row.fault for row in found if row.fault} == {
+        "half a surrogate pair, or a number as text within a struct: Spark would change it"
+    }
+
+
+def test_what_only_spark_takes_for_json(session: SparkSession, tmp_path: Path) -> None:
+    """A bad row with columns, as it is without."""
+    path = put(tmp_path / "a", '{\'v\': \'single quotes\'}\n{"v": NaN}\n{"v": "x"}')
+    found = rows(session, "json", path, value="v", ddl="v STRING")
+    assert [row.fault is None for row in found] == [False, False, True]
 
 
 def test_the_row_beside_the_line(session: SparkSession, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def refuses(*names: str, sent: bool = False) -> Application:
         if names and not bad:
             sends_all(job, directory)
             return
-        form = {"message": "row 7 is bad", "files": bad, "sent": sent}
+        form = {"message": "row 7 is bad", "files": bad, "columns": None, "sent": sent}
         (directory / REFUSED).write_text(json.dumps(form))
         raise StageFailed("refused")
 

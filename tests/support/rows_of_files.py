@@ -7,15 +7,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tidegate.spark import bad_files, file_rows, source_rows
+from tidegate.spark import file_rows, source_rows
 from tidegate.spark.egress_job import LINE, WHOLE, RowSource
-from tidegate.spark.file_reader_options import with_defaults
 
 
 def source(format_: str, *paths: Path, ddl: str | None = None, **options: str) -> RowSource:
     files = tuple((path.name, str(path)) for path in paths)
     names = tuple(name for name, _ in files)
-    return RowSource(format_, with_defaults(format_, options), ddl, files, names, {}, (), {})
+    return RowSource(format_, options, ddl, files, names, {}, (), {})
 
 
 def select(
@@ -28,9 +27,10 @@ def select(
 ) -> DataFrame:
     given = source(format_, *paths, ddl=ddl, **options)
     if format_ == "csv" and ddl is None:
-        given = replace(given, header=next(bad_files.headers(session, given), None))
+        columns_of = file_rows.csv_names(session, given)
+        given = replace(given, header=columns_of.get(paths[0].name, ("_c0",)))
     found = source_rows.select(session, given, columns)
-    assert file_rows.files_read(given, found) == {path.name for path in paths}
+    assert file_rows.files_read(session, given, found) == {path.name for path in paths}
     return found
 
 

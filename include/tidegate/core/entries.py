@@ -229,7 +229,8 @@ class Release(Document):
 
     `how`: after `nothing sent` and `resend` its files or ranges can be sent again, after `declare
     sent` they count as sent. `refused` are files that cannot be sent, with the reasons: no plan has
-    them until they change, or the settings by which they are `judged_by`.
+    them until they change, or the settings by which they are `judged_by`, or the first commit has
+    other `columns` than they were judged by.
     """
 
     kind: ClassVar[str] = "release"
@@ -239,6 +240,7 @@ class Release(Document):
     reason: str
     refused: tuple[LeftOutFile, ...] = ()
     judged_by: Annotated[str | None, OMITTED] = None
+    columns: Annotated[Columns | None, OMITTED] = None
 
 
 def _split(topics: Mapping[str, Any], ranges: str) -> dict[str, Any]:

@@ -18,12 +18,22 @@ REPLAY = "replay"
 
 @dataclass(frozen=True, slots=True)
 class RefusedFile:
-    """A file that a plan could not send: its etag, by which settings it was judged, and why."""
+    """A file that a plan could not send: its etag, by which settings and columns it was judged, and
+    why.
+    """
 
     etag: str
     judged_by: str
     reason: str
     plan_id: str
+    columns: Columns | None = None
+
+    def stands(self, etag: str, judged_by: str, columns: Columns | None) -> bool:
+        """Return whether the file would be refused again, as it and the settings are now; `columns`
+        are those of the first commit, if there was one.
+        """
+        others = self.columns and columns and self.columns != columns
+        return (self.etag, self.judged_by) == (etag, judged_by) and not others
 
 
 @dataclass
@@ -102,7 +112,11 @@ class Fold:
                 reasons = {each.file: each.reason for each in entry.refused}
                 for file in (file for file in claim.files if file.name in reasons):
                     self.refused[file.name] = RefusedFile(
-                        file.etag, entry.judged_by or "", reasons[file.name], entry.plan_id
+                        file.etag,
+                        entry.judged_by or "",
+                        reasons[file.name],
+                        entry.plan_id,
+                        entry.columns,
                     )
                 if entry.how == "declare sent":
                     self._send(claim)

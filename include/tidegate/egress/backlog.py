@@ -71,18 +71,18 @@ def read_backlog(
             f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
-    new, left_out, judge = [], list(listed.left_out), judged_by(byte_settings(spec), spec, fold)
+    new, left_out, judge = [], list(listed.left_out), judged_by(byte_settings(spec), spec)
     unchanged = _unchanged(root, store, fold, listed.files)
+    columns = fold.columns.get(str(spec.source.format)) if spec.source.columns is None else None
     for file in listed.files:
         if fold.sent.get(file.name) == file.etag or file.name in unchanged:
             continue
-        reason = _exclusion(fold, file, judge, own if resend else None)
+        reason = _exclusion(fold, file, judge, columns, own if resend else None)
         if reason is None:
             new.append(file)
         else:
             left_out.append(LeftOutFile(file.name, reason))
     taken: list[SourceFile] = []
-    columns = fold.columns.get(str(spec.source.format)) if spec.source.columns is None else None
     if max_records is not None:
         candidates: Iterable[SourceFile | LeftOutFile] = new
         if spec.source.format == "parquet" and spec.source.columns is None:
@@ -141,12 +141,16 @@ def _lake_backlog(spec: Egress, name: str, fold: Fold, *, resend: bool, compacte
 
 
 def _exclusion(
-    fold: Fold, file: SourceFile, judge: str, resent_by: Collection[str] | None
+    fold: Fold,
+    file: SourceFile,
+    judge: str,
+    columns: Columns | None,
+    resent_by: Collection[str] | None,
 ) -> str | None:
     """Return why a file is not sent; None if it is. `resent_by` are the plans of a `--resend`."""
     refused = fold.refused.get(file.name)
     counts = refused and (resent_by is None or refused.plan_id in resent_by)
-    if refused and counts and (refused.etag, refused.judged_by) == (file.etag, judge):
+    if refused and counts and refused.stands(file.etag, judge, columns):
         return refused.reason
     return _SENT_BEFORE if file.name in fold.sent and resent_by is None else None
 

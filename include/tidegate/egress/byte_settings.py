@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidegate.core import canonical
-from tidegate.core.fold import Fold
 from tidegate.core.provenance import HEADER
 from tidegate.pipelines.spec import Egress
 from tidegate.pipelines.value_types import as_text
 from tidegate.spark.egress_job import LINE, WHOLE
-from tidegate.spark.file_reader_options import with_defaults
 
 # The default columns of a record, by source.
 _LAKE_COLUMNS = {"key": "key", "value": "value", "headers": "headers", "partition": "partition"}
@@ -34,9 +32,7 @@ def byte_settings(spec: Egress) -> dict[str, Any]:
             "path": source.path,
             "lake": source.lake,
             "format": "parquet" if source.lake else source.format,
-            "options": with_defaults(
-                source.format, {name: as_text(value) for name, value in source.options.items()}
-            ),
+            "options": {name: as_text(value) for name, value in source.options.items()},
             "columns": source.columns,
         },
         "topic": spec.target.topic,
@@ -49,15 +45,13 @@ def byte_settings(spec: Egress) -> dict[str, Any]:
     }
 
 
-def judged_by(settings: Mapping[str, Any], spec: Egress, fold: Fold) -> str:
-    """Return a digest of all that a file may be refused by, but for the target's own settings;
+def judged_by(settings: Mapping[str, Any], spec: Egress) -> str:
+    """Return a digest of all settings that a file may be refused by, but for the target's own;
     `settings` are a plan's.
     """
-    columns = fold.columns.get(settings["source"]["format"])
     form = {
         **settings,
         "producer": dict(spec.target.producer_settings),
         "topics": list(spec.target.names),
-        "first": columns and [list(column) for column in columns],
     }
     return canonical.digest(canonical.encode(form))[:16]

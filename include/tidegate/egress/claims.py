@@ -9,7 +9,7 @@ from dataclasses import replace
 from tidegate.broker.target import TargetSurvey
 from tidegate.core.entries import Claim, Release
 from tidegate.core.judge import Adopt, Lost, PartlyCovered, Refused
-from tidegate.core.plan import LeftOutFile, Plan
+from tidegate.core.plan import Columns, LeftOutFile, Plan
 from tidegate.egress.lake_source import window_of
 from tidegate.egress.plan import root_of
 from tidegate.egress.sender import TaskEnded, cluster_sender, sender_identity
@@ -90,6 +90,7 @@ def release_unsent(
     reason: str,
     refused: Sequence[LeftOutFile] = (),
     judge: str | None = None,
+    columns: Columns | None = None,
 ) -> None:
     """Release a claim for which it is proven that nothing was sent; `refused` cannot be sent."""
     release = Release(
@@ -99,6 +100,7 @@ def release_unsent(
         reason=reason[:1000],
         refused=tuple(refused),
         judged_by=judge,
+        columns=columns,
     )
     if isinstance(opened.ledger.append(release, run=opened.run.run_id), Lost):
         logger.warning("plan %s: another attempt holds the claim now", claim.plan_id)

@@ -286,8 +286,13 @@ def _run_application(
     if not may_have_sent:
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
-        judge = judged_by(plan.byte_settings, run.spec, opened.ledger.fold) if files else None
-        claims.release_unsent(opened, claim, reason, files, judge)
+        if plan.byte_settings["source"]["format"] == "parquet" and plan.files:
+            files = [sources.explained(root_of(plan), file) for file in files]
+        judge, columns = None, None
+        if files and refused:
+            judge = judged_by(plan.byte_settings, run.spec)
+            columns = plan.columns or _columns(refused)
+        claims.release_unsent(opened, claim, reason, files, judge, columns)
         if run.spark.is_cluster:
             clear(own, opened.store)
         if files:

@@ -25,7 +25,16 @@ from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import opened, reader
 from tidegate.lake.store_errors import one_line
 
-__all__ = ["Listing", "Root", "beginning", "changed", "content", "listing", "read_footers"]
+__all__ = [
+    "Listing",
+    "Root",
+    "beginning",
+    "changed",
+    "content",
+    "explained",
+    "listing",
+    "read_footers",
+]
 
 _AHEAD = 64  # footers that are read in advance
 
@@ -101,6 +110,44 @@ def _judged(
             "source.path, or give source.columns",
         )
     return replace(file, rows=footer.rows)
+
+
+def explained(root: Root, file: LeftOutFile) -> LeftOutFile:
+    """Return a Parquet file that Spark could not read, with the columns that Spark does not know.
+
+    Such a file may be valid; Spark's own errors do not say which column it is.
+    """
+    try:
+        with reader(_opened(root), file.file, errors=nullcontext) as opened_file:
+            schema = pq.read_metadata(opened_file).schema
+    except (BaseError, OSError, ValueError, pyarrow.ArrowException, SourceUnavailable):
+        return file
+    columns = [schema.column(i) for i in range(len(schema))]
+    odd = {c.path: kind for c in columns if (kind := _unknown_to_spark(c))}
+    if not odd:
+        return file
+    named = ", ".join(f"{path} ({kind})" for path, kind in odd.items())
+    cure = "write them as other types"
+    if not _IN_THE_FOOTER & {*odd.values()}:
+        cure += ", or name the other columns in source.columns"
+    why = f"{file.reason}. The file may be valid: Spark's reader does not know {named}: {cure}"
+    return replace(file, reason=why)
+
+
+_IN_THE_FOOTER = {"GEOMETRY", "GEOGRAPHY", "UNDEFINED"}
+"""Types for which Spark does not read the file, whatever columns it is asked for."""
+
+
+def _unknown_to_spark(column: pq.ColumnSchema) -> str | None:
+    """Return the type of a column if Spark 4.0 does not read it."""
+    kind = column.logical_type
+    if kind.type in _IN_THE_FOOTER | {"TIME", "FLOAT16", "INTERVAL"}:
+        return str(kind.type)
+    if kind.type == "TIMESTAMP" and "nanoseconds" in str(kind):
+        return "TIMESTAMP in nanoseconds"
+    if kind.type == "DECIMAL" and column.physical_type == "BYTE_ARRAY":
+        return "DECIMAL in BYTE_ARRAY"
+    return None
 
 
 def beginning(root: Root, name: str, size: int) -> bytes:
@@ -181,13 +228,21 @@ def _footer(root: Root, store: Obstore, name: str) -> _Footer | str:
             file = reader(store, name, errors=reading)
         with file:
             footer = pq.read_metadata(file)
-        schema = footer.schema.to_arrow_schema()
-        columns = ((field.name, str(field.type)) for field in schema)
-        return _Footer(footer.num_rows, tuple(sorted(columns)))
     except (PermissionError, PermissionDeniedError) as error:
         return f"may not be read: {one_line(error)}"
     except (pyarrow.ArrowException, OSError, ValueError) as error:
+        if "encrypted" in str(error):
+            return "encrypted Parquet: Spark and PyArrow have no keys for it here; decrypt it first"
         return f"not a whole Parquet file: {one_line(error)}"
+    try:
+        schema = footer.schema.to_arrow_schema()
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        return (
+            f"Parquet whose schema PyArrow cannot read: {one_line(error)}. Write it with a newer "
+            "writer"
+        )
+    columns = ((field.name, str(field.type)) for field in schema)
+    return _Footer(footer.num_rows, tuple(sorted(columns)))
 
 
 def _differences(wanted: Columns, found: Columns) -> list[str]:

@@ -54,22 +54,9 @@ def without(job: EgressJob, names: Iterable[str]) -> EgressJob:
     return replace(job, source=replace(job.source, files=files))
 
 
-def headers(spark: SparkSession, source: RowSource) -> Iterator[tuple[str, ...]]:
-    """Yield the columns of each file of CSV that has a header and can be read."""
-    for each in source.files:
-        try:
-            header = file_rows.header(spark, replace(source, files=(each,)))
-        except SPARK_ERRORS as error:
-            if is_temporary(error):
-                raise
-            continue
-        if header:
-            yield header
-
-
-def is_of_a_header(error: Exception) -> bool:
-    """Return whether a file of CSV has another header than its columns."""
-    return any("CSV header" in message for _, message in _thrown(error))
+def needs_columns(source: RowSource) -> bool:
+    """Return whether the columns of the files are not known yet."""
+    return source.format == "csv" and not source.columns and source.header is None
 
 
 def blamed(spark: SparkSession, job: EgressJob, error: Exception) -> dict[str, str]:
@@ -120,7 +107,7 @@ def _bisected(spark: SparkSession, job: EgressJob) -> Iterator[tuple[str, str]]:
         why = _why(job.source, error)
         if why is None:
             raise error
-        yield files[0][0], _of_its_header(spark, job) if is_of_a_header(error) else why
+        yield files[0][0], why
         return
     halves = files[: len(files) // 2], files[len(files) // 2 :]
     for half in halves:
@@ -131,8 +118,11 @@ def _failure(spark: SparkSession, job: EgressJob) -> Exception | None:
     """Return the error of reading all rows and computing all columns, if there is one."""
     failure: Exception | None = None
     try:
+        if needs_columns(job.source):
+            file_rows.csv_names(spark, job.source)
+            return None
         source_rows.select(spark, job.source, {})
-    except AnalysisException as error:
+    except SPARK_ERRORS as error:
         failure = error
     else:
         try:
@@ -153,16 +143,3 @@ def _why(source: RowSource, error: Exception) -> str | None:
     if any(name == "java.lang.StackOverflowError" for name, _ in _thrown(error)):
         return f"cannot be read: {describe(error)}"
     return failing_expression(source, error)
-
-
-def _of_its_header(spark: SparkSession, job: EgressJob) -> str:
-    """Return what is wrong with the header of a job's only file."""
-    own = file_rows.header(spark, job.source)
-    source = replace(job.source, columns=None, header=own)
-    if _failure(spark, replace(job, source=source)):
-        return "its header does not name its columns: one has no name, or two have the same"
-    wanted = "source.columns" if job.source.columns else ", ".join(job.source.header or ())
-    return (
-        f"its header is {', '.join(own)}, and not {wanted}: keep files of other columns apart by "
-        "source.path, or give source.columns"
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +65,8 @@ def attempt(
     except Refused as refusal:
         message = kafka_source.redact(str(refusal), job.reader)
         files = {f: kafka_source.redact(why, job.reader) for f, why in refusal.files.items()}
-        answer = {"message": message, "files": files}
+        columns = refusal.header and columns_of(refusal.header)
+        answer = {"message": message, "files": files, "columns": columns or None}
         answers.create(REFUSED, json.dumps({**answer, "sent": _may_be_sent(spark, job)}))
         log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
@@ -96,8 +98,13 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
     except OrderBroken as error:
         raise Refused(str(error)) from error
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
-    columns = [(name, "string") for name in job.source.header or ()]
+    columns = columns_of(job.source.header or ())
     return {**done, "columns": columns or None, "versions": session.versions(spark)}
+
+
+def columns_of(header: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the columns of CSV, which are text where nothing else was declared."""
+    return [(name, "string") for name in header]
 
 
 def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> tuple[DataFrame, bool]:

@@ -20,21 +20,38 @@ def _encoding(value: str) -> str | None:
 # No other option is passed on: it could change which rows there are. Those that do and are allowed
 # have a test each.
 _VALUES = "dateformat locale timestampformat timestampntzformat timezone"
-_CSV = """
-    comment delimiter emptyvalue escape header ignoreleadingwhitespace ignoretrailingwhitespace
-    linesep maxcharspercolumn maxcolumns multiline nanvalue negativeinf nullvalue positiveinf quote
-    sep
-"""
 
 
 def _any_value(names: str) -> Mapping[str, Check]:
     return dict.fromkeys(names.split(), lambda _: None)
 
 
+def _boolean(value: str) -> str | None:
+    is_one = value.strip().lower() in ("true", "false") or "${" in value
+    return None if is_one else f"{value}: true or false"
+
+
+def _character(value: str) -> str | None:
+    return None if len(value) < 2 or "${" in value else f"{value}: one character"
+
+
+def _not_empty(value: str) -> str | None:
+    return None if value else "empty"
+
+
+_CSV: Mapping[str, Check] = {
+    **_any_value("emptyvalue nanvalue negativeinf nullvalue positiveinf"),
+    **dict.fromkeys(("comment", "escape", "quote"), _character),
+    **dict.fromkeys(("delimiter", "linesep", "sep"), _not_empty),
+    **dict.fromkeys(("header", "ignoreleadingwhitespace", "ignoretrailingwhitespace"), _boolean),
+    **dict.fromkeys(("charset", "encoding"), _encoding),
+}
+
+
 ALLOWED: Mapping[str, Mapping[str, Check]] = {
     "parquet": _any_value("datetimerebasemode int96rebasemode"),
     "json": _any_value(f"{_VALUES} linesep primitivesasstring"),
-    "csv": {**_any_value(_VALUES + _CSV), "charset": _encoding, "encoding": _encoding},
+    "csv": {**_any_value(_VALUES), **_CSV},
     "text": _any_value("linesep wholetext"),
 }
 _TYPES = "types would depend on which files a run takes: give source.columns"
@@ -58,27 +75,16 @@ _REFUSED = {
     "mergeschema": _COLUMNS,
     "enforceschema": "the header of each file is checked",
 }
-_REFUSED_FOR_JSON = {
-    "multiline": "Spark reads only the first object of a file then: give a JSON object a line",
+_REFUSED_BY_FORMAT = {
+    "json": {
+        "multiline": "Spark reads only the first object of a file then: give a JSON object a line",
+    },
+    "csv": {
+        "multiline": "text within quotes may always have several lines",
+        "maxcolumns": "a row has as many values as the header",
+        "maxcharspercolumn": "a row of more than 64 MiB is a bad one",
+    },
 }
-
-
-_NO_VALUE = "\uffff"
-"""No text of a file: with Spark's own `nullValue`, the empty text, `""` would be null, too."""
-
-
-def with_defaults(format_: str | None, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of a reader with Tidegate's defaults: CSV as RFC 4180 says it.
-
-    A quote within quotes is written twice (Spark's default is a backslash before it), `""` is empty
-    text, and nothing between two separators is null.
-    """
-    if format_ != "csv":
-        return dict(given)
-    names = {name.lower(): value for name, value in given.items()}
-    defaults = {"escape": names.get("quote", '"'), "nullValue": _NO_VALUE}
-    return {**{k: v for k, v in defaults.items() if k.lower() not in names}, **given}
-
 
 NAMES = frozenset(_REFUSED) | {name for names in ALLOWED.values() for name in names}
 """In small letters."""
@@ -97,4 +103,4 @@ def complaints(format_: str, given: Mapping[str, str]) -> list[str]:
 
 
 def _refused(format_: str) -> Mapping[str, str]:
-    return {**_REFUSED, **(_REFUSED_FOR_JSON if format_ == "json" else {})}
+    return {**_REFUSED, **_REFUSED_BY_FORMAT.get(format_, {})}

@@ -6,11 +6,11 @@ import re
 from functools import partial
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tidegate.spark import json_lines, row_json
+from tidegate.spark import csv_rows, json_lines, row_json
 from tidegate.spark.compatibility import metadata_column, struct
 from tidegate.spark.egress_job import RowSource
 from tidegate.spark.hadoop_files import located
@@ -29,10 +29,9 @@ _PLAIN = re.compile(r"([a-z0-9]+://)?[A-Za-z0-9/._=-]*")
 _LINE_SEPARATOR = "linesep"
 _NO_JSON = f"not one JSON object in UTF-8 of at most {json_lines.MAX_DEPTH} levels"
 _OTHER_TYPE = "or a value of another type than its column"
+_CHANGED = "half a surrogate pair, or a number as text within a struct: Spark would change it"
 _UNCLEAR = "a key of source.columns is there twice, or in another case"
-_NO_CSV = f"too few or too many values, {_OTHER_TYPE}"
 _INEXACT = "text that is not UTF-8, or a year before 1: JSON cannot hold it; set columns.value"
-_NOT_TEXT = "text that is not in UTF-8: set source.options.encoding"
 
 
 def read(spark: SparkSession, source: RowSource, *, whole: bool, line: bool) -> RowFrame:
@@ -41,11 +40,11 @@ def read(spark: SparkSession, source: RowSource, *, whole: bool, line: bool) -> 
     """
     if source.format == "parquet":
         return _parquet(spark, source, whole=whole)
-    spark.conf.set("spark.sql.files.maxPartitionBytes", _ONE_FILE)
-    spark.conf.set("spark.sql.files.openCostInBytes", _ONE_FILE)
-    row = F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)  # counts within a task
+    _one_task_a_file(spark)
     if source.format == "csv":
-        return _csv(spark, source, row)
+        file = _name(source, F.input_file_name())  # known behind Python, too
+        return csv_rows.read(spark, csv_lines(spark, source), source, file, _row_in_task())
+    row = _row_in_task()
     if source.format == "json":
         return _json(spark, source, row, line=line)
     reader = spark.read.format("text").options(**source.options, **EXACT_PATHS)
@@ -53,9 +52,27 @@ def read(spark: SparkSession, source: RowSource, *, whole: bool, line: bool) -> 
     return RowFrame(frame, _file(source, frame), row, _all_as_json(frame), no_text(), no_text())
 
 
-def files_read(source: RowSource, selected: DataFrame) -> set[str]:
+def csv_names(spark: SparkSession, source: RowSource) -> dict[str, tuple[str, ...]]:
+    """Return the columns of each file of CSV that names them, by its own header."""
+    _one_task_a_file(spark)
+    file = _name(source, F.input_file_name())
+    found = csv_rows.names(spark, csv_lines(spark, source), source, file)
+    return {row.file: tuple(row.names) for row in found}
+
+
+def files_read(spark: SparkSession, source: RowSource, selected: DataFrame) -> set[str]:
     """Return the plan's names of the files that Spark reads for a frame."""
-    return {name_of(source, uri) for uri in selected.inputFiles()}
+    read = csv_lines(spark, source) if source.format == "csv" else selected
+    return {name_of(source, uri) for uri in read.inputFiles()}
+
+
+def _one_task_a_file(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.files.maxPartitionBytes", _ONE_FILE)
+    spark.conf.set("spark.sql.files.openCostInBytes", _ONE_FILE)
+
+
+def _row_in_task() -> Column:
+    return F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1)
 
 
 def name_of(source: RowSource, uri: str) -> str:
@@ -79,16 +96,21 @@ def _json(spark: SparkSession, source: RowSource, row: Column, *, line: bool) ->
     clear = partial(json_lines.is_clear, schema.names)
     schema = _without_corrupt(schema)
     fault = CORRUPT
-    while {fault, f"{fault}_line"} & {name.lower() for name in schema.names}:
+    hidden = fault, f"{fault}_line", f"{fault}_changed"
+    while {*hidden} & {name.lower() for name in schema.names}:
         fault += "_"
+        hidden = fault, f"{fault}_line", f"{fault}_changed"
     sent = f"{fault}_line" if line else None
     frame = json_lines.parsed(lines, schema, given, fault, sent, clear())
     as_line = F.col(f"{fault}_line") if line else None
     as_json = row_json.as_json(schema.names, nulls=False)
     text = f"{_NO_JSON}, {_OTHER_TYPE}" if source.columns else _NO_JSON
     # Not a column of the frame: it would be one of `*` in an expression.
-    reason = F.when(~clear(line=fault), F.lit(_UNCLEAR)).when(F.col(fault).isNotNull(), F.lit(text))
-    hidden = (fault, f"{fault}_line")
+    reason = (
+        F.when(~clear(line=fault), F.lit(_UNCLEAR))
+        .when(F.col(f"{fault}_changed"), F.lit(_CHANGED))
+        .when(F.col(fault).isNotNull(), F.lit(text))
+    )
     file = _file(source, frame)
     return RowFrame(frame, file, row, as_json, reason, F.col(fault), hidden, as_line)
 
@@ -98,44 +120,15 @@ def _lines(spark: SparkSession, source: RowSource) -> DataFrame:
     return spark.read.format("text").options(**given, **EXACT_PATHS).load(_paths(source))
 
 
-def _csv(spark: SparkSession, source: RowSource, row: Column) -> RowFrame:
-    given = {name.lower() for name in source.options}
-    reader = _csv_reader(spark, source)
-    paths = _paths(source)
-    if source.columns:
-        schema = struct(source.columns)
-    else:
-        schema = StructType([StructField(name, StringType()) for name in source.header or ()])
-    schema = _without_corrupt(schema)
-    frame = reader.schema(StructType([*schema.fields]).add(CORRUPT, StringType())).load(paths)
-    typed = [field.name for field in schema.fields if not isinstance(field.dataType, StringType)]
-    empty = [F.when(row_json.column(name).isNull(), F.lit(name)) for name in typed]
-    see = F.when(
-        F.concat_ws(", ", *empty) != "", F.concat(F.lit(": see "), F.concat_ws(", ", *empty))
-    )
-    wrong = F.concat(F.lit(_NO_CSV), F.coalesce(see, F.lit("")))
-    fault = F.when(F.col(CORRUPT).isNotNull(), wrong)
-    texts = [row_json.column(f.name) for f in schema.fields if isinstance(f.dataType, StringType)]
-    if texts and not given & {"encoding", "charset"}:
-        fault = fault.when(F.concat_ws("", *texts).contains("\ufffd"), F.lit(_NOT_TEXT))
-    # Which rows are malformed depends on the columns that are asked for: always ask for all.
-    nulls = F.array(*(row_json.column(name).isNull() for name in frame.columns))
-    row = row + F.size(nulls).bitwiseAND(0)
-    as_json = row_json.as_json(schema.names, nulls=True)
-    return RowFrame(frame, _file(source, frame), row, as_json, fault, F.col(CORRUPT), (CORRUPT,))
+def csv_lines(spark: SparkSession, source: RowSource) -> DataFrame:
+    """Return the lines of CSV files as `csv_records.Line`; each file is read by a task of its own.
 
-
-def _csv_reader(spark: SparkSession, source: RowSource) -> DataFrameReader:
-    reader = spark.read.format("csv").options(**source.options, **EXACT_PATHS)
-    reader = reader.option("enforceSchema", "false")  # the header of each file is checked
-    if "header" not in {name.lower() for name in source.options}:
-        reader = reader.option("header", "true")
-    return reader.option("columnNameOfCorruptRecord", CORRUPT).option("mode", "PERMISSIVE")
-
-
-def header(spark: SparkSession, source: RowSource) -> tuple[str, ...]:
-    """Return the columns of the first file of CSV by its own header; none of an empty file."""
-    return tuple(_csv_reader(spark, source).load(_paths(source)[0]).schema.names)
+    With a separator, Spark's reader keeps what it otherwise takes for the end of a line.
+    """
+    end = csv_rows.dialect(source).line_end
+    frame = spark.read.format("text").options(lineSep=end, **EXACT_PATHS).load(_paths(source))
+    of = F.xxhash64(metadata_column(frame)["file_path"])
+    return frame.select(of, F.col("value").cast("binary"))
 
 
 def _without_corrupt(schema: StructType) -> StructType:

@@ -14,7 +14,15 @@ from pyspark.sql import functions as F
 from tidegate.core.wording import counted
 from tidegate.errors import LakeDamaged
 from tidegate.settings import spark_lines
-from tidegate.spark import bad_files, content_digest, file_rows, readback, records, source_rows
+from tidegate.spark import (
+    bad_files,
+    content_digest,
+    csv_records,
+    file_rows,
+    readback,
+    records,
+    source_rows,
+)
 from tidegate.spark.bad_files import SPARK_ERRORS, BadFiles
 from tidegate.spark.compatibility import message as message_of
 from tidegate.spark.egress_job import EgressJob
@@ -30,12 +38,19 @@ _NAMED = 5  # bad rows or files that a message names
 class Refused(Exception):
     """Nothing may be sent; `files` are those that cannot be sent, with the reasons.
 
-    The others may be sent by another plan.
+    The others may be sent by another plan. `header` are the columns of CSV by which they were
+    judged.
     """
 
-    def __init__(self, message: str, files: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        files: Mapping[str, str] | None = None,
+        header: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.files = dict(files or {})
+        self.header = header
 
 
 class Checked(NamedTuple):
@@ -55,31 +70,24 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
     Raises Refused for what cannot be sent; all bad files are found first.
     """
     _refuse_spark(spark, job)
-    source, bad = job.source, dict[str, str]()
-    guesses = source.format == "csv" and not (source.columns or source.header)
-    if guesses:
-        job = _with_header(job, next(bad_files.headers(spark, source), None))
+    bad: dict[str, str] = {}
     while True:
-        new: dict[str, str] = {}
         try:
+            if bad_files.needs_columns(job.source):
+                job = _with_columns_of_most(spark, job)
             shaped, inputs = _read_all(spark, job)
-            if not (guesses and any(each["bad"] for each in inputs)):
-                break
+            break
         except (DoesNotFit, NotAllowed, NotComputable, NotRepeatable) as error:
-            if not guesses:
-                raise Refused(str(error)) from error
+            raise Refused(str(error)) from error
         except BadFiles as found:
             new = found.files
         except SPARK_ERRORS as error:
-            if not guesses and not (new := bad_files.blamed(spark, job, error)):
+            if not (new := bad_files.blamed(spark, job, error)):
                 raise _refusal_of(job, error) from error
-        if guesses:  # nobody is judged by the first file's columns
-            common = Counter(bad_files.headers(spark, job.source)).most_common(1)
-            job, guesses = _with_header(job, common[0][0] if common else None), False
         bad |= new
         job = bad_files.without(job, new)
         if not job.source.files or len(bad) >= bad_files.MOST:
-            raise _refused(bad)
+            raise _refused(bad, job)
     if any(each["bad"] for each in inputs):
         bad_rows = shaped.where(F.col("reason").isNotNull())
         if job.quarantine is None:
@@ -88,7 +96,7 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
             bad_rows = bad_rows.select(*IDENTITY, "reason", "text", *RECORD)
             bad_rows.repartition(1).write.parquet(located(job.quarantine))
     if bad:
-        raise _refused(bad)
+        raise _refused(bad, job)
     return Checked(job, shaped, inputs)
 
 
@@ -103,13 +111,16 @@ def _refuse_spark(spark: SparkSession, job: EgressJob) -> None:
         raise Refused(why)
 
 
-def _with_header(job: EgressJob, header: tuple[str, ...] | None) -> EgressJob:
-    return replace(job, source=replace(job.source, header=header))
+def _with_columns_of_most(spark: SparkSession, job: EgressJob) -> EgressJob:
+    """Return the job with the columns that most files of CSV have; of none, if all are empty."""
+    found = Counter(file_rows.csv_names(spark, job.source).values()).most_common(1)
+    return replace(job, source=replace(job.source, header=found[0][0] if found else ()))
 
 
-def _refused(bad: Mapping[str, str]) -> Refused:
+def _refused(bad: Mapping[str, str], job: EgressJob) -> Refused:
     named = "; ".join(f"{name}: {why}" for name, why in sorted(bad.items())[:_NAMED])
-    return Refused(f"{counted(len(bad), 'file')} cannot be sent: {named}", bad)
+    message = f"{counted(len(bad), 'file')} cannot be sent: {named}"
+    return Refused(message, bad, job.source.header)
 
 
 def _read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:
@@ -118,8 +129,10 @@ def _read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict
     BadFiles for files that Spark does not read, or not as a whole; Refused for such a lake.
     """
     shaped = records.to_records(spark, job)
-    _check_files_read(job, shaped)
+    _check_files_read(spark, job, shaped)
     inputs = _summaries(job, shaped)
+    if unfit := {each["file"]: each["unfit"] for each in inputs if each["unfit"]}:
+        raise BadFiles(unfit)
     read = _row_counts(spark, job, inputs)
     if not job.source.is_lake:
         _check_numbering(job, inputs)
@@ -147,10 +160,10 @@ def _with_bad_rows(job: EgressJob, bad_rows: DataFrame) -> dict[str, str]:
     return named
 
 
-def _check_files_read(job: EgressJob, shaped: DataFrame) -> None:
+def _check_files_read(spark: SparkSession, job: EgressJob, shaped: DataFrame) -> None:
     """Check that Spark reads each file of the plan: it ignores some names silently."""
     planned = set() if job.source.is_lake else {name for name, _ in job.source.files}
-    if planned and (ignored := planned - file_rows.files_read(job.source, shaped)):
+    if planned and (ignored := planned - file_rows.files_read(spark, job.source, shaped)):
         why = "Spark does not read it: it takes such a name for a file that is not finished"
         raise BadFiles(dict.fromkeys(ignored, why))
 
@@ -165,6 +178,7 @@ def _summaries(job: EgressJob, shaped: DataFrame) -> list[dict[str, Any]]:
         F.bit_xor(F.when(good, content_digest.row_digest())).alias("content"),
         F.max("bytes").alias("largest"),
         F.max("row").alias("last"),
+        F.max(F.when(F.col("row") == csv_records.FILE, F.col("reason"))).alias("unfit"),
         # Unused, but an order that fails, or cannot be sorted by, must do so before sending.
         *(F.max(f"order{i}").alias(f"order{i}") for i in range(len(job.order_by))),
     )

@@ -68,7 +68,7 @@ def select(
         rows.file.alias("file"),
         rows.row.alias("row"),
         rows.fault.alias("fault"),
-        rows.text.alias("text"),
+        rows.text.cast("binary").alias("text"),  # it may not be UTF-8
     )
 
 

@@ -1,5 +1,6 @@
 """What lies below a source's root: patterns, hidden and young names, changes, broken Parquet."""
 
+import base64
 import io
 import os
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Any
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
 import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError
 from obstore.store import MemoryStore
@@ -161,6 +163,54 @@ def test_footers_of_parquet_files(tmp_path: Path) -> None:
     assert [(f.name, f.rows) for f in found] == [("a.parquet", 3), ("e.parquet", 0)]
     assert [b.file for b in broken] == ["b.parquet", "c.parquet", "d.parquet"]
     assert all(b.reason.startswith("not a whole Parquet file: ") for b in broken)
+
+
+class Kms(encryption.KmsClient):  # type: ignore[misc]
+    """Keys that are not encrypted."""
+
+    def __init__(self, _: Any) -> None:
+        super().__init__()
+
+    def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+
+def test_an_encrypted_file_says_so(tmp_path: Path) -> None:
+    properties = encryption.CryptoFactory(Kms).file_encryption_properties(
+        encryption.KmsConnectionConfig(),
+        encryption.EncryptionConfiguration(footer_key="f", column_keys={"c": ["k"]}),
+    )
+    table = pa.table({"k": [1]})
+    path = tmp_path / "a.parquet"
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    (broken,) = read_footers(Root.of(str(tmp_path)), [SourceFile("a.parquet", 0, "e")])[1]
+    assert broken.reason.startswith("encrypted Parquet: Spark and PyArrow have no keys")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "named"),
+    [
+        (pa.timestamp("ns"), [1], "c (TIMESTAMP in nanoseconds)"),
+        (pa.time64("us"), [1], "c (TIME)"),
+        (pa.float16(), [1.0], "c (FLOAT16)"),
+        (pa.timestamp("us"), [1], None),
+        (pa.decimal128(9, 2), [None], None),
+    ],
+)
+def test_columns_that_spark_does_not_know(
+    tmp_path: Path, kind: pa.DataType, values: list[Any], named: str | None
+) -> None:
+    """They are named, with a way out; a file without them keeps Spark's own reason."""
+    pq.write_table(pa.table({"id": [1], "c": pa.array(values, kind)}), tmp_path / "a.parquet")
+    said = sources.explained(Root.of(str(tmp_path)), LeftOutFile("a.parquet", "cannot be read: X"))
+    way = (
+        f". The file may be valid: Spark's reader does not know {named}: write them as other "
+        "types, or name the other columns in source.columns"
+    )
+    assert said.reason == "cannot be read: X" + (way if named else "")
+    gone = LeftOutFile("gone.parquet", "cannot be read: X")
+    assert sources.explained(Root.of(str(tmp_path)), gone) == gone
 
 
 class Bucket:

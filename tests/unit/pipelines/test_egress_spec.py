@@ -254,7 +254,7 @@ def test_a_constant_text_that_is_no_word():
 
 def test_options_that_may_be_given():
     """Whatever their case."""
-    options = {"multiLine": True, "Encoding": "ISO-8859-1", "header": False, "SEP": "|"}
+    options = {"escape": "\\", "Encoding": "ISO-8859-1", "header": False, "SEP": "|"}
     spec = egress({**LEAST, "source": {"path": "/in", "format": "csv", "options": options}})
     assert spec.source.options == options
 

@@ -1,0 +1,122 @@
+"""Mutants of the readers of source files."""
+
+from mutants.mutant import Mutant
+
+_RECORDS = "tests/unit/spark/test_csv_records.py"
+_COLUMNS = "tests/spark/test_json_columns.py"
+_BAD = "tests/spark/test_egress_refusals.py::test_bad_files_are_left_out"
+
+MUTANTS = (
+    Mutant(
+        "CSV: a quote that is not closed is a fault",
+        "spark/csv_records.py",
+        "self._fault or (None if self.is_complete else _NOT_CLOSED)",
+        "self._fault",
+        f"{_RECORDS}::test_a_faulty_record_makes_no_other_one",
+    ),
+    Mutant(
+        "CSV: text behind a closing quote is a fault",
+        "spark/csv_records.py",
+        "            self._fault = self._fault or _BEHIND_QUOTE\n",
+        "",
+        f"{_RECORDS}::test_a_faulty_record_makes_no_other_one",
+    ),
+    Mutant(
+        "CSV: a CR within quotes is text",
+        "spark/csv_records.py",
+        "form.inside.match(text, position)",
+        "form.inside.match(text.rstrip(chr(13)), position)",
+        f"{_RECORDS}::test_records_by_rfc_4180",
+    ),
+    Mutant(
+        "CSV: a CR outside quotes is a fault",
+        "spark/csv_records.py",
+        'if self.has_cr and b"\\r" in line:',
+        "if False:",
+        f"{_RECORDS}::test_a_faulty_record_makes_no_other_one",
+    ),
+    Mutant(
+        "CSV: a row has as many values as the header",
+        "spark/csv_records.py",
+        "if values is not None and len(values) != len(columns):",
+        "if False:",
+        f"{_RECORDS}::test_rows_behind_the_header",
+    ),
+    Mutant(
+        "CSV: a file of other columns has no rows",
+        "spark/csv_records.py",
+        "if header and (why := _complaint(header, columns, dialect)):",
+        "if header and (why := _complaint(header, columns, dialect)) and False:",
+        f"{_RECORDS}::test_a_file_of_other_columns_has_one_row",
+    ),
+    Mutant(
+        "CSV: a header with another separator",
+        "spark/csv_records.py",
+        "if len(header) == 1 and seps:",
+        "if False:",
+        f"{_RECORDS}::test_a_file_of_other_columns_has_one_row",
+    ),
+    Mutant(
+        "CSV: an endless record is not kept",
+        "spark/csv_records.py",
+        "if self._size > MAX_TEXT:",
+        "if False:",
+        f"{_RECORDS}::test_an_endless_record_is_not_kept",
+    ),
+    Mutant(
+        "CSV: a task reads one file",
+        "spark/csv_records.py",
+        "elif of != number:",
+        "elif False:",
+        f"{_RECORDS}::test_lines_of_two_files_are_never_one",
+    ),
+    Mutant(
+        "CSV: a value of another type is a fault",
+        "spark/csv_rows.py",
+        'F.when(other_types != "", F.concat(F.lit(_OTHER_TYPE), other_types))',
+        "F.lit(None)",
+        f"{_BAD}[a value of CSV of another type]",
+    ),
+    Mutant(
+        "CSV: a file of other columns is bad as a whole",
+        "spark/preflight.py",
+        """if unfit := {each["file"]: each["unfit"] for each in inputs if each["unfit"]}:""",
+        """if (unfit := {each["file"]: each["unfit"] for each in inputs}) and False:""",
+        "tests/spark/test_bad_files.py::test_the_first_of_many_files_of_csv",
+    ),
+    Mutant(
+        "CSV: the columns of most files count",
+        "spark/preflight.py",
+        ".most_common(1)",
+        ".most_common()[-1:]",
+        "tests/spark/test_bad_files.py::test_the_first_of_many_files_of_csv",
+    ),
+    Mutant(
+        "JSON: what only Spark takes is no JSON",
+        "spark/json_lines.py",
+        "{**given, **_DEPTH, **_STRICT}",
+        "{**given, **_DEPTH}",
+        f"{_COLUMNS}::test_what_only_spark_takes_for_json",
+    ),
+    Mutant(
+        "JSON: a number as text is as it was written",
+        "spark/json_lines.py",
+        """return F.coalesce(F.regexp_replace(written, _MARKED, "$1$2"), value)""",
+        "return value",
+        f"{_COLUMNS}::test_a_number_as_text_is_as_it_was_written",
+    ),
+    Mutant(
+        "JSON: text that Spark would change is a bad row",
+        "spark/json_lines.py",
+        " | ~_is_one_object() | changed",
+        " | ~_is_one_object()",
+        f"{_COLUMNS}::test_text_that_spark_would_change",
+    ),
+    Mutant(
+        "quarantine: the text of a row is bytes",
+        "spark/source_rows.py",
+        'rows.text.cast("binary")',
+        "rows.text",
+        "tests/spark/test_egress.py::test_bad_rows_into_quarantine",
+    ),
+)
