@@ -5,6 +5,7 @@ It imports the standard library only. Python's own `csv` cannot tell `""` from n
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -68,11 +69,14 @@ def rows(
     if header and (why := _complaint(header, columns, dialect)):
         yield FILE, None, why, header.text
         return
+    width = len(columns)
     for text, values, fault in found:
-        if values is not None and len(values) != len(columns):
-            fault = f"{len(values)} values, and there are {len(columns)} columns"
-            values = None
-        yield None, values, fault, text if with_text or fault else None
+        if values is None:
+            yield None, None, fault, text
+        elif len(values) != width:
+            yield None, None, f"{len(values)} values, and there are {width} columns", text
+        else:
+            yield None, values, None, text if with_text else None
 
 
 def names(lines: Iterable[Line], dialect: Dialect) -> Iterator[tuple[list[str]]]:
@@ -94,13 +98,18 @@ def records(lines: Iterable[bytes], dialect: Dialect) -> Iterator[Record]:
     """
     form = _Form(dialect)
     unfinished: _Quoted | None = None
+    plain, quote, comment = form.plain, form.quote, form.comment
     for line in lines:
         if unfinished is None:
-            stripped = form.without_cr(line)
-            if not stripped or (form.comment and stripped.startswith(form.comment)):
+            if comment and line.startswith(comment):
                 continue
-            if not (form.quote and form.quote in line):
-                yield form.plain(stripped)
+            if quote not in line:
+                record = plain(line)
+                if record.text:
+                    yield record
+                continue
+            if whole := form.quick(line):
+                yield whole
                 continue
             unfinished = _Quoted(form)
         unfinished.add(line)
@@ -149,14 +158,23 @@ class _Form:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         quote, sep, escape = (re.escape(c) for c in (dialect.quote, dialect.sep, dialect.escape))
-        self.quote, self.comment, self.line_end = (
-            text.encode(dialect.encoding)
-            for text in (dialect.quote, dialect.comment, dialect.line_end)
+        self.comment, self.line_end = (
+            text.encode(dialect.encoding) for text in (dialect.comment, dialect.line_end)
         )
+        # Without quotes, what no line holds.
+        self.quote = dialect.quote.encode(dialect.encoding) or self.line_end
         self.has_cr = dialect.line_end == "\n"
         self.changes = dialect.null is not None or dialect.skip_leading or dialect.skip_trailing
         if not quote:
             return
+        self.csv = None
+        usual = dialect.escape == dialect.quote and not (self.changes or dialect.empty)
+        if usual and self.has_cr and len(dialect.sep) == 1:
+            self.twice = dialect.quote * 2
+            self.empty_text = re.compile(f"(?:^|{sep}){quote}{quote}(?:{sep}|$)")
+            name = "tidegate"
+            csv.register_dialect(name, delimiter=dialect.sep, quotechar=dialect.quote, strict=True)
+            self.csv = csv.get_dialect(name)
         if dialect.escape == dialect.quote:
             self.inside = re.compile(f"(?:[^{quote}]|{quote}{quote})*+")
             self.escaped = re.compile(f"{quote}({quote})")
@@ -171,15 +189,33 @@ class _Form:
         return line.rstrip(b"\r") if self.has_cr else line
 
     def plain(self, line: bytes) -> Record:
-        """Return the record of a line without quotes, and without a CR at its end."""
+        """Return the record of a line without quotes; without text, the line is no record."""
         if self.has_cr and b"\r" in line:
-            return Record(line, None, _BARE_CR)
+            line = line.rstrip(b"\r")
+            if b"\r" in line:
+                return Record(line, None, _BARE_CR)
         try:
             values = line.decode(self.dialect.encoding).split(self.dialect.sep)
         except UnicodeDecodeError:
             return Record(line, None, self.not_encoded)
         if self.changes:
             return Record(line, [*map(self.value, values)])
+        return Record(line, [value or None for value in values])
+
+    def quick(self, line: bytes) -> Record | None:
+        """Return the record of a line with quotes, by Python's own reader, which is faster; None
+        if that cannot be told from this line alone, or where it cannot tell `""` from nothing.
+        """
+        if self.csv is None:
+            return None
+        line = line.rstrip(b"\r")
+        try:
+            text = line.decode(self.dialect.encoding)
+            if self.twice in text and self.empty_text.search(text):
+                return None
+            (values,) = csv.reader((text,), self.csv)
+        except (csv.Error, ValueError):
+            return None
         return Record(line, [value or None for value in values])
 
     @property
@@ -211,6 +247,7 @@ class _Quoted:
         self._values: list[str | None] = []
         self._parts: list[str] | None = None  # of a value whose quote is open
         self._fault: str | None = None
+        self._is_encoded = True
 
     @property
     def is_complete(self) -> bool:
@@ -223,7 +260,12 @@ class _Quoted:
             self._fault = _TOO_LONG
         else:
             self._lines.append(line)
-        text = line.decode(self._form.dialect.encoding, "surrogateescape")
+        encoding = self._form.dialect.encoding
+        try:
+            text = line.decode(encoding)
+        except UnicodeDecodeError:
+            self._is_encoded = False
+            text = line.decode(encoding, "surrogateescape")
         end = len(text) - len(line) + len(self._form.without_cr(line))
         position = 0
         while position <= end:
@@ -236,10 +278,8 @@ class _Quoted:
         if self.is_complete:
             text = form.without_cr(text)
         fault = self._fault or (None if self.is_complete else _NOT_CLOSED)
-        try:
-            text.decode(form.dialect.encoding)
-        except UnicodeDecodeError:
-            fault = fault or form.not_encoded
+        if not (fault or self._is_encoded):
+            fault = form.not_encoded
         return Record(text, None if fault else self._values, fault)
 
     def _read_value(self, text: str, position: int, end: int) -> int:
