@@ -36,10 +36,17 @@ MUTANTS = (
         f"{_RECORDS}::test_a_faulty_record_makes_no_other_one",
     ),
     Mutant(
+        'CSV: "" is no null',
+        "spark/csv_records.py",
+        "if self.twice in text and self.empty_text.search(text):",
+        "if False:",
+        f"{_RECORDS}::test_records_by_rfc_4180",
+    ),
+    Mutant(
         "CSV: a row has as many values as the header",
         "spark/csv_records.py",
-        "if values is not None and len(values) != len(columns):",
-        "if False:",
+        "elif len(values) != width:",
+        "elif False:",
         f"{_RECORDS}::test_rows_behind_the_header",
     ),
     Mutant(
