@@ -297,7 +297,9 @@ def test_wrong_s3_settings_are_reported_in_seconds(
     started = time.monotonic()
     env = {"LAKE": terminal.url, **wrong}
     error = terminal.json("run", "wrong", "--run-id", "bad", code=code, **env)["error"]
-    assert time.monotonic() - started < 15
+    # 6 s alone, for the retries of the store's client; 16 s were seen while three workers started
+    # brokers, S3 servers and JVMs.
+    assert time.monotonic() - started < 30
     assert error["name"] == name
     assert said in error["message"]
     assert "\n" not in error["message"]
