@@ -112,8 +112,11 @@ def _refuse_spark(spark: SparkSession, job: EgressJob) -> None:
 
 
 def _with_columns_of_most(spark: SparkSession, job: EgressJob) -> EgressJob:
-    """Return the job with the columns that most files of CSV have; of none, if all are empty."""
-    found = Counter(file_rows.csv_names(spark, job.source).values()).most_common(1)
+    """Return the job with the columns that most files of CSV have, of equally many those of the
+    first by name; with none, if all are empty.
+    """
+    names = file_rows.csv_names(spark, job.source)
+    found = Counter(columns for _, columns in sorted(names.items())).most_common(1)
     return replace(job, source=replace(job.source, header=found[0][0] if found else ()))
 
 
