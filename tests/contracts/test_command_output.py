@@ -190,8 +190,8 @@ def test_offsets(tidegate, monkeypatch):
     assert tidegate(*moving, "30", *why) == (
         3,
         "",
-        "IdentityChanged: pipeline 'p': topic 't' was recreated: it was id-t, it is new. Adopt it "
-        "first: `tidegate offsets adopt p t --reason …`\n",
+        "IdentityChanged: pipeline 'p': t: the topic was recreated (was id-t, is new): `tidegate "
+        "offsets adopt p t --reason …`, or give the topic a new pipeline\n",
     )
     adopting = ("offsets", "adopt", "p", "t", *why)
     assert tidegate(*adopting) == (

@@ -103,8 +103,9 @@ UNFINISHED_JSON = {
 
 
 def test_status_json(spec, store, monkeypatch):
-    """Partition 12 is new: it has no origin yet, and lags by all that it holds. An open transaction
-    hides the last five offsets of partition 0, of which two have expired unread.
+    """Partition 12 is new: it has no origin yet, lags by all that it holds, and will begin at 0,
+    which has expired. A transaction that has been open for years hides the last five offsets of
+    partition 0, of which two have expired unread.
     """
     since = {("flights", 0): 1_714_557_600_000}
     monkeypatch.setattr(status, "open_since", lambda *_: since)
@@ -160,7 +161,16 @@ def test_status_json(spec, store, monkeypatch):
             {
                 "topic": "flights", "partition": 0, "reason": "expired", "start": 12, "end": 14,
                 "offsets": 2, "fix": "set `on_expired: skip` to record the gap and go on",
-            }
+            },
+            {
+                "topic": "flights", "partition": 12, "reason": "expired", "start": 0, "end": 1,
+                "offsets": 1, "fix": "set `on_expired: skip` to record the gap and go on",
+            },
+            {
+                "topic": "flights", "partition": 0, "reason": "open transaction", "offsets": 5,
+                "fix": "no record behind it is read until it ends: `kafka-transactions.sh "
+                "find-hanging`, then `abort`",
+            },
         ],
         "commits": 1,
         "last_commit": 3,
@@ -310,7 +320,10 @@ def test_explain_json(spec, monkeypatch):
         },
         "gaps": [],
         "left_out": [
-            {"topic": "flights", "partition": 11, "reason": "expired", "start": 5, "end": 9}
+            {
+                "topic": "flights", "partition": 11, "reason": "expired", "start": 5, "end": 9,
+                "offsets": 4, "fix": "set `on_expired: skip` to record the gap and go on",
+            }
         ],
         "settings": SETTINGS,
         "notices": [],

@@ -14,7 +14,7 @@ from tidegate.core import layout
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import LeftOut
 from tidegate.errors import BrokerUnreachable, LakeUnavailable
 from tidegate.ingest import publish, report
 from tidegate.lake import attempts, plans

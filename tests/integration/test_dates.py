@@ -151,7 +151,14 @@ def test_on_expired_decides_about_expired_records(
     gaps = [(g.start, g.end, g.reason, g.by) for g in run.ledger(store).fold.gaps]
     left_out = [each.to_json() for each in plan(run).plan.left_out]
     if on_expired == "fail":
-        gone = {"topic": name, "partition": 0, "reason": "expired", "start": 0, "end": 75}
+        gone = {
+            "topic": name,
+            "partition": 0,
+            "reason": "expired",
+            "start": 0,
+            "end": 75,
+            "offsets": 75,
+        }
         assert (left_out, gaps) == ([gone], [])
     else:
         assert (left_out, gaps) == ([], [(0, 75, "expired", "second")])

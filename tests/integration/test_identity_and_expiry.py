@@ -61,7 +61,7 @@ def test_records_that_expire_between_plan_and_stage(
     topic_records.delete_records(broker.bootstrap, name, {0: 300})
     error = terminal.json("run", "late", "--run-id", "r", code=3)["error"]
     assert error["numbers"]["left_out"] == [
-        {"topic": name, "partition": 0, "reason": "expired", "start": 0, "end": 300}
+        {"topic": name, "partition": 0, "reason": "expired", "start": 0, "end": 300, "offsets": 300}
     ]
     assert sum(f["rows"] for f in terminal.json("files", "late")) == 1_000
     terminal.pipeline("late", [name], on_expired="skip")

@@ -7,7 +7,8 @@ from tidegate.core.entries import (
 )
 from tidegate.core.files import LakeFile, Part
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import LeftOut, Plan
+from tidegate.core.partition import LeftOut
+from tidegate.core.plan import Plan
 from tidegate.lake.attempts import Attempt, HoleProof, Manifest
 
 FLIGHTS_ID = "6f1c2f6e-0000-4000-8000-000000000002"

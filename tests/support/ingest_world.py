@@ -39,6 +39,8 @@ class World:
     """Whether nobody can look into holes."""
     visible: int | None = None
     """The offset of a record that is in the log, whatever the attempt holds."""
+    topic_id: str | None = TOPIC_ID
+    """None: there is no such topic."""
     leaderless: set[int] = field(default_factory=set)
     readable: bool = True
     epoch: int = 0
@@ -57,9 +59,11 @@ class World:
     def survey(self, *_: object) -> Survey:
         if self.away:
             raise self.away
+        if self.topic_id is None:
+            return Survey("cluster", {}, {})
         marks = {p: m for p, m in self.marks.items() if p not in self.leaderless}
         epochs = dict.fromkeys(marks, self.epoch)
-        identity = TopicIdentity(TOPIC_ID, epochs, frozenset(self.leaderless), self.readable)
+        identity = TopicIdentity(self.topic_id, epochs, frozenset(self.leaderless), self.readable)
         return Survey("cluster", {"t": identity}, {"t": marks})
 
     def epoch_ends(self, _: object, epochs: Mapping[tuple[str, int], int]) -> dict[Any, int]:

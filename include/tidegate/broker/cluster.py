@@ -22,6 +22,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.throttling import PatientConnections
 from tidegate.core.cursor import Watermarks
 from tidegate.core.nearest import did_you_mean
+from tidegate.core.partition import TopicState
 from tidegate.core.unreadable_records import LATEST_MS
 from tidegate.errors import BrokerError, BrokerTooOld, BrokerUnreachable, TidegateError
 
@@ -72,10 +73,26 @@ class Survey:
         topics = self.identities.items()
         return {name: sorted(topic.leaderless) for name, topic in topics if topic.leaderless}
 
-    def absent(self, topic: str, partitions: Iterable[int] | None) -> list[int]:
-        """Return which of these partitions of an existing topic do not exist; for None, none."""
-        there = {*self.watermarks[topic], *self.identities[topic].leaderless}
-        return sorted({*(partitions or ())} - there)
+    def state(
+        self,
+        topic: str,
+        assigned: Mapping[str, Collection[int]] | None = None,
+        cuts: Mapping[tuple[str, int], int] | None = None,
+    ) -> TopicState:
+        """Return what the judge of partitions asks of a topic: of those that are `assigned`.
+
+        `cuts` are the offsets at which logs were truncated below their cursors.
+        """
+        if topic not in self.identities:
+            return TopicState()
+        found = TopicState(
+            self.identities[topic].topic_id,
+            self.watermarks.get(topic, {}),
+            self.identities[topic].leaderless,
+            {p: cut for (name, p), cut in (cuts or {}).items() if name == topic},
+            self.too_late.get(topic, {}),
+        )
+        return found.only(None if assigned is None else assigned.get(topic, ()))
 
     def only(self, partitions: Mapping[str, Collection[int]] | None) -> Survey:
         """Return the survey of these partitions alone, by topic; for None, of all."""

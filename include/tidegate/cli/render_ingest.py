@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tidegate.broker.client_settings import described
 from tidegate.cli.console import Document, bold, note, say, say_columns, since, until
 from tidegate.core.offsets import bounds
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import LeftOut, Reason
 from tidegate.core.wording import counted
-from tidegate.ingest.ways_out import way_out
 
 if TYPE_CHECKING:
     from tidegate.lake.plans import Frozen
@@ -146,10 +145,8 @@ def print_explained(explained: Document) -> None:
     for gap in explained["gaps"]:
         say(f"gap: {_range(gap)}: {gap['reason']}")
     for left in explained["left_out"]:
-        excluded = LeftOut.from_json(left)
-        say(f"excluded: {excluded}")
-        if fix := way_out(explained["pipeline"], excluded):
-            say(f"  → {fix}")
+        say(f"excluded: {LeftOut.from_json(left)}")
+        say(f"  → {left['fix']}")
 
 
 def print_status(state: Document) -> None:
@@ -159,8 +156,7 @@ def print_status(state: Document) -> None:
         text += f", the newest is #{state['last_commit']}"
     say(bold(state["pipeline"], text))
     print_last_entry(state["last_entry"])
-    problems = state["problems"]
-    if state["broker"] and not any(each["reason"].endswith("recreated") for each in problems):
+    if state["broker"]:
         say(state["broker"], "yellow")
     for each in state["unfinished"]:
         chunks = counted(each["chunks"], "chunk")
@@ -181,22 +177,19 @@ def print_status(state: Document) -> None:
 
 
 def _problems(state: Document) -> Iterator[str]:
+    excluded = [LeftOut.from_json(each) for each in state["problems"]]
+    hanging = {(e.topic, str(e.partition)) for e in excluded if e.reason is Reason.HANGING}
     for topic, each in state["topics"].items():
         for p, values in each["partitions"].items():
-            if values["high"] is not None and values["high"] > values["end"]:
+            hides = values["high"] is not None and values["high"] > values["end"]
+            if hides and (topic, p) not in hanging:
                 hidden = counted(values["high"] - values["end"], "offset")
                 opened = values["open_since"]
                 age = f"for {since(opened)}" if opened else "since an unknown time"
                 yield f"{topic}-{p}: {hidden} behind a transaction that is open {age}"
-    for each in state["problems"]:
-        fix = each["fix"]
-        if each["reason"] == "expired":
-            yield f"{_range(each)}: {counted(each['offsets'], 'offset')} expired unread"
-        else:
-            at = "" if each["partition"] is None else f"-{each['partition']}"
-            yield f"{each['topic']}{at}: {each['reason']}"
-        if fix:
-            yield f"  → {fix}"
+    for problem, each in zip(excluded, state["problems"], strict=True):
+        yield str(problem)
+        yield f"  → {each['fix']}"
 
 
 def print_last_entry(entry: Document | None) -> None:

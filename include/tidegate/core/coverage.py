@@ -11,7 +11,8 @@ from tidegate.core.cursor import Watermarks
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.json_codec import OMITTED, Document
-from tidegate.core.plan import LeftOut, Plan
+from tidegate.core.partition import LeftOut
+from tidegate.core.plan import Plan
 
 State = Literal["before", "covered", "skipped", "expired", "unseen"]
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidegate.core import partition
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Progress, Watermarks
 from tidegate.core.entries import Gap, Origin
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange, Window
-from tidegate.core.plan import LeftOut
-
-NO_LEADER = "no leader"
-NONE: Mapping[str, Sequence[int]] = {}
-NO_CUTS: Mapping[tuple[str, int], int] = {}
+from tidegate.core.partition import LeftOut, Reason, TopicState
 
 
 @dataclass
@@ -56,111 +53,73 @@ class Draft:
 
 def draft_live(
     fold: Fold,
-    topics: Sequence[str],
-    topic_ids: Mapping[str, str],
-    watermarks: Mapping[str, Mapping[int, Watermarks]],
+    topics: Mapping[str, TopicState],
     first_sight: Mapping[str, Mapping[int, int]],
     *,
     on_expired: str,
     by: str,
-    leaderless: Mapping[str, Sequence[int]] = NONE,
-    assigned: Mapping[str, Collection[int]] | None = None,
-    cuts: Mapping[tuple[str, int], int] = NO_CUTS,
 ) -> Draft:
     """Decide for every partition of `topics`; one that cannot be read never stops the others.
 
-    `topic_ids` and `watermarks` hold the topics that exist now, `first_sight` the origins of topics
-    that are new to the ledger, and of partitions that are newly assigned. `by` is recorded in the
-    gaps. `assigned` has the only partitions to read, by topic; None: all. `leaderless` partitions
-    have no watermarks now; a new topic that has one is excluded as a whole, because only the broker
-    knows where it begins: once the topic is recorded, partitions that are not assigned begin at 0.
-    `cuts` are the offsets at which logs were truncated below their cursors.
+    `first_sight` has the origins of topics that are new to the ledger, and of partitions that are
+    newly assigned. Expired offsets go by the policy `on_expired`: `fail` excludes the partition,
+    `skip` records a gap, which the ledger cuts to the unseen offsets, and continues at the log
+    start. `by` is recorded in the gaps.
     """
     draft = Draft()
-    for topic in topics:
-        marks, headless = watermarks.get(topic, {}), leaderless.get(topic, ())
-        chosen = None if assigned is None else frozenset(assigned.get(topic, ()))
-        if chosen is not None:
-            marks = {p: m for p, m in marks.items() if p in chosen}
-            headless = [p for p in headless if p in chosen]
-        known_id = fold.topic_ids.get(topic)
-        topic_id = topic_ids.get(topic)
-        numbers: dict[str, Any]
-        if topic_id is None:
-            numbers = {} if known_id is None else {"was": known_id}
-            draft.left_out.append(LeftOut(topic, None, "no such topic", numbers))
-        elif known_id is not None and known_id != topic_id:
-            numbers = {"was": known_id, "is": topic_id}
-            draft.left_out.append(LeftOut(topic, None, "the topic was recreated", numbers))
-        elif known_id is None and headless and chosen is None:
-            numbers = {"partitions": list(headless)}
-            draft.left_out.append(LeftOut(topic, None, NO_LEADER, numbers))
-        else:
-            recorded = fold.origins.get(topic_id)
-            origins = new_origins(marks, recorded, first_sight.get(topic, {}))
-            if origins:
-                draft.origins.append(Origin(topic, topic_id, origins))
-            draft.left_out += [LeftOut(topic, p, NO_LEADER) for p in headless]
-            known = frozenset(recorded or ())
-            for p in sorted((known if chosen is None else chosen) - marks.keys() - set(headless)):
-                if p in known:
-                    numbers = {"cursor": fold.progress(topic_id, p).cursor}
-                    draft.left_out.append(LeftOut(topic, p, "the partition vanished", numbers))
-                else:
-                    draft.left_out.append(LeftOut(topic, p, "no such partition"))
-            for p in sorted(marks):
-                draft_partition(
-                    draft,
-                    topic,
-                    topic_id,
-                    p,
-                    Progress(origins[p]) if p in origins else fold.progress(topic_id, p),
-                    marks[p],
-                    on_expired=on_expired,
-                    by=by,
-                    cut=cuts.get((topic, p)),
-                )
+    for topic, now in topics.items():
+        if whole := partition.of_topic(topic, fold.topic_ids.get(topic), now):
+            draft.left_out.append(whole)
+            continue
+        assert now.topic_id is not None
+        recorded = fold.origins.get(now.topic_id)
+        origins = new_origins(now.watermarks, recorded, first_sight.get(topic, {}))
+        if origins:
+            draft.origins.append(Origin(topic, now.topic_id, origins))
+        progress = known_progress(fold, now.topic_id, origins)
+        excluded = set()
+        for problem in partition.of_partitions(topic, progress, now):
+            p = problem.partition
+            assert p is not None
+            if problem.reason is Reason.UNREADABLE:
+                continue  # `unreadable_records.exclude` examines the drafted ranges
+            if problem.reason is Reason.EXPIRED and on_expired == "skip":
+                start, end = progress[p].cursor, now.watermarks[p].start
+                draft.gaps.append(Gap(topic, now.topic_id, p, start, end, Reason.EXPIRED, by))
+                skipped = progress[p].skipped.add(start, end)
+                progress[p] = replace(progress[p], skipped=skipped)
+            else:
+                draft.left_out.append(problem)
+                excluded.add(p)
+        for p in sorted(now.watermarks.keys() - excluded):
+            cursor = progress[p].cursor
+            next_covered = progress[p].covered.next_start(cursor)
+            end = now.watermarks[p].end
+            end = end if next_covered is None else min(end, next_covered)
+            if cursor < end:
+                draft.ranges.append(OffsetRange(topic, p, cursor, end))
     return draft
 
 
-def draft_partition(
-    draft: Draft,
-    topic: str,
-    topic_id: str,
-    partition: int,
-    progress: Progress,
-    marks: Watermarks,
-    *,
-    on_expired: str,
-    by: str,
-    cut: int | None = None,
-) -> None:
-    """Take `[cursor, min(end, next covered start))`; expired offsets go by the policy `on_expired`.
+def known_progress(fold: Fold, topic_id: str, origins: Mapping[int, int]) -> dict[int, Progress]:
+    """Return the progress of the partitions that have an origin, by the ledger or in `origins`."""
+    recorded = fold.origins.get(topic_id, {})
+    return {
+        **{p: fold.progress(topic_id, p) for p in recorded},
+        **{p: Progress(origin) for p, origin in origins.items()},
+    }
 
-    Offsets are expired if the log starts after the cursor. `fail` leaves the partition out; `skip`
-    records a gap, which the ledger cuts to the unseen offsets, and continues at the log start.
-    `cut` is the offset at which the log was truncated below the cursor, even if it has grown since.
-    """
-    cursor = progress.cursor
-    numbers = {"cursor": cursor, "end": marks.high}
-    if cut is not None and cut < cursor <= marks.high:
-        draft.left_out.append(LeftOut(topic, partition, "truncated", {**numbers, "cut": cut}))
-        return
-    if marks.high < cursor:
-        draft.left_out.append(LeftOut(topic, partition, "truncated", numbers))
-        return
-    if marks.start > cursor:
-        if on_expired == "fail":
-            numbers = {"start": cursor, "end": marks.start}
-            draft.left_out.append(LeftOut(topic, partition, "expired", numbers))
-            return
-        draft.gaps.append(Gap(topic, topic_id, partition, cursor, marks.start, "expired", by))
-        skipped = progress.skipped.add(cursor, marks.start)
-        cursor = replace(progress, skipped=skipped).cursor
-    next_covered = progress.covered.next_start(cursor)
-    end = marks.end if next_covered is None else min(marks.end, next_covered)
-    if cursor < end:
-        draft.ranges.append(OffsetRange(topic, partition, cursor, end))
+
+def problems(fold: Fold, topic: str, now: TopicState) -> list[LeftOut]:
+    """Return what a live run would exclude of a topic now, or skip if it has expired."""
+    if whole := partition.of_topic(topic, fold.topic_ids.get(topic), now):
+        return [whole]
+    assert now.topic_id is not None
+    recorded = fold.origins.get(now.topic_id)
+    # What `start` would say of partitions that begin now is not asked.
+    begin = recorded is None or now.assigned is not None
+    origins = {} if begin else new_origins(now.watermarks, recorded, {})
+    return [*partition.of_partitions(topic, known_progress(fold, now.topic_id, origins), now)]
 
 
 def new_origins(
@@ -233,13 +192,15 @@ def draft_window(
         draft.ranges += r.parts(missing.within(log_start, log_end))
         if beyond := missing.within(log_end, max(log_end, r.end)):
             numbers = {"cursor": beyond.spans[0][0], "end": log_end}
-            draft.left_out.append(LeftOut(r.topic, r.partition, "truncated", numbers))
-        for start, end in missing.within(0, log_start).subtract(fold.skipped[key]):
-            if on_expired == "fail":
-                numbers = {"start": start, "end": end}
-                draft.left_out.append(LeftOut(r.topic, r.partition, "expired", numbers))
-            else:
-                draft.gaps.append(Gap(r.topic, topic_id, r.partition, start, end, "expired", by))
+            draft.left_out.append(LeftOut(r.topic, r.partition, Reason.TRUNCATED, numbers))
+        unseen = missing.within(0, log_start).subtract(fold.skipped[key])
+        if unseen and on_expired == "fail":
+            draft.left_out.append(partition.expired(r.topic, r.partition, unseen))
+        else:
+            draft.gaps += [
+                Gap(r.topic, topic_id, r.partition, start, end, Reason.EXPIRED, by)
+                for start, end in unseen
+            ]
     return draft
 
 

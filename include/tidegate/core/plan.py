@@ -7,47 +7,14 @@ a list of files, and a target.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from tidegate.core.canonical import FORMAT
 from tidegate.core.json_codec import OMITTED, Document, Form, Name, StoredDocument
 from tidegate.core.offsets import Window
+from tidegate.core.partition import LeftOut
 from tidegate.core.replacement import Replaced, replaces_from_json
-from tidegate.core.wording import counted
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A partition or topic that a plan leaves out, the reason, and the numbers behind it."""
-
-    topic: str
-    partition: int | None
-    reason: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "reason": self.reason,
-            **self.numbers,
-        }
-
-    @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> LeftOut:
-        fixed = {"topic", "partition", "reason"}
-        numbers = {k: v for k, v in form.items() if k not in fixed}
-        return cls(form["topic"], form["partition"], form["reason"], numbers)
-
-    def __str__(self) -> str:
-        where = self.topic if self.partition is None else f"{self.topic}-{self.partition}"
-        if self.reason == "expired":
-            start, end = self.numbers["start"], self.numbers["end"]
-            lost = counted(self.numbers.get("offsets", end - start), "offset")
-            return f"{where}: expired: [{start:,}, {end:,}), {lost}"
-        numbers = ", ".join(f"{k} {v}" for k, v in self.numbers.items())
-        return f"{where}: {self.reason}" + (f" ({numbers})" if numbers else "")
 
 
 @dataclass(frozen=True)

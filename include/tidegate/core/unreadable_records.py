@@ -15,9 +15,8 @@ from tidegate.core.entries import Gap
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import NOTHING, Intervals
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import LeftOut, Reason
 
-REASON = "unreadable"
 LATEST_MS = (2**63 - 1) // 1000
 """The last millisecond since the epoch that Spark can convert: its timestamps are microseconds."""
 
@@ -72,17 +71,19 @@ def exclude(
         end, bad = scan.end, NOTHING
         if scan.first and policy == "fail":
             end = scan.first.offset
-            draft.left_out.append(LeftOut(r.topic, r.partition, REASON, scan.first._asdict()))
+            draft.left_out.append(
+                LeftOut(r.topic, r.partition, Reason.UNREADABLE, scan.first._asdict())
+            )
         else:
             bad = scan.offsets
             topic_id = topic_ids[r.topic]
             draft.gaps += [
-                Gap(r.topic, topic_id, r.partition, start, stop, REASON, by)
+                Gap(r.topic, topic_id, r.partition, start, stop, Reason.UNREADABLE, by)
                 for start, stop in bad.subtract(fold.skipped[topic_id, r.partition])
             ]
             if scan.problem:
                 numbers = {"offset": scan.end, "because": scan.problem}
-                draft.left_out.append(LeftOut(r.topic, r.partition, REASON, numbers))
+                draft.left_out.append(LeftOut(r.topic, r.partition, Reason.UNREADABLE, numbers))
         ranges += r.parts(bad.missing(r.start, end))
     draft.ranges = ranges
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
@@ -17,8 +17,9 @@ from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import Retention, iso, retentions
 from tidegate.core.cursor import Watermarks
+from tidegate.core.draft import problems
 from tidegate.core.fold import Fold
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import FIXES, LeftOut, Reason, fix, hanging, in_words, is_skipped
 from tidegate.core.wording import counted, duration
 from tidegate.doctor import egress
 from tidegate.doctor.check import Check, Line, failure, ok, warning
@@ -28,7 +29,7 @@ from tidegate.doctor.provider import check_provider
 from tidegate.doctor.tokens import check_tokens
 from tidegate.doctor.yarn import check_yarn
 from tidegate.errors import ConfigurationError, TidegateError
-from tidegate.ingest.ways_out import way_out
+from tidegate.ingest import truncation
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import open_store
 from tidegate.launch import cluster_mode, spark_home
@@ -37,8 +38,6 @@ from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.pipelines.value_types import cron
 from tidegate.runs.connections import refuse_contradictions
 from tidegate.runs.topics import resolved
-
-_HANGING = 900.0  # seconds: Kafka's default of transaction.max.timeout.ms
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,10 @@ def _versions(kafka: KafkaSettings, cluster: Cluster) -> str:
 
 def check_topics(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
     """Check the broker, and each topic's identity, rights, retention and open transactions."""
+    store = None
     try:
-        fold = Ledger(open_store(spec.lake, spec.name), spec.name).fold
+        store = open_store(spec.lake, spec.name)
+        fold = Ledger(store, spec.name).fold
     except TidegateError:
         fold = Fold()  # reported by the check of the lake
     with Cluster(kafka) as cluster:
@@ -120,63 +121,45 @@ def check_topics(spec: Ingest, kafka: KafkaSettings) -> Iterator[Line]:
         yield ok("kafka", says)
         spec = resolved(spec, kafka, fold)
         permitted = cluster.operations(spec.topics)
-        seen = survey(kafka, spec.topics, spec.isolation).only(spec.assign)
-        topics = _Topics(spec, fold, cluster, seen)
-        readable = []
+        seen = survey(kafka, spec.topics, spec.isolation)
+        cuts = truncation.below_cursors(kafka, store, fold, seen, spec.topics) if store else {}
+        topics = _Topics(spec, fold, cluster, seen.only(spec.assign))
+        excluded = {}
         for topic in spec.topics:
-            line = _topic(topics, topic, permitted.get(topic, {"READ"}))
-            yield line
-            if line.state == "ok":
-                readable.append(topic)
-            assigned = spec.partitions_of(topic)
-            if line.state == "ok" and (absent := seen.absent(topic, assigned)):
-                fix = way_out(spec.name, LeftOut(topic, absent[0], "no such partition")) or ""
-                yield failure("topic", f"{topic}: there are no partitions {absent}", fix)
-            if line.state == "ok" and (leaderless := topics.survey.leaderless.get(topic)):
-                says = f"{topic}: partitions {leaderless} have no leader"
-                yield failure("topic", says, "see the brokers' log: runs exclude them by name")
-        kept = retentions(cluster, readable) if readable else {}
-        for topic in readable:
-            yield from _retention(topics, topic, kept.get(topic))
-        yield from _transactions(kafka, {t: topics.survey.watermarks[t] for t in readable})
+            found = problems(fold, topic, seen.state(topic, spec.assign, cuts))
+            if any(each.partition is None for each in found):
+                yield from _excluded(topics, found)
+            elif "READ" not in permitted.get(topic, {"READ"}):
+                fix = "grant READ on the topic to the connection's user"
+                yield failure("topic", f"{topic}: this user may not READ it", fix)
+            else:
+                excluded[topic] = found
+                partitions = counted(len(topics.survey.watermarks[topic]), "partition")
+                yield ok("topic", f"{topic}: {partitions}, may be read")
+        kept = retentions(cluster, [*excluded]) if excluded else {}
+        for topic, found in excluded.items():
+            yield from _excluded(topics, found)
+            stops = {p for e in found if (p := e.partition) is not None and not is_skipped(spec, e)}
+            yield from _retention(topics, topic, kept.get(topic), stops)
+        yield from _transactions(kafka, {t: topics.survey.watermarks[t] for t in excluded})
 
 
-def _topic(topics: _Topics, topic: str, permitted: set[str]) -> Line:
-    was, now = topics.fold.topic_ids.get(topic), topics.survey.topic_ids.get(topic)
-    if now is None and was is not None:
-        fix = way_out(topics.spec.name, LeftOut(topic, None, "no such topic")) or ""
-        return failure("topic", f"{topic}: the broker no longer has it, or does not show it", fix)
-    if now is None:
-        near = topics.cluster.nearest([topic])
-        fix = f"create it, grant DESCRIBE on it, or correct `{topics.spec.key_of_topics}`{near}"
-        return failure("topic", f"{topic}: the broker has none, or does not show it", fix)
-    if was not in (None, now):
-        fix = f"`tidegate offsets adopt {topics.spec.name} {topic} --reason …`"
-        return failure("topic", f"{topic}: recreated, it was {was}, it is {now}", fix)
-    if "READ" not in permitted:
-        fix = "grant READ on the topic to the connection's user"
-        return failure("topic", f"{topic}: this user may not READ it", fix)
-    partitions = counted(len(topics.survey.watermarks[topic]), "partition")
-    return ok("topic", f"{topic}: {partitions}, may be read")
+def _excluded(topics: _Topics, found: Iterable[LeftOut]) -> Iterator[Line]:
+    """Report what a run would exclude, or skip, with its fix."""
+    for each, says in in_words(found):
+        way_out = fix(topics.spec, each)
+        if each.reason is Reason.EXPIRED:
+            yield failure("retention", says, f"{way_out}; lengthen retention.ms")
+            continue
+        never_read = each.reason is Reason.NO_TOPIC and not each.numbers
+        near = topics.cluster.nearest([each.topic]) if never_read else ""
+        yield failure("topic", says, f"{way_out}{near}")
 
 
-def _retention(topics: _Topics, topic: str, retention: Retention | None) -> Iterator[Line]:
+def _retention(
+    topics: _Topics, topic: str, retention: Retention | None, stops: set[int]
+) -> Iterator[Line]:
     """Check that records do not expire before a run reads them; None if retention is unknown."""
-    marks, cursors = topics.survey.watermarks[topic], topics.cursors(topic)
-    stops = set()  # partitions that runs exclude, from their cursor on
-    if expired := [p for p, m in marks.items() if m.start > cursors.get(p, m.start)]:
-        says = f"{topic}: records are gone that no run has read, in partitions {expired}"
-        fix = "the next run records the gap and goes on"
-        if topics.spec.on_expired == "fail":
-            fix = "runs exclude them; `on_expired: skip` records the gap and goes on"
-            stops |= {*expired}
-        yield failure("retention", says, f"{fix}; lengthen retention.ms")
-    first_unreadable = topics.survey.too_late.get(topic, {})
-    unreadable = [p for p, offset in first_unreadable.items() if cursors.get(p) == offset]
-    if unreadable and topics.spec.on_unreadable == "fail":
-        says = f"{topic}: Spark cannot read the next record of partitions {unreadable}"
-        yield failure("topic", says, "`on_unreadable: gap` gives up these offsets and goes on")
-        stops |= {*unreadable}
     if retention is None:
         says = f"{topic}: when its records expire is not known: not permitted: DESCRIBE_CONFIGS"
         yield warning("retention", says, "grant DESCRIBE_CONFIGS, to be warned in time")
@@ -242,18 +225,16 @@ def _transactions(
         hidden = {p: m.high - m.end for p, m in marks.items() if m.end < m.high}
         if not hidden:
             continue
-        oldest = min((since[topic, p] for p in hidden if (topic, p) in since), default=None)
+        began = {p: since[topic, p] for p in hidden if (topic, p) in since}
+        oldest = iso(min(began.values(), default=None)) or "(not known)"
         says = (
             f"{topic}: {counted(sum(hidden.values()), 'offset')} behind open transactions, in "
-            f"partitions {sorted(hidden)}, the oldest since {iso(oldest) or '(not known)'}"
+            f"partitions {sorted(hidden)}, the oldest since {oldest}"
         )
-        if oldest is not None and time.time() - oldest / 1000 <= _HANGING:
+        if any(hanging(topic, marks, began, time.time() * 1000)):
+            yield warning("transactions", says, FIXES[Reason.HANGING])
+        else:
             yield ok("transactions", says)
-            continue
-        fix = (
-            "no offset behind it is read until it ends: `kafka-transactions.sh find-hanging`, abort"
-        )
-        yield warning("transactions", says, fix)
 
 
 def _interval(schedule: str | None) -> timedelta | None:

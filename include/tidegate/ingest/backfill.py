@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from tidegate.broker.cluster import Cluster, Survey
@@ -10,7 +11,6 @@ from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
 from tidegate.core.cursor import Watermarks
 from tidegate.core.draft import (
-    NO_LEADER,
     Draft,
     draft_window,
     expired_below,
@@ -21,7 +21,7 @@ from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import LeftOut, Reason, fix, of_topic
 from tidegate.core.requests import ORDERS, Backfill, DataInterval, Replay
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
@@ -82,7 +82,9 @@ def draft_dates(
     for topic in (t for t in run.topics if t not in excluded):
         if leaderless := seen.leaderless.get(topic):
             # A boundary is frozen for all partitions.
-            drafted.left_out.append(LeftOut(topic, None, NO_LEADER, {"partitions": leaderless}))
+            drafted.left_out.append(
+                LeftOut(topic, None, Reason.NO_LEADER, {"partitions": leaderless})
+            )
             continue
         topic_id, marks = seen.topic_ids[topic], seen.watermarks[topic]
         complaints: list[str] = []
@@ -143,10 +145,10 @@ def checked_topic(
             with Cluster(run.kafka) as cluster:
                 near = cluster.nearest([topic])
         raise refusal(run, topic, [*complaints, f"there is no topic {topic}{near}"])
-    was = fold.topic_ids.get(topic, topic_id)
-    if was != topic_id:
-        recreated = f"the topic was recreated: offsets of {was} are not those of {topic_id}"
-        raise refusal(run, topic, [*complaints, recreated])
+    # Which partitions need a leader depends on the request.
+    state = replace(seen.state(topic), leaderless=())
+    if problem := of_topic(topic, fold.topic_ids.get(topic), state):
+        raise refusal(run, topic, [*complaints, f"{problem}: {fix(run.spec, problem)}"])
     assigned = run.spec.partitions_of(topic)
     refuse_leaderless(seen, topic, assigned if asked.partitions is None else asked.partitions)
     return topic_id, marks

@@ -84,15 +84,10 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
     notices: list[str] = []
     live = draft_live(
         fold,
-        run.topics,
-        seen.topic_ids,
-        seen.watermarks,
+        truncation.topic_states(run.kafka, store, fold, seen, run.topics, spec.assign),
         start_offsets(run, fold, read, notices),
         on_expired=spec.on_expired,
         by=run.run_id,
-        leaderless=seen.leaderless,
-        assigned=spec.assign,
-        cuts=truncation.below_cursors(run.kafka, store, fold, read, run.topics),
     )
     live.notices = notices
     if isinstance(run.asked, Dates):

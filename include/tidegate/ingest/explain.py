@@ -14,6 +14,7 @@ from tidegate.core.draft import Draft
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import Window
+from tidegate.core.partition import with_fix
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
 from tidegate.ingest import drafting, file_size
@@ -70,7 +71,7 @@ def explain(opened: OpenRun[Run], *, master: str | None = None) -> dict[str, Any
         "later": sum(map(len, draft.ranges)) - plan.records,
         "topics": _topics(run, fold, seen, draft, plan),
         "gaps": [gap.to_json() for gap in draft.gaps],
-        "left_out": [each.to_json() for each in plan.left_out],
+        "left_out": [with_fix(run.spec, each) for each in draft.left_out],
         "settings": explained(run),
         "notices": [
             *run.spec.notices,

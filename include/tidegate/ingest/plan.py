@@ -14,7 +14,7 @@ from tidegate.broker.unreadable import find
 from tidegate.core.draft import Draft
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Lost, not_live
-from tidegate.core.offsets import OffsetRange
+from tidegate.core.partition import Reason, of_range
 from tidegate.core.plan import Plan
 from tidegate.core.requests import Replay
 from tidegate.errors import BrokerError, LakeUnavailable, ReplayRefused
@@ -177,26 +177,19 @@ def _examined(opened: OpenRun[Run], kept: Kept, staged: Staged | None = None) ->
 
 
 def _unreadable_because(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:
-    """Return why chunks can no longer be read as planned; None if they can."""
+    """Return why chunks can no longer be read as planned; None if they can.
+
+    Raises BrokerError for a replay while a partition has no leader.
+    """
     if seen.cluster_id != plan.cluster_id:
         return f"the cluster is {seen.cluster_id}, not {plan.cluster_id}"
     for r in (r for number in chunks for r in plan.chunks[number]):
-        if seen.topic_ids.get(r.topic) != plan.topics[r.topic]:
-            return f"topic {r.topic} was recreated after it was planned"
-        marks = seen.watermarks[r.topic].get(r.partition)
-        if r.partition in seen.leaderless.get(r.topic, ()):
-            return _no_leader(plan, r)
-        if marks is None or marks.start > r.start or marks.high < r.end:
-            return f"{r} is no longer fully in Kafka (expired, truncated, or partition gone)"
+        if problem := of_range(r, plan.topics[r.topic], seen.state(r.topic)):
+            if problem.reason is Reason.NO_LEADER and plan.replay is not None:
+                # A replay has no next generation.
+                raise BrokerError(f"plan {plan.id}: {problem}; try again when it has one")
+            return f"it reads {r}, but {problem}"
     return _unreadable(run, plan, chunks, seen)
-
-
-def _no_leader(plan: Plan, r: OffsetRange) -> str:
-    """Return why a plan is invalid; raise BrokerError for a replay: it has no next generation."""
-    reason = f"{r.topic}-{r.partition} has no leader now"
-    if plan.replay is not None:
-        raise BrokerError(f"plan {plan.id}: {reason}; try again when it has one")
-    return reason
 
 
 def _unreadable(run: Run, plan: Plan, chunks: Sequence[int], seen: Survey) -> str | None:

@@ -9,13 +9,13 @@ from typing import Any
 from tidegate import faults
 from tidegate.core.entries import Gap
 from tidegate.core.offsets import Offsets, Window, bounds
-from tidegate.core.plan import LeftOut, Plan
+from tidegate.core.partition import LeftOut, fix
+from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
 from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDead
 from tidegate.ingest import complete_through, consumer_group
 from tidegate.ingest import report as reports
 from tidegate.ingest.plan import chunks_to_commit
-from tidegate.ingest.ways_out import ways_out
 from tidegate.lake import committing, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.runs import report_store, variables
@@ -146,8 +146,9 @@ def refuse_incomplete(run: Run, plan: Plan, missing: Sequence[int]) -> None:
         raise _chunks_missing(run, plan, missing)
     if plan.left_out:
         listed = "; ".join(map(str, plan.left_out))
-        excluded = (each for each in plan.left_out if isinstance(each, LeftOut))
-        advice = " ".join(ways_out(run.spec.name, excluded)[:MOST_LISTED])
+        excluded = [each for each in plan.left_out if isinstance(each, LeftOut)]
+        fixes = dict.fromkeys(f"{each.reason}: {fix(run.spec, each)}." for each in excluded)
+        advice = " ".join(f"{each[0].upper()}{each[1:]}" for each in [*fixes][:MOST_LISTED])
         raise PartitionsLeftOut(
             f"pipeline {run.spec.name!r}: the healthy partitions are published, these are not: "
             f"{listed}. {advice} Then start a new run: this one's plan is frozen",

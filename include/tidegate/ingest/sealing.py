@@ -18,6 +18,7 @@ from tidegate.broker.consumer import probe
 from tidegate.core.entries import Abandon, Gap
 from tidegate.core.judge import Lost
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.partition import Reason, of_range, of_topic
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted
 from tidegate.errors import (
@@ -134,7 +135,7 @@ def _checked(
     Raises one of `_WRONG` if it is wrong, any other error if it cannot be proven now.
     """
     kafka, window = opened.run.kafka, plan.chunks[attempt.chunk]
-    refuse_recreated(plan, attempt, seen)
+    _refuse_recreated(plan, attempt, seen)
     _refuse_leaderless(plan, attempt, seen)
     _refuse_cut_off(plan, attempt, truncation.since(kafka, epochs, seen, window))
     log_starts = {
@@ -257,13 +258,14 @@ def refuse_another_cluster(plan: Plan, seen: Survey) -> None:
         )
 
 
-def refuse_recreated(plan: Plan, attempt: Attempt, seen: Survey) -> None:
+def _refuse_recreated(plan: Plan, attempt: Attempt, seen: Survey) -> None:
     """Raise IdentityChanged if a topic of an attempt was recreated after it was planned."""
     topics = sorted({r.topic for r in plan.chunks[attempt.chunk]})
+    states = {topic: seen.state(topic) for topic in topics}
     changed = {
-        topic: {"planned": plan.topics[topic], "now": seen.topic_ids.get(topic)}
-        for topic in topics
-        if seen.topic_ids.get(topic) != plan.topics[topic]
+        topic: {"planned": plan.topics[topic], "now": now.topic_id}
+        for topic, now in states.items()
+        if of_topic(topic, plan.topics[topic], now)
     }
     if changed:
         raise IdentityChanged(
@@ -279,11 +281,11 @@ def _refuse_leaderless(plan: Plan, attempt: Attempt, seen: Survey) -> None:
     A seal without its epoch would also hide a later truncation.
     """
     for r in plan.chunks[attempt.chunk]:
-        if r.partition not in seen.watermarks.get(r.topic, {}):
+        problem = of_range(r, plan.topics[r.topic], seen.state(r.topic))
+        if problem and problem.reason in (Reason.NO_LEADER, Reason.VANISHED):
             raise BrokerError(
-                f"plan {plan.id}, chunk {attempt.chunk}: {r.topic}-{r.partition} has no leader "
-                "now, so what was read of it cannot be proven; its files are kept, and are sealed "
-                "when it has one",
+                f"plan {plan.id}, chunk {attempt.chunk}: {problem}, so what was read of it cannot "
+                "be proven; its files are kept, and are sealed when it can be asked",
                 chunk=attempt.chunk,
             )
 

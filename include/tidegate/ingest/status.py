@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.open_transactions import open_since
 from tidegate.broker.retention import iso
+from tidegate.core import partition
 from tidegate.core.cursor import Watermarks
+from tidegate.core.draft import problems
 from tidegate.core.fold import Fold
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import LeftOut
 from tidegate.errors import BrokerUnreachable, LakeDamaged, NotAuthenticated, TidegateError
+from tidegate.ingest import truncation
 from tidegate.ingest.plan import chunks_to_commit
-from tidegate.ingest.ways_out import way_out
 from tidegate.lake import plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import CommittedFile, live_files
@@ -38,10 +41,9 @@ def files(spec: Ingest) -> list[CommittedFile]:
 class PipelineState:
     """The ledger of a pipeline, and the broker's watermarks of the partitions that it reads.
 
-    `topics` are those of the pipeline now; `problem` says why watermarks are missing, or that a
-    topic was recreated. `excluded` are the topics that are missing or recreated, and the partitions
-    with records that expired unread. `unreachable`: no pipeline of this connection can reach the
-    broker.
+    `topics` are those of the pipeline now; `problem` says why watermarks are missing. `excluded`
+    is what a live run would exclude now. `unreachable`: no pipeline of this connection can reach
+    the broker.
     """
 
     store: Store
@@ -70,42 +72,19 @@ def read_state(spec: Ingest, kafka: KafkaSettings, *, down: str | None = None) -
         return without_broker(down)
     try:
         topics = resolved(spec, kafka, fold).topics
-        seen = survey(kafka, topics, spec.isolation).only(spec.assign)
+        seen = survey(kafka, topics, spec.isolation)
+        states = truncation.topic_states(kafka, store, fold, seen, topics, spec.assign)
+        seen = seen.only(spec.assign)
     except TidegateError as error:
         unreachable = isinstance(error, BrokerUnreachable | NotAuthenticated)
         return without_broker(str(error), unreachable=unreachable)
-    problem = None
     watermarks = dict(seen.watermarks)
-    excluded = []
     for topic in topics:
-        was, now = fold.topic_ids.get(topic), seen.topic_ids.get(topic)
-        if now is None:
-            excluded.append(LeftOut(topic, None, "no such topic", {"was": was} if was else {}))
-        elif was not in (None, now):  # its offsets are not those of the ledger
-            problem = f"topic {topic} was recreated: it was {was}, it is {now}"
-            excluded.append(
-                LeftOut(topic, None, "the topic was recreated", {"was": was, "is": now})
-            )
-            del watermarks[topic]
-        else:
-            absent = seen.absent(topic, spec.partitions_of(topic))
-            excluded += [LeftOut(topic, p, "no such partition") for p in absent]
-            if was:
-                excluded += _expired(fold, topic, watermarks.get(topic, {}))
+        if fold.topic_ids.get(topic) not in (None, seen.topic_ids.get(topic)):
+            watermarks.pop(topic, None)  # its offsets are not those of the ledger
+    excluded = [each for topic, now in states.items() for each in problems(fold, topic, now)]
     topic_ids = {**seen.topic_ids, **fold.topic_ids}
-    return PipelineState(
-        store, fold, topics, topic_ids, watermarks, problem, excluded=tuple(excluded)
-    )
-
-
-def _expired(fold: Fold, topic: str, watermarks: Mapping[int, Watermarks]) -> Iterator[LeftOut]:
-    """Yield the partitions with unseen offsets below the log start, and how many they are."""
-    for p in sorted(fold.origins[fold.topic_ids[topic]].keys() & watermarks.keys()):
-        at, log_start = fold.progress(fold.topic_ids[topic], p), watermarks[p].start
-        unseen = at.skipped.union(at.covered).missing(at.origin, log_start)
-        if unseen:
-            start, end = unseen.spans[0][0], unseen.spans[-1][1]
-            yield LeftOut(topic, p, "expired", {"start": start, "end": end, "offsets": len(unseen)})
+    return PipelineState(store, fold, topics, topic_ids, watermarks, None, excluded=tuple(excluded))
 
 
 class Position(NamedTuple):
@@ -156,6 +135,7 @@ def status(
     state = state or read_state(spec, kafka)
     since = open_since(kafka, state.watermarks)
     fold = state.fold
+    excluded = [*state.excluded, *_hanging(state, since)]
     topics = {}
     for topic in state.topics:
         topic_id = state.topic_ids.get(topic)
@@ -170,7 +150,7 @@ def status(
         "format": FORMAT,
         "pipeline": spec.name,
         "topics": topics,
-        "problems": [_problem_to_json(spec, each) for each in state.excluded],
+        "problems": [partition.with_fix(spec, each) for each in excluded],
         "commits": len(fold.live),
         "last_commit": max(fold.live, default=None),
         "last_entry": last_entry(state.store, fold),
@@ -181,16 +161,10 @@ def status(
     }
 
 
-def _problem_to_json(spec: Ingest, problem: LeftOut) -> dict[str, Any]:
-    fix = way_out(spec.name, problem)
-    if problem.reason == "expired" and spec.on_expired == "skip":
-        fix = "the next run records the gap and goes on"
-    if problem.reason == "no such topic" and not problem.numbers:  # it was never read
-        fix = (
-            f"create it (`kafka-topics.sh --create --topic {problem.topic} …`), grant DESCRIBE on "
-            f"it, or correct `{spec.key_of_topics}`"
-        )
-    return {**problem.to_json(), "fix": fix}
+def _hanging(state: PipelineState, open_since: Mapping[tuple[str, int], int]) -> Iterator[LeftOut]:
+    for topic, marks in state.watermarks.items():
+        since = {p: at for (name, p), at in open_since.items() if name == topic}
+        yield from partition.hanging(topic, marks, since, time.time() * 1000)
 
 
 def _unfinished(store: Store, fold: Fold) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ had them began its epoch at or above them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey
@@ -15,12 +15,27 @@ from tidegate.broker.epochs import epoch_ends
 from tidegate.core.entries import Commit
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.partition import TopicState
 from tidegate.lake import attempts
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
 
 Partitions = Mapping[tuple[str, int], int]
 """A number by topic and partition."""
+
+
+def topic_states(
+    kafka: KafkaSettings,
+    store: Store,
+    fold: Fold,
+    seen: Survey,
+    topics: Iterable[str],
+    assigned: Mapping[str, Collection[int]] | None,
+) -> dict[str, TopicState]:
+    """Return the state of each topic, by a survey and by where its logs were truncated since."""
+    names = list(topics)
+    cuts = below_cursors(kafka, store, fold, seen.only(assigned), names)
+    return {topic: seen.state(topic, assigned, cuts) for topic in names}
 
 
 def below_cursors(

@@ -10,6 +10,7 @@ from tidegate.broker.cluster import Survey, survey
 from tidegate.core.entries import Adoption, Gap, Origin
 from tidegate.core.fold import Fold
 from tidegate.core.nearest import did_you_mean
+from tidegate.core.partition import fix, of_topic
 from tidegate.errors import (
     BeyondEnd,
     ConfigurationError,
@@ -92,11 +93,10 @@ def move(
             offset=offset,
         )
     seen = _survey(spec, kafka, ledger.fold, topic)
-    if seen.topic_ids[topic] != topic_id:
+    # `refuse_leaderless` asks only for the partition that is moved.
+    if problem := of_topic(topic, topic_id, seen.state(topic)):
         raise IdentityChanged(
-            f"pipeline {spec.name!r}: topic {topic!r} was recreated: it was {topic_id}, it is "
-            f"{seen.topic_ids[topic]}. Adopt it first: `tidegate offsets adopt {spec.name} "
-            f"{topic} --reason …`",
+            f"pipeline {spec.name!r}: {problem}: {fix(spec, problem)}",
             was=topic_id,
             now=seen.topic_ids[topic],
         )

@@ -19,6 +19,7 @@ from fastapi import Path as Path_
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tidegate.core.coverage import coverage_bar
+from tidegate.core.partition import LeftOut
 from tidegate.core.wording import counted
 from tidegate.egress.status import status as egress_status
 from tidegate.errors import ConfigurationError, TidegateError, Transient
@@ -58,6 +59,7 @@ _templates = Environment(
 )
 _templates.filters["number"] = lambda n: "—" if n is None else f"{n:,}"
 _templates.filters["counted"] = counted
+_templates.filters["excluded"] = lambda form: str(LeftOut.from_json(form))
 
 # Airflow's API server does not protect mounted routes: all need this dependency.
 app = FastAPI(

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from tidegate.core.chunking import chunked
 from tidegate.core.cursor import Progress, Watermarks
-from tidegate.core.draft import Draft, draft_partition, new_origins
-from tidegate.core.entries import Gap
+from tidegate.core.draft import Draft, draft_live, new_origins
+from tidegate.core.entries import Gap, Origin
+from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import LeftOut, TopicState
 
 NO_SPANS = ()
 
@@ -59,7 +60,12 @@ def excluded(reason, **numbers):
         ([(50, 60)], Watermarks(0, 100, 100), "fail", planned(10, 50)),
         ([(10, 60)], Watermarks(0, 100, 100), "fail", planned(60, 100)),
         # expired
-        (NO_SPANS, Watermarks(40, 100, 100), "fail", excluded("expired", start=10, end=40)),
+        (
+            NO_SPANS,
+            Watermarks(40, 100, 100),
+            "fail",
+            excluded("expired", start=10, end=40, offsets=30),
+        ),
         (NO_SPANS, Watermarks(40, 100, 100), "skip", planned(40, 100, gap(10, 40))),
         (NO_SPANS, Watermarks(40, 40, 40), "skip", Draft(gaps=[gap(10, 40)])),
         ([(20, 30)], Watermarks(40, 99, 99), "skip", planned(40, 99, gap(10, 40))),
@@ -80,10 +86,12 @@ def test_a_partitions_share_of_a_run(covered, marks, on_expired, expected):
 
     What is planned never begins below the log start.
     """
-    draft = Draft()
-    progress = Progress(10, Intervals.of(covered))
-    draft_partition(draft, "t", "id", 0, progress, marks, on_expired=on_expired, by="run")
-    assert draft == expected
+    fold = Fold()
+    fold.apply(Origin("t", "id", {0: 10}), "digest")
+    for start, end in covered:
+        fold.covered.add(("id", 0), start, end)
+    state = TopicState("id", {0: marks})
+    assert draft_live(fold, {"t": state}, {}, on_expired=on_expired, by="run") == expected
 
 
 def test_origins_of_new_partitions():

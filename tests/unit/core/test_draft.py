@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.core.cursor import Watermarks
-from tidegate.core.draft import draft_live
+from tidegate.core.draft import draft_live, problems
 from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, CutTo, judge
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import LeftOut, TopicState
 
 TOPICS = {"a": "id-a", "b": "id-b"}
 
@@ -22,11 +22,31 @@ def marks(start, end, high=None):
 
 
 def draft(
-    fold, watermarks, *, topics=("a",), ids=TOPICS, first_sight=None, on_expired="fail", **given
+    fold,
+    watermarks,
+    *,
+    topics=("a",),
+    ids=TOPICS,
+    first_sight=None,
+    on_expired="fail",
+    leaderless=None,
+    assigned=None,
 ):
-    return draft_live(
-        fold, topics, ids, watermarks, first_sight or {}, on_expired=on_expired, by="run", **given
-    )
+    """Return the draft; what it excludes or skips is what `problems` says of the same state."""
+
+    def state(topic):
+        found = TopicState(
+            ids.get(topic), watermarks.get(topic, {}), (leaderless or {}).get(topic, ())
+        )
+        return found.only(None if assigned is None else assigned.get(topic, ()))
+
+    states = {topic: state(topic) for topic in topics}
+    made = draft_live(fold, states, first_sight or {}, on_expired=on_expired, by="run")
+    if not made.origins:
+        gaps = {(gap.topic, gap.partition) for gap in made.gaps}
+        said = [each for topic in topics for each in problems(fold, topic, states[topic])]
+        assert made.left_out == [each for each in said if (each.topic, each.partition) not in gaps]
+    return made
 
 
 def fold_of(*entries):
@@ -72,7 +92,7 @@ def test_what_expired_before_it_was_seen_goes_by_policy(on_expired):
     known = fold_of(Origin("a", "id-a", {0: 0}))
     made = draft(known, {"a": {0: marks(0, 0), 1: marks(4, 9)}}, on_expired=on_expired)
     if on_expired == "fail":
-        assert made.left_out == [LeftOut("a", 1, "expired", {"start": 0, "end": 4})]
+        assert made.left_out == [LeftOut("a", 1, "expired", {"start": 0, "end": 4, "offsets": 4})]
         assert (made.ranges, made.gaps) == ([], [])
     else:
         assert made.gaps == [Gap("a", "id-a", 1, 0, 4, "expired", "run")]
@@ -89,7 +109,7 @@ def test_one_bad_partition_never_stops_the_others():
     made = draft(known, {"a": {0: marks(5, 9), 2: marks(0, 20), 3: marks(0, 70)}})
     assert made.left_out == [
         LeftOut("a", 1, "the partition vanished", {"cursor": 0}),
-        LeftOut("a", 0, "expired", {"start": 0, "end": 5}),
+        LeftOut("a", 0, "expired", {"start": 0, "end": 5, "offsets": 5}),
         LeftOut("a", 2, "truncated", {"cursor": 50, "end": 20}),
     ]
     assert made.ranges == [OffsetRange("a", 3, 50, 70)]

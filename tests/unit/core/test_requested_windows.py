@@ -14,7 +14,7 @@ from tidegate.core.draft import draft_window, expired_below, out_of_reach, retai
 from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import LeftOut
 from tidegate.core.windows import parse_edges
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -153,7 +153,7 @@ def test_what_expired_goes_by_policy(on_expired):
     marks = {0: Watermarks(25, 70, 70)}
     made = draft_window(KNOWN, "id", [part(0, 60)], marks, on_expired=on_expired, by="me")
     assert made.ranges == [part(25, 40), part(50, 60)]
-    gone = LeftOut("t", 0, "expired", {"start": 5, "end": 10})
+    gone = LeftOut("t", 0, "expired", {"start": 5, "end": 10, "offsets": 5})
     gap = Gap("t", "id", 0, 5, 10, "expired", "me")
     assert made.left_out == ([gone] if on_expired == "fail" else [])
     assert made.gaps == ([gap] if on_expired == "skip" else [])

@@ -7,7 +7,7 @@ from tidegate.core.entries import Gap, Origin
 from tidegate.core.fold import Fold
 from tidegate.core.intervals import Intervals
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import LeftOut
+from tidegate.core.partition import LeftOut
 from tidegate.core.unreadable_records import (
     LATEST_MS,
     Scan,

@@ -108,7 +108,7 @@ class Cluster:
         ({"cluster_id": "other"}, "0 * * * *", ["failure"], "'kafka_default' back"),
         (
             {"topic_id": None}, "0 * * * *", ["ok", "failure"],
-            "t: the broker no longer has it, or does not show it → if it exists, grant",
+            "t: no such topic (was id-t) → if it exists, grant",
         ),
         ({"topic_id": "new"}, "0 * * * *", ["ok", "failure"], "tidegate offsets adopt p t"),
         ({"allowed": {"DESCRIBE"}}, "0 * * * *", ["ok", "failure"], "grant READ"),
@@ -119,7 +119,7 @@ class Cluster:
         ({"old": None}, "0 * * * *", ["ok", "ok", "warning"], "run it now"),
         (
             {"marks": Watermarks(12, 20, 20)}, "0 * * * *",
-            ["ok", "ok", "failure", "ok"], "runs exclude them; `on_expired: skip`",
+            ["ok", "ok", "failure", "ok"], "skip` to record the gap and go on; lengthen",
         ),
         # A run would not read them: only what can help is named.
         (
@@ -132,7 +132,7 @@ class Cluster:
         ),
         (
             {"unreadable": 10, "old": None}, "0 * * * *", ["ok", "ok", "failure", "ok"],
-            "Spark cannot read the next record of partitions [0] → `on_unreadable: gap`",
+            "t-0: unreadable (offset 10) → a producer writes timestamps",
         ),
         ({"unreadable": 12, "old": None}, "0 * * * *", ["ok", "ok", "warning"], "run it now"),
         ({"kept": None}, "0 * * * *", ["ok", "ok", "warning"], "grant DESCRIBE_CONFIGS"),
@@ -164,7 +164,7 @@ def test_assigned_partitions(spec, store, monkeypatch):
     monkeypatch.setattr(pipeline, "Cluster", lambda _: cluster)
     monkeypatch.setattr(pipeline, "survey", cluster.survey)
     monkeypatch.setattr(pipeline, "retentions", lambda *_: {"t": DAY})
-    for assigned, says in (([1], None), ([1, 7], "there are no partitions [7] → add partitions")):
+    for assigned, says in (([1], None), ([1, 7], "t-7: no such partition → add partitions")):
         some = spec.model_copy(update={"schedule": "0 * * * *", "assign": {"t": assigned}})
         found, text = states_and_text(pipeline.check_topics(some, KAFKA))
         assert ("topic", "failure") in found if says else {s for _, s in found} == {"ok"}, text
@@ -189,7 +189,7 @@ def test_a_topic_that_no_run_has_read(spec, monkeypatch, tmp_path):
     spec = spec.model_copy(update={"lake": str(tmp_path / "new")})
     found, text = states_and_text(pipeline.check_topics(spec, KAFKA))
     assert [state for _, state in found] == ["ok", "failure"]
-    assert "create it, grant DESCRIBE on it, or correct `topics`; did you mean 'tt'?" in text
+    assert "grant DESCRIBE on it, or correct `topics`; did you mean 'tt'?" in text
     some = spec.model_copy(update={"assign": {"t": [0]}})
     _, text = states_and_text(pipeline.check_topics(some, KAFKA))
     assert "or correct `assign`; did you mean 'tt'?" in text

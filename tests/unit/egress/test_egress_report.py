@@ -57,7 +57,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
     )
-    page.filters |= {"number": str, "counted": counted}
+    page.filters |= {"number": str, "counted": counted, "excluded": str}
     whole = {**kept, "attempt": "a", "planned_at": "then", "published_at": "now"}
     assert "1 file," in page.get_template("report_of_egress.html").render(report=whole)
     before = run.store().get(path)
@@ -113,7 +113,7 @@ def test_a_broken_order_is_reported_everywhere(
     page = Environment(
         loader=FileSystemLoader(Path(tidegate.__file__).parent / "ui"), undefined=StrictUndefined
     )
-    page.filters |= {"number": str, "counted": counted}
+    page.filters |= {"number": str, "counted": counted, "excluded": str}
     html = page.get_template("status.html").render(pipelines=[state], now=datetime.now(UTC))
     assert f"Commit #{report['commit']}: the order is broken in t-0, u-t-0" in html
 

@@ -169,7 +169,7 @@ def test_dates_whose_records_expired_unread(tmp_path, kafka, on_expired):
         ranges = [(r.start, r.end) for chunk in planned.plan.chunks for r in chunk]
         return ranges, [(each.reason, each.numbers) for each in planned.plan.left_out]
 
-    lost = [("expired", {"start": 0, "end": 80})] if on_expired == "fail" else []
+    lost = [("expired", {"start": 0, "end": 80, "offsets": 80})] if on_expired == "fail" else []
     assert dates(70, 90) == ([(80, 90)], lost)
     assert dates(60, 70) == ([], lost)
     assert dates(90, 95) == ([(90, 95)], [])
