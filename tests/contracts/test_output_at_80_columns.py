@@ -55,7 +55,7 @@ STATUS = {
     "open_claims": [],
     "unfinished": [
         {
-            "plan_id": "e3079fd846483942", "lane": "backfill", "run": "old-days", "at": "…",
+            "plan_id": "9c9c939ba08dd0cc", "lane": "backfill", "run": "old-days", "at": "…",
             "chunks": 1, "committed": 0, "sealed": 1,
         }
     ],
@@ -71,7 +71,7 @@ def test_status(shown):
         == f"""\
 flights: 1 live commit, the newest is #2
   last change: commit #2, 1h 55m ago, by scheduled__2026-03-14T10:00:00+00:00
-  unfinished: backfill plan e3079fd846483942 of run old-days
+  unfinished: backfill plan 9c9c939ba08dd0cc of run old-days
     of 1 chunk, 0 committed and 1 sealed
   1 gap of 1 offset: tidegate offsets show flights
 flights  {TOPIC_ID}
@@ -184,7 +184,7 @@ flights
 
 
 EXPLAINED = {
-    "format": 1, "pipeline": "flights", "lane": "live", "plan_id": "e3079fd846483942",
+    "format": 1, "pipeline": "flights", "lane": "live", "plan_id": "9c9c939ba08dd0cc",
     "kafka": {
         "connection": "kafka_default", "bootstrap_servers": "localhost:9092",
         "protocol": "PLAINTEXT", "login": None,

@@ -16,7 +16,7 @@ from tidegate.pipelines.spec import parse
 KEY = layout.run_key("tidegate__flights", "demo-1")
 REPORT = {
     "format": 1, "pipeline": "flights", "run": "demo-1", "run_key": KEY, "generation": 1,
-    "plan_id": "e3079fd846483942", "lane": "live", "rows": 1_499, "dag": "tidegate__flights",
+    "plan_id": "9c9c939ba08dd0cc", "lane": "live", "rows": 1_499, "dag": "tidegate__flights",
     "window_date": "2026-03-14", "planned_at": "2026-03-14T12:00:00+00:00",
     "published_at": "2026-03-14T12:00:30+00:00", "records": 1_700,
     "commits": [{

@@ -172,7 +172,7 @@ def test_a_query_of_values_that_are_not_json(data_file: Path) -> None:
 
 def test_a_query_of_the_quarantine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bad rows by file and row, with their reason (tests/spark/test_egress.py has the columns)."""
-    directory = tmp_path / ".tidegate/lake/orders_out/_tidegate/quarantine/e3079fd846483942/9f3c"
+    directory = tmp_path / ".tidegate/lake/orders_out/_tidegate/quarantine/9c9c939ba08dd0cc/9f3c"
     directory.mkdir(parents=True)
     row = {"file": "a.json", "row": 1, "reason": "too large", "text": "not json"}
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), directory / "part-0.parquet")

@@ -20,7 +20,7 @@ from tidegate.lake.store import Store
 class Frozen:
     """A run's plan: its `generation` counts from 1.
 
-    `note` is the one beside it if this process has written it.
+    `note` is its note if it is in the run's pointer, or this process has written it.
     """
 
     plan: Plan
@@ -80,19 +80,29 @@ def latest(store: Store, run_key: str, *, after: Frozen | None = None) -> Frozen
     With `after`, a generation that is known, only those after it are looked up.
     """
     number = after.generation if after else 0
-    later = generations(store, run_key, after=number)
-    return Frozen(load(store, later[-1]), number + len(later)) if later else after
+    later = _pointers(store, run_key, after=number)
+    if not later:
+        return after
+    plan_id, note = later[-1]
+    return Frozen(load(store, plan_id), number + len(later), note)
 
 
-def generations(store: Store, run_key: str, *, after: int = 0) -> list[str]:
-    """Return the ids of a run's plans after that generation, in order."""
-    found: list[str] = []
-    while plan_id := json_documents.read(
+def generations(store: Store, run_key: str) -> list[str]:
+    """Return the ids of a run's plans, in order."""
+    return [plan_id for plan_id, _ in _pointers(store, run_key)]
+
+
+def _pointers(
+    store: Store, run_key: str, *, after: int = 0
+) -> list[tuple[str, Mapping[str, Any] | None]]:
+    """Return the ids of a run's plans after that generation, in order, and the notes with them."""
+    found: list[tuple[str, Mapping[str, Any] | None]] = []
+    while pointer := json_documents.read(
         store,
         layout.generation(run_key, after + len(found) + 1),
-        lambda form: str(form["plan_id"]),
+        lambda form: (str(form["plan_id"]), form.get("note")),
     ):
-        found.append(plan_id)
+        found.append(pointer)
     return found
 
 
@@ -114,15 +124,17 @@ def freeze(
 ) -> Frozen:
     """Make `plan` the run's plan of this generation, or return the one that was first.
 
-    `note` (watermarks, time, run) is kept beside the plan, and is not part of it.
+    `note` (watermarks, time, run) is not part of the plan. It is kept beside it; of a plan without
+    work in the run's pointer, because all runs of a date that find nothing have the same plan.
     """
     noted = canonical.encode({"format": FORMAT, **note})
-    is_ours = store.create(layout.note(plan.id), noted)
+    is_ours = not plan.has_work or store.create(layout.note(plan.id), noted)
+    inline = {} if plan.has_work else {"note": json.loads(noted)}
     if not store.create(layout.plan(plan.id), plan.encoded):
         load(store, plan.id)  # raises LakeDamaged
     if plan.kind == "ingest" and plan.chunks and plan.replay is None:
         store.create(layout.unfinished(plan.id), b"")  # before it can be staged
-    pointer = canonical.encode({"format": FORMAT, "plan_id": plan.id})
+    pointer = canonical.encode({"format": FORMAT, "plan_id": plan.id, **inline})
     if store.create(layout.generation(run_key, generation), pointer):
         return Frozen(plan, generation, json.loads(noted) if is_ours else None)
     first = latest(store, run_key)

@@ -1,6 +1,7 @@
 """`complete_through` of an asset event: all that could be read then is committed, or it is null."""
 
 import time
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -19,7 +20,7 @@ from tidegate.ingest import backfill, drafting, plan, report
 from tidegate.ingest.complete_through import is_complete_through
 from tidegate.lake import committing, plans
 from tidegate.pipelines.spec import parse
-from tidegate.runs.run import Run
+from tidegate.runs.run import Run, open_run
 
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
 PLAN = staged_attempts.plan_of((OffsetRange("t", 0, 0, 10), OffsetRange("u", 0, 0, 2)))
@@ -148,6 +149,20 @@ NOTE = {
 
 def through(run, topic="t"):
     return ingest_steps.publish(run).asset_event(topic)["complete_through"]
+
+
+def test_runs_of_a_date_that_find_nothing(tmp_path, kafka):
+    """They have the same plan, and each its own time, also when another process publishes it."""
+    told(run_of(tmp_path))
+    idle = [replace(run_of(tmp_path), run_id=f"idle-{n}") for n in (1, 2)]
+    first = told(idle[0])["t"]
+    kafka.marks["t"][0] = Watermarks(0, 20, 20)
+    busy = told(replace(run_of(tmp_path), run_id="busy"))["t"]
+    for run in (idle[1], idle[1]):
+        last = told(run)["t"]
+        assert first < busy < last
+    ids = {open_run(run).frozen_plan().plan.id for run in idle}
+    assert len(ids) == 1
 
 
 def test_a_lost_note(tmp_path, kafka):

@@ -56,7 +56,7 @@ def test_failed_plans_of_a_recreated_topic(world: World, monkeypatch: pytest.Mon
         fail(world, f"bad-{n}")
     assert len(markers(world)) == 3
     recreate(world)
-    monkeypatch.setattr(ingest_world, "TOPIC_ID", "id-2")
+    world.topic_id = "id-2"
     end_at(world, 7)
     ingest(world.run("new"), world.submit())
     plan(world.run("last"))
