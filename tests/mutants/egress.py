@@ -260,7 +260,7 @@ MUTANTS = (
     Mutant(
         "verify compares content",
         "egress/verify.py",
-        "not (file in sent and sent[file].digest == content)",
+        "not (file in by_name and by_name[file].digest == content)",
         "False",
         "tests/unit/egress/test_egress_verify.py::test_content_is_compared",
     ),

@@ -307,6 +307,27 @@ MUTANTS = (
         "tests/unit/spark/test_kafka_source.py::test_files_that_a_topic_is_cut_into_cannot_overlap",
     ),
     Mutant(
+        "verify: what a damaged file had is not told row by row",
+        "ingest/verify.py",
+        "r.parts(lost.missing(start, r.end))",
+        "r.parts(Intervals().missing(start, r.end))",
+        "tests/unit/ingest/test_verify_damage.py",
+    ),
+    Mutant(
+        "verify asks again before a difference counts",
+        "ingest/verify.py",
+        "if not (found.found and now.has_changed()):",
+        "if True:",
+        "tests/unit/ingest/test_verify_damage.py",
+    ),
+    Mutant(
+        "verify of an egress compares what is retained",
+        "egress/verify.py",
+        "fits = total - most <= once + extra <= total",
+        "fits = True",
+        "tests/unit/egress/test_egress_verify.py::test_what_the_target_still_has_is_compared",
+    ),
+    Mutant(
         "verify compares rows that are not in order",
         "ingest/verify.py",
         "file.ascending and len(file.parts) == 1",

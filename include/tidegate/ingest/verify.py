@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,7 @@ from tidegate.core.offsets import OffsetRange
 from tidegate.core.wording import counted
 from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
 from tidegate.lake import audit, footers, placing, plans
+from tidegate.lake.attempts import Manifest
 from tidegate.lake.footers import opened_committed
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Listed, Store, open_store
@@ -32,6 +33,7 @@ from tidegate.pipelines.spec import Ingest
 from tidegate.runs.findings import Findings
 
 Say = Callable[[str], None]
+_TRIES = 3
 
 
 def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
@@ -39,7 +41,8 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
 
     Reading the ledger checks its chain of digests, reading the pages their checksums. Every commit
     is compared with its plan and its manifest, every checkpoint with the entries; with `kafka`,
-    every row with its record. Read-only. BrokerError if nothing differs and a partition has no
+    every row with its record. What differs is looked at again if the ledger, topic ids or log
+    starts have changed meanwhile. Read-only. BrokerError if nothing differs and a partition has no
     leader now: its rows were not compared.
     """
     store = open_store(spec.lake, spec.name)
@@ -49,29 +52,26 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     fold, commits = audit.read_ledger(store, spec.name, findings.add)
     plan_of = lru_cache(maxsize=64)(lambda plan_id: plans.load(store, plan_id))
     _check_ranges(fold, findings)
-    seen = None
-    if kafka and fold.live:
-        topics = sorted({topic for commit in fold.live.values() for topic in commit.topic_ids})
-        seen = survey(kafka, topics, spec.isolation)
     committed: set[str] = set()
-    waiting = set(placing.unplaced(store, fold))
-    with ExitStack() as stack:
-        read = stack.enter_context(reading(kafka)) if kafka else None
+    with reading(kafka) if kafka and fold.live else nullcontext() as read:
+        now = _Now(store, spec, kafka, fold)
         for n, commit in commits.items():
             manifest = audit.check_commit(store, n, commit, plan_of, findings.add)
             if n not in fold.live:
                 continue
             say(f"commit #{n}: {counted(commit.rows, 'row')}")
-            findings.commits += 1
             if manifest is None:
+                findings.commits += 1
                 continue
-            files = [file for file in manifest.files if placing.is_live(fold, n, commit, file)]
-            committed.update(file.final for file in files)
-            accounts = _whole_accounts(fold, n, commit)
-            _check_files(store, n, commit, accounts, files, findings, placed=n not in waiting)
-            if read and seen:
-                expected = spec.select(commit.topic_ids)
-                _compare_commit(store, read, seen, n, fold, plan_of, files, findings, expected)
+            committed.update(
+                file.final for file in manifest.files if placing.is_live(fold, n, commit, file)
+            )
+            found = _check_commit(now, read, n, commit, manifest, plan_of)
+            for _ in range(_TRIES):
+                if not (found.found and now.has_changed()):
+                    break
+                found = _check_commit(now, read, n, commit, manifest, plan_of)
+            findings.include(found)
     unlisted = [path for path in listed if path not in committed]
     ledger = Ledger(store, spec.name, whole=True) if unlisted else None
     kept = placing.kept_files(store, ledger) if ledger else set()
@@ -85,6 +85,56 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
         )
     _refuse_leaderless(findings, say)
     return findings.to_json(spec.name, against_kafka=kafka is not None)
+
+
+class _Now:
+    """The ledger, and the cluster if rows are compared, as they were when they were last asked."""
+
+    def __init__(self, store: Store, spec: Ingest, kafka: KafkaSettings | None, fold: Fold) -> None:
+        self.store, self.spec, self._kafka = store, spec, kafka
+        self.fold = fold
+        self._look()
+
+    def _look(self) -> None:
+        self.waiting = set(placing.unplaced(self.store, self.fold))
+        self.seen: Survey | None = None
+        if self._kafka and self.fold.live:
+            live = self.fold.live.values()
+            topics = sorted({topic for commit in live for topic in commit.topic_ids})
+            self.seen = survey(self._kafka, topics, self.spec.isolation)
+
+    def has_changed(self) -> bool:
+        """Ask again; return whether something is otherwise that may explain a difference."""
+        before = self._state()
+        self.fold = Ledger(self.store, self.spec.name).fold
+        self._look()
+        return self._state() != before
+
+    def _state(self) -> tuple[Any, ...]:
+        marks = self.seen.watermarks if self.seen else {}
+        starts = {topic: {p: m.start for p, m in each.items()} for topic, each in marks.items()}
+        return self.fold.n, self.waiting, self.seen and self.seen.topic_ids, starts
+
+
+def _check_commit(
+    now: _Now,
+    read: Reader | None,
+    n: int,
+    commit: Commit,
+    manifest: Manifest,
+    plan_of: audit.PlanOf,
+) -> Findings:
+    """Check the files of a commit, and compare its rows; nothing if it was replaced meanwhile."""
+    findings = Findings()
+    if n not in now.fold.live:
+        return findings
+    findings.commits += 1
+    files = [file for file in manifest.files if placing.is_live(now.fold, n, commit, file)]
+    damaged = _check_files(now, n, commit, files, findings)
+    if read and now.seen:
+        whole = [file for file in files if file not in damaged]
+        _compare_commit(now, now.seen, read, n, plan_of, whole, damaged, findings)
+    return findings
 
 
 def _refuse_leaderless(findings: Findings, say: Say) -> None:
@@ -113,29 +163,26 @@ def _check_ranges(fold: Fold, findings: Findings) -> None:
 
 
 def _check_files(
-    store: Store,
-    n: int,
-    commit: Commit,
-    accounts: Mapping[tuple[str, int], Account],
-    files: list[LakeFile],
-    findings: Findings,
-    *,
-    placed: bool,
-) -> None:
+    now: _Now, n: int, commit: Commit, files: list[LakeFile], findings: Findings
+) -> list[LakeFile]:
+    """Check the files of a commit, and its accounts; return the files that cannot be read."""
+    store, damaged = now.store, []
     rows: dict[tuple[str, int], int] = {}
     ranges = {(r.topic, r.partition): r for _, r in commit.ranges}
     for file in files:
-        path = file.final if placed else file.path
+        path = file.path if n in now.waiting else file.final
         findings.files += 1
         size = store.size(path)
         if size is None:
             findings.add("a file of the lake is missing", commit=n, uri=store.uri(path))
+            damaged.append(file)
             continue
         try:
             found = footers.read(store, Listed(path, size))
             _read_pages(store, path)
         except (AttemptWrong, OSError, pyarrow.ArrowException) as error:
             findings.add(str(error), commit=n, uri=store.uri(path))
+            damaged.append(file)
             continue
         if (size, found.digest) != (file.size, file.digest):
             findings.add("not the file that was committed", commit=n, uri=store.uri(path))
@@ -150,12 +197,13 @@ def _check_files(
                     commit=n, uri=store.uri(path),
                 )  # fmt: skip
             rows[key] = rows.get(key, 0) + part.rows
-    for (topic, partition), account in accounts.items():
+    for (topic, partition), account in _whole_accounts(now.fold, n, commit).items():
         if rows.get((topic, partition), 0) != account.rows:
             findings.add(
                 f"{rows.get((topic, partition), 0)} rows, the commit says {account.rows}",
                 commit=n, topic=topic, partition=partition,
             )  # fmt: skip
+    return damaged
 
 
 def _whole_accounts(fold: Fold, n: int, commit: Commit) -> dict[tuple[str, int], Account]:
@@ -180,22 +228,22 @@ def _read_pages(store: Store, path: str) -> None:
 
 
 def _compare_commit(
-    store: Store,
-    read: Reader,
+    now: _Now,
     seen: Survey,
+    read: Reader,
     n: int,
-    fold: Fold,
     plan_of: audit.PlanOf,
     files: list[LakeFile],
+    damaged: list[LakeFile],
     findings: Findings,
-    expected: Collection[str],
 ) -> None:
-    """Compare a commit's rows with their records; `expected` are topics that should exist."""
+    """Compare the rows of a commit's `files` with their records."""
     try:
-        isolation = plan_of(fold.live[n].plan_id).isolation
+        isolation = plan_of(now.fold.live[n].plan_id).isolation
     except LakeDamaged:
         return  # a finding already
-    for topic_id, r in fold.live_ranges(n):
+    expected = now.spec.select(now.fold.live[n].topic_ids)
+    for topic_id, r in now.fold.live_ranges(n):
         if r.topic not in seen.topic_ids and r.topic in expected:
             findings.add(
                 f"{len(r)} offsets were not compared: no such topic, or this user may not DESCRIBE"
@@ -213,15 +261,20 @@ def _compare_commit(
         log_start = marks.start if marks else r.end  # a partition that vanished
         start = min(max(r.start, log_start), r.end)
         findings.expired += start - r.start
-        retained = OffsetRange(r.topic, r.partition, start, r.end)
-        records = read(retained, isolation)
-        rows = _rows(store, files, retained)
         where = {"commit": n, "topic": r.topic, "partition": r.partition}
-        try:
-            for offset, difference in _differences(rows, records, findings):
-                findings.add(difference, **where, offset=offset)
-        except LakeDamaged as error:
-            findings.add(f"the rows of {r} were not all compared: {error}", **where)
+        lost = Intervals.of(
+            (part.first, part.last + 1)
+            for file in damaged
+            for part in file.parts
+            if (file.topic, part.partition) == (r.topic, r.partition)
+        )
+        for retained in r.parts(lost.missing(start, r.end)):
+            rows = _rows(now.store, files, retained)
+            try:
+                for offset, difference in _differences(rows, read(retained, isolation), findings):
+                    findings.add(difference, **where, offset=offset)
+            except LakeDamaged as error:
+                findings.add(f"the rows of {retained} were not all compared: {error}", **where)
 
 
 def _differences(

@@ -30,6 +30,13 @@ class Findings:
     def add(self, what: str, **where: Any) -> None:
         self.found.append({"what": what, **where})
 
+    def include(self, other: Findings) -> None:
+        """Add the findings of a part."""
+        for name in ("commits", "files", "rows", "compared", "expired", "not_utf8"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.leaderless |= other.leaderless
+        self.found += other.found
+
     def to_json(self, pipeline: str, *, against_kafka: bool) -> dict[str, Any]:
         kafka = {"rows": self.compared, "expired": self.expired} if against_kafka else None
         return {
