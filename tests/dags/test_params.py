@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,11 +39,11 @@ PARAMS = {
     "tidegate__flights": {"max_records", "max_chunks", "dry_run", "replan"},
     "tidegate__back": {"max_records", "resend", "dry_run", "replan"},
     "tidegate_backfill": {
-        "pipeline", "topic", "partitions", "start", "end", "fill_gaps", "chunk_size", "order",
-        "dry_run",
+        "pipeline", "topic", "partitions", "start", "end", "zone", "ranges", "fill_gaps",
+        "chunk_size", "order", "dry_run",
     },
     "tidegate_replay": {
-        "pipeline", "topic", "partitions", "start", "end", "replay_id", "where", "dry_run",
+        "pipeline", "topic", "partitions", "start", "end", "zone", "replay_id", "where", "dry_run",
     },
     "tidegate_maintenance": {
         "pipeline", "repair", "reconcile", "sweep", "checkpoint", "topic", "partition", "offset",
@@ -118,6 +119,10 @@ def test_right_values_are_taken(two: None) -> None:
         ("tidegate_backfill", "topic", None),
         ("tidegate_backfill", "start", ' { "a.b" : {"0": 5, "12": 7}} '),
         ("tidegate_backfill", "end", "2026-03-14T00:00:00.123+0130"),
+        ("tidegate_backfill", "start", "2026-03-14"),
+        ("tidegate_backfill", "start", "-1d"),
+        ("tidegate_backfill", "zone", "America/Argentina/Buenos_Aires"),
+        ("tidegate_backfill", "ranges", ["a.b_c-1:0:120-340", "t:12:0-9"]),
         ("tidegate_replay", "where", "a = 1\n\tor b = 'ü'"),
         ("tidegate_maintenance", "reason", "poison: 'ключ'"),
         ("tidegate_maintenance", "reason", None),
@@ -144,6 +149,7 @@ def context(dag_id: str, params: dict[str, Any], **more: Any) -> Any:
     signature = rights.sign(dag_id, str(params.get("pipeline")), "ann")
     run = SimpleNamespace(
         dag_id=dag_id, run_id="manual__1", run_type="manual", triggering_user_name="ann",
+        run_after=datetime(2026, 3, 14, 12, tzinfo=UTC),
         conf={**params, rights.KEY: signature, **more},
     )  # fmt: skip
     return {"dag_run": run, "params": params, "dag": SimpleNamespace(params=params)}
@@ -155,7 +161,8 @@ def test_no_key_of_a_conf_is_a_setting(two: None, setting: str) -> None:
     kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     window = {
         "pipeline": "flights", "topic": None, "partitions": None, "start": "0", "end": "5",
-        "fill_gaps": False, "chunk_size": None, "order": "oldest", "replay_id": "x", "where": None,
+        "zone": "UTC", "ranges": None, "fill_gaps": False, "chunk_size": None, "order": "oldest",
+        "replay_id": "x", "where": None,
     }  # fmt: skip
     more = {setting: "x"}
     with pytest.MonkeyPatch.context() as patch:

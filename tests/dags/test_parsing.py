@@ -187,7 +187,7 @@ def test_the_form_of_a_backfill(pipelines: Path) -> None:
     assert takes(fill_gaps=True, chunk_size=1, order="soonest-expiring")
     for wrong in (
         {"pipeline": "bad"},
-        {"start": "2026-03-14T00:00:00"},
+        {"start": "14.03.2026"},
         {"start": "latest"},
         {"end": "-1"},
         {"partitions": [-1]},
@@ -211,7 +211,7 @@ def test_the_form_of_a_replay(pipelines: Path) -> None:
     (pipelines / "files.yaml").write_text(of_files)
     dag = parse().dags["tidegate_replay"]
     assert set(dag.params) == {
-        "pipeline", "topic", "partitions", "start", "end", "replay_id", "where", "dry_run",
+        "pipeline", "topic", "partitions", "start", "end", "zone", "replay_id", "where", "dry_run",
     }  # fmt: skip
     window = {"pipeline": "flights", "start": "0", "end": "5", "replay_id": "2026-03-14_a"}
     for right in ({}, {"pipeline": "back", "where": "cast(key as string) = 'AA'"}):

@@ -11,6 +11,7 @@ import pytest
 from airflow.exceptions import AirflowFailException
 
 from tidegate.core.boundaries import milliseconds
+from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Live, Replay
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import form_dags, rights, tasks
@@ -18,6 +19,8 @@ from tidegate.pipelines.files import load_named
 
 START, END = pendulum.datetime(2026, 3, 14, 10), pendulum.datetime(2026, 3, 14, 11)
 HOUR = (datetime(2026, 3, 14, 10, tzinfo=UTC), datetime(2026, 3, 14, 11, tzinfo=UTC))
+
+NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def context(pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(run_type: str, start: Any, end: Any, **conf: Any) -> dict[str, Any]:
         run = SimpleNamespace(
             dag_id="tidegate__flights", run_id="r", run_type=run_type, conf=conf,
-            triggering_user_name="ann",
+            triggering_user_name="ann", run_after=NOON,
         )  # fmt: skip
         interval = {"data_interval_start": start, "data_interval_end": end}
         ti = SimpleNamespace(task_id="plan", run_id="r", try_number=2)
@@ -70,12 +73,34 @@ def test_a_whole_number_is_an_integer_however_json_writes_it(context: Any) -> No
     assert (run.max_chunks, run.max_records) == (3, 1000)
     assert {type(run.max_chunks), type(run.max_records)} == {int}
     form = {"pipeline": "flights", "topic": None, "partitions": [3.0, 0], "start": "0", "end": "5",
-            "fill_gaps": False, "chunk_size": 7.0, "order": "oldest"}  # fmt: skip
+            "zone": "UTC", "ranges": None, "fill_gaps": False, "chunk_size": 7.0,
+            "order": "oldest"}  # fmt: skip
     signature = rights.sign(given["dag_run"].dag_id, "flights", "ann")
     given["params"], given["dag_run"].conf = form, {rights.KEY: signature}
     asked = form_dags._backfill({**given, "dag": SimpleNamespace(params=[*form])}).asked
     assert isinstance(asked, Backfill)
     assert repr((asked.partitions, asked.chunk_size)) == "((0, 3), 7)"
+
+
+def test_edges_are_those_of_the_run(context: Any) -> None:
+    """However often its tasks are cleared; ranges are of several topics."""
+    given = context("manual", None, None)
+    form = {"pipeline": "flights", "topic": None, "partitions": None, "start": "-1d",
+            "end": "2026-03-14", "zone": "Asia/Tokyo", "ranges": None, "fill_gaps": False,
+            "chunk_size": None, "order": "oldest"}  # fmt: skip
+    signature = rights.sign(given["dag_run"].dag_id, "flights", "ann")
+
+    def asked(**others: Any) -> Any:
+        params = {**form, **others}
+        given["params"], given["dag_run"].conf = params, {rights.KEY: signature}
+        return form_dags._backfill({**given, "dag": SimpleNamespace(params=[*form])}).asked
+
+    edges = "2026-03-13T12:00:00+00:00", "2026-03-14T00:00:00+09:00"
+    assert (asked().start, asked().end) == edges
+    exact = asked(start=None, end=None, ranges=["flights:0:5-9", "b:3:0-1"])
+    assert exact == Backfill(ranges=(OffsetRange("flights", 0, 5, 9), OffsetRange("b", 3, 0, 1)))
+    with pytest.raises(ConfigurationError, match="zone 'Mars': not a name of the IANA time zones"):
+        asked(zone="Mars")
 
 
 def test_unknown_params_are_refused(context: Any) -> None:
@@ -93,7 +118,7 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
         "lake: /lake\n"
     )
     form = {"topic": None, "partitions": [3, 0], "start": "0", "end": "5", "replay_id": "x",
-            "where": None}  # fmt: skip
+            "zone": "UTC", "where": None}  # fmt: skip
 
     def made(pipeline: str, **others: Any) -> Any:
         given = context("manual", None, None)

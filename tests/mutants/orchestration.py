@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "an edge of a window is no free text",
         "orchestration/form_dags.py",
-        '_EDGE = rf"^\\s*([0-9]+|{_OFFSETS}|{_TIME})\\s*$"',
+        '_EDGE = rf"^\\s*([0-9]+|{_OFFSETS}|{_TIME}|-[0-9]{{1,6}}[dhm])\\s*$"',
         '_EDGE = r"^\\s*(\\d+|\\{.*\\}|[0-9]{4}-.*Z)\\s*$"',
         "tests/dags/test_params.py::test_no_param_takes_a_path_a_setting_or_a_connection",
     ),

@@ -26,15 +26,20 @@ from tidegate.core.requests import Backfill
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import files
+from tidegate.runs.requested_windows import absolute, parsed_ranges
 
 app = typer.Typer()
 
 Topic = Annotated[str | None, typer.Option(help="A topic; required if the pipeline has several.")]
 Partitions = Annotated[str | None, typer.Option(help="Numbers with commas; by default all.")]
 Start = Annotated[
-    str | None, typer.Option(help="An offset, offsets in Spark's form, or a time with a zone.")
+    str | None,
+    typer.Option(help="An offset, offsets in Spark's form, a date, a time, or -1d, -6h, -30m."),
 ]
 End = Annotated[str | None, typer.Option(help="In the same forms as start; exclusive.")]
+Zone = Annotated[
+    str, typer.Option(help="Of dates, and of times without one; schedules are in UTC.")
+]
 RunId = Annotated[
     str | None, typer.Option(help="Continue the run of this id; by default a new run.")
 ]
@@ -72,6 +77,14 @@ def backfill_window(
     partitions: Partitions = None,
     start: Start = None,
     end: End = None,
+    zone: Zone = "UTC",
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            help="In place of a window: exact offsets, `orders:0:120-340`; may be repeated.",
+        ),
+    ] = None,
     fill_gaps: Annotated[
         bool, typer.Option(help="In place of a window: all skipped offsets still in the log.")
     ] = False,
@@ -88,10 +101,11 @@ def backfill_window(
     """Ingest the offsets of a window that are not in the lake; live runs are not affected."""
     spec = files.load_ingest(pipeline)
     asked = Backfill(
-        topic=spec.topic_named(topic),
+        topic=(topic or "") if ranges else spec.topic_named(topic),
         partitions=_numbers(partitions),
-        start=start,
-        end=end,
+        start=absolute(start, zone),
+        end=absolute(end, zone),
+        ranges=parsed_ranges(ranges or ()),
         fill_gaps=fill_gaps,
         chunk_size=chunk_size,
         order=order,
@@ -113,6 +127,7 @@ def replay_window(
     partitions: Partitions = None,
     start: Start = None,
     end: End = None,
+    zone: Zone = "UTC",
     where: Annotated[
         str | None, typer.Option(help="Egress: send only rows that match this SQL condition.")
     ] = None,
@@ -125,8 +140,8 @@ def replay_window(
     """Ingest: read a window again and replace its files; egress: send a window again."""
     spec = files.load_named(pipeline)
     window = {
-        "id": replay_id, "partitions": _numbers(partitions), "start": start, "end": end,
-        "where": where,
+        "id": replay_id, "partitions": _numbers(partitions), "where": where,
+        "start": absolute(start, zone), "end": absolute(end, zone),
     }  # fmt: skip
     settings = flows.of(spec).replay(spec, topic, kafka, window)
     run = new_run(spec, run_id, dag_id="tidegate_replay", **settings)

@@ -39,6 +39,13 @@ class Draft:
     chunks: tuple[Window, ...] | None = None
     replay: Mapping[str, Any] | None = None
 
+    def include(self, part: Draft) -> None:
+        """Add the draft of a part of the request."""
+        self.ranges += part.ranges
+        self.covered += part.covered
+        self.left_out += part.left_out
+        self.gaps += part.gaps
+
     def progress(self, fold: Fold, topic_id: str, partition: int) -> Progress | None:
         """Return a partition's progress, by the draft's origins too; None if it has no origin."""
         origins: dict[int, int] = dict(fold.origins.get(topic_id, {}))

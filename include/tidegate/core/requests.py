@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tidegate.core import canonical
 from tidegate.core.json_codec import OMITTED, Document
+from tidegate.core.offsets import OffsetRange
 
 Order = Literal["oldest", "soonest-expiring"]
 ORDERS: tuple[Order, ...] = ("oldest", "soonest-expiring")
@@ -38,24 +39,33 @@ class Dates:
 
 @dataclass(frozen=True)
 class Backfill:
-    """A window of one topic, as requested and not validated yet.
+    """A window of one topic, or ranges of several, as requested and not validated yet.
 
-    It has either `start` and `end`, as texts, or `fill_gaps`. `partitions` is None for all.
+    It has a `topic` with either `start` and `end`, as texts, or `fill_gaps`; or it has `ranges`.
+    `partitions` is None for all.
     """
 
     lane: ClassVar[str] = "backfill"
-    topic: str
+    topic: str = ""
     partitions: tuple[int, ...] | None = None
     start: str | None = None
     end: str | None = None
     fill_gaps: bool = False
     chunk_size: int | None = None
     order: str = "oldest"
+    ranges: tuple[OffsetRange, ...] = ()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(sorted({r.topic for r in self.ranges})) or (self.topic,)
 
     @property
     def work(self) -> str:
         """The text that distinguishes this window from others of the same run."""
-        return canonical.encode({"backfill": asdict(self)}).decode()
+        form = {**asdict(self), "ranges": [str(r) for r in sorted(self.ranges)]}
+        if not self.ranges:
+            del form["ranges"]
+        return canonical.encode({"backfill": form}).decode()
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,10 @@ class Replay(Document):
     start: str | None = None
     end: str | None = None
     where: Annotated[str | None, OMITTED] = None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return (self.topic,)
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in super().to_json().items() if name != "id"}

@@ -6,15 +6,51 @@ windows neither overlap nor leave a gap, whatever timestamps the records have.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta, tzinfo
 
 from tidegate.core.boundaries import Boundary
 from tidegate.core.offsets import OffsetRange, parse_spark_offsets
 
 Edge = int | Mapping[int, int] | datetime
 """One offset for all partitions, one for each, or a timestamp."""
+
+
+_AGO = re.compile(r"-([0-9]{1,6})([dhm])")
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+_RANGE = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]+):([0-9]+)-([0-9]+)")
+
+
+def absolute(edge: str | None, zone: tzinfo, now: datetime) -> str | None:
+    """Return an edge that means the same tomorrow, in any zone.
+
+    A date is its midnight in `zone`, a time without a zone is one in `zone`, and `-1d`, `-6h` or
+    `-30m` are as long before `now`. Any other text is returned as it is.
+    """
+    text = (edge or "").strip()
+    if ago := _AGO.fullmatch(text):
+        number, unit = ago.groups()
+        at = now - timedelta(**{_UNITS[unit]: int(number)})
+        return at.replace(microsecond=0).isoformat()
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return edge
+    # 20260314 is also an offset.
+    return edge if text.isdecimal() or at.tzinfo else at.replace(tzinfo=zone).isoformat()
+
+
+def parse_range(text: str) -> OffsetRange:
+    """Return the range that `orders:0:120-340` stands for; ValueError for any other form."""
+    found = _RANGE.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"range {text!r}: give topic, partition and offsets, as orders:0:120-340")
+    topic, partition, start, end = found.groups()
+    if int(start) > int(end):
+        raise ValueError(f"range {text!r}: start {start} is after end {end}")
+    return OffsetRange(topic, int(partition), int(start), int(end))
 
 
 @dataclass

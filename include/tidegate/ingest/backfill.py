@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from tidegate.core.intervals import Intervals
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import LeftOut, Reason, fix, of_topic
-from tidegate.core.requests import ORDERS, Backfill, DataInterval, Replay
+from tidegate.core.requests import ORDERS, Backfill, DataInterval
 from tidegate.core.windows import Edges
 from tidegate.errors import WindowRefused
 from tidegate.lake.store import Store
@@ -39,9 +40,11 @@ def draft(
     With `replanning` the window was accepted by an earlier plan of the run: `on_expired` decides
     about records that have expired since.
     """
+    if asked.ranges:
+        return _draft_ranges(run, asked, fold, seen, replanning=replanning)
     topic = asked.topic
     edges, complaints = _edges(run, asked)
-    topic_id, marks = checked_topic(run, asked, fold, seen, complaints)
+    topic_id, marks = checked_topic(run, topic, asked.partitions, fold, seen, complaints)
     assigned = run.spec.partitions_of(topic)
     partitions = windows.choose_partitions(asked.partitions, edges, marks, complaints, assigned)
     if asked.fill_gaps:
@@ -59,6 +62,41 @@ def draft(
         fold, topic_id, window, marks, on_expired=run.spec.on_expired, by=run.run_id
     )
     drafted.boundaries = list(boundaries.values())
+    return drafted
+
+
+def _draft_ranges(
+    run: Run, asked: Backfill, fold: Fold, seen: Survey, *, replanning: bool
+) -> Draft:
+    """Draft exact ranges of one topic or several."""
+    complaints = _complaints(run, asked)
+    parts = []
+    for topic in asked.topics:
+        window = sorted(r for r in asked.ranges if r.topic == topic)
+        numbers = tuple(sorted({r.partition for r in window}))
+        topic_id, marks = checked_topic(run, topic, numbers, fold, seen, complaints)
+        found: list[str] = []
+        assigned = run.spec.partitions_of(topic)
+        chosen = windows.choose_partitions(numbers, Edges(), marks, found, assigned)
+        window = [r for r in window if r.partition in chosen]
+        found += [
+            f"{a} and {b} overlap"
+            for a, b in itertools.pairwise(window)
+            if a.partition == b.partition and b.start < a.end
+        ]
+        if not replanning:
+            found += out_of_reach(fold, topic_id, window, marks)
+        complaints += [f"{topic}: {each}" for each in found]
+        parts.append(
+            draft_window(
+                fold, topic_id, window, marks, on_expired=run.spec.on_expired, by=run.run_id
+            )
+        )
+    if complaints:
+        raise refusal(run, ", ".join(asked.topics), complaints)
+    drafted = Draft()
+    for part in parts:
+        drafted.include(part)
     return drafted
 
 
@@ -106,10 +144,7 @@ def draft_dates(
             fold, topic_id, below, marks, on_expired=run.spec.on_expired, by=run.run_id
         )
         drafted.boundaries += boundaries.values()
-        drafted.ranges += part.ranges
-        drafted.covered += part.covered
-        drafted.left_out += part.left_out
-        drafted.gaps += part.gaps
+        drafted.include(part)
     return drafted
 
 
@@ -131,14 +166,19 @@ def _may_have_expired(
 
 
 def checked_topic(
-    run: Run, asked: Backfill | Replay, fold: Fold, seen: Survey, complaints: list[str]
+    run: Run,
+    topic: str,
+    requested: Sequence[int] | None,
+    fold: Fold,
+    seen: Survey,
+    complaints: list[str],
 ) -> tuple[str, Mapping[int, Watermarks]]:
-    """Return id and watermarks of the requested topic.
+    """Return id and watermarks of a requested topic; `requested` are its partitions, None: all.
 
     Raises WindowRefused if it does not exist or was recreated, BrokerError if a partition has no
     leader.
     """
-    topic, near = asked.topic, ""
+    near = ""
     marks, topic_id = seen.watermarks.get(topic), seen.topic_ids.get(topic)
     if marks is None or topic_id is None:
         if topic in run.spec.topics:  # else the nearest of these was offered
@@ -150,7 +190,7 @@ def checked_topic(
     if problem := of_topic(topic, fold.topic_ids.get(topic), state):
         raise refusal(run, topic, [*complaints, f"{problem}: {fix(run.spec, problem)}"])
     assigned = run.spec.partitions_of(topic)
-    refuse_leaderless(seen, topic, assigned if asked.partitions is None else asked.partitions)
+    refuse_leaderless(seen, topic, assigned if requested is None else requested)
     return topic_id, marks
 
 
@@ -168,19 +208,28 @@ def boundaries_at(
 
 def _edges(run: Run, asked: Backfill) -> tuple[Edges, list[str]]:
     """Return the edges of a window, and the complaints found without asking the broker."""
-    complaints = []
-    if asked.topic not in run.spec.topics:
-        complaints.append(not_among(run.spec, asked.topic))
-    if asked.chunk_size is not None and asked.chunk_size < 1:
-        complaints.append(f"chunk size {asked.chunk_size}: at least 1")
-    if asked.order not in ORDERS:
-        complaints.append(f"order {asked.order!r}: it is one of {list(ORDERS)}")
+    complaints = _complaints(run, asked)
     if asked.fill_gaps:
         if asked.start or asked.end:
             complaints.append("give start and end, or fill gaps: not both")
         return Edges(), complaints
     edges = windows.parse_edges(asked.topic, asked.start, asked.end, datetime.now(UTC))
     return edges, complaints + edges.complaints
+
+
+def _complaints(run: Run, asked: Backfill) -> list[str]:
+    complaints = [
+        not_among(run.spec, topic) for topic in asked.topics if topic not in run.spec.topics
+    ]
+    if asked.ranges and any(
+        (asked.topic, asked.partitions, asked.start, asked.end, asked.fill_gaps)
+    ):
+        complaints.append("give ranges, or a topic with start and end: not both")
+    if asked.chunk_size is not None and asked.chunk_size < 1:
+        complaints.append(f"chunk size {asked.chunk_size}: at least 1")
+    if asked.order not in ORDERS:
+        complaints.append(f"order {asked.order!r}: it is one of {list(ORDERS)}")
+    return complaints
 
 
 def not_among(spec: Ingest, topic: str) -> str:

@@ -35,7 +35,7 @@ def draft(run: Run, asked: Replay, store: Store, fold: Fold, seen: Survey) -> Dr
     complaints[:0] = id_complaints(asked)
     if topic not in run.spec.topics:
         complaints.insert(0, not_among(run.spec, topic))
-    topic_id, marks = checked_topic(run, asked, fold, seen, complaints)
+    topic_id, marks = checked_topic(run, topic, asked.partitions, fold, seen, complaints)
     partitions = asked.partitions
     if partitions is None and not edges.partitions:  # the lake may have others, too
         partitions = tuple(seen.only(run.spec.assign).watermarks[topic])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from tidegate import flows
 from tidegate.core.requests import ORDERS, Backfill
 from tidegate.orchestration import factory, rights, tasks
 from tidegate.pipelines import files
+from tidegate.runs.requested_windows import absolute, parsed_ranges
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 # Airflow refuses other values when the form is submitted; the plan task checks the rest.
 _NAME = "[A-Za-z0-9._-]"
 _OFFSETS = rf'\{{\s*"{_NAME}{{1,249}}"\s*:\s*\{{[\s0-9":,]*\}}\s*\}}'
-_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]+(Z|[+-][0-9]{2}:?[0-9]{2})"
-_EDGE = rf"^\s*([0-9]+|{_OFFSETS}|{_TIME})\s*$"
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.,]+(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+_EDGE = rf"^\s*([0-9]+|{_OFFSETS}|{_TIME}|-[0-9]{{1,6}}[dhm])\s*$"
+_RANGE = rf"^{_NAME}{{1,249}}:[0-9]+:[0-9]+-[0-9]+$"
 TOPIC = rf"^(?!\.{{1,2}}$){_NAME}{{0,249}}$"
 """The schema's pattern of a topic; empty means none."""
 _EDGE_HELP = (
-    'An offset for all partitions, offsets like {"flights": {"0": 123}}, or a time with a zone, '
-    "like 2026-03-14T00:00:00Z."
+    'An offset for all partitions, offsets like {"flights": {"0": 123}}, a date, a time, like '
+    "2026-03-14T00:00:00Z, or -1d, -6h, -30m before the run."
 )
 
 
@@ -41,6 +43,13 @@ def backfill_dag() -> DAG:
         partial(factory.flow_tasks, _backfill, flows.INGEST),
         {
             **_window_params(files.ingest_names()),
+            "ranges": Param(
+                None,
+                type=["null", "array"],
+                items={"type": "string", "pattern": _RANGE},
+                description="In place of start and end: exact offsets of one topic or several, "
+                "like flights:0:120-340.",
+            ),
             "fill_gaps": Param(
                 False,
                 type="boolean",
@@ -113,6 +122,12 @@ def _window_params(names: list[str]) -> dict[str, Param]:
         ),
         "start": Param(None, type=["null", "string"], pattern=_EDGE, description=_EDGE_HELP),
         "end": Param(None, type=["null", "string"], pattern=_EDGE, description="Exclusive."),
+        "zone": Param(
+            "UTC",
+            type="string",
+            pattern=r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$",
+            description="Of dates, and of times without one, like Europe/Berlin.",
+        ),
     }
 
 
@@ -143,11 +158,12 @@ def _backfill(context: Context) -> Run | EgressRun:
     rights.check(context, params["pipeline"])
     spec = files.load_ingest(params["pipeline"])
     asked = Backfill(
-        topic=spec.topic_named(params["topic"]),
+        topic=(params["topic"] or "") if params["ranges"] else spec.topic_named(params["topic"]),
+        ranges=parsed_ranges(params["ranges"] or ()),
         fill_gaps=params["fill_gaps"],
         chunk_size=params["chunk_size"],
         order=params["order"],
-        **_window(params),
+        **_window(params, context),
     )
     return tasks.new_run(spec, context, _known_params(context), asked=asked)
 
@@ -158,15 +174,17 @@ def _replay(context: Context) -> Run | EgressRun:
     params = tasks.params_of(context)
     rights.check(context, params["pipeline"])
     spec = files.load_named(params["pipeline"])
-    window = {"id": params["replay_id"], "where": params["where"], **_window(params)}
+    window = {"id": params["replay_id"], "where": params["where"], **_window(params, context)}
     settings = flows.of(spec).replay(spec, params["topic"], connections.kafka, window)
     return tasks.new_run(spec, context, _known_params(context), **settings)
 
 
-def _window(params: Mapping[str, Any]) -> dict[str, Any]:
+def _window(params: Mapping[str, Any], context: Context) -> dict[str, Any]:
     given = params["partitions"]
-    partitions = None if given is None else tuple(sorted(set(given)))
-    return {"partitions": partitions, "start": params["start"], "end": params["end"]}
+    # Of the run, so that a task that is cleared means the same.
+    now = datetime.fromisoformat(context["dag_run"].run_after.isoformat())
+    edges = {name: absolute(params[name], params["zone"], now) for name in ("start", "end")}
+    return {"partitions": None if given is None else tuple(sorted(set(given))), **edges}
 
 
 def _known_params(context: Context) -> list[str]:

@@ -108,7 +108,7 @@ class Run(AnyRun):
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics of the request."""
-        return (self.asked.topic,) if isinstance(self.asked, WindowRequest) else self.spec.topics
+        return self.asked.topics if isinstance(self.asked, WindowRequest) else self.spec.topics
 
     def in_lane(self, lane: str) -> Run:
         """Return the run with the lane of its frozen plan: Airflow may change a run's type."""

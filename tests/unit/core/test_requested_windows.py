@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from tidegate.core.entries import Account, Commit, Gap, Origin, Reference
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.partition import LeftOut
-from tidegate.core.windows import parse_edges
+from tidegate.core.windows import absolute, parse_edges, parse_range
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
@@ -57,6 +58,35 @@ def test_edges_that_are_not_valid(start, end, said):
     assert len(complaints) == len(said), complaints
     for complaint, words in zip(complaints, said, strict=True):
         assert words in complaint
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("2026-03-29", "2026-03-29T00:00:00+01:00"),
+        ("2026-03-30", "2026-03-30T00:00:00+02:00"),
+        ("2026-03-30 10:30", "2026-03-30T10:30:00+02:00"),
+        ("2026-03-14T10:00:00Z", "2026-03-14T10:00:00Z"),
+        ("-1d", "2026-03-13T12:00:00+00:00"),
+        ("-36h", "2026-03-13T00:00:00+00:00"),
+        (" -30m ", "2026-03-14T11:30:00+00:00"),
+        ("20260314", "20260314"),
+        ("-5", "-5"),
+        ('{"t": {"0": 5}}', '{"t": {"0": 5}}'),
+        ("14.3.2026", "14.3.2026"),
+        (None, None),
+    ],
+)
+def test_an_edge_that_means_the_same_tomorrow(text, means):
+    """Dates and times in the zone, across its summer time; durations before now."""
+    assert absolute(text, ZoneInfo("Europe/Berlin"), NOW) == means
+
+
+def test_an_exact_range():
+    assert parse_range(" a.b_c-1:12:120-340") == OffsetRange("a.b_c-1", 12, 120, 340)
+    for wrong in ("t:0:5", "t:0:9-5", "t:x:1-2", "t:0:1-2:3", ":0:1-2", "t-0:1-2", "t:0:-1-2"):
+        with pytest.raises(ValueError, match="range "):
+            parse_range(wrong)
 
 
 def window(start, end, *, partitions=None, there=(0, 1, 2), assigned=None):

@@ -13,6 +13,7 @@ from support.ingest_world import ranges
 from tidegate.broker.cluster import Survey
 from tidegate.core.boundaries import Boundary, milliseconds
 from tidegate.core.cursor import Watermarks
+from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import PartitionsLeftOut, WindowRefused
 from tidegate.ingest import backfill, report, status
@@ -148,6 +149,28 @@ def test_windows(world):
         plan(world.run("others", asked=asked))
     asked = Backfill(topic="t", fill_gaps=True)
     assert plan(world.run("gaps", asked=asked)).plan.chunks == ()
+
+
+def test_exact_ranges(world):
+    """Several of a partition, too, clipped by what is in the lake; everything wrong at once."""
+    run(world, "one")
+    given = tuple(OffsetRange("t", *each) for each in ((0, 10, 20), (2, 5, 7), (0, 15, 30)))
+    with pytest.raises(WindowRefused, match=r"t-0 \[10, 20\) and t-0 \[15, 30\) overlap"):
+        plan(world.run("overlap", asked=Backfill(ranges=given)))
+    run(world, "ranges", asked=Backfill(ranges=(*given[:2], OffsetRange("t", 0, 40, 41))))
+    assert world.rows == {0: [*ranges((10, 20)), 40], 2: [5, 6]}
+    run(world, "again", asked=Backfill(ranges=(OffsetRange("t", 0, 18, 22),)))
+    assert world.rows[0] == [*ranges((10, 22)), 40]
+    wrong = OffsetRange("t", 1, 0, 5), OffsetRange("t", 2, 0, 500), OffsetRange("u", 0, 0, 5)
+    with pytest.raises(WindowRefused) as refused:
+        plan(world.run("wrong", asked=Backfill(ranges=wrong, start="5")))
+    for each in ("there is no topic u", "give ranges, or a topic with start and end: not both"):
+        assert each in str(refused.value)
+    with pytest.raises(WindowRefused) as refused:
+        plan(world.run("wrong", asked=Backfill(ranges=wrong[:2])))
+    said = str(refused.value)
+    assert "t: partitions [1] are not assigned" in said
+    assert "t: partition 2: end 500 is beyond the end 100" in said
 
 
 def test_a_replay(world):

@@ -1,0 +1,33 @@
+"""Windows as people write them, made into what a request has: for the commands and the forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from tidegate.core import windows
+from tidegate.core.offsets import OffsetRange
+from tidegate.errors import ConfigurationError
+
+
+def absolute(edge: str | None, zone: str, now: datetime | None = None) -> str | None:
+    """Return an edge as `windows.absolute` does; ConfigurationError for an unknown zone.
+
+    `now`, by default this moment, is what `-1d` counts from.
+    """
+    try:
+        found = ZoneInfo(zone)
+    except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+        raise ConfigurationError(
+            f"zone {zone!r}: not a name of the IANA time zones, like UTC or Europe/Berlin"
+        ) from None
+    return windows.absolute(edge, found, now or datetime.now(UTC))
+
+
+def parsed_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
+    """Return the ranges of texts like `orders:0:120-340`; ConfigurationError for another form."""
+    try:
+        return tuple(map(windows.parse_range, texts))
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
