@@ -41,8 +41,8 @@ def files(pipeline: Pipeline) -> list[CommittedFile]:
 
     One mapping per file, as `tidegate files --json` prints it: offsets `first` to `last`, both
     inclusive, of one partition, and `rows`, `bytes` and `uri`. By the ledger alone: neither Kafka
-    nor a data file is read. ConfigurationError for an egress or a wrong file, LakeUnavailable for a
-    store that does not answer.
+    nor a data file is read. ConfigurationError for an egress, a wrong file or a lake without a
+    ledger, LakeUnavailable for a store that does not answer.
     """
     from tidegate.ingest.status import files as committed
 
@@ -55,12 +55,12 @@ def open_lake(pipeline: Pipeline) -> Lake:
     Errors as those of `files`.
     """
     from tidegate.lake import dataset
-    from tidegate.lake.ledger import Ledger
+    from tidegate.lake.ledger import existing
     from tidegate.lake.store import open_store
 
     spec = _ingest(pipeline)
     store = open_store(spec.lake, spec.name)
-    return dataset.Lake(spec.name, store, Ledger(store, spec.name).fold)
+    return dataset.Lake(spec.name, store, existing(store, spec.name))
 
 
 def status(pipeline: Pipeline, kafka: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -19,9 +19,11 @@ from support import staged_attempts
 from support.doc_pages import PROJECT, fenced, page
 from tidegate import api
 from tidegate.broker.client_settings import KafkaSettings
+from tidegate.core.entries import Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, ConfigurationError
 from tidegate.lake import committing
+from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines import files
 
@@ -121,6 +123,11 @@ def test_a_lake_without_a_commit(tmp_path: Path) -> None:
     form: Any = {"name": "new", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}
     path = tmp_path / "new.yaml"
     path.write_text(json.dumps(form))
+    for read in (tidegate.open_lake, tidegate.files):
+        with pytest.raises(ConfigurationError, match=r"there is no lake at file://.*/new: no run"):
+            read(path)
+    origin = Origin("t", "id-t", {0: 0})
+    Ledger(LocalStore(tmp_path / "new"), "new").append(origin, run="r")
     lake = tidegate.open_lake(path)
     assert (lake.files, lake.dataset().count_rows()) == ((), 0)
     with lake.duckdb() as db:

@@ -55,13 +55,6 @@ MUTANTS = (
         "tests/dags/test_params.py::test_no_param_takes_a_path_a_setting_or_a_connection",
     ),
     Mutant(
-        "the name of a pipeline is no path",
-        "pipelines/files.py",
-        "if Path(name).name != name or not path.is_file():",
-        "if not path.is_file():",
-        "tests/dags/test_params.py::test_a_pipelines_name_is_no_path",
-    ),
-    Mutant(
         "a maintenance run fails with any of its steps",
         "orchestration/maintenance.py",
         "steps >> verdict()",

@@ -248,7 +248,10 @@ def described(form: Mapping[str, str | None]) -> str:
 def _server_complaints(servers: Any) -> list[str]:
     """Return what is wrong with the broker addresses: both clients must read the same."""
     if servers is None:
-        return ["bootstrap.servers: missing"]
+        return [
+            'bootstrap.servers: missing: the extra is {"bootstrap.servers": "host:9092", …}, with '
+            "the names of Kafka's clients"
+        ]
     if "@" in str(servers):  # not quoted: what stands before it is a login
         return [
             "bootstrap.servers: holds a '@': not host:port, several with commas; a login belongs"

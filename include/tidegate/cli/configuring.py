@@ -47,14 +47,14 @@ def settings(
 @app.command()
 def validate(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Pipeline files; by default all pipelines.")
+        list[Path] | None,
+        typer.Argument(help="Names, or paths of pipeline files; by default all pipelines."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Check pipeline files without network: all complaints at once; exit 2 if there are any."""
-    paths = files or sorted(pipeline_files.directory().glob("*.yaml"))
+    paths = [_named(path) for path in files or ()] or pipeline_files.paths()
     if not paths:
-        pipeline_files.names()  # of a directory that does not exist
         where = pipeline_files.directory()
         raise ConfigurationError(
             f"there are no pipeline files in {where}; write one by `tidegate init`"
@@ -123,6 +123,13 @@ def _name_of(output: Path | None, name: str | None) -> str:
     if (name := name or stem) and not is_pipeline_name(name):
         raise ConfigurationError(printable(f"{name!r} is no name of a pipeline"))
     return name or ""
+
+
+def _named(path: Path) -> Path:
+    """Return the file of a pipeline that is given by its name; any other path as it is."""
+    if path.exists() or path.name != str(path) or path.suffix:
+        return path
+    return next((each for each in pipeline_files.paths() if each.stem == path.name), path)
 
 
 def _validated(path: Path) -> dict[str, Any]:
@@ -258,7 +265,10 @@ def _check_new(name: str) -> None:
     except ValueError as error:
         text = f"nothing was written:\n  - name: {printable(repr(name))}: {error}"
         raise ConfigurationError(text) from None
-    if (path := pipeline_files.directory() / f"{name}.yaml").exists():
+    place = pipeline_files.directory()
+    if path := next(
+        (p for e in pipeline_files.ENDINGS if (p := place / f"{name}{e}").exists()), None
+    ):
         raise _unwritten(path, FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)))
 
 
@@ -269,6 +279,10 @@ def _write(name: str, text: str) -> None:
         listed = "\n".join(f"  - {each}" for each in found.complaints)
         raise ConfigurationError(f"nothing was written:\n{listed}")
     path = pipeline_files.directory() / f"{name}.yaml"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritten(path, error) from None
     _create(path, text)
     say(f"wrote {path}")
     if not (beside := path.with_name(scaffold.SCHEMA)).exists():
@@ -281,7 +295,6 @@ def _write(name: str, text: str) -> None:
 def _create(path: Path, text: str) -> None:
     """Write a new file; ConfigurationError if there is one."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x") as file:
             file.write(text)
     except OSError as error:

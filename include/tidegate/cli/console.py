@@ -20,8 +20,20 @@ Document = Mapping[str, Any]
 Results = Iterable[tuple[str, dict[str, Any] | Exception]]
 """Names of pipelines, each with its document or its error."""
 
-Pipeline = Annotated[str, typer.Argument(help="The name of a file in the pipelines' directory.")]
-OneOrAll = Annotated[str | None, typer.Argument(help="One pipeline; by default all.")]
+
+def _named(text: str | None) -> str | None:
+    from tidegate.pipelines import files
+
+    return text and files.name_of(text)
+
+
+Pipeline = Annotated[
+    str,
+    typer.Argument(callback=_named, help="The name of a file in the pipelines' directory."),
+]
+OneOrAll = Annotated[
+    str | None, typer.Argument(callback=_named, help="One pipeline; by default all.")
+]
 MaxRecords = Annotated[int | None, typer.Option(min=1, help="Offsets per commit.")]
 MaxChunks = Annotated[
     int | None, typer.Option(min=1, help="At most this many commits, soonest-expiring first.")

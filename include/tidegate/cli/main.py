@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import json
 import logging
-import os
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -104,19 +103,10 @@ def run() -> None:
 
 
 def _use_local_stack() -> None:
-    """Set lake and connections of the local stack where the environment has none."""
-    if not local.is_installed():
-        return  # a production installation
-    from tidegate_local import proxies, stack
+    if local.is_installed():  # else a production installation
+        from tidegate_local import environment
 
-    os.environ.update(proxies.without_loopback())
-    local_stack = stack.environment(stack.default_home())
-    if "AWS_ENDPOINT_URL" in local_stack and "TIDEGATE_LAKE" not in os.environ:
-        os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the stack's
-        os.environ.update({k: v for k, v in local_stack.items() if k.startswith("AWS_")})
-    for name in ("AIRFLOW_CONN_KAFKA_DEFAULT", "TIDEGATE_LAKE"):
-        if name in local_stack:
-            os.environ.setdefault(name, local_stack[name])
+        environment.use()
 
 
 def _wants_json() -> bool:
@@ -156,7 +146,7 @@ def run_pipeline(
     """Ingest new records; egress: send unsent data."""
     spec = files.load_named(pipeline)
     options = flows.options(spec, max_records=max_records, max_chunks=max_chunks, resend=resend)
-    carry_out(new_run(spec, run_id, **options), replan=replan, as_json=as_json)
+    carry_out(new_run(spec, run_id, **options), run_id=run_id, replan=replan, as_json=as_json)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from tidegate.pipelines.spec import Egress, Spec
 if TYPE_CHECKING:
     from tidegate.launch.submission import Submission
     from tidegate.runs.run import EgressRun, Run
+    from tidegate.runs.steps import Planned
 
 INTERRUPTED = 130  # the exit code; of another signal, as a shell has it, 128 and its number
 
@@ -45,11 +46,17 @@ def new_run(
 
 
 def carry_out(
-    run: Run | EgressRun, *, replan: bool = False, dry_run: bool = False, as_json: bool
+    run: Run | EgressRun,
+    *,
+    run_id: str | None = None,
+    replan: bool = False,
+    dry_run: bool = False,
+    as_json: bool,
 ) -> None:
     """Carry out all steps of a run; with `dry_run` only explain it.
 
-    A run that ends early ends with what was kept, and the command that continues it.
+    `run_id` is the id that was given, to continue a run. A run that ends early ends with what was
+    kept, and the command that continues it.
     """
     if dry_run:
         explain(run, as_json=as_json)
@@ -57,7 +64,7 @@ def carry_out(
     note(f"run id: {run.run_id}")
     try:
         with _signals_raise():
-            _carry_out(run, replan=replan, as_json=as_json)
+            _carry_out(run, run_id, replan=replan, as_json=as_json)
     except KeyboardInterrupt:
         raise _with_kept(run, Stopped("interrupted", INTERRUPTED)) from None
     except _Terminated as end:
@@ -68,7 +75,7 @@ def carry_out(
         raise
 
 
-def _carry_out(run: Run | EgressRun, *, replan: bool, as_json: bool) -> None:
+def _carry_out(run: Run | EgressRun, run_id: str | None, *, replan: bool, as_json: bool) -> None:
     began = time.monotonic()
     flow, printers, spark = flows.of(run.spec), PRINTERS[run.spec.kind], spark_of(run.spec)
 
@@ -88,6 +95,11 @@ def _carry_out(run: Run | EgressRun, *, replan: bool, as_json: bool) -> None:
             how["lake"] = run.store().uri("")
         printers.published(published, **how)
 
+    def planned(made: Planned) -> None:
+        printers.plan(made.frozen, known=made.known)
+        if run_id and not made.known and made.frozen.generation == 1:
+            note(f"a new run: none of this id, {run_id}, has this work")
+
     note(f"planning: {run.kafka.cluster}, lake {run.spec.lake}")
     ended: list[Any] = []  # also of a run that fails
     try:
@@ -97,7 +109,7 @@ def _carry_out(run: Run | EgressRun, *, replan: bool, as_json: bool) -> None:
                 spark,
                 submit,
                 replan=replan,
-                on_planned=lambda planned: printers.plan(planned.frozen, known=planned.known),
+                on_planned=planned,
                 on_published=ended.append,
                 on_progress=on_progress,
             )

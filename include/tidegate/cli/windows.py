@@ -111,7 +111,7 @@ def backfill_window(
         order=order,
     )
     run = new_run(spec, run_id, dag_id="tidegate_backfill", asked=asked)
-    carry_out(run, dry_run=dry_run, as_json=as_json)
+    carry_out(run, run_id=run_id, dry_run=dry_run, as_json=as_json)
 
 
 @app.command("replay")

@@ -23,7 +23,7 @@ from tidegate.ingest.plan import chunks_to_commit
 from tidegate.lake import plans
 from tidegate.lake.attempts import staged_files
 from tidegate.lake.files import CommittedFile, live_files
-from tidegate.lake.ledger import Ledger, last_entry
+from tidegate.lake.ledger import Ledger, existing, last_entry
 from tidegate.lake.store import Store, open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import recorded, resolved
@@ -34,7 +34,7 @@ FORMAT = 1
 def files(spec: Ingest) -> list[CommittedFile]:
     """List the files of the lake (contract: `files --json`)."""
     store = open_store(spec.lake, spec.name)
-    return live_files(store, Ledger(store, spec.name).fold)
+    return live_files(store, existing(store, spec.name))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from tidegate.errors import AttemptWrong, BrokerError, LakeDamaged
 from tidegate.lake import audit, footers, placing, plans
 from tidegate.lake.attempts import Manifest
 from tidegate.lake.footers import opened_committed
-from tidegate.lake.ledger import Ledger
+from tidegate.lake.ledger import Ledger, refuse_absent
 from tidegate.lake.store import Listed, Store, open_store
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.findings import Findings
@@ -50,6 +50,7 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     listed = [each.path for each in store.objects(layout.DATA)]
     findings = Findings()
     fold, commits = audit.read_ledger(store, spec.name, findings.add)
+    refuse_absent(store, fold)
     plan_of = lru_cache(maxsize=64)(lambda plan_id: plans.load(store, plan_id))
     _check_ranges(fold, findings)
     committed: set[str] = set()

@@ -17,7 +17,7 @@ from tidegate.core.entries import KINDS, Commit, Entry, Gap
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import MALFORMED
 from tidegate.core.judge import Accepted, CutTo, Verdict, judge
-from tidegate.errors import LakeUnavailable, LakeUnsafe, LedgerCorrupt
+from tidegate.errors import ConfigurationError, LakeUnavailable, LakeUnsafe, LedgerCorrupt
 from tidegate.lake import checkpoints, json_documents
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
@@ -240,3 +240,19 @@ def last_entry(store: Store, fold: Fold) -> dict[str, Any] | None:
 
 def _numbers(names: Iterable[str]) -> list[int]:
     return [int(n) for name in names if (n := name[:20]).isdecimal()]
+
+
+def existing(store: Store, pipeline: str) -> Fold:
+    """Return the state of a ledger; ConfigurationError if there is none."""
+    fold = Ledger(store, pipeline).fold
+    refuse_absent(store, fold)
+    return fold
+
+
+def refuse_absent(store: Store, fold: Fold) -> None:
+    """Raise ConfigurationError if a ledger has no entry: the lake may be another place."""
+    if not fold.n:
+        raise ConfigurationError(
+            f"there is no lake at {store.url}: no run has written there. Correct `lake`, or the "
+            "variable that it is read from; or start the first run"
+        )

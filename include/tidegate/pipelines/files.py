@@ -22,6 +22,7 @@ _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^
 _LEFT = "holds ${…} after it was expanded: defaults and values are not expanded again"
 _NOT_UNICODE = re.compile("[\ud800-\udfff]")
 _TO_DO = re.compile("^# TO DO: ", re.MULTILINE)
+ENDINGS = (".yaml", ".yml")
 _CHECKOUT = Path(__file__).parents[3]
 _SET = "set TIDEGATE_PIPELINES to the directory of the pipeline files"
 
@@ -135,15 +136,36 @@ def load_named(name: str) -> Spec:
 
     It offers the nearest name.
     """
-    path = directory() / f"{name}.yaml"
-    if Path(name).name != name or not path.is_file():  # a path is no name
+    found = [path for path in paths() if path.stem == name]
+    if len(found) > 1:
+        both = " and ".join(printable(path.name) for path in found)
+        raise ConfigurationError(f"pipeline {name!r} has two files, {both}: remove one")
+    if not found:
         existing = names()
-        near = did_you_mean(Path(name).name.removesuffix(".yaml"), existing)
+        near = did_you_mean(Path(name).stem, existing)
         listed = ", ".join(existing) or "none"
         raise ConfigurationError(
             printable(f"there is no pipeline {name!r} in {directory()}; there are: {listed}{near}")
         )
-    return load(path)
+    return load(found[0])
+
+
+def name_of(text: str) -> str:
+    """Return the name that a user means by a name, or by the path of a file in the directory.
+
+    ConfigurationError for a file that is elsewhere.
+    """
+    path = Path(text)
+    if path.suffix not in ENDINGS and path.name == text:
+        return text
+    if path.exists() and path.resolve().parent != directory().resolve():
+        raise ConfigurationError(
+            printable(
+                f"{text} is not in {directory()}, the directory of the pipeline files: move it "
+                f"there, or set TIDEGATE_PIPELINES to {path.resolve().parent}"
+            )
+        )
+    return path.stem
 
 
 def load_ingest(name: str) -> Ingest:
@@ -154,14 +176,21 @@ def load_ingest(name: str) -> Ingest:
     return spec
 
 
-def names() -> list[str]:
-    """Return the printable names of all pipeline files, valid or not.
+def paths() -> list[Path]:
+    """Return all pipeline files, valid or not.
 
     ConfigurationError if there is no such directory: an empty answer would hide a wrong setting.
     """
     if not (place := directory()).is_dir():
         raise ConfigurationError(printable(f"there is no directory {place}; {_SET}"))
-    return sorted(printable_name(path.stem) for path in place.glob("*.yaml"))
+    return sorted(path for path in place.iterdir() if path.suffix in ENDINGS)
+
+
+def names() -> list[str]:
+    """Return the printable names of all pipeline files, valid or not; ConfigurationError as
+    `paths`.
+    """
+    return sorted({printable_name(path.stem) for path in paths()})
 
 
 def ingest_names() -> list[str]:

@@ -26,6 +26,7 @@ from tidegate.settings.source import disagreements
 from tidegate.spark import producer_settings
 from tidegate.spark.egress_job import WHOLE
 
+_ADDRESS = re.compile(r"[^\s:/]+:[0-9]+(,[^\s:/]+:[0-9]+)*")
 _LONGEST = 120  # characters of a run id in the name of a client
 _EXAMPLES = {
     "Kafka": '{"conn_type": "kafka", "extra": {"bootstrap.servers": "host:9092"}}',
@@ -75,6 +76,13 @@ def not_defined(
     kind: Literal["Kafka", "Spark"], connection_id: str, *, in_airflow: bool
 ) -> ConfigurationError:
     """Return the error for a connection that does not exist: how to define it, both ways."""
+    if kind == "Kafka" and _ADDRESS.fullmatch(connection_id):
+        form = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": connection_id}})
+        return ConfigurationError(
+            f"kafka: {connection_id!r} is an address: give the id of a connection, as `kafka: "
+            f"kafka_default`, and set AIRFLOW_CONN_KAFKA_DEFAULT to '{form}', or store it in "
+            f"Airflow by `airflow connections add kafka_default --conn-json '{form}'`"
+        )
     name, form = variable(connection_id), _EXAMPLES[kind]
     command = f"airflow connections add {shlex.quote(connection_id)} --conn-json '{form}'"
     hint = f" ({_MASTERS})" if kind == "Spark" else ""
@@ -95,7 +103,22 @@ def kafka(spec: Spec, look_up: Callable[[], Connection]) -> KafkaSettings:
     `look_up` returns the connection, or raises.
     """
     with _named(spec):
-        return KafkaSettings(spec.kafka, look_up().extra, client_name(spec))
+        return KafkaSettings(spec.kafka, _kafka_extra(spec.kafka, look_up()), client_name(spec))
+
+
+def _kafka_extra(connection_id: str, found: Connection) -> Any:
+    """Return the settings of a Kafka connection; host and port are its server if it names none."""
+    extra = found.extra
+    if not isinstance(extra, Mapping) or "bootstrap.servers" in extra or not found.host:
+        return extra
+    if found.has_login or not found.port:
+        server = json.dumps(f"{found.host}:{found.port or 9092}")
+        login = ', "security.protocol": …, "sasl.mechanism": …' if found.has_login else ""
+        raise ConfigurationError(
+            f"Kafka connection {connection_id!r} has a host without what Kafka's clients need: "
+            f'give it the extra {{"bootstrap.servers": {server}{login}}}'
+        )
+    return {"bootstrap.servers": f"{found.host}:{found.port}", **extra}
 
 
 def of_run(settings: KafkaSettings, spec: Spec, *by: str) -> KafkaSettings:
@@ -136,7 +159,7 @@ def refuse_wrong_kafka(spec: Spec) -> None:
     """
     with _named(spec):
         if found := from_environment(spec.kafka):
-            extra = client_settings.checked(spec.kafka, found.extra, here=False)
+            extra = client_settings.checked(spec.kafka, _kafka_extra(spec.kafka, found), here=False)
             token = delegation_token.of(spec.kafka, extra)
             conf = as_texts(spec.spark.conf)
             if wrong := delegation_tokens.complaints([token] if token else [], conf, here=False):

@@ -55,7 +55,7 @@ def test_no_command(tidegate: Callable[..., tuple[int, str, str]]) -> None:
         (("statsu",), "No such command 'statsu'. Did you mean 'status'?"),
         (("offsets", "shwo"), "No such command 'shwo'. Did you mean 'show'?"),
         (("status", "fligths"), "; there are: flights; did you mean 'flights'?"),
-        (("run", "include/pipelines/flights.yaml"), "; did you mean 'flights'?"),
+        (("run", "nowhere/fligths.yaml"), "there are: flights; did you mean 'flights'?"),
         (("run", "flights", "--max-record", "5"), "--max-records"),
     ],
 )
@@ -100,3 +100,46 @@ def test_help_at_80_columns(
         for each in command.params:
             assert all(f"{name} " in shown for name in (*each.opts, *each.secondary_opts)), names
         assert "…" not in shown.replace("--reason …", ""), names
+
+
+def test_a_file_stands_for_its_pipeline(
+    tidegate: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it is in the directory of the pipeline files; `validate` takes names, too."""
+    assert tidegate("validate", "flights") == tidegate("validate", str(tmp_path / "flights.yaml"))
+    monkeypatch.chdir(tmp_path)
+    no_lake = (2, "", f"ConfigurationError: there is no lake at file://{tmp_path}/flights: ")
+    for given in ("flights", "flights.yaml", "./flights.yaml", str(tmp_path / "flights.yaml")):
+        code, out, err = tidegate("files", given)
+        assert (code, out, err[: len(no_lake[2])]) == no_lake, given
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/x.yaml").write_text("")
+    code, _, err = tidegate("files", "other/x.yaml")
+    assert (code, f"set TIDEGATE_PIPELINES to {tmp_path}/other" in err) == (2, True)
+
+
+def test_both_endings_are_pipeline_files(
+    tidegate: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    form = {"name": "other", "kind": "ingest", "topics": ["t"], "lake": str(tmp_path)}
+    (tmp_path / "other.yml").write_text(json.dumps(form))
+    for command in (("validate",), ("validate", "other"), ("offsets", "show", "other")):
+        assert tidegate(*command)[0] == 0, command
+    (tmp_path / "other.yaml").write_text(json.dumps(form))
+    code, _, err = tidegate("offsets", "show", "other")
+    assert (code, err) == (
+        2,
+        "ConfigurationError: pipeline 'other' has two files, other.yaml and other.yml: remove "
+        "one\n",
+    )
+
+
+def test_no_directory_is_made_for_a_translation(
+    tidegate: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "options.json").write_text('{"subscribe": "t"}')
+    output = tmp_path / "nonexistent/x.yaml"
+    code, _, err = tidegate("translate", str(tmp_path / "options.json"), "-o", str(output))
+    assert code == 2
+    assert f"{output} was not written: No such file or directory" in err
+    assert not output.parent.exists()

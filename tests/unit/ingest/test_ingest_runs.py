@@ -475,4 +475,4 @@ def test_what_a_run_with_nothing_new_asks_of_the_store(world, monkeypatch):
     ingest(world.run("two"), world.submit())
     entries = world.run("two").ledger(world.run("two").store()).fold.n
     counted.subtract(names=3, get=entries + 1)  # of opening the ledger just now
-    assert +counted == {"names": 4, "get": entries + 1 + 3, "create": 3}
+    assert +counted == {"names": 4, "get": entries + 1 + 3, "create": 2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -20,10 +21,10 @@ import pytest
 from obstore.store import from_url
 from pyarrow import fs
 
-from tidegate.cli import main
+import tidegate
 from tidegate.lake import s3_settings as s3_client
 from tidegate.launch.file_lock import locked
-from tidegate_local import demo, proxies, s3, stack
+from tidegate_local import demo, environment, proxies, s3, stack
 from tidegate_local.airflow_api import AirflowApi
 
 PROJECT = Path(__file__).parents[3]
@@ -138,6 +139,19 @@ def server() -> Iterator[str]:
         running.shutdown()
 
 
+def test_the_python_api_finds_the_local_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the command line does; what the environment has is kept."""
+    found = {"TIDEGATE_LAKE": "/local", "AIRFLOW_CONN_KAFKA_DEFAULT": "{}"}
+    monkeypatch.setattr(stack, "environment", lambda _: found)
+    monkeypatch.setattr(proxies, "without_loopback", dict)
+    monkeypatch.setenv("TIDEGATE_LAKE", "/mine")
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", "to be put back")
+    monkeypatch.delenv("AIRFLOW_CONN_KAFKA_DEFAULT")
+    assert callable(tidegate.files)
+    assert os.environ["AIRFLOW_CONN_KAFKA_DEFAULT"] == "{}"
+    assert os.environ["TIDEGATE_LAKE"] == "/mine"
+
+
 def test_no_proxy_is_used_for_this_machine(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +164,7 @@ def test_no_proxy_is_used_for_this_machine(
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
     for name in ("NO_PROXY", "no_proxy"):  # put back afterwards
         monkeypatch.setenv(name, "")
-    main._use_local_stack()
+    environment.use()
     urllib.request.urlopen(f"{server}/healthz", timeout=5).close()
     assert s3_client.client().get_object(Bucket="b", Key="k")["Body"].read() == b"hi"
     assert bytes(obstore.get(from_url("s3://b"), "k").bytes()) == b"hi"

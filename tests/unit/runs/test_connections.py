@@ -284,6 +284,8 @@ def test_only_spark_default_has_a_default(monkeypatch: pytest.MonkeyPatch) -> No
         "kafka://?bootstrap.servers=b%3A1&client.id=c+d",
         "kafka:///?__extra__=%7B%22bootstrap.servers%22%3A+%22b%3A1%22%2C"
         "+%22client.id%22%3A+%22c+d%22%7D",
+        "kafka://b:1?client.id=c+d",
+        '{"conn_type": "kafka", "host": "b", "port": 1, "extra": {"client.id": "c d"}}',
     ],
 )
 def test_a_kafka_connection(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
@@ -309,6 +311,41 @@ def test_a_value_that_is_no_connection_is_not_quoted(
     with pytest.raises(ConfigurationError, match="AIRFLOW_CONN_KAFKA_X is not a conn") as refused:
         kafka(of_kafka("kafka_x"))
     assert PASSWORD not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("kafka://b", '{"bootstrap.servers": "b:9092"}'),
+        (
+            f"kafka://u:{PASSWORD}@b:1",
+            '{"bootstrap.servers": "b:1", "security.protocol": …, "sasl.mechanism": …}',
+        ),
+        (
+            '{"conn_type": "kafka", "extra": {"bootstrap_servers": "b:1"}}',
+            'bootstrap.servers: missing: the extra is {"bootstrap.servers": "host:9092", …}',
+        ),
+        ('{"bootstrap.servers": "b:1"}', "bootstrap.servers: missing: the extra is"),
+    ],
+)
+def test_a_kafka_connection_that_needs_more(
+    monkeypatch: pytest.MonkeyPatch, value: str, says: str
+) -> None:
+    """The error has what to write."""
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", value)
+    for check in (kafka, refuse_wrong_kafka):
+        with pytest.raises(ConfigurationError) as refused:
+            check(of_kafka("kafka_x"))
+        assert says in str(refused.value)
+        assert PASSWORD not in str(refused.value)
+
+
+def test_an_address_is_no_connection() -> None:
+    for address in ("host:9092", "a.b-c:9092,d:9093"):
+        with pytest.raises(ConfigurationError) as refused:
+            kafka(of_kafka(address))
+        extra = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": address}})
+        assert f"set AIRFLOW_CONN_KAFKA_DEFAULT to '{extra}'" in str(refused.value)
 
 
 def test_a_kafka_connection_that_is_missing_or_empty(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,19 @@
+"""The local stack in the environment of a command, or of a program that uses the Python API."""
+
+from __future__ import annotations
+
+import os
+
+from tidegate_local import proxies, stack
+
+
+def use() -> None:
+    """Set lake and connections of the local stack where the environment has none."""
+    os.environ.update(proxies.without_loopback())
+    local_stack = stack.environment(stack.default_home())
+    if "AWS_ENDPOINT_URL" in local_stack and "TIDEGATE_LAKE" not in os.environ:
+        os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the stack's
+        os.environ.update({k: v for k, v in local_stack.items() if k.startswith("AWS_")})
+    for name in ("AIRFLOW_CONN_KAFKA_DEFAULT", "TIDEGATE_LAKE"):
+        if name in local_stack:
+            os.environ.setdefault(name, local_stack[name])
