@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 from collections import deque
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from tidegate.core import layout
 from tidegate.core.fold import Fold
 from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.lake.ledger import Ledger
@@ -15,6 +17,9 @@ from tidegate.lake.sources import Root
 from tidegate.lake.store import open_store
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Ingest, Spec
+
+_DATA = f"/{layout.DATA}topic="
+_MOST_LAKES = 10  # a ledger is opened for each
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +69,39 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
                             f"the lake of {lake.name!r}, which {other.name!r} sends to {name}; it"
                         )
                         to_visit.append((reached, f"{path} feeds {step}"))
+
+
+def notices_of_path(spec: Egress, names: Iterable[str], cluster_id: str) -> list[str]:
+    """Return what a user should know if files of a path are those of a lake, whoever ingests it.
+
+    `names` are of the files that would be sent. Raises ConfigurationError if that lake has rows of
+    a target topic: what is sent would come back. Pipeline files do not matter, only ledgers.
+    """
+    if spec.source.path is None:
+        return []
+    root, notices = Root.of(spec.source.path), []
+    paths = (f"{root.url}/{name}".partition(_DATA) for name in names)
+    for url in sorted({before for before, found, _ in paths if found})[:_MOST_LAKES]:
+        lake, _, pipeline = url.rpartition("/")
+        try:
+            fold = Ledger(open_store(lake, pipeline), pipeline).fold
+        except TidegateError as error:
+            logger.warning("%s: the ledger at %s cannot be read: %s", spec.name, url, error)
+            continue
+        if not fold.n:
+            continue
+        fed = sorted(fold.topic_ids.keys() & set(spec.target.names))
+        if fed and fold.cluster_id in (None, cluster_id):
+            raise ConfigurationError(
+                f"pipeline {spec.name!r}: {', '.join(fed)} feeds the lake at {url}, which "
+                "source.path leads into: what is sent would come back and be sent again, without "
+                "end"
+            )
+        notices.append(
+            f"source.path leads into the lake at {url}: files that a replay replaces, or that are "
+            f"placed late, are not seen. `source.lake: {pipeline}` sends its rows by the ledger"
+        )
+    return notices
 
 
 def _reads(lake: Ingest, topic: _Topic, fold: Fold | None) -> bool:

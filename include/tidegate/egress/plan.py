@@ -141,6 +141,9 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
             own=plans.generations(opened.store, run.key) if run.resend else (),
             compacted=compacted,
         )
+        names = [file.name for file in backlog.taken]
+        for notice in pipeline_cycles.notices_of_path(spec, names, target.cluster_id):
+            logger.warning("%s: %s", spec.name, notice)
         chunks = chunked(backlog.unsent.ranges, max_records)[:1]
     planned = Plan(
         pipeline=spec.name,

@@ -9,8 +9,9 @@ from support.egress_world import (
     World,
 )
 from tidegate.core import layout
-from tidegate.core.entries import Commit, Reference
-from tidegate.egress.pipeline_cycles import refuse_loop
+from tidegate.core.entries import Commit, Origin, Reference
+from tidegate.egress import pipeline_cycles
+from tidegate.egress.pipeline_cycles import notices_of_path, refuse_loop
 from tidegate.errors import (
     ConfigurationError,
 )
@@ -52,6 +53,49 @@ def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) ->
         return
     with pytest.raises(ConfigurationError, match=r"t feeds the lake of '(back|pattern)'"):
         refuse_loop(fed, "cluster")
+
+
+@pytest.mark.parametrize(
+    ("topic", "cluster", "loops"),
+    [("t", "cluster", True), ("t", "another", False), ("u", "cluster", False)],
+)
+def test_a_path_into_a_lake_of_unknown_pipelines(
+    world: World, topic: str, cluster: str, loops: bool
+) -> None:
+    """Its ledger has what it reads; without a loop a notice names `source.lake`."""
+    lake = world.home / "far away"
+    store = open_store(str(lake), "their")
+    for entry in (
+        Origin(topic, "id", {0: 0}),
+        Commit("live", "p", "", 0, "a", cluster, {}, {}, Reference("m", "")),
+    ):
+        assert isinstance(Ledger(store, "their").append(entry, run="r"), Appended)
+    source = {"path": str(lake), "format": "parquet"}
+    spec = parse({**world.spec.model_dump(), "source": source})
+    assert isinstance(spec, Egress)
+    name = f"their/{layout.DATA}topic={topic}/window_date=2026-03-14/part-0.parquet"
+    refuse_loop(spec, "cluster")
+    if loops:
+        with pytest.raises(ConfigurationError, match=r"t feeds the lake at .*their, which source"):
+            notices_of_path(spec, [name], "cluster")
+    else:
+        (notice,) = notices_of_path(spec, [name], "cluster")
+        assert "`source.lake: their` sends its rows by the ledger" in notice
+    assert notices_of_path(spec, ["other/data/topic=t/x.parquet", "x.parquet"], "cluster") == []
+
+
+def test_a_run_looks_for_the_lake_of_its_files(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it freezes a plan."""
+    asked = []
+    monkeypatch.setattr(
+        pipeline_cycles, "notices_of_path", lambda _, names, __: asked.append(names) or ["so"]
+    )
+    world.put(a="1")
+    world.plan()
+    assert len(asked) == 1
+    assert len(asked[0]) == 1
 
 
 def make_hops(world: World, **middle: Any) -> None:
