@@ -128,6 +128,10 @@ class StageFailed(Transient):
     """Spark ended without staging all chunks."""
 
 
+class OutOfMemory(TidegateError):
+    """Java ran out of memory in the driver or an executor: a retry would do so again."""
+
+
 class RowsMissing(Transient):
     """An attempt holds fewer rows than the broker shows for its ranges."""
 

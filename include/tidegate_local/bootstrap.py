@@ -156,9 +156,15 @@ class Venv:
 
     def archive_classes(self) -> None:
         """Make Spark start in half the time; without the archive it starts all the same."""
-        code = "from tidegate.launch.spark_submit import ensure_archive; ensure_archive(print)"
-        with _step("an archive of Spark's classes, about a minute, once"):
-            self._run([str(self.python), "-c", code], "no archive")
+        code = (
+            "import sys; from tidegate.launch.spark_submit import ensure_archive; "
+            "sys.exit(ensure_archive(print) is None)"
+        )
+        try:
+            with _step("an archive of Spark's classes, about a minute, once"):
+                self._run([str(self.python), "-c", code], "no archive")
+        except SetupError as error:
+            print(f"tidegate: {error}; Spark starts more slowly without it")
 
     def _refuse_under_running_processes(self) -> None:
         """Raise where something runs from the packages that would be exchanged below it."""

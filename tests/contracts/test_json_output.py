@@ -389,7 +389,7 @@ def test_explain_shows_what_the_spark_connection_has(spec, monkeypatch):
     assert form["settings"] == {
         **SETTINGS,
         "spark.cores.max": {"value": None, "origin": "connection"},
-        "spark.executor.memory": {"value": None, "origin": "pipeline"},
+        "spark.executor.memory": {"value": "3g", "origin": "pipeline"},
         "spark.kafka.consumer.cache.timeout": {"value": "9s", "origin": "connection"},
         "spark.log.level": {"value": "INFO", "origin": "connection"},
     }

@@ -121,7 +121,7 @@ metadata.broker.list
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("spark.executor.memory", "accepted\n  why: it passes to Spark as it is\n"),
+        ("spark.executor.cores", "accepted\n  why: it passes to Spark as it is\n"),
         (
             "spark.hadoop.fs.s3a.secret.key",
             "refused\n  why: a secret here would show in the process",

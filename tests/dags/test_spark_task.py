@@ -290,7 +290,8 @@ def test_the_log_of_a_task_that_fails_has_all_of_it(
     (file,) = tmp_path.rglob("flights-r1-*.log")
     assert isinstance(failure, StageFailed)
     assert str(failure) == (
-        f"flights r1: plan f00d chunk 0 (t): UnknownTopic: gone; Spark's output: {file}"
+        "flights r1: plan f00d chunk 0 (t): UnknownTopic: gone (spark-submit ended with 7); "
+        f"Spark's output: {file}"
     )
 
 

@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import html
 import json
+import os
 import re
 import threading
 import time
@@ -90,7 +91,9 @@ class Scan:
 
     def look_at_tree(self, place: str, root: Path) -> None:
         """Look at all files, and at their names."""
-        for path in sorted(root.rglob("*")):
+        walk = os.walk(root)  # passes over directories that are gone, as `rglob` does not
+        paths = (Path(where, name) for where, inner, files in walk for name in (*inner, *files))
+        for path in sorted(paths):
             with contextlib.suppress(OSError):  # gone, or a socket
                 where = str(path.relative_to(root))
                 self.look_at(place, where, where)

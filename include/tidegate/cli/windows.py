@@ -26,7 +26,6 @@ from tidegate.core.requests import Backfill
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import files
-from tidegate.runs.requested_windows import absolute, parsed_ranges
 
 app = typer.Typer()
 
@@ -99,6 +98,8 @@ def backfill_window(
     as_json: Json = False,
 ) -> None:
     """Ingest the offsets of a window that are not in the lake; live runs are not affected."""
+    from tidegate.runs.requested_windows import absolute, parsed_ranges
+
     spec = files.load_ingest(pipeline)
     asked = Backfill(
         topic=(topic or "") if ranges else spec.topic_named(topic),
@@ -138,6 +139,8 @@ def replay_window(
     as_json: Json = False,
 ) -> None:
     """Ingest: read a window again and replace its files; egress: send a window again."""
+    from tidegate.runs.requested_windows import absolute
+
     spec = files.load_named(pipeline)
     window = {
         "id": replay_id, "partitions": _numbers(partitions), "where": where,

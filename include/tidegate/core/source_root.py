@@ -9,6 +9,7 @@ from functools import cached_property
 from urllib.parse import quote, unquote
 
 _GLOB = re.compile(r"[*?\[]")
+_DATA_FILE = re.compile(r"\.(csv|tsv|json|jsonl|ndjson|parquet|txt|text|gz|bz2|zst|lz4)$", re.I)
 _CLASS = r"\[[!^]?\]?[^\]/]*\]"  # a bracket right behind the first one is a character
 _TOKEN = re.compile(rf"(\*\*/|\*\*|\*|\?|{_CLASS})")
 
@@ -26,13 +27,22 @@ class Root:
 
     @classmethod
     def of(cls, path: str) -> Root:
-        """Return the root of a directory, a glob or a URL: `/in/2026/*.json`, `s3://bucket/in`."""
+        """Return the root of a directory, a file, a glob or a URL: `/in/2026/*.json`,
+        `s3://bucket/in`.
+
+        A path that ends as data files do may be one file, or a directory, as Spark writes it: its
+        root is the directory above.
+        """
         scheme, sep, rest = path.partition("://")
         if scheme == "file" or not sep:
             scheme, rest = "file", unquote(rest) if sep else path
         parts = rest.rstrip("/").split("/")
         fixed = next((i for i, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-        globs = tuple(parts[fixed:]) or ("**",)
+        if fixed == len(parts) > 1 and _DATA_FILE.search(parts[-1]):
+            fixed -= 1
+            globs: tuple[str, ...] = (parts[-1], "**")
+        else:
+            globs = tuple(parts[fixed:]) or ("**",)
         above = "/".join(parts[:fixed]) or "/"
         if scheme == "file":  # a directory's name may contain characters special in a URL
             above = re.sub("^/+", "/", posixpath.normpath(above))  # as Spark writes it
@@ -44,6 +54,9 @@ class Root:
     def pattern(self) -> re.Pattern[str]:
         """The pattern that a whole name must match; ValueError if it is not valid."""
         # DOTALL: names with a line end match, and are then excluded by name.
+        match self.parts:
+            case (part, "**") if not _GLOB.search(part):  # a file, or all below a directory
+                return re.compile(rf"{re.escape(part)}(?:/.*)?", re.DOTALL)
         return re.compile(_regex("/".join(self.parts)), re.DOTALL)
 
     def complaint(self) -> str | None:

@@ -65,8 +65,17 @@ def read_backlog(
         return _lake_backlog(spec, spec.source.lake, fold, resend=resend, compacted=compacted)
     assert spec.source.path is not None
     root = Root.of(spec.source.path)
-    listed = sources.listing(root, settle=spec.settle)
-    if not (listed.files or listed.young or listed.left_out or fold.sent or fold.refused):
+    was_there = bool(fold.sent or fold.refused)
+    try:
+        listed = sources.listing(root, settle=spec.settle)
+    except SourceUnavailable as error:
+        if was_there or not error.numbers.get("missing"):
+            raise
+        raise SourceRefused(
+            f"pipeline {spec.name!r}: source.path {spec.source.path}: {error}; and nothing was "
+            "ever sent from there: is the path right?"
+        ) from error
+    if not (listed.files or listed.young or listed.left_out or was_there):
         raise SourceRefused(
             f"pipeline {spec.name!r}: no file matches {spec.source.path}, and none ever did: is "
             "the path right? Names with a part that begins with a dot or underscore do not count"

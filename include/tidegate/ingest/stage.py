@@ -21,6 +21,7 @@ from tidegate.errors import (
     ConfigurationError,
     NotAuthenticated,
     NotAuthorised,
+    OutOfMemory,
     PlanDead,
     StageFailed,
     TidegateError,
@@ -44,7 +45,9 @@ from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 
 _LOOK_AGAIN = 1.0  # seconds
 # How an application may end; the chunks that it has finished are sealed nevertheless.
-_OF_SPARK = (StageFailed, BrokerUnreachable, ConfigurationError, NotAuthenticated, NotAuthorised)
+_OF_SPARK = (
+    StageFailed, OutOfMemory, BrokerUnreachable, ConfigurationError, NotAuthenticated, NotAuthorised
+)  # fmt: skip
 
 logger = logging.getLogger(__name__)
 

@@ -65,7 +65,10 @@ def list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
         raise SourceUnavailable(f"source {root.url} cannot be listed: {one_line(error)}") from error
     except OSError as error:
         said = printable_name(str(error))
-        raise SourceUnavailable(f"source {root.url} cannot be listed: {said}") from error
+        raise SourceUnavailable(
+            f"source {root.url} cannot be listed: {said}",
+            missing=isinstance(error, FileNotFoundError | NotADirectoryError),
+        ) from error
 
 
 def _matches(root: Root, name: str) -> bool:
@@ -167,7 +170,11 @@ def _in_s3(root: Root) -> Iterator[Found]:
     try:
         yield from _in_bucket(root)
     except (BotoCoreError, ClientError) as error:
-        raise SourceUnavailable(f"source {root.url} cannot be listed: {one_line(error)}") from error
+        answer = error.response if isinstance(error, ClientError) else {}
+        raise SourceUnavailable(
+            f"source {root.url} cannot be listed: {one_line(error)}",
+            missing=answer.get("Error", {}).get("Code") == "NoSuchBucket",
+        ) from error
 
 
 def _in_bucket(root: Root) -> Iterator[Found]:

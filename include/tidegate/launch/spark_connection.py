@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from tidegate.settings import spark_lines
 from tidegate.settings.setting import Place
 from tidegate.settings.table import judge
 
+_OLDEST_PYTHON = (3, 11)
 _EXAMPLES = {
     "deploy-mode": "client",
     "queue": "root.default",
@@ -187,9 +191,25 @@ def _home(texts: Mapping[str, str], wrong: list[str]) -> Path | None:
 
 
 def _python(texts: Mapping[str, str]) -> list[str]:
-    if "python" in texts and not shutil.which(texts["python"]):
+    if "python" not in texts:
+        return []
+    if not (program := shutil.which(texts["python"])):
         return [f"python: no program on this machine, where the driver runs; {_example('python')}"]
+    if (found := _version(program)) < _OLDEST_PYTHON:
+        number = ".".join(map(str, found)) or "no Python"
+        return [f"python: {program} is {number}; Tidegate's jobs need Python 3.11 or later"]
     return []
+
+
+@cache
+def _version(program: str) -> tuple[int, ...]:
+    """Return the version of a Python as numbers; empty if it does not say."""
+    code = "import sys; print(*sys.version_info[:2])"
+    with suppress(OSError, subprocess.SubprocessError, ValueError):
+        asked = [program, "-I", "-S", "-c", code]
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout
+        return tuple(map(int, said.split()))
+    return ()
 
 
 def _jars(source: str, home: Path | None, wrong: list[str]) -> list[str]:

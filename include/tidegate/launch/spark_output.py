@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import shorten
 
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, OutOfMemory, StageFailed
 from tidegate.launch import jars
 
 _KEPT, _DAY = 20, 86_400  # files that are kept, whatever their age; seconds
@@ -36,11 +36,20 @@ _STACK_TRACE = re.compile(
 # A task that failed, as each layer above it says once more, without the cause: `Lost task` has it.
 _ECHO = re.compile(
     r"\b(ERROR Utils: Aborting task|(ERROR|WARN) (FileFormatWriter|FileOutputCommitter): "
-    r"|ERROR Executor: Exception in task |ERROR TaskSetManager: .* aborting job)"
+    r"|ERROR Executor: Exception in task |ERROR TaskSetManager: .* aborting job"
+    r"|(ERROR|WARN) (DiskBlockObjectWriter|BlockManager): )"
 )
 _WARNING = re.compile(r"^[\d/]{8} [\d:]{8} (?:WARN|ERROR) (\w+: )(?:\[[^]]*\] )?(.*)")
 _NO_CAUSE = re.compile(r"^\s*(at |\.\.\. \d+ more|$)|\b(INFO|DEBUG|WARN|WARNING)\b")
 _EXCEPTION = re.compile(r"^(Exception in thread|Caused by: )|\b[A-Z]\w+(Error|Exception)\b")
+_NO_MASTER = "All masters are unresponsive"
+_EXIT_OUT_OF_MEMORY = 52  # of a driver or an executor: Spark's SparkExitCode.OOM
+_OUT_OF_MEMORY = re.compile(
+    r"\bjava\.lang\.OutOfMemoryError\b|\bexited with (exit )?code 52\b"
+    r"|\bContainer killed by YARN for exceeding \w* ?memory|\bbeyond the '\w+' memory limit\b"
+)
+_VM = "Error occurred during initialization of VM"  # its reason is the next line
+_NO_JAVA = re.compile(rf"^\s*({_VM}|Error: Could not create the Java Virtual Machine)")
 _NO_START = re.compile(r"^(Error|Invalid|Unrecognized|Improperly|Could not)\b")
 
 
@@ -84,13 +93,45 @@ class SparkOutput:
         return self.path.read_text(errors="replace").splitlines()[-most:]
 
 
+def failure(
+    name: str, lines: Iterable[str], code: int | None
+) -> StageFailed | OutOfMemory | ConfigurationError:
+    """Return the error of an application that has failed, by its output and its exit code."""
+    causes = list(lines)
+    how = "" if code is None else f" (spark-submit ended with {code})"
+    if code == _EXIT_OUT_OF_MEMORY or any(map(_OUT_OF_MEMORY.search, causes)):
+        return OutOfMemory(
+            f"{name}: Java ran out of memory{how}. Give it more (`spark.conf`: "
+            "spark.driver.memory, on a cluster spark.executor.memory), or let fewer tasks run at "
+            "once (master local[1], spark.task.cpus): each holds records of the size that the "
+            "topic allows (max.message.bytes)",
+            exit_code=code,
+        )
+    if any(_NO_JAVA.search(line) for line in causes):
+        return ConfigurationError(
+            f"{name}: Java did not start: {failure_line(causes)}{how}. Correct "
+            "spark.driver.memory or spark.driver.extraJavaOptions (`spark.conf`, or conf of the "
+            "Spark connection)",
+            exit_code=code,
+        )
+    return StageFailed(f"{name}: {failure_line(causes)}{how}", exit_code=code)
+
+
 def failure_line(lines: Iterable[str]) -> str:
     """Return the line of an application's output that names the cause of its failure."""
+    lines = list(lines)
+    if any(_NO_MASTER in line for line in lines):
+        return (
+            "Spark's master does not answer (all masters are unresponsive): check that it runs, "
+            "and host and port of the Spark connection"
+        )
     messages = [line.strip() for line in lines if not _NO_CAUSE.search(line)]
     if ours := [line for line in messages if "tidegate: " in line]:
         return ours[-1].partition("tidegate: ")[2]
     if exceptions := [line for line in messages if _EXCEPTION.search(line)]:
         return exceptions[-1]
+    if _VM in messages[:-1]:
+        return messages[messages.index(_VM) + 1]
     # Java and spark-submit print the error first, and then their usage.
     if refusals := [line for line in messages if _NO_START.search(line)]:
         return refusals[0]

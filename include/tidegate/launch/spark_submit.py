@@ -11,16 +11,17 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from tidegate.broker.outage import BrokerWatch
-from tidegate.errors import BrokerUnreachable, StageFailed, TidegateError
+from tidegate.errors import BrokerUnreachable, OutOfMemory, StageFailed, TidegateError
 from tidegate.launch import application_state, cds_archive, java_options
 from tidegate.launch.masters import for_master
-from tidegate.launch.spark_output import SparkOutput, failure_line
+from tidegate.launch.spark_output import SparkOutput, failure
 from tidegate.launch.submission import Submission as Submission
 from tidegate.launch.submission import of_job
 from tidegate.spark.answers import ReadAnswer
 from tidegate.spark.job_files import read_refusal
 
 _END = 10.0  # seconds that an application may take to end when it is asked to
+_AT_LEAST = 1.0  # more, when its driver has ended, or that time is over
 
 
 def ensure_archive(log: Callable[[str], None]) -> Path | None:
@@ -44,8 +45,8 @@ def ensure_archive(log: Callable[[str], None]) -> Path | None:
 def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> None:
     """Run an application to its end, and pass what people are to see, line by line, to `log`.
 
-    Raises StageFailed, with the line that names the cause, or BrokerUnreachable. It does not
-    outlive this process; in cluster mode it does if this process is killed.
+    Raises StageFailed, with the line that names the cause, OutOfMemory or BrokerUnreachable. It
+    does not outlive this process; in cluster mode it does if this process is killed.
     """
     application = for_master(given, master)
     with (
@@ -68,11 +69,7 @@ def submit(given: Submission, *, master: str, log: Callable[[str], None]) -> Non
             for line in output.shown(process.stdout):
                 log(line)
             if code := process.wait():
-                raise StageFailed(
-                    f"{application.name}: {failure_line(output.causes)} "
-                    f"(spark-submit ended with {code})",
-                    exit_code=code,
-                )
+                raise failure(application.name, output.causes, code)
 
 
 @contextmanager
@@ -111,7 +108,7 @@ def supervised(
     try:
         with watch or nullcontext():
             yield output
-    except StageFailed as error:
+    except (StageFailed, OutOfMemory) as error:
         where = f"; Spark's output: {output.path}" if output.path else ""
         if application.kafka and watch and (outage := watch.outage()):
             raise BrokerUnreachable(
@@ -145,6 +142,7 @@ def _terminated_on_error(process: subprocess.Popen[str]) -> Iterator[None]:
     except BaseException:
         process.terminate()
         _await_driver(process)
+        _kill_if_alive(process, _AT_LEAST)
         raise
 
 
@@ -159,8 +157,12 @@ def _await_driver(process: subprocess.Popen[str]) -> None:
 
 def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
+    _kill_if_alive(process, _END)
+
+
+def _kill_if_alive(process: subprocess.Popen[str], patience: float) -> None:
     try:
-        process.wait(_END)
+        process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from tidegate.errors import StageFailed
 from tidegate.orchestration.compatibility import ends_with_the_task
 from tidegate.settings import secrets
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidegate.launch.spark_output import SparkOutput
     from tidegate.launch.submission import Submission
 
+_EXIT_CODE = re.compile(r"\bError code is: (\d+)")  # in the provider's error
 _MOST = 5_000  # lines of Spark's output in the log of a task that fails
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
         If it fails, the log gets its whole output: the worker, with its files, may be gone soon.
         """
         from tidegate.launch.masters import for_master
-        from tidegate.launch.spark_output import failure_line
+        from tidegate.launch.spark_output import failure
         from tidegate.launch.spark_submit import killed_on_error, supervised
 
         submission = for_master(submission, self.spark.master)
@@ -74,8 +75,9 @@ class SparkOperator(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is no
                 whole = self._output.tail(_MOST)
                 for line in ("::group::Spark's whole output", *whole, "::endgroup::"):
                     logger.info("%s", line)
-                cause = failure_line(self._output.causes) if self._output.causes else str(error)
-                raise StageFailed(f"{submission.name}: {cause}") from None
+                code = _EXIT_CODE.search(str(error))
+                causes = self._output.causes or [str(error)]
+                raise failure(submission.name, causes, int(code[1]) if code else None) from None
 
     def _get_hook(self) -> SparkSubmitHook:
         """Return the provider's hook, which logs what people are to see of Spark's output."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 from tidegate.core import windows
 from tidegate.core.offsets import OffsetRange
@@ -16,6 +15,8 @@ def absolute(edge: str | None, zone: str, now: datetime | None = None) -> str | 
 
     `now`, by default this moment, is what `-1d` counts from.
     """
+    from zoneinfo import ZoneInfo  # of no other command
+
     try:
         found = ZoneInfo(zone)
     except (ValueError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError

@@ -125,6 +125,31 @@ def duration(value: str) -> str | None:
     return "not a duration, for example 500ms, 5m or 1h"
 
 
+def size(value: str) -> str | None:
+    """Check a size of Spark: a whole number and a unit, or a number of its default unit."""
+    if re.fullmatch(rf"[0-9]{{1,15}}({'|'.join(_UNITS)})?", value.strip().lower()):
+        return None
+    return "not a size, for example 512m or 2g: a whole number and a unit, without a blank"
+
+
+def heap(value: str) -> str | None:
+    """Check the memory of a Java process, which Java reads, too: `2gb` is none for it."""
+    found = re.fullmatch(r"([0-9]{1,9})([kmgt])", value.strip().lower())
+    if not found:
+        return "not a memory of Java, for example 512m or 2g: a whole number, and k, m, g or t"
+    if int(found[1]) * _UNITS[found[2]] < _LEAST_HEAP:
+        return "less than 450m, the least that Spark starts with"
+    return None
+
+
+_UNITS = {
+    unit + suffix: 1024**power
+    for power, unit in enumerate("kmgtp", start=1)
+    for suffix in ("", "b")
+} | {"b": 1}
+_LEAST_HEAP = 450 * 1024**2
+
+
 def values(check: Check | None) -> str:
     """Return which values a check takes; empty for one of a setting's own."""
     match check:
@@ -136,4 +161,9 @@ def values(check: Check | None) -> str:
             return ", ".join(known)
     if check is boolean:
         return "true, false"
-    return "a duration: 500ms, 5m, 1h" if check is duration else ""
+    kinds: dict[Check | None, str] = {
+        duration: "a duration: 500ms, 5m, 1h",
+        size: "a size: 512m, 2g",
+        heap: "512m, 2g",
+    }
+    return kinds.get(check, "")

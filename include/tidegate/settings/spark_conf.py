@@ -1,7 +1,8 @@
 """Settings of Spark itself that matter here: Kafka's pools, and what Tidegate decides.
 
 Source: Spark's integration guide for Kafka, `kafka010.package` of the connector 4.0, `SQLConf` and
-`internal.config` of Spark 4.0. Of other names that begin with `spark.`, only secrets are refused.
+`internal.config` of Spark 4.0. Of other names that begin with `spark.`, only secrets and those that
+would be settings of the connector are refused.
 """
 
 from __future__ import annotations
@@ -9,7 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tidegate.settings.setting import Answer, Check, Place, Setting, boolean, duration, text, whole
+from tidegate.settings.setting import (
+    Answer,
+    Check,
+    Place,
+    Setting,
+    boolean,
+    duration,
+    heap,
+    size,
+    text,
+    whole,
+)
 
 # By default Spark keeps the consumers of a task, and the records that they fetched last (up to
 # 10,000 a partition), for five minutes: many chunks, topics or partitions would fill a driver of
@@ -105,6 +117,8 @@ _CODE = (
     "spark.sql.sources.commitProtocolClass",
     "spark.submit.pyFiles",
 )
+OF_CONNECTOR = ("spark.kafka.", "spark.sql.kafkaConsumerCache.")
+"""Prefixes of the settings of Spark's Kafka connector, all of which are in the table."""
 _DIRECT_STREAMS = (
     "spark.streaming.backpressure.enabled",
     "spark.streaming.kafka.consumer.cache.enabled",
@@ -181,6 +195,25 @@ SPARK: tuple[Setting, ...] = (
     ),
     _decided(
         "spark.sql.maxConcurrentOutputFileWriters", "8", "so that tasks need not sort by topic"
+    ),
+    *(
+        Setting(name=name, place=Place.SPARK, check=heap, outside="1g")
+        for name in ("spark.driver.memory", "spark.executor.memory")
+    ),
+    *(
+        Setting(name=name, place=Place.SPARK, check=size)
+        for name in (
+            "spark.driver.memoryOverhead", "spark.executor.memoryOverhead",
+            "spark.executor.pyspark.memory", "spark.memory.offHeap.size",
+            "spark.driver.maxResultSize",
+        )
+    ),
+    *(
+        Setting(name=name, place=Place.SPARK, check=duration)
+        for name in (
+            "spark.network.timeout", "spark.executor.heartbeatInterval", "spark.rpc.askTimeout",
+            "spark.rpc.lookupTimeout",
+        )
     ),
     Setting(
         name="spark.jars", place=Place.SPARK, check=text, caution=_of_connector,

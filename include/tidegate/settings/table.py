@@ -12,7 +12,7 @@ from tidegate.settings.old_names import OLD
 from tidegate.settings.setting import UNSET, Answer, Place, Setting
 from tidegate.settings.sink import SINK
 from tidegate.settings.source import SOURCE
-from tidegate.settings.spark_conf import SENDING, SPARK
+from tidegate.settings.spark_conf import OF_CONNECTOR, SENDING, SPARK
 
 TABLE: tuple[Setting, ...] = (*SOURCE, *SINK, *SPARK, *SENDING, *OLD)
 
@@ -174,4 +174,11 @@ def _unknown_to_spark(name: str) -> str | None:
         meant = _BY_NAME.get((place, name.lower()))
         if meant and meant.name != name:
             return f"Spark's settings have their letter case: {meant.name}"
+    if name.startswith(OF_CONNECTOR):
+        known = [
+            each.name
+            for each in TABLE
+            if each.name.startswith(OF_CONNECTOR) and each.answer is not Answer.REFUSED
+        ]
+        return f"no setting of Spark's Kafka connector{did_you_mean(name, known)}"
     return None if name.startswith("spark.") else "Spark's settings begin with `spark.`"

@@ -73,10 +73,9 @@ def _prepare_to_send(spark: SparkSession, directory: Path) -> None:
         "warm-up", "tidegate warm-up", rows, columns, "t", (), False, False, None, target,
         {}, {}, "",
     )  # fmt: skip
-    shaped, *_ = preflight.preflight(spark, job)
-    records.with_provenance(shaped, job).repartition(2, "key").sortWithinPartitions(
-        "value"
-    ).collect()
+    checked = preflight.preflight(spark, job)
+    shaped = records.with_provenance(checked.records, checked.job)
+    shaped.repartition(2, "key").sortWithinPartitions("value").collect()
 
 
 def _rows(spark: SparkSession) -> DataFrame:

@@ -57,6 +57,7 @@ def test_a_run(command: Any, world: World, monkeypatch: pytest.MonkeyPatch, plac
 run id: r1
 planning: Kafka at nowhere:1 (kafka_default), lake {world.home}/lake
 plan PLAN: 1 file, 2 bytes
+a new run: none of this id, r1, has this work
 starting Spark (local[*])
 """
     assert err == lines if place == "pipe" else printed.has_lines(err, lines)

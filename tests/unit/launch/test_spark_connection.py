@@ -169,12 +169,23 @@ def test_a_spark_of_ones_own(pinned: None, tmp_path: Path) -> None:
 
 def test_a_python_of_ones_own(pinned: None, tmp_path: Path) -> None:
     python = tmp_path / "python3"
-    python.write_text("#!/bin/sh\n")
-    python.chmod(0o755)
+    python.symlink_to(sys.executable)
     started = staged(read({"python": str(python)}))
     assert started.env["PYSPARK_PYTHON"] == started.env["PYSPARK_DRIVER_PYTHON"] == str(python)
     assert started.env["SPARK_HOME"] == str(spark_home.home())
     assert started.conf["spark.submit.pyFiles"] == str(job_zip.build())
+
+
+@pytest.mark.parametrize(
+    ("script", "says"), [("echo 3 8", "is 3.8"), ("exit 1", "is no Python"), ("echo hi", "is no")]
+)
+def test_a_python_that_cannot_run_the_jobs(tmp_path: Path, script: str, says: str) -> None:
+    python = tmp_path / "python3"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    (complaint,) = complaints({"python": str(python)})
+    assert f"{says}" in complaint
+    assert complaint.endswith("; Tidegate's jobs need Python 3.11 or later")
 
 
 def test_jars_of_a_directory(pinned: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

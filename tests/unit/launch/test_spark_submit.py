@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.fake_submit import fake
 from support.process_list import have_ended, is_job
 from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
@@ -231,17 +232,6 @@ def test_the_scripts_can_be_executed() -> None:
     """Airflow starts the wrapper directly; git and the wheel keep its mode."""
     for script in Path(module.__file__).parent.glob("*.sh"):
         assert script.stat().st_mode & stat.S_IXUSR, script
-
-
-def fake(tmp_path: Path, script: str, kafka: KafkaSettings | None = None) -> Submission:
-    """Make a spark-submit of a few lines of shell."""
-    binary = tmp_path / "spark-submit"
-    binary.write_text(f"#!/bin/sh\n{script}\n")
-    binary.chmod(0o755)
-    return Submission(
-        binary=str(binary), application="job.py", args=("job.json",), name="flights r1",
-        conf={"spark.a": "1 2"}, jars=("a.jar", "b.jar"), env={"COLOUR": "blue"}, kafka=kafka,
-    )  # fmt: skip
 
 
 def test_submit_passes_everything_and_every_line(tmp_path: Path) -> None:

@@ -65,7 +65,6 @@ ACCEPTED = {
     "spark.hadoop.fs.azure.account.oauth2.refresh.token.endpoint": "https://host/token",
     "spark.hadoop.fs.s3a.encryption.key": "arn:aws:kms:eu-west-1:1:key/2",
     "spark.kubernetes.authenticate.driver.oauthTokenFile": "/run/token",
-    "spark.kafka.sasl.token.mechanism": "SCRAM-SHA-512",
     "spark.security.credentials.hive.enabled": "false",
     "spark.authenticate.secretBitLength": "256",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key",

@@ -27,7 +27,7 @@ NAMES = sorted(
     {each.name.replace("*", "x") for each in TABLE if each.place is not Place.CONNECTION}
     | {*OF_SPARK}
 )
-VALUES = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO", "classic",
+VALUES = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO", "classic", "2g",
           "10000", "org.apache.kafka.clients.producer.RoundRobinPartitioner")  # fmt: skip
 
 

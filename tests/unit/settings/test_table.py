@@ -14,7 +14,7 @@ from tidegate.spark import producer_settings
 
 OPTIONS = (Place.SOURCE, Place.SINK)
 TOKENS = "spark.security.credentials.kafka.enabled"
-VALID = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO", "classic")
+VALID = ("1", "true", "read_committed", "none", "all", "5m", "a", "false", "INFO", "classic", "2g")
 
 
 def value_of(each: setting.Setting) -> str:
@@ -24,6 +24,37 @@ def value_of(each: setting.Setting) -> str:
     fits = [v for v in (target.default, *VALID, "10000", "org.apache.kafka.clients.producer."
             "RoundRobinPartitioner") if v and not check(v)]  # fmt: skip
     return fits[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("spark.executor.memory", "2 GB", "not a memory of Java, for example 512m or 2g"),
+        ("spark.driver.memory", "2gb", "not a memory of Java"),
+        ("spark.driver.memory", "2", "not a memory of Java"),
+        ("spark.executor.memory", "2m", "less than 450m, the least that Spark starts with"),
+        ("spark.executor.memoryOverhead", "1 GB", "not a size, for example 512m or 2g"),
+        ("spark.network.timeout", "2 min", "not a duration"),
+        (
+            "spark.kafka.consumer.cache.timeut", "5m",
+            "no setting of Spark's Kafka connector; did you mean "
+            "'spark.kafka.consumer.cache.timeout'?",
+        ),
+        ("spark.kafka.sasl.token.mechanism", "x", "no setting of Spark's Kafka connector"),
+        ("spark.sql.kafkaConsumerCache.timeout", "5m", "no setting of Spark's Kafka connector"),
+    ],
+)  # fmt: skip
+def test_what_spark_would_refuse_or_ignore(name: str, value: str, says: str) -> None:
+    """Before anything is started: `validate` has it, too."""
+    (complaint,) = judge(Place.SPARK, {name: value}).complaints
+    assert complaint.startswith(f"{name}: ")
+    assert says in complaint
+
+
+@pytest.mark.parametrize("value", ["512m", "2G", "1t"])
+def test_memory_that_spark_takes(value: str) -> None:
+    for name in ("spark.executor.memory", "spark.driver.memory", "spark.executor.memoryOverhead"):
+        assert judge(Place.SPARK, {name: value}).complaints == ()
 
 
 def test_each_name_is_there_once() -> None:
