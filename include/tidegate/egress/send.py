@@ -261,6 +261,8 @@ def _run_application(
                 kafka=run.kafka,
                 spark=run.spark,
             )
+            ids = {topic: each.topic_id for topic, each in target.topics.items()}
+            application = replace(application, target_ids=ids)
             places = [*(path for _, path in job.source.files), job.quarantine or ""]
             application = for_places(application, *places, spark=run.spark)
             opened.on_progress(StepProgress("sending", all_records=plan.records))
@@ -303,6 +305,8 @@ def _run_application(
             + ("more was sent, and the claim stands" if may_have_sent else "was sent"),
             files=sorted(refused["files"]),
         )
+    if isinstance(failure, IdentityChanged):
+        _check_target(run, plan)  # raises it with the number of records
     if failure is None or isinstance(failure, StageFailed):
         raise SendFailed(f"plan {plan.id}: {failure or 'Spark ended without an answer'}")
     raise failure
@@ -347,15 +351,20 @@ def _refuse_changed_files(plan: Plan) -> None:
 
 def _check_target(run: EgressRun, plan: Plan) -> TargetSurvey:
     """Survey the target again; IdentityChanged if it is not the one that was planned."""
-    now = survey(run)
+    now = survey(run, make=False)
     planned = {topic: each.topic_id for topic, each in (plan.target or {}).items()}
     found = {topic: state.topic_id for topic, state in now.topics.items()}
     if found != planned or now.cluster_id != plan.cluster_id:
+        others = [t for t in found if found[t] != planned.get(t) and found[t]]
+        records = sum(sum(now.topics[t].ends.values()) for t in others)
         raise IdentityChanged(
             f"plan {plan.id}: its target was {planned} on cluster {plan.cluster_id}, and is "
             f"{found} on {now.cluster_id}: a topic was recreated, or the connection leads "
-            "elsewhere. Nothing more was sent; release the claim, if there is one",
+            f"elsewhere. The new topics hold {counted(records, 'record')}, maybe of this plan: "
+            "with auto.create.topics.enable producers make a deleted topic anew. Nothing more was "
+            "sent; release the claim, if there is one",
             planned=planned,
             found=found,
+            records=records,
         )
     return now

@@ -177,7 +177,8 @@ def content(root: Root, name: str) -> str | None:
 
 def changed(root: Root, files: Sequence[SourceFile]) -> list[str]:
     """Return the names of files that are gone, or are not what they were when planned."""
-    now = {file.name: (file.size, file.etag) for file in listing(root, settle=0).files}
+    listed = listing(root, settle=0)  # a file that was touched by a clock ahead is young
+    now = {file.name: (file.size, file.etag) for file in (*listed.files, *listed.young)}
     return [file.name for file in files if now.get(file.name) != (file.size, file.etag)]
 
 

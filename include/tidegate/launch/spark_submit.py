@@ -11,7 +11,14 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from tidegate.broker.outage import BrokerWatch
-from tidegate.errors import BrokerUnreachable, OutOfMemory, StageFailed, TidegateError
+from tidegate.broker.target_watch import TargetWatch
+from tidegate.errors import (
+    BrokerUnreachable,
+    IdentityChanged,
+    OutOfMemory,
+    StageFailed,
+    TidegateError,
+)
 from tidegate.launch import application_state, cds_archive, java_options
 from tidegate.launch.masters import for_master
 from tidegate.launch.spark_output import SparkOutput, failure
@@ -98,18 +105,26 @@ def kill(application: Submission, log: Callable[[str], None]) -> None:
 def supervised(
     application: Submission, stop: Callable[[], object], log: Callable[[str], None]
 ) -> Iterator[SparkOutput]:
-    """Yield what takes the application's output; call `stop` if its brokers are out.
+    """Yield what takes the application's output; call `stop` if its brokers are out, or a topic
+    that it sends to is another one.
 
-    Raises BrokerUnreachable in the place of the block's StageFailed if no broker answers. Either
-    names the file of the output, and so does the log at the end.
+    Raises BrokerUnreachable or IdentityChanged in the place of the block's StageFailed then. Each
+    error names the file of the output, and so does the log at the end.
     """
     output = SparkOutput(application.name)
-    watch = BrokerWatch(application.kafka, stop) if application.kafka else None
+    kafka, ids = application.kafka, application.target_ids
+    watch = BrokerWatch(kafka, stop) if kafka else None
+    target = TargetWatch(kafka, ids, stop) if kafka and ids else None
     try:
-        with watch or nullcontext():
+        with watch or nullcontext(), target or nullcontext():
             yield output
     except (StageFailed, OutOfMemory) as error:
         where = f"; Spark's output: {output.path}" if output.path else ""
+        if target and target.changed:
+            raise IdentityChanged(
+                f"{application.name}: topics {', '.join(target.changed)} were deleted, or made "
+                f"anew, while rows were sent to them; Spark was stopped{where}"
+            ) from error
         if application.kafka and watch and (outage := watch.outage()):
             raise BrokerUnreachable(
                 f"{application.kafka.cluster}: {outage}; check that it runs. What is finished is "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tidegate.broker import kerberos
@@ -53,8 +53,9 @@ _SECRET_OPTIONS = "(?i:url|jaas|secret|passw|token)"
 class Submission:
     """One call of spark-submit; `env` is added to the caller's environment.
 
-    `kafka` is the cluster that the application cannot do without: it is watched meanwhile. `tag`,
-    in cluster mode, is that by which YARN finds the application.
+    `kafka` is the cluster that the application cannot do without: it is watched meanwhile, and so
+    are the topics that it sends to, `target_ids` by name. `tag`, in cluster mode, is that by which
+    YARN finds the application.
     """
 
     binary: str
@@ -66,6 +67,7 @@ class Submission:
     env: Mapping[str, str]
     kafka: KafkaSettings | None = None
     tag: str | None = None
+    target_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 def submission(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,6 +34,7 @@ from tidegate.spark.records import RECORD, DoesNotFit
 from tidegate.spark.row_frame import IDENTITY
 
 _NAMED = 5  # bad rows or files that a message names
+_DIGITS = re.compile("[0-9]+")  # reasons that differ in numbers are named once
 
 
 class Refused(Exception):
@@ -121,7 +123,13 @@ def _with_columns_of_most(spark: SparkSession, job: EgressJob) -> EgressJob:
 
 
 def _refused(bad: Mapping[str, str], job: EgressJob) -> Refused:
-    named = "; ".join(f"{name}: {why}" for name, why in sorted(bad.items())[:_NAMED])
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, why in sorted(bad.items()):
+        alike.setdefault(_DIGITS.sub("0", why), []).append((name, why))
+    named = "; ".join(
+        f"{name}: {why}" + (f" (and {counted(len(more), 'more file')} alike)" if more else "")
+        for (name, why), *more in [*alike.values()][:_NAMED]
+    )
     message = f"{counted(len(bad), 'file')} cannot be sent: {named}"
     return Refused(message, bad, job.source.header)
 
@@ -147,20 +155,25 @@ def _with_bad_rows(job: EgressJob, bad_rows: DataFrame) -> dict[str, str]:
     """Return the files with rows that cannot be sent, the first of each named; Refused for a lake,
     whose rows nobody corrects.
     """
+    if job.source.is_lake:
+        kind = F.regexp_replace("reason", _DIGITS.pattern, "0")
+        first, number = F.min(F.struct("file", "row", "reason")), F.count("*")
+        kinds = bad_rows.groupBy(kind).agg(first.alias("first"), number.alias("n")).collect()
+        listed = "; ".join(
+            f"{counted(n, 'row')}: {first.reason} (the first: {first.file}, row {first.row})"
+            for _, first, n in sorted(kinds, key=lambda each: each.first)[:_NAMED]
+        )
+        raise Refused(
+            f"{counted(sum(each.n for each in kinds), 'row')} cannot be sent: {listed}. Mend what "
+            "is named, or set on_bad_row: quarantine"
+        )
     first = F.min(F.struct("row", "reason")).alias("first")
     found = bad_rows.groupBy("file").agg(first, F.count("*").alias("n")).collect()
-    named = {
+    return {
         each.file: f"row {each.first.row}: {each.first.reason}"
         + (f", and {counted(each.n - 1, 'other bad row')}" if each.n > 1 else "")
         for each in sorted(found)
     }
-    if job.source.is_lake:
-        listed = "; ".join(f"{name}, {why}" for name, why in [*named.items()][:_NAMED])
-        count = counted(sum(each.n for each in found), "row")
-        raise Refused(
-            f"{count} cannot be sent: {listed}. Mend what is named, or set on_bad_row: quarantine"
-        )
-    return named
 
 
 def _check_files_read(spark: SparkSession, job: EgressJob, shaped: DataFrame) -> None:

@@ -129,6 +129,25 @@ def test_a_changed_file_is_another_one(tmp_path: Path) -> None:
     assert sources.changed(root, planned) == ["a", "b", "c"]
 
 
+def test_a_file_from_a_clock_that_was_ahead_is_what_it_was(tmp_path: Path) -> None:
+    """It was planned by that clock, which has stepped back since: it is young, and not gone."""
+    fill(tmp_path, "a")
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    os.utime(tmp_path / "a", (ahead.timestamp(), ahead.timestamp()))
+    root = Root.of(str(tmp_path))
+    planned = sources.listing(root, settle=0, now=ahead + timedelta(minutes=1)).files
+    assert [file.name for file in planned] == ["a"]
+    assert sources.changed(root, planned) == []
+
+
+def test_a_path_may_be_one_file(tmp_path: Path) -> None:
+    """Or a directory that is named as Spark names what it writes; nothing beside it."""
+    fill(tmp_path, "a.csv", "a.csv.bak", "b.csv", "out.parquet/part-0.parquet", "x.out.parquet/y")
+    assert names(tmp_path / "a.csv") == ["a.csv"]
+    assert names(tmp_path / "out.parquet") == ["out.parquet/part-0.parquet"]
+    assert names(tmp_path / "none.csv") == []
+
+
 @pytest.mark.parametrize("pattern", ["", "/*.csv"])
 def test_no_such_directory(tmp_path: Path, pattern: str) -> None:
     """It may come: try again later, or correct the path."""
