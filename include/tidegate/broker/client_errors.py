@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,6 +27,9 @@ _ATTEMPT = re.compile(r"Bootstrap connection to \S+ failed: ([^\n]*?) \(backoff"
 _TLS = re.compile(r"\[SSL: ([A-Z0-9_]+)\]")
 _ANSWERED = "Broker version identified"
 TIMEOUT_MS = 8_000  # to find a broker, and for one request
+_FIRST, _SILENCE = 0.9, 1.8  # seconds until, and between, lines about a silent broker
+_waited_for: set[str] = set()
+logger = logging.getLogger(__name__)
 # The client's dozens of lines about a connection are in no log: errors have what they say.
 logging.getLogger("kafka").propagate = False
 logging.getLogger("kafka").setLevel(logging.INFO)
@@ -49,6 +54,28 @@ class _ClientLog(logging.Handler):
 
 
 @contextmanager
+def _told(cluster: str) -> Iterator[None]:
+    """Log again and again that the block waits for a cluster; of several such blocks, one does."""
+    if cluster in _waited_for:
+        yield
+        return
+    answered = threading.Event()
+
+    def tell() -> None:
+        began = time.monotonic()
+        while not answered.wait(_SILENCE if time.monotonic() - began > 1 else _FIRST):
+            logger.info("waiting for %s: %.0f s", cluster, time.monotonic() - began)
+
+    _waited_for.add(cluster)
+    threading.Thread(target=tell, name="tidegate-waiting", daemon=True).start()
+    try:
+        yield
+    finally:
+        answered.set()
+        _waited_for.discard(cluster)
+
+
+@contextmanager
 def connection_errors(settings: KafkaSettings) -> Iterator[None]:
     """Translate the errors of opening a client.
 
@@ -57,7 +84,8 @@ def connection_errors(settings: KafkaSettings) -> Iterator[None]:
     kafka_logger, log = logging.getLogger("kafka"), _ClientLog()
     kafka_logger.addHandler(log)
     try:
-        yield
+        with _told(settings.cluster):
+            yield
     except kafka_errors.KafkaError as error:
         messages = log.about(settings.bootstrap_servers) + str(error)
         if refusal := _refusal(settings, messages):
