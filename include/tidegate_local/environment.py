@@ -7,6 +7,14 @@ import os
 from tidegate_local import proxies, stack
 
 
+def hint(message: str) -> str | None:
+    """Return what to do about an error that names the local stack's broker, if it is down."""
+    local_stack = stack.read(stack.default_home())
+    if local_stack is None or local_stack.kafka not in message:
+        return None
+    return "that is the broker of the local stack, which is not running: `tidegate local up`"
+
+
 def use() -> None:
     """Set lake and connections of the local stack where the environment has none."""
     os.environ.update(proxies.without_loopback())

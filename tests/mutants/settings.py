@@ -80,8 +80,8 @@ MUTANTS = (
     Mutant(
         "what changes rows is set in the session of an egress",
         "spark/source_rows.py",
-        "spark.conf.unset(own) if value is None else spark.conf.set(own, value)",
-        "spark.conf.unset(own)",
+        "            spark.conf.set(own, value)\n",
+        "            pass\n",
         "tests/unit/spark/test_source_rows.py::test_what_changes_rows_is_set_and_refused",
     ),
     Mutant(

@@ -31,7 +31,7 @@ from tidegate.cli.console import (
 )
 from tidegate.cli.runs import carry_out, new_run
 from tidegate.cli.variables import signature
-from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.errors import BrokerUnreachable, ConfigurationError, TidegateError
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
@@ -83,7 +83,8 @@ def run() -> None:
         _use_local_stack()
         code = app(standalone_mode=False)
     except TidegateError as error:
-        _fail(error_form(error), error.exit_code, getattr(error, "__notes__", ()))
+        notes = [*getattr(error, "__notes__", ()), *_hints(error)]
+        _fail(error_form(error), error.exit_code, notes)
     except Stopped as error:
         note(str(error), "red")
         _print_notes(getattr(error, "__notes__", ()))
@@ -107,6 +108,15 @@ def _use_local_stack() -> None:
         from tidegate_local import environment
 
         environment.use()
+
+
+def _hints(error: TidegateError) -> list[str]:
+    """Return what to do if the broker that does not answer is that of the local stack."""
+    if not isinstance(error, BrokerUnreachable) or not local.is_installed():
+        return []
+    from tidegate_local import environment
+
+    return list(filter(None, [environment.hint(str(error))]))
 
 
 def _wants_json() -> bool:

@@ -18,14 +18,17 @@ _LEGACY = "spark.sql.legacy."
 
 def configure(spark: SparkSession) -> None:
     """Set what the readers need, regardless of the cluster's defaults."""
-    for name, value in SAME_ROWS.items():
-        # The session's settings are Hadoop's, too, and override those with `spark.hadoop.`.
-        own = name.removeprefix("spark.hadoop.")
-        spark.conf.unset(own) if value is None else spark.conf.set(own, value)
-    # Refused in a pipeline and in its connection; spark-defaults.conf of a machine may have them.
     session: Any = spark._jsparkSession
     names = session.conf().getAll().keysIterator()
     given = [names.next() for _ in iter(names.hasNext, False)]
+    for name, value in SAME_ROWS.items():
+        # The session's settings are Hadoop's, too, and override those with `spark.hadoop.`.
+        own = name.removeprefix("spark.hadoop.")
+        if value is not None:
+            spark.conf.set(own, value)
+        elif own in given:  # else Spark would warn of a name that is deprecated
+            spark.conf.unset(own)
+    # Refused in a pipeline and in its connection; spark-defaults.conf of a machine may have them.
     for name in (each for each in given if each.startswith(_LEGACY) and each not in SAME_ROWS):
         if spark.conf.isModifiable(name):
             spark.conf.unset(name)

@@ -13,6 +13,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -150,6 +151,16 @@ def test_the_python_api_finds_the_local_stack(monkeypatch: pytest.MonkeyPatch) -
     assert callable(tidegate.files)
     assert os.environ["AIRFLOW_CONN_KAFKA_DEFAULT"] == "{}"
     assert os.environ["TIDEGATE_LAKE"] == "/mine"
+
+
+def test_a_local_stack_that_is_down_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the error of its broker, and of no other."""
+    monkeypatch.setattr(stack, "read", lambda _: SimpleNamespace(kafka="127.0.0.1:5"))
+    hint = environment.hint("Kafka at 127.0.0.1:5 (kafka_default): no broker answered")
+    assert str(hint).endswith("`tidegate local up`")
+    assert environment.hint("Kafka at 127.0.0.1:6 (kafka_default): no broker answered") is None
+    monkeypatch.setattr(stack, "read", lambda _: None)
+    assert environment.hint("Kafka at 127.0.0.1:5: no broker answered") is None
 
 
 def test_no_proxy_is_used_for_this_machine(
