@@ -141,6 +141,13 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
             own=plans.generations(opened.store, run.key) if run.resend else (),
             compacted=compacted,
         )
+        if run.resend and not backlog.taken and fold.sent:
+            logger.warning(
+                "%s: --resend sends files again whose content has changed, or that were refused: "
+                "there is none. A file that is as it was is sent again under another name, or by "
+                "a pipeline of another name",
+                spec.name,
+            )
         names = [file.name for file in backlog.taken]
         for notice in pipeline_cycles.notices_of_path(spec, names, target.cluster_id):
             logger.warning("%s: %s", spec.name, notice)

@@ -436,3 +436,14 @@ def test_a_run_opens_its_ledger_once(
     submit = world.app(sends_window)
     assert egress(world.run(**asked), submit, lambda _: False).commit == 2
     assert Counter(opened) == {"out": 1, "lake": 4}
+
+
+def test_a_resend_of_what_has_not_changed_says_so(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And how a file is sent again as it is."""
+    world.put(a="1\n")
+    world.send_and_publish("one")
+    assert world.plan("again", resend=True).plan.files == ()
+    assert "--resend sends files again whose content has changed" in caplog.text
+    assert "sent again under another name" in caplog.text
