@@ -21,10 +21,9 @@ import psutil
 import tidegate
 from tidegate.errors import Transient
 from tidegate_local import postgres, processes, proxies, state_files
+from tidegate_local.home import IS_CHECKOUT, PROJECT
 from tidegate_local.postgres import Postgres
 
-PROJECT = Path(__file__).resolve().parents[2]
-IS_CHECKOUT = (PROJECT / "pyproject.toml").is_file()
 DAGS = PROJECT / "dags" if IS_CHECKOUT else Path(tidegate.__file__).parent / "airflow/dag_files"
 USER = "admin"
 VERSION = version("apache-airflow")

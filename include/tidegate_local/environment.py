@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 
-from tidegate_local import proxies, stack
+from tidegate_local import proxies
+from tidegate_local.home import default_home, state_file
 
 
 def hint(message: str) -> str | None:
     """Return what to do about an error that names the local stack's broker, if it is down."""
-    local_stack = stack.read(stack.default_home())
+    from tidegate_local import stack
+
+    local_stack = stack.read(default_home())
     if local_stack is None or local_stack.kafka not in message:
         return None
     return "that is the broker of the local stack, which is not running: `tidegate local up`"
@@ -18,7 +21,11 @@ def hint(message: str) -> str | None:
 def use() -> None:
     """Set lake and connections of the local stack where the environment has none."""
     os.environ.update(proxies.without_loopback())
-    local_stack = stack.environment(stack.default_home())
+    if not state_file(default_home()).is_file():
+        return
+    from tidegate_local import stack
+
+    local_stack = stack.environment(default_home())
     if "AWS_ENDPOINT_URL" in local_stack and "TIDEGATE_LAKE" not in os.environ:
         os.environ.pop("AWS_SESSION_TOKEN", None)  # of other keys than the stack's
         os.environ.update({k: v for k, v in local_stack.items() if k.startswith("AWS_")})

@@ -23,6 +23,7 @@ from tidegate.launch import file_lock, jars
 from tidegate.pipelines import files
 from tidegate_local import airflow, health, kafka, postgres, processes, s3, state_files
 from tidegate_local.airflow_api import AirflowApi
+from tidegate_local.home import state_file
 from tidegate_local.ports import free_port, is_free
 from tidegate_local.postgres import Postgres
 
@@ -57,18 +58,6 @@ class Stack:
 
     def api(self, home: Path) -> AirflowApi:
         return AirflowApi(self.airflow, user=airflow.USER, password=airflow.password(home))
-
-
-def default_home(*, on_s3: bool = False) -> Path:
-    """Return TIDEGATE_HOME, else a directory in the checkout; of a package where the command is."""
-    named = os.environ.get("TIDEGATE_HOME")
-    place = airflow.PROJECT if airflow.IS_CHECKOUT else Path.cwd()
-    return Path(named or place / (".tidegate-s3" if on_s3 else ".tidegate")).resolve()
-
-
-def default_homes() -> list[Path]:
-    """Return the homes of stacks, with and without S3, when none is given."""
-    return list(dict.fromkeys((default_home(), default_home(on_s3=True))))
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -307,14 +296,14 @@ def _port_of(address: str) -> int:
 
 
 def read(home: Path) -> Stack | None:
-    content = state_files.read(home / "stack.json")
+    content = state_files.read(state_file(home))
     if content is None:
         return None
     return Stack(**{key: value for key, value in content.items() if key != "format"})
 
 
 def _write(home: Path, stack: Stack) -> None:
-    state_files.write(home / "stack.json", {"format": 1, **asdict(stack)})
+    state_files.write(state_file(home), {"format": 1, **asdict(stack)})
 
 
 def _locked(home: Path, say: Say) -> AbstractContextManager[None]:

@@ -23,6 +23,7 @@ import httpx
 from websockets.sync.client import connect
 
 from tidegate_local import airflow, stack
+from tidegate_local.home import default_home
 from tidegate_local.ports import free_port
 
 IMAGES = Path(__file__).parents[2] / "docs/img"
@@ -98,7 +99,7 @@ def _address(port: int) -> str:
 
 
 def main() -> None:
-    home = stack.default_home()
+    home = default_home()
     running = stack.read(home)
     assert running, f"no stack in {home}"
     api, url = running.api(home), running.airflow

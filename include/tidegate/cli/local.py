@@ -38,8 +38,9 @@ def up(*, as_json: Json = False) -> None:
     """Start the services that are not running, and wait until all are healthy."""
     require_packages()
     from tidegate_local import airflow, stack
+    from tidegate_local.home import default_home
 
-    home = stack.default_home()
+    home = default_home()
     stack.up(home, say=_say)
     state = stack.status(home)
     if as_json:
@@ -53,8 +54,9 @@ def down(*, as_json: Json = False) -> None:
     """Stop what `up` started, running tasks and their Spark included; the data is kept."""
     require_packages()
     from tidegate_local import stack
+    from tidegate_local.home import default_homes
 
-    homes = stack.default_homes()
+    homes = default_homes()
     ended = [home for home in homes if stack.down(home, say=_say)]
     if as_json:
         _print_json({"format": 1, "home": str(homes[0]), "ended": bool(ended)})
@@ -69,8 +71,9 @@ def status(*, as_json: Json = False) -> None:
     """Show each service, its health and its log."""
     require_packages()
     from tidegate_local import stack
+    from tidegate_local.home import default_home
 
-    state = stack.status(stack.default_home())
+    state = stack.status(default_home())
     if as_json:
         _print_json(state)
         return

@@ -165,10 +165,10 @@ def demo(
 ) -> None:
     """Start Kafka and Airflow locally, ingest a year of real flights, and verify the lake."""
     local.require_packages()
-    from tidegate_local import stack
     from tidegate_local.demo import demo as show
+    from tidegate_local.home import default_home
 
-    home = stack.default_home(on_s3=on_s3)
+    home = default_home(on_s3=on_s3)
     show(home, say=lambda line: out.print(line, markup=False, soft_wrap=True), on_s3=on_s3)
 
 

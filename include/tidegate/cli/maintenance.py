@@ -28,10 +28,10 @@ from tidegate.errors import ConfigurationError, NeedsAirflow
 from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Egress, Spec
-from tidegate.runs.run import NO_MIRROR, Mirror
 
 if TYPE_CHECKING:
     from tidegate.doctor.check import Check
+    from tidegate.runs.run import Mirror
 
 app = typer.Typer()
 app.add_typer(offsets.app, name="offsets")
@@ -183,7 +183,7 @@ def _run_step(
     show: Callable[[Document], None],
     as_json: bool,
     *,
-    variables: Mirror | NeedsAirflow = NO_MIRROR,
+    variables: Mirror | NeedsAirflow | None = None,
     abandon_after: float = 0.0,
 ) -> tuple[list[Document], int]:
     """Run a maintenance step for one pipeline, or for all; print what it did.
@@ -191,9 +191,10 @@ def _run_step(
     Return its documents and the exit code. A pipeline that fails never stops the others.
     """
     from tidegate.maintenance.steps import STEPS, Environment
+    from tidegate.runs.run import NO_MIRROR
 
     step = STEPS[name]
-    given = Environment(signature(), kafka, variables, abandon_after)
+    given = Environment(signature(), kafka, variables or NO_MIRROR, abandon_after)
     documents: list[Document] = []
     problems = []
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import getpass
 import os
+from typing import TYPE_CHECKING
 
 from tidegate.cli import local
 from tidegate.errors import NeedsAirflow
-from tidegate.runs.run import NO_MIRROR, Mirror
+
+if TYPE_CHECKING:
+    from tidegate.runs.run import Mirror
 
 
 def variables() -> Mirror:
@@ -24,6 +27,8 @@ def variables() -> Mirror:
 
 def variables_if_any() -> Mirror:
     """Return the Variables, or none without Airflow; the next run in Airflow rewrites them."""
+    from tidegate.runs.run import NO_MIRROR
+
     try:
         return variables()
     except NeedsAirflow:
@@ -39,8 +44,9 @@ def _of_the_local_stack() -> dict[str, str]:
     if not local.is_installed():
         return {}
     from tidegate_local import airflow, postgres, stack
+    from tidegate_local.home import default_home
 
-    home = stack.default_home()
+    home = default_home()
     running, database = stack.read(home), postgres.running(home)
     if running is None or database is None:
         return {}

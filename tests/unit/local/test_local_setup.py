@@ -27,6 +27,7 @@ from tidegate.lake import s3_settings as s3_client
 from tidegate.launch.file_lock import locked
 from tidegate_local import demo, environment, proxies, s3, stack
 from tidegate_local.airflow_api import AirflowApi
+from tidegate_local.home import state_file
 
 PROJECT = Path(__file__).parents[3]
 
@@ -140,8 +141,12 @@ def server() -> Iterator[str]:
         running.shutdown()
 
 
-def test_the_python_api_finds_the_local_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_api_finds_the_local_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As the command line does; what the environment has is kept."""
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
+    state_file(tmp_path).touch()
     found = {"TIDEGATE_LAKE": "/local", "AIRFLOW_CONN_KAFKA_DEFAULT": "{}"}
     monkeypatch.setattr(stack, "environment", lambda _: found)
     monkeypatch.setattr(proxies, "without_loopback", dict)

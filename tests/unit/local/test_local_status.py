@@ -13,6 +13,7 @@ import pytest
 from tidegate.errors import ConfigurationError
 from tidegate.launch.jars import JarError
 from tidegate_local import airflow, stack
+from tidegate_local.home import default_home, default_homes
 from tidegate_local.postgres import Postgres
 
 NAMED = "TIDEGATE_TEST_PORT"
@@ -102,11 +103,11 @@ def test_a_stack_on_s3_has_a_home_of_its_own(
 ) -> None:
     """Unless one is given; a stack whose lake is a directory never moves into a bucket."""
     monkeypatch.delenv("TIDEGATE_HOME", raising=False)
-    plain, on_s3 = stack.default_home(), stack.default_home(on_s3=True)
+    plain, on_s3 = default_home(), default_home(on_s3=True)
     assert (plain.name, on_s3.name) == (".tidegate", ".tidegate-s3")
-    assert stack.default_homes() == [plain, on_s3]
+    assert default_homes() == [plain, on_s3]
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
-    assert stack.default_homes() == [stack.default_home(on_s3=True)] == [tmp_path]
+    assert default_homes() == [default_home(on_s3=True)] == [tmp_path]
     stack._write(tmp_path, stack.Stack("127.0.0.1:9", "http://127.0.0.1:8", "/lake"))
     with pytest.raises(ConfigurationError, match="/lake, not in a bucket"):
         stack.up(tmp_path, say=print, on_s3=True)
