@@ -221,10 +221,12 @@ def _compare(
     distinct = right.dropDuplicates(_content(job))
     superseded = _superseded(spark, job, good, distinct, until)
     lost = good.alias("a").join(distinct.alias("b"), _equal(job, "a", "b"), "left_anti").count()
-    if lost > sum(superseded.values()):
+    lost -= sum(superseded.values())
+    unknown = found.join(good.select(*IDENTITY), list(IDENTITY), "left_anti").count()
+    if lost or unknown:
         raise ContentDiffers(
-            f"read back: {lost - sum(superseded.values())} rows are not in the target as they are "
-            "in the source; the retry sends what is missing"
+            f"read back: {lost} rows are not in the target as they are in the source, {unknown} "
+            "records are of no row that was to be sent; the retry sends what is missing"
         )
     # A row counts where its first record is; any other, in whichever partition and with whichever
     # content, is a duplicate.
