@@ -190,6 +190,17 @@ def _is_replay(run: Run | EgressRun) -> bool:
     return isinstance(getattr(run, "asked", None), Replay)
 
 
+def _with_value(given: list[str], option: str, value: str) -> list[str]:
+    """Return the words of a command with another value of an option that is there."""
+    words = list(given)
+    for at, word in enumerate(words):
+        if word == option and at + 1 < len(words):
+            words[at + 1] = value
+        elif word.startswith(f"{option}="):
+            words[at] = f"{option}={value}"
+    return words
+
+
 def _command(run: Run | EgressRun, *, again: bool) -> str:
     """Return this command for the same run, or, `again`, for a new one."""
     same = [] if again or _is_replay(run) else ["--run-id", run.run_id]
@@ -198,4 +209,7 @@ def _command(run: Run | EgressRun, *, again: bool) -> str:
         if word == "--run-id" or word.startswith("--run-id="):
             del given[at : at + (2 if word == "--run-id" else 1)]
             break
+    for name in ("start", "end"):  # `-1d` would be another time by then
+        if edge := getattr(getattr(run, "asked", None), name, None):
+            given = _with_value(given, f"--{name}", edge)
     return shlex.join(["tidegate", *given, *same])

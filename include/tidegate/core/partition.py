@@ -79,7 +79,8 @@ class LeftOut:
     def __str__(self) -> str:
         where = self.topic if self.partition is None else f"{self.topic}-{self.partition}"
         if self.reason == Reason.EXPIRED:
-            start, end, lost = (self.numbers[name] for name in ("start", "end", "offsets"))
+            start, end = self.numbers["start"], self.numbers["end"]
+            lost = self.numbers.get("offsets", end - start)
             return f"{where}: expired: [{start:,}, {end:,}), {counted(lost, 'offset')}"
         numbers = ", ".join(f"{k} {v}" for k, v in self.numbers.items())
         return f"{where}: {self.reason}" + (f" ({numbers})" if numbers else "")

@@ -50,13 +50,17 @@ class Root:
         url = f"{scheme}://{above}"
         return cls(url, url.replace("s3://", "s3a://", 1), globs)
 
+    @property
+    def named(self) -> str | None:
+        """The one name below the root that the path is of, if it ends as data files do."""
+        return self.parts[0] if self.parts[1:] and not _GLOB.search(self.parts[0]) else None
+
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """The pattern that a whole name must match; ValueError if it is not valid."""
         # DOTALL: names with a line end match, and are then excluded by name.
-        match self.parts:
-            case (part, "**") if not _GLOB.search(part):  # a file, or all below a directory
-                return re.compile(rf"{re.escape(part)}(?:/.*)?", re.DOTALL)
+        if self.named:  # a file, or all below a directory
+            return re.compile(rf"{re.escape(self.named)}(?:/.*)?", re.DOTALL)
         return re.compile(_regex("/".join(self.parts)), re.DOTALL)
 
     def complaint(self) -> str | None:
@@ -77,6 +81,13 @@ class Root:
             if not re.fullmatch(_regex(part), name, re.DOTALL):
                 return False
         return len(self.parts) > len(names)
+
+    def may_hold_path(self, path: str) -> bool:
+        """Return whether a file at a path, written as `native` or else as the URL, would match."""
+        for base in (self.native, self.url):
+            if path.startswith(f"{base.rstrip('/')}/"):
+                return bool(self.pattern.fullmatch(path.removeprefix(f"{base.rstrip('/')}/")))
+        return False
 
     def path(self, name: str) -> str:
         """Return the path of a file of this root as Spark writes it."""

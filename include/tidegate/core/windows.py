@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
@@ -32,8 +33,9 @@ def absolute(edge: str | None, zone: tzinfo, now: datetime) -> str | None:
     text = (edge or "").strip()
     if ago := _AGO.fullmatch(text):
         number, unit = ago.groups()
-        at = now - timedelta(**{_UNITS[unit]: int(number)})
-        return at.replace(microsecond=0).isoformat()
+        with suppress(OverflowError):  # before the year 1: no time, and refused as such
+            at = now - timedelta(**{_UNITS[unit]: int(number)})
+            return at.replace(microsecond=0).isoformat()
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -80,7 +80,8 @@ def notices_of_path(spec: Egress, names: Iterable[str], cluster_id: str) -> list
     if spec.source.path is None:
         return []
     root, notices = Root.of(spec.source.path), []
-    paths = (f"{root.url}/{name}".partition(_DATA) for name in names)
+    base = root.native if root.url.startswith("file://") else root.url
+    paths = (f"{base}/{name}".partition(_DATA) for name in names)
     for url in sorted({before for before, found, _ in paths if found})[:_MOST_LAKES]:
         lake, _, pipeline = url.rpartition("/")
         try:
@@ -90,7 +91,11 @@ def notices_of_path(spec: Egress, names: Iterable[str], cluster_id: str) -> list
             continue
         if not fold.n:
             continue
-        fed = sorted(fold.topic_ids.keys() & set(spec.target.names))
+        fed = [
+            topic
+            for topic in sorted(fold.topic_ids.keys() & set(spec.target.names))
+            if root.may_hold_path(f"{url}{_DATA}{topic}/window_date=2026-01-01/part-0.parquet")
+        ]
         if fed and fold.cluster_id in (None, cluster_id):
             raise ConfigurationError(
                 f"pipeline {spec.name!r}: {', '.join(fed)} feeds the lake at {url}, which "

@@ -194,7 +194,10 @@ def _compare(
                 extra += 1
                 changed[file] += first_digests[file][row] != digest
         sent, total = receipt.sent, receipt.sent + receipt.duplicates
-        if has_expired:  # of a row whose first record has expired, a duplicate is the first
+        if receipt.topic in target.compacted and has_expired:
+            fits = once + extra <= total
+            gone += max(0, sent - once)
+        elif has_expired:  # of a row whose first record has expired, a duplicate is the first
             most = r.start - receipt.before
             fits = total - most <= once + extra <= total
             gone += min(max(0, sent - once), most)

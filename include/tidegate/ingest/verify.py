@@ -77,7 +77,7 @@ def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any
     ledger = Ledger(store, spec.name, whole=True) if unlisted else None
     kept = placing.kept_files(store, ledger) if ledger else set()
     for path in unlisted:
-        if path not in kept:
+        if path not in kept and store.size(path) is not None:  # not replaced meanwhile
             findings.add("a file that no live commit lists", uri=store.uri(path))
     if findings.not_utf8:
         say(

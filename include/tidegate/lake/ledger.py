@@ -250,9 +250,18 @@ def existing(store: Store, pipeline: str) -> Fold:
 
 
 def refuse_absent(store: Store, fold: Fold) -> None:
-    """Raise ConfigurationError if a ledger has no entry: the lake may be another place."""
-    if not fold.n:
-        raise ConfigurationError(
-            f"there is no lake at {store.url}: no run has written there. Correct `lake`, or the "
-            "variable that it is read from; or start the first run"
+    """Raise ConfigurationError if a ledger has no entry: the lake may be another place.
+
+    LedgerCorrupt if runs have written there, and the ledger is lost.
+    """
+    if fold.n:
+        return
+    if store.names(layout.PLACED) or store.names(layout.DATA):
+        raise LedgerCorrupt(
+            f"the lake at {store.url} has committed files, and no ledger: it was lost. Nothing was "
+            "done; restore `_tidegate/log/` from a copy, and start no run before"
         )
+    raise ConfigurationError(
+        f"there is no lake at {store.url}: no run has written there. Correct `lake`, or the "
+        "variable that it is read from; or start the first run"
+    )

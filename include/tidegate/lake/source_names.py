@@ -72,8 +72,13 @@ def list_files(root: Root, store: Obstore) -> Iterator[Found | LeftOutFile]:
 
 
 def _matches(root: Root, name: str) -> bool:
-    hidden = any(part[:1] in (".", "_") for part in name.split("/") if part)
+    hidden = any(part[:1] in (".", "_") for part in _below_named(root, name).split("/") if part)
     return not hidden and root.pattern.fullmatch(name) is not None
+
+
+def _below_named(root: Root, name: str) -> str:
+    """Return the part of a name that the path does not give itself, whatever that looks like."""
+    return name.removeprefix(root.named) if root.named else name
 
 
 def _unusable(name: str) -> str | None:
@@ -129,7 +134,7 @@ def _state(
     def excluded(reason: str, *, sign: str = "") -> LeftOutFile:
         return LeftOutFile(printable_name(f"{name}{sign}"), printable_name(reason))
 
-    if entry.name[0] in "._" or name in _OF_FILE_SYSTEMS:
+    if (entry.name[0] in "._" and name != root.named) or name in _OF_FILE_SYSTEMS:
         return None
     try:
         state = entry.stat()
@@ -148,7 +153,11 @@ def _state(
         else stat.S_ISREG(state.st_mode) and _matches(root, name)
     ):
         return None
-    if entry.is_symlink() and not _is_below(top, target := os.path.realpath(entry.path)):
+    if (
+        entry.is_symlink()
+        and name != root.named
+        and not _is_below(top, target := os.path.realpath(entry.path))
+    ):
         return excluded(f"a symbolic link that leaves the source's root, to {target}")
     if is_directory and (reason := _unusable(name)):
         return excluded(reason, sign="/")
@@ -181,8 +190,9 @@ def _in_bucket(root: Root) -> Iterator[Found]:
     bucket, _, prefix = root.url.removeprefix("s3://").partition("/")
     prefix = unquote(prefix).strip("/")
     prefix = f"{prefix}/" if prefix else ""
+    wanted = prefix + (root.named or "")
     pages = (
-        s3_settings.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        s3_settings.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=wanted)
     )
     for page in pages:
         for each in page.get("Contents", ()):

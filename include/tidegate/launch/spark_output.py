@@ -99,7 +99,8 @@ def failure(
     """Return the error of an application that has failed, by its output and its exit code."""
     causes = list(lines)
     how = "" if code is None else f" (spark-submit ended with {code})"
-    if code == _EXIT_OUT_OF_MEMORY or any(map(_OUT_OF_MEMORY.search, causes)):
+    # Spark recovers from the loss of an executor: the line that names the cause decides.
+    if code == _EXIT_OUT_OF_MEMORY or _OUT_OF_MEMORY.search(failure_line(causes)):
         return OutOfMemory(
             f"{name}: Java ran out of memory{how}. Give it more (`spark.conf`: "
             "spark.driver.memory, on a cluster spark.executor.memory), or let fewer tasks run at "

@@ -158,7 +158,7 @@ def name_of(text: str) -> str:
     path = Path(text)
     if path.suffix not in ENDINGS and path.name == text:
         return text
-    if path.exists() and path.resolve().parent != directory().resolve():
+    if path.name != text and path.resolve().parent != directory().resolve():
         raise ConfigurationError(
             printable(
                 f"{text} is not in {directory()}, the directory of the pipeline files: move it "

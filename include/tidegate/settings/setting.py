@@ -142,6 +142,16 @@ def heap(value: str) -> str | None:
     return None
 
 
+def executor_heap(value: str) -> str | None:
+    """Check the memory of an executor, which Spark reads, and rounds to MiB."""
+    if wrong := size(value):
+        return wrong
+    number, unit = re.fullmatch(r"([0-9]+)([a-z]*)", value.strip().lower()).groups()  # type: ignore[union-attr]
+    if int(number) * _UNITS[unit or "m"] < _LEAST_HEAP:
+        return "less than 450m, the least that Spark starts with; without a unit it is MiB"
+    return None
+
+
 _UNITS = {
     unit + suffix: 1024**power
     for power, unit in enumerate("kmgtp", start=1)
@@ -165,5 +175,6 @@ def values(check: Check | None) -> str:
         duration: "a duration: 500ms, 5m, 1h",
         size: "a size: 512m, 2g",
         heap: "512m, 2g",
+        executor_heap: "a size: 512m, 2g",
     }
     return kinds.get(check, "")

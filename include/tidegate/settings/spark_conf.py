@@ -17,6 +17,7 @@ from tidegate.settings.setting import (
     Setting,
     boolean,
     duration,
+    executor_heap,
     heap,
     size,
     text,
@@ -196,10 +197,8 @@ SPARK: tuple[Setting, ...] = (
     _decided(
         "spark.sql.maxConcurrentOutputFileWriters", "8", "so that tasks need not sort by topic"
     ),
-    *(
-        Setting(name=name, place=Place.SPARK, check=heap, outside="1g")
-        for name in ("spark.driver.memory", "spark.executor.memory")
-    ),
+    Setting(name="spark.driver.memory", place=Place.SPARK, check=heap, outside="1g"),
+    Setting(name="spark.executor.memory", place=Place.SPARK, check=executor_heap, outside="1g"),
     *(
         Setting(name=name, place=Place.SPARK, check=size)
         for name in (

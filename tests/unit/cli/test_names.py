@@ -55,7 +55,7 @@ def test_no_command(tidegate: Callable[..., tuple[int, str, str]]) -> None:
         (("statsu",), "No such command 'statsu'. Did you mean 'status'?"),
         (("offsets", "shwo"), "No such command 'shwo'. Did you mean 'show'?"),
         (("status", "fligths"), "; there are: flights; did you mean 'flights'?"),
-        (("run", "nowhere/fligths.yaml"), "there are: flights; did you mean 'flights'?"),
+        (("run", "nowhere/flights.yaml"), "nowhere/flights.yaml is not in "),
         (("run", "flights", "--max-record", "5"), "--max-records"),
     ],
 )

@@ -12,6 +12,7 @@ from obstore.exceptions import BaseError
 from support import ingest_world, printed
 from tidegate.cli import main, runs
 from tidegate.core.cursor import Watermarks
+from tidegate.core.requests import Backfill
 from tidegate.errors import BrokerUnreachable, LakeUnavailable
 from tidegate.ingest import stage
 from tidegate.lake import committing
@@ -157,6 +158,17 @@ def test_a_backfill(command, place):
         err,
         "p: all requested offsets are already committed as #2, #3; use `tidegate replay` to read "
         "them again\nplan PLAN: nothing new\n",
+    )
+
+
+def test_a_window_before_now_is_continued_as_it_was(command, monkeypatch):
+    """`-1d` would be another window by then."""
+    asked = Backfill("t", start="2026-03-13T12:00:00+00:00", end="2026-03-14T00:00:00+00:00")
+    words = ["tidegate", "backfill", "p", "--start", "-1d", "--end=2026-03-14"]
+    monkeypatch.setattr("sys.argv", words)
+    assert runs._command(command.world.run("r", asked=asked), again=False) == (
+        "tidegate backfill p --start 2026-03-13T12:00:00+00:00 --end=2026-03-14T00:00:00+00:00 "
+        "--run-id r"
     )
 
 

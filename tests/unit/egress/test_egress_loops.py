@@ -75,6 +75,15 @@ def test_a_path_into_a_lake_of_unknown_pipelines(
     assert isinstance(spec, Egress)
     name = f"their/{layout.DATA}topic={topic}/window_date=2026-03-14/part-0.parquet"
     refuse_loop(spec, "cluster")
+    deep = {**source, "path": str(lake / f"their/data/topic={topic}")}
+    deeper = parse({**world.spec.model_dump(), "source": deep})
+    assert isinstance(deeper, Egress)
+    below = name.partition(f"topic={topic}/")[2]
+    if loops:
+        with pytest.raises(ConfigurationError, match="t feeds the lake"):
+            notices_of_path(deeper, [below], "cluster")
+    else:
+        assert len(notices_of_path(deeper, [below], "cluster")) == 1
     if loops:
         with pytest.raises(ConfigurationError, match=r"t feeds the lake at .*their, which source"):
             notices_of_path(spec, [name], "cluster")

@@ -250,6 +250,18 @@ def test_what_the_target_still_has_is_compared(target: Target) -> None:
     ]  # fmt: skip
 
 
+def test_what_compaction_and_retention_have_left(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a topic with both: what is gone is counted, and is no difference."""
+    monkeypatch.setattr(verifying, "compacted", lambda *_: {"t"})
+    target.sends("1", 20)
+    del target.log[0][2:17]
+    assert target.verify() == []
+    target.start = 2
+    assert target.verify() == []
+
+
 def test_what_expires_meanwhile_is_no_difference(target: Target) -> None:
     """The log start is asked for again."""
     target.sends("1", 3)

@@ -1,5 +1,6 @@
 """`verify` of a damaged lake, and of one that changes meanwhile."""
 
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from support.ingest_world import World
 from tidegate.core.cursor import Watermarks
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.requests import Replay
+from tidegate.errors import LedgerCorrupt
 from tidegate.ingest import verify as module
 from tidegate.ingest.run import ingest
 from tidegate.ingest.verify import verify
@@ -91,6 +93,28 @@ def test_each_damaged_file_is_a_finding(world, damage):
     assert verified["against_kafka"] == {"rows": 60, "expired": 0}
     # Of each also that its commit has fewer rows than its account.
     assert verified["differences"] == 4
+
+
+def test_a_lost_ledger_is_no_new_lake(world):
+    """Who started a run would read everything again beside it."""
+    for lost in ("log", "placed"):
+        shutil.rmtree(world.root / "p/_tidegate" / lost)
+    with pytest.raises(LedgerCorrupt, match="committed files, and no ledger: it was lost"):
+        found(world)
+
+
+def test_a_replay_while_the_ledger_is_read_is_no_difference(world, monkeypatch):
+    """Its old files were listed before, and are gone."""
+    read = module.audit.read_ledger
+
+    def replay_first(*given):
+        monkeypatch.setattr(module.audit, "read_ledger", read)
+        asked = Replay(topic="t", id="again", start="0", end="30")
+        ingest(world.run("replay", asked=asked), world.submit())
+        return read(*given)
+
+    monkeypatch.setattr(module.audit, "read_ledger", replay_first)
+    assert found(world)["first"] == []
 
 
 def test_what_expires_meanwhile_is_no_difference(world):

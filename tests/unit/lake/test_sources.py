@@ -146,6 +146,12 @@ def test_a_path_may_be_one_file(tmp_path: Path) -> None:
     assert names(tmp_path / "a.csv") == ["a.csv"]
     assert names(tmp_path / "out.parquet") == ["out.parquet/part-0.parquet"]
     assert names(tmp_path / "none.csv") == []
+    fill(tmp_path, "elsewhere/part-0", "_x.csv", ".y.parquet/z", ".y.parquet/_hidden")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/now.parquet").symlink_to(tmp_path / "elsewhere")
+    assert names(tmp_path / "in/now.parquet") == ["now.parquet/part-0"]
+    assert names(tmp_path / "_x.csv") == ["_x.csv"]
+    assert names(tmp_path / ".y.parquet") == [".y.parquet/z"]
 
 
 @pytest.mark.parametrize("pattern", ["", "/*.csv"])

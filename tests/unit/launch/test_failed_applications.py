@@ -15,7 +15,7 @@ from tidegate.launch.spark_submit import submit
 @pytest.mark.parametrize(
     "script",
     [
-        "exit 52",
+        "echo 'tidegate: InterruptedException: null'; exit 52",
         "echo 'Exception in thread \"main\" java.lang.OutOfMemoryError: Java heap space'; exit 1",
         "echo 'Reason: Command exited with code 52'; exit 1",
     ],
@@ -24,7 +24,7 @@ def test_no_memory_is_named_with_both_remedies(tmp_path: Path, script: str) -> N
     """In place of what a thread that was interrupted by it says; a retry would end so again."""
     with pytest.raises(OutOfMemory) as failed:
         submit(
-            fake(tmp_path, f"echo 'tidegate: InterruptedException: null'; {script}"),
+            fake(tmp_path, script),
             master="local", log=lambda _: None,
         )  # fmt: skip
     for remedy in ("Java ran out of memory", "spark.driver.memory", "local[1]", "Spark's output: "):
@@ -53,6 +53,13 @@ def test_a_java_that_does_not_start_says_why(tmp_path: Path, lines: list[str], r
     with pytest.raises(ConfigurationError, match=re.escape(f"Java did not start: {reason}")) as no:
         submit(fake(tmp_path, script), master="local", log=lambda _: None)
     assert "spark.driver.memory" in str(no.value)
+
+
+def test_an_executor_that_was_replaced_is_no_cause(tmp_path: Path) -> None:
+    """Spark has recovered from its loss: what ended the application is tried again."""
+    script = "echo 'Lost executor 1: Command exited with code 52'; echo 'tidegate: away'; exit 1"
+    with pytest.raises(StageFailed, match="r1: away "):
+        submit(fake(tmp_path, script), master="local", log=lambda _: None)
 
 
 def test_a_silent_master_is_named(tmp_path: Path) -> None:

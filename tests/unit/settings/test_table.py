@@ -29,10 +29,10 @@ def value_of(each: setting.Setting) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        ("spark.executor.memory", "2 GB", "not a memory of Java, for example 512m or 2g"),
+        ("spark.executor.memory", "2 GB", "not a size, for example 512m or 2g"),
         ("spark.driver.memory", "2gb", "not a memory of Java"),
         ("spark.driver.memory", "2", "not a memory of Java"),
-        ("spark.executor.memory", "2m", "less than 450m, the least that Spark starts with"),
+        ("spark.executor.memory", "2", "less than 450m, the least that Spark starts with"),
         ("spark.executor.memoryOverhead", "1 GB", "not a size, for example 512m or 2g"),
         ("spark.network.timeout", "2 min", "not a duration"),
         (
@@ -55,6 +55,13 @@ def test_what_spark_would_refuse_or_ignore(name: str, value: str, says: str) -> 
 def test_memory_that_spark_takes(value: str) -> None:
     for name in ("spark.executor.memory", "spark.driver.memory", "spark.executor.memoryOverhead"):
         assert judge(Place.SPARK, {name: value}).complaints == ()
+
+
+@pytest.mark.parametrize("value", ["2gb", "4096"])
+def test_memory_that_only_spark_reads(value: str) -> None:
+    """Of executors: Java gets it in MiB."""
+    assert judge(Place.SPARK, {"spark.executor.memory": value}).complaints == ()
+    assert judge(Place.SPARK, {"spark.driver.memory": value}).complaints
 
 
 def test_each_name_is_there_once() -> None:
