@@ -69,9 +69,10 @@ def test_an_open_transaction(
     monkeypatch.setattr(console, "out", said)
     monkeypatch.setattr(console, "now", lambda: datetime(2026, 1, 1, 9, 31, tzinfo=UTC))
     render.print_status(state)
-    assert said.export_text().splitlines()[-1] == (
-        f"{hidden}-0: 8 offsets behind a transaction that is open for 1h 1m"
-    )
+    age, problem, fix = said.export_text().splitlines()[-3:]
+    assert age == f"{hidden}-0: 8 offsets behind a transaction that is open for 1h 1m"
+    assert problem == f"{hidden}-0: open transaction (offsets 8)"
+    assert "find-hanging" in fix
     lines = pipeline.check_topics(spec_of(hidden, tmp_path), kafka)
     (line,) = [each for each in lines if each.check == "transactions"]
     assert line.state == "warning"

@@ -141,9 +141,15 @@ def test_invalid_windows(terminal: Terminal, broker: Broker, topic: Callable[...
     ]
     (both,) = complaints("--start", "0", "--end", "2020-01-01T00:00:00Z")
     assert "give both as offsets, or both as timestamps" in both
-    naive, future = complaints("--start", "2020-01-01T00:00:00", "--end", "2120-01-01T00:00:00Z")
-    assert "without a zone" in naive
-    assert "in the future" in future
+    odd, future = complaints("--start", "1.1.2020", "--end", "2120-01-01")
+    assert "neither an offset, nor" in odd
+    assert "2120-01-01T00:00:00+00:00 is in the future" in future
+    error = terminal.json("backfill", "strict", "--range", "x:0:9-5", code=2)["error"]
+    assert error["message"] == "range 'x:0:9-5': start 9 is after end 5"
+    assert complaints("--range", f"{name}:0:120-151", "--range", f"{name}:9:0-1") == [
+        f"{name}: no partitions [9]: there are 0 to 1",
+        f"{name}: partition 0: end 151 is beyond the end 150",
+    ]
     assert complaints("--fill-gaps", "--start", "0") == [
         "give start and end, or fill gaps: not both"
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.broker.client_settings import described
 from tidegate.cli.console import Document, bold, note, say, say_columns, since, until
 from tidegate.core.offsets import bounds
-from tidegate.core.partition import LeftOut, Reason
+from tidegate.core.partition import LeftOut
 from tidegate.core.wording import counted
 
 if TYPE_CHECKING:
@@ -177,18 +177,15 @@ def print_status(state: Document) -> None:
 
 
 def _problems(state: Document) -> Iterator[str]:
-    excluded = [LeftOut.from_json(each) for each in state["problems"]]
-    hanging = {(e.topic, str(e.partition)) for e in excluded if e.reason is Reason.HANGING}
     for topic, each in state["topics"].items():
         for p, values in each["partitions"].items():
-            hides = values["high"] is not None and values["high"] > values["end"]
-            if hides and (topic, p) not in hanging:
+            if values["high"] is not None and values["high"] > values["end"]:
                 hidden = counted(values["high"] - values["end"], "offset")
                 opened = values["open_since"]
                 age = f"for {since(opened)}" if opened else "since an unknown time"
                 yield f"{topic}-{p}: {hidden} behind a transaction that is open {age}"
-    for problem, each in zip(excluded, state["problems"], strict=True):
-        yield str(problem)
+    for each in state["problems"]:
+        yield str(LeftOut.from_json(each))
         yield f"  → {each['fix']}"
 
 
