@@ -32,6 +32,9 @@ def write_parquet(
         # Keys and values hardly repeat: a dictionary costs time and is given up anyway.
         .option("parquet.enable.dictionary#key", "false")
         .option("parquet.enable.dictionary#value", "false")
+        # Sizes are looked at after the first record, and then as often as they demand: by default
+        # after 100, which may be of megabytes, so that a page and its copies fill the memory.
+        .option("parquet.page.size.row.check.min", "1")
         # `verify` detects a corrupt page by its checksum.
         .option("parquet.page.write-checksum.enabled", "true")
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
