@@ -72,7 +72,7 @@ def refuse_loop(spec: Egress, cluster_id: str) -> None:
 
 
 def notices_of_path(spec: Egress, names: Iterable[str], cluster_id: str) -> list[str]:
-    """Return what a user should know if files of a path are those of a lake, whoever ingests it.
+    """Return what a user should know if files of a path are those of a lake of any pipeline.
 
     `names` are of the files that would be sent. Raises ConfigurationError if that lake has rows of
     a target topic: what is sent would come back. Pipeline files do not matter, only ledgers.
