@@ -28,7 +28,7 @@ from tidegate.spark.answers import ReadAnswer
 from tidegate.spark.job_files import read_refusal
 
 _END = 10.0  # seconds that an application may take to end when it is asked to
-_AT_LEAST = 1.0  # more, when its driver has ended, or that time is over
+_GRACE = 1.0  # seconds more before it is killed
 
 
 def ensure_archive(log: Callable[[str], None]) -> Path | None:
@@ -157,7 +157,7 @@ def _terminated_on_error(process: subprocess.Popen[str]) -> Iterator[None]:
     except BaseException:
         process.terminate()
         _await_driver(process)
-        _kill_if_alive(process, _AT_LEAST)
+        _kill_if_alive(process, _GRACE)
         raise
 
 
