@@ -48,7 +48,7 @@ class Flow:
     new_run: Callable[..., Any]
     """(spec, kafka, **settings): the run."""
     replay: Callable[[Any, str | None, KafkaOf, Mapping[str, Any]], dict[str, Any]]
-    """(spec, topic, kafka_of, window): settings of a run that replays a window."""
+    """(spec, topic, kafka_of, given): settings of a run that replays a window, or files."""
     plan: Callable[..., Any]
     """(run, task_ended, replan=): the run's Planned, frozen if it had none."""
     work: Callable[..., Any]
@@ -83,14 +83,12 @@ def _opening(step: str) -> Callable[..., Any]:
     )
 
 
-def _replay_of_lake(
-    spec: Egress, topic: str | None, kafka_of: KafkaOf, window: Mapping[str, Any]
+def _window_again(
+    spec: Ingest, topic: str | None, _: KafkaOf, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    from tidegate.egress import replay
+    from tidegate.runs.requested_windows import without_files
 
-    source = files.load_ingest(replay.lake_name(spec))
-    asked = Replay(replay.choose_topic(spec, topic), **window)
-    return {"asked": asked, "source_kafka": kafka_of(source)}
+    return {"asked": Replay(spec.topic_named(topic), **without_files(spec.name, given))}
 
 
 def _kafka_of_lake(spec: Egress, kafka_of: KafkaOf) -> KafkaSettings | None:
@@ -107,7 +105,7 @@ INGEST = Flow(
     option="max_chunks",
     publishes_partly=True,
     new_run=lazy("tidegate.runs.run.Run"),
-    replay=lambda spec, topic, _, window: {"asked": Replay(spec.topic_named(topic), **window)},
+    replay=_window_again,
     plan=lambda run, _, **options: _opening("tidegate.ingest.plan.plan")(run, **options),
     work=lambda run, spark, submit, _: _opening("tidegate.ingest.stage.stage")(
         replace(run, spark=spark), submit
@@ -130,7 +128,7 @@ EGRESS = Flow(
     option="resend",
     publishes_partly=False,
     new_run=lazy("tidegate.runs.run.EgressRun"),
-    replay=_replay_of_lake,
+    replay=lazy("tidegate.egress.replay.request"),
     plan=_opening("tidegate.egress.plan.plan"),
     work=lambda run, spark, *args: _opening("tidegate.egress.send.send")(
         replace(run, spark=spark), *args

@@ -310,7 +310,7 @@ class Checker:
         if commit.form["receipts"] or commit.plan in self.claims:  # of an egress
             claim = self.claim_of[commit.n] = self.claims.pop(commit.plan)
             self.same("claim", where, attempt=(commit.attempt, claim["attempt"]))
-            self.sent |= {f["name"]: f["etag"] for f in claim["files"]}
+            self.send(claim)
         for r in commit.form["receipts"]:
             self.target_ends[r["topic"]][str(r["partition"])] = r["after"]
 
@@ -338,19 +338,26 @@ class Checker:
             self.same("claim", where, supersedes=(form["supersedes"], earlier["attempt"]))
             self.abandoned.add((plan, 0, earlier["attempt"]))
             form = {**form, "target": earlier["target"]}
-        names = {f["name"] for f in form["files"]}
-        for other in self.claims.values():
+        live = [each for each in (form, *self.claims.values()) if each["lane"] != "replay"]
+        names = {f["name"] for f in form["files"]} if form in live else set()
+        for other in live:
             if other["plan"] != plan and names & {f["name"] for f in other["files"]}:
                 self.add("claim", where, f"plan {other['plan']} has claimed a file of it")
         for key, start, end in ranges_of(form) if not earlier else ():
             if within(self.covered[key] + self.skipped[key], start, end):
                 self.add("claim", where, f"{key} [{start}, {end}) was sent in part before")
-        if form["lane"] != "replay" and (again := names & self.sent.keys()):
+        if form["lane"] == "resend":  # with other content
+            names = {f["name"] for f in form["files"] if self.sent.get(f["name"]) == f["etag"]}
+        if again := names & self.sent.keys():
             self.add("claim", where, f"{sorted(again)} were sent before")
         self.claims[plan] = form
 
+    def send(self, claim: Form) -> None:
+        if claim["lane"] != "replay":
+            self.sent |= {f["name"]: f["etag"] for f in claim["files"]}
+
     def declare_sent(self, claim: Form) -> None:
-        self.sent |= {f["name"]: f["etag"] for f in claim["files"]}
+        self.send(claim)
         for key, start, end in ranges_of(claim):
             self.covered[key] = plus(self.covered[key], start, end)
             self.skipped[key] = minus(self.skipped[key], start, end)

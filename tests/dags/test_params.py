@@ -32,6 +32,8 @@ TEXTS: dict[str, set[str]] = {
     "replay_id": {"169.254.169.254:80"},
     # SQL, which only computes a value of a row: tests/spark/test_egress_rows.py.
     "where": {*PAYLOADS} - {"a\0b", "\x1b[2J"},
+    # Compared with the names of files that were sent; no other file is opened.
+    "files": {*PAYLOADS} - {"a\0b", "\x1b[2J"},
     # Kept in the ledger, and printed.
     "reason": {*PAYLOADS} - {"a\0b", "\x1b[2J"},
 }
@@ -43,7 +45,8 @@ PARAMS = {
         "chunk_size", "order", "dry_run",
     },
     "tidegate_replay": {
-        "pipeline", "topic", "partitions", "start", "end", "zone", "replay_id", "where", "dry_run",
+        "pipeline", "topic", "partitions", "start", "end", "zone", "replay_id", "where",
+        "files", "dry_run",
     },
     "tidegate_maintenance": {
         "pipeline", "repair", "reconcile", "sweep", "checkpoint", "topic", "partition", "offset",
@@ -88,7 +91,7 @@ def taken(param: Any, payload: str) -> bool:
             param.resolve(value)
         except ParamValidationError:
             continue
-        assert value == payload, "only a text may be free"
+        assert value in (payload, [payload]), "only a text may be free, or a list of texts"
         return True
     return False
 
@@ -162,7 +165,7 @@ def test_no_key_of_a_conf_is_a_setting(two: None, setting: str) -> None:
     window = {
         "pipeline": "flights", "topic": None, "partitions": None, "start": "0", "end": "5",
         "zone": "UTC", "ranges": None, "fill_gaps": False, "chunk_size": None, "order": "oldest",
-        "replay_id": "x", "where": None,
+        "replay_id": "x", "where": None, "files": None,
     }  # fmt: skip
     more = {setting: "x"}
     with pytest.MonkeyPatch.context() as patch:

@@ -211,16 +211,18 @@ def test_the_form_of_a_replay(pipelines: Path) -> None:
     (pipelines / "files.yaml").write_text(of_files)
     dag = parse().dags["tidegate_replay"]
     assert set(dag.params) == {
-        "pipeline", "topic", "partitions", "start", "end", "zone", "replay_id", "where", "dry_run",
+        "pipeline", "topic", "partitions", "start", "end", "zone", "replay_id", "where",
+        "files", "dry_run",
     }  # fmt: skip
     window = {"pipeline": "flights", "start": "0", "end": "5", "replay_id": "2026-03-14_a"}
-    for right in ({}, {"pipeline": "back", "where": "cast(key as string) = 'AA'"}):
+    of_files = {"pipeline": "files", "start": None, "files": ["a*.csv", "2026/b.csv"]}
+    for right in ({}, {"pipeline": "back", "where": "cast(key as string) = 'AA'"}, of_files):
         filled = copy.deepcopy(dag.params)
         filled.update(window | right)
         filled.validate()
     for wrong in (
         {"replay_id": ""}, {"replay_id": "../x"}, {"replay_id": None}, {"where": ""},
-        {"pipeline": "files"},
+        {"files": "a"}, {"files": [""]}, {"files": ["a\0b"]},
     ):  # fmt: skip
         with pytest.raises(ParamValidationError):
             copy.deepcopy(dag.params).update(window | wrong)

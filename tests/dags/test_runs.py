@@ -12,7 +12,7 @@ from airflow.exceptions import AirflowFailException
 
 from tidegate.core.boundaries import milliseconds
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.requests import Backfill, Dates, Live, Replay
+from tidegate.core.requests import Backfill, Dates, FileReplay, Live, Replay
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration import form_dags, rights, tasks
 from tidegate.pipelines.files import load_named
@@ -118,7 +118,7 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
         "lake: /lake\n"
     )
     form = {"topic": None, "partitions": [3, 0], "start": "0", "end": "5", "replay_id": "x",
-            "zone": "UTC", "where": None}  # fmt: skip
+            "zone": "UTC", "where": None, "files": None}  # fmt: skip
 
     def made(pipeline: str, **others: Any) -> Any:
         given = context("manual", None, None)
@@ -139,6 +139,13 @@ def test_a_replay_is_of_its_pipelines_kind(context: Any, pipelines: Path) -> Non
         for pipeline in ("flights", "back"):
             with pytest.raises(ConfigurationError, match="wher'"):
                 form_dags._replay(made(pipeline, wher="true"))
+        (pipelines / "back.yaml").write_text(
+            "name: back\nkind: egress\nsource: {path: /in, format: text}\n"
+            "target: {topic: copy, kafka: other}\nlake: /lake\n"
+        )
+        named = {"partitions": None, "start": None, "end": None, "files": ["a*"]}
+        of_files = form_dags._replay(made("back", **named)).asked
+    assert of_files == FileReplay("x", ("a*",))
     assert (ingest.asked, egress.asked) == (asked, asked)
     assert ingest.key == egress.key
     assert egress.source_kafka is not None

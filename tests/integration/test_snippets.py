@@ -164,6 +164,11 @@ def a_replay(world: World) -> None:
     lake, target = "source: {lake: orders}", "target: {topic: orders-back}"
     _yaml(world, f"name: orders_back\nkind: egress\n{lake}\n{target}\nlake: ${{TIDEGATE_LAKE}}\n")
     world.run("run", "orders_back")
+    world.source("orders/a.json", '{"id": 1}', '{"id": 2}')
+    world.source("orders/2026/03/b.json", '{"id": 3}')
+    path = f"source: {{path: {world.project}/in/orders, format: json}}"
+    _yaml(world, f"name: orders_out\nkind: egress\n{path}\n{target}\nlake: ${{TIDEGATE_LAKE}}\n")
+    world.run("run", "orders_out")
 
 
 def files(world: World) -> None:
@@ -274,14 +279,15 @@ def ten_chunks_are_read(world: World) -> None:
     assert sum(file["rows"] for file in world.terminal.json("files", "orders")) == 1000
 
 
-def both_replays_are_done(world: World) -> None:
-    """The lake's files were replaced, and every second row was sent again."""
+def all_replays_are_done(world: World) -> None:
+    """The lake's files were replaced, every second row was sent again, and all files."""
     listed = {
         each["uri"].removeprefix("file://") for each in world.terminal.json("files", "orders")
     }
     assert {str(path) for path in world.terminal.lake.glob("orders/data/**/*.parquet")} == listed
     assert {each["commit"] for each in world.terminal.json("files", "orders")} == {3}
     assert world.terminal.json("status", "orders_back")["sent"]["rows"] == 750
+    assert world.terminal.json("status", "orders_out")["sent"]["rows"] == 6
 
 
 def the_new_topic_is_read(world: World) -> None:
@@ -302,7 +308,7 @@ WORLDS: dict[str, tuple[Callable[[World], None], Callable[[World], None]]] = {
         printed("('UA',)", "[(200,)]", ", 200)]"),
     ),
     "docs/how-to/recreated-topic.md": (a_recreated_topic, the_new_topic_is_read),
-    "docs/how-to/replay.md": (a_replay, both_replays_are_done),
+    "docs/how-to/replay.md": (a_replay, all_replays_are_done),
     "docs/how-to/secured-cluster.md": (a_connection_in_a_file, nothing_more),
     "docs/how-to/send-files.md": (files, all_files_are_sent),
     "docs/how-to/send-lake.md": (World.ingested, nothing_more),

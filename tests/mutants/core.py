@@ -147,14 +147,35 @@ MUTANTS = (
     Mutant(
         "what is sent again covers nothing",
         "core/fold.py",
-        "if claim.lane == REPLAY and claim.window:",
-        "if False:",
+        "if claim.lane == REPLAY:\n                        self.declared",
+        "if False:\n                        self.declared",
         "tests/unit/egress/test_egress_replay.py::test_a_replay_is_released_by_hand",
+    ),
+    Mutant(
+        "a replay of files changes nothing of what counts as sent",
+        "core/fold.py",
+        "if claim.lane == REPLAY:\n            return",
+        "if False:\n            return",
+        "tests/unit/core/test_claims.py::test_a_replay_of_files_changes_nothing_for_others",
+    ),
+    Mutant(
+        "what is as it was sent is not sent by --resend",
+        "core/judge.py",
+        "    if same := sorted(f.name for f in claim.files if fold.sent.get(f.name) == f.etag):",
+        "    if same := []:",
+        "tests/unit/core/test_claims.py::test_a_resend_is_of_other_content",
+    ),
+    Mutant(
+        "a replay sends files as they were sent",
+        "egress/replay.py",
+        "elif there[name].etag != fold.sent[name] and name not in same:",
+        "elif False:",
+        "tests/unit/egress/test_file_replay.py::test_what_is_not_as_it_was_sent_is_refused",
     ),
     Mutant(
         "a replay's claim is its own affair",
         "core/fold.py",
-        "if claim.lane != REPLAY or claim.files",
+        "if claim.lane != REPLAY",
         "if claim",
         "tests/unit/egress/test_egress_replay.py"
         "::test_a_replay_and_the_pipelines_own_runs_leave_each_other_alone",
@@ -275,8 +296,8 @@ MUTANTS = (
     Mutant(
         "a partition of a lake has one sender",
         "core/judge.py",
-        "        if both and REPLAY not in (claim.lane, other.lane):\n",
-        "        if False:\n",
+        "        if both := claim.partitions & other.partitions:\n",
+        "        if both := set():\n",
         "tests/unit/core/test_claims.py::test_offsets_of_a_lake_are_one_plans",
     ),
 )

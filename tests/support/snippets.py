@@ -100,6 +100,7 @@ PAGES: dict[str, tuple[Block, ...]] = {
     "docs/how-to/replay.md": (
         Block("sh", ".venv/bin/tidegate replay orders --start 0", RUN),
         Block("sh", ".venv/bin/tidegate replay orders_back", RUN),
+        Block("sh", ".venv/bin/tidegate replay orders_out", RUN),
     ),
     "docs/how-to/s3.md": (
         Block("yaml", "name: orders", RUN),

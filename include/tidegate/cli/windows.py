@@ -132,21 +132,29 @@ def replay_window(
     where: Annotated[
         str | None, typer.Option(help="Egress: send only rows that match this SQL condition.")
     ] = None,
+    sent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file",
+            help="Egress of files: a name or glob of what was sent; may be repeated. start and "
+            "end are then when it was sent.",
+        ),
+    ] = None,
     run_id: Annotated[
         str | None, typer.Option(help="Its name in reports; the replay id alone continues it.")
     ] = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Ingest: read a window again and replace its files; egress: send a window again."""
+    """Ingest: read a window again and replace its files; egress: send a window or files again."""
     from tidegate.runs.requested_windows import absolute
 
     spec = files.load_named(pipeline)
-    window = {
+    given = {
         "id": replay_id, "partitions": _numbers(partitions), "where": where,
-        "start": absolute(start, zone), "end": absolute(end, zone),
+        "start": absolute(start, zone), "end": absolute(end, zone), "files": tuple(sent or ()),
     }  # fmt: skip
-    settings = flows.of(spec).replay(spec, topic, kafka, window)
+    settings = flows.of(spec).replay(spec, topic, kafka, given)
     run = new_run(spec, run_id, dag_id="tidegate_replay", **settings)
     carry_out(run, dry_run=dry_run, as_json=as_json)
 

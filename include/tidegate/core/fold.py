@@ -13,7 +13,9 @@ from tidegate.core.plan import Columns
 from tidegate.core.replacement import Replaced
 
 REPLAY = "replay"
-"""Lane of replays: they replace or resend data and never extend coverage."""
+"""Lane of replays: they replace data or send it again, and never change what other runs do."""
+RESEND = "resend"
+"""Lane of `--resend`: files that were sent with other content count as sent with the new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Fold:
                     )
                 if entry.how == "declare sent":
                     self._send(claim)
-                    if claim.lane == REPLAY and claim.window:
+                    if claim.lane == REPLAY:
                         self.declared.add(entry.plan_id)
                     else:
                         for r in claim.window:
@@ -128,6 +130,8 @@ class Fold:
         self.n, self.digest = n, digest
 
     def _send(self, claim: Claim) -> None:
+        if claim.lane == REPLAY:
+            return
         for file in claim.files:
             self.sent[file.name] = file.etag
             self.refused.pop(file.name, None)
@@ -162,10 +166,9 @@ class Fold:
     def oldest_open_claim(self) -> Claim | None:
         """The oldest open claim that the next send must finish first, if there is one.
 
-        Replays of a lake do not count: they block no other plan, and are resumed by their id.
+        Replays do not count: they block no other plan, and are resumed by their id.
         """
-        claims = self.claims.values()
-        return next((claim for claim in claims if claim.lane != REPLAY or claim.files), None)
+        return next((claim for claim in self.claims.values() if claim.lane != REPLAY), None)
 
     def is_sent(self, plan_id: str) -> bool:
         """Return whether an egress plan is committed, or was declared sent."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tidegate.core.entries import Abandon, Claim, Commit, Entry, Gap, Origin, Release
-from tidegate.core.fold import REPLAY, Fold
+from tidegate.core.fold import REPLAY, RESEND, Fold
 from tidegate.core.intervals import Intervals, OffsetSets
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.replacement import Replaced
@@ -110,19 +110,18 @@ def _judge_claim(fold: Fold, claim: Claim) -> Verdict:
         if earlier.attempt == claim.supersedes:
             return Accepted()
         return Refused(f"attempt {earlier.attempt} holds the claim")
+    if claim.lane == REPLAY:  # it repeats others on purpose
+        return Accepted()
     names = {file.name for file in claim.files}
-    for other in fold.claims.values():
+    for other in (each for each in fold.claims.values() if each.lane != REPLAY):
         if taken := sorted(names & {file.name for file in other.files}):
             return Refused(f"plan {other.plan_id} has claimed {taken[0]}")
         # Even disjoint ranges: two senders of one partition would mix its order.
-        both = claim.partitions & other.partitions
-        if both and REPLAY not in (claim.lane, other.lane):
+        if both := claim.partitions & other.partitions:
             return Refused(f"plan {other.plan_id} sends of partition {min(both)[1]}")
     if same := sorted(f.name for f in claim.files if fold.sent.get(f.name) == f.etag):
         return Refused(f"{same[0]} was sent already")
-    if claim.lane == REPLAY:
-        return Accepted()
-    if sent := sorted(names & fold.sent.keys()):
+    if claim.lane != RESEND and (sent := sorted(names & fold.sent.keys())):
         return Refused(f"{sent[0]} was sent already, with other content")
     done = fold.sent_part(claim.window, claim.topic_ids)
     return PartlyCovered(tuple(done)) if done else Accepted()

@@ -93,4 +93,22 @@ class Replay(Document):
         return {name: value for name, value in super().to_json().items() if name != "id"}
 
 
+@dataclass(frozen=True)
+class FileReplay(Document):
+    """Source files that were sent, to be sent again: those with a name that one of `files`, globs,
+    matches, and that were sent from `start` to `end`, times as texts.
+
+    `id` identifies the work, as of a `Replay`.
+    """
+
+    lane: ClassVar[str] = "replay"
+    id: str
+    files: tuple[str, ...] = ()
+    start: str | None = None
+    end: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in super().to_json().items() if name != "id"}
+
+
 Asked = Live | Dates | Backfill | Replay

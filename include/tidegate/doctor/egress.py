@@ -45,15 +45,17 @@ def check_claims(spec: Egress) -> Iterator[Line]:
 
 def _finishes(spec: Egress, store: Store, claim: Claim) -> str:
     """Return the command that finishes a claim whose sender is dead; no run finishes a replay."""
-    if claim.lane != REPLAY or claim.files:
+    if claim.lane != REPLAY:
         return f"`tidegate run {spec.name}`, or the next run: it finishes that plan"
     replay = plans.load(store, claim.plan_id).replay or {"id": "…", "asked": {}}
     asked = {"replay-id": replay["id"], **replay["asked"]}
     if numbers := asked.get("partitions"):
         asked["partitions"] = ",".join(map(str, numbers))
     names = ("replay-id", "topic", "partitions", "start", "end", "where")
-    given = (f" --{name} {shlex.quote(asked[name])}" for name in names if asked.get(name))
-    return f"`tidegate replay {spec.name}{''.join(given)}`: only the same replay finishes it"
+    options = [(name, asked[name]) for name in names if asked.get(name)]
+    options += [("file", each) for each in asked.get("files", ())]
+    given = "".join(f" --{name} {shlex.quote(value)}" for name, value in options)
+    return f"`tidegate replay {spec.name}{given}`: only the same replay finishes it"
 
 
 def check_source(spec: Egress) -> Iterator[Line]:
@@ -88,10 +90,8 @@ def _topic(spec: Egress, topic: str, state: TargetState, was: str | None) -> Lin
         return ok("target", f"{topic}: the first run creates it, with {partitions}")
     if was not in (None, state.topic_id):
         says = f"{topic}: recreated, it was {was}, it is {state.topic_id}: it lacks what was sent"
-        again = "`tidegate replay`" if spec.source.lake else "a pipeline of another name"
-        return warning(
-            "target", says, f"what comes later is sent to it; for what it lacks, {again}"
-        )
+        fix = "what comes later is sent to it; for what it lacks, `tidegate replay`"
+        return warning("target", says, fix)
     if state.compacted and not (spec.order_by or spec.source.lake):
         says = f"{topic}: compacted, and rows of files have no order: runs refuse it"
         return failure("target", says, "give order_by")

@@ -81,10 +81,10 @@ def read_backlog(
             "the path right? Names with a part that begins with a dot or underscore do not count"
         )
     new, left_out, judge = [], list(listed.left_out), judged_by(byte_settings(spec), spec)
-    unchanged = _unchanged(root, store, fold, listed.files)
+    same = unchanged(root, store, fold, listed.files)
     columns = fold.columns.get(str(spec.source.format)) if spec.source.columns is None else None
     for file in listed.files:
-        if fold.sent.get(file.name) == file.etag or file.name in unchanged:
+        if fold.sent.get(file.name) == file.etag or file.name in same:
             continue
         reason = _exclusion(fold, file, judge, columns, own if resend else None)
         if reason is None:
@@ -110,7 +110,7 @@ def read_backlog(
     )
 
 
-def _unchanged(root: Root, store: Store, fold: Fold, files: Sequence[SourceFile]) -> set[str]:
+def unchanged(root: Root, store: Store, fold: Fold, files: Sequence[SourceFile]) -> set[str]:
     """Return the files that were sent, have another time now, and the content that was sent.
 
     Only of a disk, and of the root that they were sent from. One that cannot be read is not among

@@ -46,7 +46,7 @@ def explain(
         "replay": run.asked
         and {
             "id": run.asked.id,
-            "where": run.asked.where,
+            "where": plan.where,
             "done": fold.is_sent(plan.id),
             "commit": fold.committed.get((plan.id, 0)),
         },
@@ -68,7 +68,7 @@ def explain(
             "ahead": backlog.unsent.ahead,
         },
         "left_out": [each.to_json() for each in plan.left_out],
-        "unchecked": _expressions(run),
+        "unchecked": _expressions(run, plan),
         "target": {
             topic: {"topic_id": each.topic_id or None, "partitions": each.partitions}
             for topic, each in target.items()
@@ -100,8 +100,8 @@ def _proposals(run: EgressRun, plan: Plan) -> list[str]:
     )
 
 
-def _expressions(run: EgressRun) -> list[str]:
+def _expressions(run: EgressRun, plan: Plan) -> list[str]:
     """Return the names of the given SQL expressions, which only Spark can check."""
     columns = [f"columns.{name}" for name, expression in run.spec.columns if expression]
-    where = ["where"] if run.asked and run.asked.where is not None else []
+    where = ["where"] if plan.where is not None else []
     return [*where, *columns, *(["order_by"] if run.spec.order_by else [])]

@@ -10,7 +10,7 @@ from typing import Any
 from tidegate import faults
 from tidegate.broker.target import TargetSurvey, survey_target
 from tidegate.core.chunking import chunked
-from tidegate.core.fold import REPLAY, Fold
+from tidegate.core.fold import REPLAY, RESEND, Fold
 from tidegate.core.offsets import Window
 from tidegate.core.plan import Plan, TargetTopic
 from tidegate.core.requests import Live
@@ -101,7 +101,8 @@ def preview(opened: OpenRun[EgressRun]) -> tuple[Plan, Backlog]:
     """Return the plan that `plan` would draft now, and its backlog; writes nothing."""
     living = living_plan(opened) if opened.run.asked else None
     if living:
-        return living.plan, Backlog(unsent=Unsent(ranges=window_of(living.plan)))
+        plan, window = living.plan, window_of(living.plan)
+        return plan, Backlog(files=plan.files, unsent=Unsent(ranges=window))
     return draft(opened, record=False)
 
 
@@ -115,18 +116,19 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     """Return a plan of what one run may send of the backlog, or of a replay's whole window; and the
     backlog.
 
-    WindowRefused if a replay's window is not in the lake. With `record`, the boundaries of its
-    times are frozen and the target's topics are created.
+    WindowRefused if what a replay names was not sent, or is not in the lake. With `record`, the
+    boundaries of its times are frozen and the target's topics are created.
     """
     run, fold = opened.run, opened.ledger.fold
     spec = run.spec
     refuse_contradictions(spec, run.kafka)
     # The window is checked before the target is touched.
-    backlog = replay.requested_backlog(run, run.asked, record=record) if run.asked else None
+    backlog = replay.requested_backlog(opened, run.asked, record=record) if run.asked else None
     target = survey(run, make=record)
     refuse_another_cluster(spec, run.kafka, fold, target.cluster_id)
     if backlog:  # a replay has an end, so a loop is harmless
-        chunks: tuple[Window, ...] = (backlog.unsent.ranges,)
+        ranges = backlog.unsent.ranges
+        chunks: tuple[Window, ...] = (ranges,) if ranges else ()
     else:
         pipeline_cycles.refuse_loop(spec, target.cluster_id)
         _refuse_renamed_files(opened)
@@ -144,8 +146,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
         if run.resend and not backlog.taken and fold.sent:
             logger.warning(
                 "%s: --resend sends files again whose content has changed, or that were refused: "
-                "there is none. A file that is as it was is sent again under another name, or by "
-                "a pipeline of another name",
+                "there is none. `tidegate replay` sends one again that is as it was",
                 spec.name,
             )
         names = [file.name for file in backlog.taken]
@@ -155,7 +156,7 @@ def draft(opened: OpenRun[EgressRun], *, record: bool) -> tuple[Plan, Backlog]:
     planned = Plan(
         pipeline=spec.name,
         kind=spec.kind,
-        lane=REPLAY if run.resend or run.asked else Live.lane,
+        lane=REPLAY if run.asked else RESEND if run.resend else Live.lane,
         window_date=run.window_date.isoformat(),
         cluster_id=target.cluster_id,
         isolation=ISOLATION,
@@ -220,7 +221,7 @@ def _is_claimable(fold: Fold, plan: Plan) -> bool:
     if plan.files:
         sent = (
             fold.sent.get(file.name) == file.etag
-            or (file.name in fold.sent and plan.lane != REPLAY)
+            or (file.name in fold.sent and plan.lane != RESEND)
             for file in plan.files
         )
         return not any(sent) and not sources.changed(root_of(plan), plan.files)

@@ -1,52 +1,72 @@
-"""Replay of an egress: resolve and validate the window of a lake that is sent again.
+"""Replay of an egress: resolve and validate what is sent again.
 
-Anything that the lake covers can be sent, even if Kafka has deleted it. Kafka is asked only if the
-window's edges are times.
+It is a window of a lake, or files that were sent. Anything that the lake covers can be sent, even
+if Kafka has deleted it. Kafka is asked only if the window's edges are times.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import logging
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
+from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
 from tidegate.core.fold import Fold
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
-from tidegate.core.plan import Plan
-from tidegate.core.requests import Replay
-from tidegate.egress.backlog import Backlog
+from tidegate.core.plan import LeftOutFile, Plan, SourceFile
+from tidegate.core.requests import FileReplay, Replay
+from tidegate.egress.backlog import Backlog, unchanged
 from tidegate.egress.lake_source import SourceLake, Unsent, open_lake
 from tidegate.errors import ConfigurationError, LakeUnavailable, WindowRefused
-from tidegate.lake import boundaries
-from tidegate.lake.ledger import Ledger
+from tidegate.lake import boundaries, deliveries, sources
+from tidegate.lake.ledger import Ledger, written_at
+from tidegate.lake.parallel import in_parallel
+from tidegate.lake.sources import Root
 from tidegate.pipelines import files
-from tidegate.pipelines.spec import Egress, one_of
+from tidegate.pipelines.spec import Egress, Spec, one_of
 from tidegate.runs.boundaries import Topic, refuse_leaderless, resolve
 from tidegate.runs.replay_id import id_complaints, refuse_another
-from tidegate.runs.run import EgressRun
+from tidegate.runs.requested_windows import without_files
+from tidegate.runs.run import EgressRun, OpenRun
+
+_NAMED = 20
 
 logger = logging.getLogger(__name__)
 
 
-def lake_name(spec: Egress) -> str:
-    """Return the ingest pipeline whose lake is the source; ConfigurationError for a path."""
+def request(
+    spec: Egress,
+    topic: str | None,
+    kafka_of: Callable[[Spec], KafkaSettings],
+    given: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the settings of a run that replays what is `given`: files, or a window of a lake.
+
+    ConfigurationError for what the pipeline's source does not have, and for a lake of several
+    topics without the name of one.
+    """
     if spec.source.lake is None:
-        raise ConfigurationError(
-            f"pipeline {spec.name!r} sends files, and a replay is a window of offsets: files that "
-            "came back are sent again by `tidegate run --resend`"
-        )
-    return spec.source.lake
+        others = {**given, "topic": topic}
+        if of_lakes := [name for name in ("topic", "partitions", "where") if others.get(name)]:
+            raise ConfigurationError(
+                f"pipeline {spec.name!r} sends files: {', '.join(of_lakes)} is for a lake; give "
+                "the names of files, or globs, or the times between which they were sent"
+            )
+        fields = {name: given[name] for name in ("id", "files", "start", "end")}
+        return {"asked": FileReplay(**fields)}
+    window = without_files(spec.name, given)
+    source = files.load_ingest(spec.source.lake)
+    chosen = one_of(spec.name, spec.source.topics or source.topics, topic)
+    return {"asked": Replay(chosen, **window), "source_kafka": kafka_of(source)}
 
 
-def choose_topic(spec: Egress, topic: str | None) -> str:
-    """Return the named topic of the lake, or its only one; ConfigurationError if it has more."""
-    return one_of(spec.name, spec.source.topics or files.load_ingest(lake_name(spec)).topics, topic)
-
-
-def check_request(run: EgressRun, asked: Replay, fold: Fold, plan: Plan) -> None:
+def check_request(run: EgressRun, asked: Replay | FileReplay, fold: Fold, plan: Plan) -> None:
     """Raise ReplayRefused if the replay's id belongs to another request; log if it is done."""
     refuse_another(run, asked, plan)
     if fold.is_sent(plan.id):
@@ -57,7 +77,7 @@ def check_request(run: EgressRun, asked: Replay, fold: Fold, plan: Plan) -> None
         )  # fmt: skip
 
 
-def may_be_replaced(asked: Replay, ledger: Ledger, plan: Plan) -> bool:
+def may_be_replaced(asked: Replay | FileReplay, ledger: Ledger, plan: Plan) -> bool:
     """Say whether a corrected request may replace a replay's plan.
 
     It may if that plan was refused before the first record was sent.
@@ -66,12 +86,17 @@ def may_be_replaced(asked: Replay, ledger: Ledger, plan: Plan) -> bool:
     return corrected and ledger.sent_nothing(plan.id)
 
 
-def requested_backlog(run: EgressRun, asked: Replay, *, record: bool) -> Backlog:
-    """Return the ranges of a replay's window; WindowRefused with all complaints.
+def requested_backlog(
+    opened: OpenRun[EgressRun], asked: Replay | FileReplay, *, record: bool
+) -> Backlog:
+    """Return the files of a replay, or the ranges of its window; WindowRefused with all complaints.
 
     With `record`, the boundaries of its times are frozen in the lake; else nothing is written.
     """
-    lake = open_lake(lake_name(run.spec))
+    if isinstance(asked, FileReplay):
+        return _sent_files(opened, asked)
+    run = opened.run
+    lake = open_lake(str(run.spec.source.lake))
     for _ in range(boundaries.MOST_TRIES):
         ranges, cuts = _resolve_window(run, asked, lake)
         if not record or all(boundaries.freeze(lake.store, each) for each in cuts):
@@ -80,6 +105,76 @@ def requested_backlog(run: EgressRun, asked: Replay, *, record: bool) -> Backlog
         f"pipeline {run.spec.name!r}: other processes froze times of {asked.topic} first, "
         f"{boundaries.MOST_TRIES} times in a row; nothing was planned, try again"
     )
+
+
+def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
+    """Return the files that were sent and that a request names, as they were sent."""
+    spec, store, fold = opened.run.spec, opened.store, opened.ledger.fold
+    complaints = id_complaints(asked)
+    if not (asked.files or asked.start or asked.end):
+        complaints.append("give names of files, or globs, `*` for all; or when they were sent")
+    sent = _sent_between(opened, asked, complaints)
+    matching = {glob: fnmatch.filter(sent, glob) for glob in asked.files or ("*",)}
+    for glob, found in matching.items():
+        if not found:
+            near = did_you_mean(glob, sent)
+            complaints.append(f"no file that was sent has the name {glob!r}{near}")
+    names = sorted({name for found in matching.values() for name in found})
+    root = Root.of(str(spec.source.path))
+    listed = sources.listing(root, settle=0)
+    there = {file.name: file for file in (*listed.files, *listed.young) if file.name in names}
+    same = unchanged(root, store, fold, list(there.values()))
+    for name in names:
+        if name not in there:
+            complaints.append(f"{name} is gone")
+        elif there[name].etag != fold.sent[name] and name not in same:
+            complaints.append(f"{name} has changed since: `tidegate run --resend` sends it")
+    taken, columns = list(there.values()), None
+    if spec.source.columns is None:
+        columns = fold.columns.get(str(spec.source.format))
+        if spec.source.format == "parquet":
+            columns, judged = sources.read_footers(root, taken, len(taken), columns)
+            whole = list(judged)
+            complaints += [str(each) for each in whole if isinstance(each, LeftOutFile)]
+            taken = [each for each in whole if isinstance(each, SourceFile)]
+    if complaints:
+        more = [f"and {len(complaints) - _NAMED:,} more"] if complaints[_NAMED:] else []
+        listed_ = "".join(f"\n  - {each}" for each in complaints[:_NAMED] + more)
+        raise WindowRefused(
+            f"pipeline {spec.name!r}, replay of files: nothing was sent:{listed_}",
+            complaints=complaints,
+        )
+    return Backlog(files=tuple(taken), taken=tuple(taken), columns=columns)
+
+
+def _sent_between(
+    opened: OpenRun[EgressRun], asked: FileReplay, complaints: list[str]
+) -> Collection[str]:
+    """Return the names of files that count as sent; of a time, those of its commits."""
+    fold, store = opened.ledger.fold, opened.store
+    if not (asked.start or asked.end):
+        return fold.sent.keys()
+    start = _moment("start", asked.start, complaints) or datetime.min.replace(tzinfo=UTC)
+    end = _moment("end", asked.end, complaints) or datetime.max.replace(tzinfo=UTC)
+    commits = sorted(fold.live)
+    times = in_parallel(lambda n: written_at(store, n), commits)
+    within = [n for n, at in zip(commits, times, strict=True) if start <= at < end]
+    found = {
+        each.file
+        for delivery in in_parallel(lambda n: deliveries.committed(store, fold.live[n]), within)
+        for each in delivery.files
+    }
+    if not (complaints or found):
+        complaints.append("no file was sent in this time")
+    return found & fold.sent.keys()
+
+
+def _moment(name: str, text: str | None, complaints: list[str]) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if text else None
+    except ValueError:
+        complaints.append(f"{name} {text!r}: a date, a time, or -1d, -6h, -30m")
+        return None
 
 
 def _resolve_window(

@@ -81,6 +81,11 @@ def send(opened: OpenRun[EgressRun], submit: Submit, task_ended: TaskEnded) -> D
         try:
             return _send(opened, planned, submit, task_ended)
         except _FilesRefused as refused:
+            if opened.run.asked:
+                raise RowsRefused(
+                    f"pipeline {planned.pipeline!r}, replay {opened.run.asked.id!r}: {refused}. "
+                    "Nothing was sent: name the other files, or correct the cause and use a new id"
+                ) from None
             logger.warning("plan %s: %s. What else waits is planned now", planned.id, refused)
     raise RowsRefused(
         f"pipeline {opened.run.spec.name!r}: {_MOST_PLANS} plans one after another had files that "

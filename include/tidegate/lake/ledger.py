@@ -17,7 +17,13 @@ from tidegate.core.entries import KINDS, Commit, Entry, Gap
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import MALFORMED
 from tidegate.core.judge import Accepted, CutTo, Verdict, judge
-from tidegate.errors import ConfigurationError, LakeUnavailable, LakeUnsafe, LedgerCorrupt
+from tidegate.errors import (
+    ConfigurationError,
+    LakeDamaged,
+    LakeUnavailable,
+    LakeUnsafe,
+    LedgerCorrupt,
+)
 from tidegate.lake import checkpoints, json_documents
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
@@ -236,6 +242,14 @@ def last_entry(store: Store, fold: Fold) -> dict[str, Any] | None:
     """Return number, kind, run and time of the last entry that was folded; None for no entry."""
     form = json_documents.read(store, layout.entry(fold.n), dict) if fold.n else None
     return form and {name: form[name] for name in ("n", "kind", "run", "at")}
+
+
+def written_at(store: Store, n: int) -> datetime:
+    """Return when an entry was written, by the clock of its writer; LakeDamaged if it is gone."""
+    form = json_documents.read(store, layout.entry(n), dict)
+    if form is None:
+        raise LakeDamaged(f"entry {n} ({store.uri(layout.entry(n))}) was there, and is gone")
+    return datetime.fromisoformat(form["at"])
 
 
 def _numbers(names: Iterable[str]) -> list[int]:

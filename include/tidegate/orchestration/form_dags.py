@@ -82,7 +82,7 @@ def replay_dag() -> DAG:
         _REPLAY_DOC,
         partial(factory.replay_tasks, _replay),
         {
-            **_window_params(files.replay_names()),
+            **_window_params([name for name, _ in files.valid_specs()]),
             "replay_id": Param(
                 type="string",
                 pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}$",
@@ -95,6 +95,13 @@ def replay_dag() -> DAG:
                 pattern=r"^[^\x00-\x08\x0b-\x1f\x7f-\x9f]*$",
                 description="Egress: send only rows that match this SQL condition, like "
                 "cast(key as string) = 'AA'. Spark checks it when the run starts.",
+            ),
+            "files": Param(
+                None,
+                type=["null", "array"],
+                items={"type": "string", "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"},
+                description="Egress of files: names or globs of what was sent. start and end are "
+                "then when it was sent.",
             ),
             "dry_run": Param(
                 False, type="boolean", description="Only explain, in the log of `plan`."
@@ -174,8 +181,13 @@ def _replay(context: Context) -> Run | EgressRun:
     params = tasks.params_of(context)
     rights.check(context, params["pipeline"])
     spec = files.load_named(params["pipeline"])
-    window = {"id": params["replay_id"], "where": params["where"], **_window(params, context)}
-    settings = flows.of(spec).replay(spec, params["topic"], connections.kafka, window)
+    given = {
+        "id": params["replay_id"],
+        "where": params["where"],
+        "files": tuple(params["files"] or ()),
+        **_window(params, context),
+    }
+    settings = flows.of(spec).replay(spec, params["topic"], connections.kafka, given)
     return tasks.new_run(spec, context, _known_params(context), **settings)
 
 
@@ -217,8 +229,13 @@ nearest one that does not; so is a window that has partly expired in Kafka.
 
 **Egress** from a lake: the window is sent again from the lake to the pipeline's target, all of it
 or the rows that match `where`. A window that is not fully in the lake is refused; Kafka need not
-have it any more. Regular runs of the pipeline are not affected. After a crash, the same id sends
-only the missing rows.
+have it any more.
+
+**Egress** of files: those that were sent are sent again, by names or globs, or by when they were
+sent. A file that is gone or has changed since is refused.
+
+Regular runs of the pipeline are not affected. After a crash, the same id sends only the missing
+rows.
 
 Only for pipelines whose own DAG you may trigger.
 """

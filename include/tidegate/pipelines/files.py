@@ -198,11 +198,6 @@ def ingest_names() -> list[str]:
     return [name for name, spec in valid_specs() if isinstance(spec, Ingest)]
 
 
-def replay_names() -> list[str]:
-    """Return the names of the valid pipelines that read into a lake or send from one."""
-    return [name for name, spec in valid_specs() if isinstance(spec, Ingest) or spec.source.lake]
-
-
 def valid_specs() -> Iterator[tuple[str, Spec]]:
     """Yield name and spec of each pipeline whose file is valid."""
     for name in names():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from tidegate.core import windows
 from tidegate.core.offsets import OffsetRange
@@ -32,3 +33,12 @@ def parsed_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
         return tuple(map(windows.parse_range, texts))
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
+
+
+def without_files(pipeline: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is given of a window to replay; ConfigurationError if files are named, too."""
+    if given.get("files"):
+        raise ConfigurationError(
+            f"pipeline {pipeline!r} has a lake, not files: give a window, by start and end"
+        )
+    return {name: value for name, value in given.items() if name != "files"}

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core import layout
 from tidegate.core.plan import Plan
-from tidegate.core.requests import Asked, Backfill, Dates, Live, Replay
+from tidegate.core.requests import Asked, Backfill, Dates, FileReplay, Live, Replay
 from tidegate.errors import NotSealed
 from tidegate.lake import plans
 from tidegate.lake.attempts import Attempt, Manifest
@@ -49,7 +49,7 @@ LIVE = Live()
 WindowRequest = Backfill | Replay
 
 
-def replay_key(asked: Replay) -> str:
+def replay_key(asked: Replay | FileReplay) -> str:
     """Return the run key of a replay: by its id, so that any run with this id resumes it."""
     return layout.run_key("tidegate_replay", asked.id)
 
@@ -130,14 +130,15 @@ class EgressRun(AnyRun):
     """A run of an egress pipeline; `kafka` is the target's.
 
     `task` identifies Airflow's task instance, to find out later whether this sender is dead.
-    `resend` also sends changed files whose names were sent. `asked` is a window of the source's
-    lake to be sent again, and `source_kafka` the Kafka from which this lake was ingested.
+    `resend` also sends changed files whose names were sent. `asked` is what is to be
+    sent again: files, or a window of the source's lake, and `source_kafka` the Kafka from which
+    this lake was ingested.
     """
 
     spec: Egress
     task: Mapping[str, Any] | None = None
     resend: bool = False
-    asked: Replay | None = None
+    asked: Replay | FileReplay | None = None
     source_kafka: KafkaSettings | None = None
 
     @property

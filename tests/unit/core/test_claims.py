@@ -122,20 +122,43 @@ def test_offsets_of_a_lake_are_one_plans():
 
 def test_a_replay_sends_again_and_covers_nothing():
     """Ranges that no live plan has sent will still be sent by one."""
-    changed = replace(A, etag="e9")
-    assert isinstance(
-        judge(folded(claim("p1", A), commit()), claim("p2", A, lane="replay")), Refused
-    )
     fold = folded(
-        claim("p1", A),
-        commit(),
-        claim("p2", changed, lane="replay"),
-        commit("p2", lane="replay"),
         of_lake("p3", 0, 5, lane="replay"),
         of_lake("p4", 0, 9),
         commit("p3", lane="replay", src={0: Account(0, 5, 5, 0)}),
     )
     assert fold.covered == {}
+
+
+def test_a_resend_is_of_other_content():
+    """It counts as sent from then on; what is as it was sent is refused."""
+    changed = replace(A, etag="e9")
+    fold = folded(claim("p1", A), commit())
+    assert isinstance(judge(fold, claim("p2", A, lane="resend")), Refused)
+    assert isinstance(judge(fold, claim("p2", changed)), Refused)
+    fold = folded(
+        claim("p1", A), commit(), claim("p2", changed, lane="resend"), commit("p2", lane="resend")
+    )
+    assert fold.sent == {"a.csv": "e9"}
+
+
+def test_a_replay_of_files_changes_nothing_for_others():
+    """Neither what counts as sent, nor what may be claimed: also while it is claimed, and if the
+    file was sent with other content since.
+    """
+    replay = claim("p2", A, lane="replay")
+    fold = folded(claim("p1", A), commit(), replay)
+    assert (fold.oldest_open_claim, judge(fold, claim("p3", A, lane="replay"))) == (
+        None,
+        Accepted(),
+    )
+    changed = claim("p4", replace(A, etag="e9"), lane="resend")
+    for entry in (changed, commit("p4", lane="resend"), commit("p2", lane="replay")):
+        assert judge(fold, entry) == Accepted()
+        fold.apply(entry, "")
+    assert fold.sent == {"a.csv": "e9"}
+    assert isinstance(judge(fold, claim("p5", A)), Refused)
+    assert judge(fold, replace(replay, plan_id="p6")) == Accepted()
 
 
 def test_a_replay_that_was_declared_sent():
@@ -146,12 +169,16 @@ def test_a_replay_that_was_declared_sent():
     assert isinstance(judge(fold, replay), PartlyCovered)
     assert judge(fold, of_lake("p2", 5, 10)) == Accepted()
     assert judge(fold, of_lake("p3", 5, 10, lane="replay")) == Accepted()
+    files = claim("p1", A, lane="replay")
+    fold = folded(files, Release("p1", "x", "declare sent", "looked"))
+    assert (fold.sent, fold.is_sent("p1")) == ({}, True)
+    assert isinstance(judge(fold, files), PartlyCovered)
 
 
 def test_a_replay_is_no_reason_to_wait():
-    """Neither it nor other plans wait; a replay of files, however, holds their claims."""
+    """Neither it nor other plans wait."""
     replay, live = of_lake("p1", 5, 10, lane="replay"), of_lake("p2", 5, 10)
     assert folded(replay).oldest_open_claim is None
     fold = folded(replay, live)
     assert fold.oldest_open_claim == fold.claims["p2"]
-    assert folded(claim("p3", A, lane="replay")).oldest_open_claim is not None
+    assert folded(claim("p3", A, lane="replay")).oldest_open_claim is None

@@ -19,7 +19,7 @@ from tidegate.core.entries import Claim, Commit, Receipt, Reference, Release
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan, SourceFile
-from tidegate.core.requests import Replay
+from tidegate.core.requests import FileReplay, Replay
 from tidegate.doctor import egress as egress_checks
 from tidegate.doctor import lake, pipeline
 from tidegate.doctor.check import examine
@@ -304,6 +304,22 @@ def test_the_claim_of_a_replay(egress):
         "`tidegate replay e --replay-id 'may 3' --topic src --partitions 0,3 --start 20 --end 40 "
         """--where 'cast(key as string) = '"'"'AA'"'"''`: only the same replay finishes it"""
     )
+
+
+def test_the_claim_of_a_replay_of_files(egress):
+    store = open_store(egress.lake, egress.name)
+    asked = FileReplay("x", ("a*", "b.csv"), start="2026-03-14")
+    claim = replace(claimed(started=-1, pid=1), lane="replay")
+    plan = Plan(
+        pipeline="e", kind="egress", lane="replay", window_date="2026-01-01", cluster_id="c",
+        isolation="read_uncommitted", topics={}, destination="kafka", byte_settings={}, chunks=(),
+        files=claim.files, replay={"id": asked.id, "asked": asked.to_json(), "replaces": []},
+    )  # fmt: skip
+    plans.freeze(store, "key", plan, 1, note={})
+    ledger_of(egress, replace(claim, plan_id=plan.id))
+    _, text = states_and_text(egress_checks.check_claims(egress))
+    says = "`tidegate replay e --replay-id x --start 2026-03-14 --file 'a*' --file b.csv`: only"
+    assert says in text
 
 
 def test_a_source_with_something_excluded_or_none_at_all(egress, tmp_path):

@@ -24,7 +24,7 @@ from support.egress_world import (
 )
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.target import TargetState, TargetSurvey
-from tidegate.core.fold import REPLAY
+from tidegate.core.fold import RESEND
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import SourceFile
 from tidegate.core.requests import Replay
@@ -161,7 +161,7 @@ def test_a_sent_name_with_other_content_is_left_out(world: World) -> None:
     with pytest.raises(PartitionsLeftOut, match="a: sent before, with other content: --resend"):
         verdict(world.open("two"))
     report = world.send_and_publish("again", resend=True)
-    assert (report["files"], report["lane"]) == (["a"], REPLAY)
+    assert (report["files"], report["lane"]) == (["a"], RESEND)
     assert world.send_and_publish("again", resend=True) == report
     assert world.send_and_publish("more", resend=True)["commit"] is None
     assert not world.plan("four").plan.left_out
@@ -446,4 +446,4 @@ def test_a_resend_of_what_has_not_changed_says_so(
     world.send_and_publish("one")
     assert world.plan("again", resend=True).plan.files == ()
     assert "--resend sends files again whose content has changed" in caplog.text
-    assert "sent again under another name" in caplog.text
+    assert "`tidegate replay` sends one again that is as it was" in caplog.text
