@@ -317,9 +317,23 @@ MUTANTS = (
     Mutant(
         "a resume reads what the target holds",
         "spark/egress.py",
-        "        if before is None or before.isEmpty():\n",
-        "        if before is not None:\n",
+        "_rest(spark, job, good) if job.resumed else good",
+        "good",
         "tests/spark/test_egress_resume.py::test_after_a_sent_prefix_the_rest_is_sent_in_order",
+    ),
+    Mutant(
+        "an attempt leaves a mark before its first record",
+        "spark/egress.py",
+        "        in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)\n",
+        "        pass\n",
+        "tests/spark/test_egress_resume.py::test_the_application_dies[send.sent]",
+    ),
+    Mutant(
+        "a resumed plan waits for late batches",
+        "spark/readback.py",
+        "    if job.resumed:  # a batch",
+        "    if False:  # a batch",
+        "tests/spark/test_late_batches.py::test_it_is_counted[send.sent]",
     ),
     Mutant(
         "only records of the plan count",

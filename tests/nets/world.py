@@ -160,11 +160,11 @@ class World:
         job = EgressJob.read(Path(given.args[0]))
         bad = {name: "row 1 is bad" for name, _ in job.source.files if name in self.bad}
         if bad and not job.tombstones:
-            sent = any(plan == job.plan_id for plan, _, _ in self.sent)
-            form = {"message": "1 file cannot be sent", "files": bad, "columns": None, "sent": sent}
+            form = {"message": "1 file cannot be sent", "files": bad, "columns": None}
             (directory / REFUSED).write_text(json.dumps(form))
             raise StageFailed("refused")
-        (directory / SENDING).touch()
+        store = self.open_store(self.objects, "out")
+        store.write(f"{str(job.mark).removeprefix(f'{store.url}/').rstrip('/')}/{SENDING}", b"")
         before = set(self.sent)
         self.alive.add(directory.name)
         for name, source in job.source.files:

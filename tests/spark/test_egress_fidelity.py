@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from operator import attrgetter
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from support import topic_reader, topic_records
-from support.egress_pipeline import EgressPipeline
+from support.egress_pipeline import EgressPipeline, begun
 from tidegate.core.offsets import spark_offsets
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress import lake_source
@@ -18,7 +17,6 @@ from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
 from tidegate.launch.submission import Submission
-from tidegate.spark.egress_job import SENDING, EgressJob
 
 Lake = dict[int, list[topic_reader.Record]]
 START, END = attrgetter("start"), attrgetter("end")
@@ -91,10 +89,8 @@ def test_the_order_of_the_source_holds_after_a_dead_attempt(
     there = topic_reader.read(pipeline.bootstrap, source)
 
     def dies(given: Submission) -> None:
-        path = Path(given.args[0])
-        job = EgressJob.read(path)
+        job = begun(given)
         (topic_id,) = job.source.topic_ids.values()
-        path.with_name(SENDING).touch()
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for each in there:
             if each.offset < 10 * each.partition:

@@ -4,14 +4,13 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from support import topic_records
-from support.egress_pipeline import EgressPipeline
+from support.egress_pipeline import EgressPipeline, begun
 from support.ingest_steps import plan
 from tidegate.core.requests import Backfill, Replay
 from tidegate.egress.explain import explain
@@ -29,7 +28,6 @@ from tidegate.launch.submission import Submission
 from tidegate.pipelines.files import load_ingest
 from tidegate.runs.run import Run, open_run
 from tidegate.spark import readback
-from tidegate.spark.egress_job import SENDING, EgressJob
 
 ROWS = 300  # in each of two partitions; row n has key k<n % 3>, and as value its offset
 KEY = "cast(key as string) = 'k1'"
@@ -126,9 +124,7 @@ def send_and_die(
     """Return a submit function that sends these rows of each partition and fails."""
 
     def submit(given: Submission) -> None:
-        path = Path(given.args[0])
-        job = EgressJob.read(path)
-        path.with_name(SENDING).touch()
+        job = begun(given)
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for p, rows in enumerate(numbers):
             for n in rows:

@@ -2,19 +2,17 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from support.egress_pipeline import EgressPipeline
+from support.egress_pipeline import EgressPipeline, begun
 from tidegate.core.requests import FileReplay
 from tidegate.egress.verify import verify
 from tidegate.errors import SendFailed, StageFailed
 from tidegate.launch.submission import Submission
-from tidegate.spark.egress_job import SENDING, EgressJob
 from tidegate_check.lake import Checker, Stored
 
 ROWS = 20  # of each file
@@ -73,9 +71,7 @@ def test_a_dead_attempt_is_resumed(pipeline: EgressPipeline) -> None:
     again = {"asked": FileReplay("x", ("a", "b"))}
 
     def dies(given: Submission) -> None:
-        path = Path(given.args[0])
-        plan = EgressJob.read(path).plan_id
-        path.with_name(SENDING).touch()
+        plan = begun(given).plan_id
         producer = Producer({"bootstrap.servers": pipeline.bootstrap})
         for n in range(7):
             headers = [("tidegate", f"{plan}:0:{n}:".encode())]

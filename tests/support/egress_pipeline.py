@@ -23,9 +23,16 @@ from tidegate.runs.run import LIVE, EgressRun, Run, open_run
 from tidegate.spark import ingest as staging
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.egress import attempt
-from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.egress_job import SENDING, EgressJob
 from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.session import configure
+
+
+def begun(given: Submission) -> EgressJob:
+    """Leave the mark of an attempt that begins to send; return its job."""
+    job = EgressJob.read(Path(given.args[0]))
+    LocalAnswers(Path(str(job.mark))).create(SENDING)
+    return job
 
 
 @dataclass

@@ -119,7 +119,7 @@ class World:
 
 def sends_all(job: EgressJob, directory: Path) -> None:
     """Answer that each file had one row, and each target partition took one."""
-    (directory / SENDING).touch()
+    begins(job, directory)
     done = {
         "files": [
             {"file": name, "rows": 1, "bad": 0, "digest": DIGEST} for name, _ in job.source.files
@@ -140,14 +140,26 @@ def dies_before_sending(_: EgressJob, __: Path) -> None:
     raise StageFailed("no JVM")
 
 
-def dies_while_sending(_: EgressJob, directory: Path) -> None:
-    (directory / SENDING).touch()
+def begins(job: EgressJob, directory: Path) -> None:
+    """Leave the mark of an attempt that begins to send."""
+    mark = Path(job.mark or directory)
+    mark.mkdir(parents=True, exist_ok=True)
+    (mark / SENDING).touch()
+
+
+def is_killed(_: EgressJob, __: Path) -> None:
+    """End the submitter, too, before anything was sent."""
+    raise KeyboardInterrupt
+
+
+def dies_while_sending(job: EgressJob, directory: Path) -> None:
+    begins(job, directory)
     raise StageFailed("killed")
 
 
-def refuses(*names: str, sent: bool = False) -> Application:
+def refuses(*names: str) -> Application:
     """Return an application that refuses these files, and sends plans without them; without names,
-    it refuses any plan. `sent`: an earlier attempt has sent records.
+    it refuses any plan.
     """
 
     def answers(job: EgressJob, directory: Path) -> None:
@@ -155,7 +167,7 @@ def refuses(*names: str, sent: bool = False) -> Application:
         if names and not bad:
             sends_all(job, directory)
             return
-        form = {"message": "row 7 is bad", "files": bad, "columns": None, "sent": sent}
+        form = {"message": "row 7 is bad", "files": bad, "columns": None}
         (directory / REFUSED).write_text(json.dumps(form))
         raise StageFailed("refused")
 

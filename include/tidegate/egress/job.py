@@ -10,11 +10,13 @@ from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
 from tidegate.egress.lake_source import SourceLake, files_and_counts, window_of
 from tidegate.egress.plan import root_of
+from tidegate.lake.attempts import Attempt
+from tidegate.lake.store import Store
 from tidegate.launch import delegation_tokens
 from tidegate.runs.connections import client_name
 from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.spark import producer_settings
-from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
+from tidegate.spark.egress_job import SENDING, EgressJob, RowSource, TargetTopic
 
 
 def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
@@ -45,6 +47,20 @@ def estimate(plan: Plan) -> int:
     return plan.records or sum(file.size for file in plan.files) // 100
 
 
+def has_begun(opened: OpenRun[EgressRun], plan: Plan) -> bool:
+    """Return whether an earlier attempt of a plan may have sent anything.
+
+    An attempt leaves SENDING in the lake before its first record.
+    """
+    earlier = (name for of, _, name in opened.ledger.fold.abandoned if of == plan.id)
+    return any(begun(opened.store, Attempt(plan.id, 0, name)) for name in earlier)
+
+
+def begun(store: Store, attempt: Attempt) -> bool:
+    """Return whether an attempt has begun to send."""
+    return store.size(attempt.directory + SENDING) is not None
+
+
 def job_of(
     opened: OpenRun[EgressRun],
     plan: Plan,
@@ -56,6 +72,7 @@ def job_of(
     """Return the job of a claimed plan; it may hold secrets, and so may its files in `private`."""
     run = opened.run
     settings = plan.byte_settings
+    own = Attempt(plan.id, 0, claim.attempt)
     quarantine = opened.store.native(layout.quarantine(plan.id, claim.attempt))
     producer = run.spec.target.producer_settings
     options, logins = delegation_tokens.split(run.kafka, private)
@@ -88,4 +105,6 @@ def job_of(
         records=estimate(plan),
         reading=run.spec.target.reading_options,
         spark=claim.spark,
+        resumed=has_begun(opened, plan),
+        mark=None if run.spark.is_cluster else opened.store.native(own.directory),
     )

@@ -22,7 +22,7 @@ from tidegate.core.plan import Columns, LeftOutFile, Plan
 from tidegate.core.wording import counted
 from tidegate.egress import claims, replay
 from tidegate.egress.byte_settings import judged_by
-from tidegate.egress.job import job_of, rows_of
+from tidegate.egress.job import begun, has_begun, job_of, rows_of
 from tidegate.egress.lake_source import (
     SourceLake,
     late_ranges,
@@ -57,7 +57,7 @@ from tidegate.runs.run import EgressRun, OpenRun
 from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
 from tidegate.spark.answers import LocalAnswers, ReadAnswer
-from tidegate.spark.egress_job import DONE, REFUSED, SENDING, RowSource
+from tidegate.spark.egress_job import DONE, REFUSED, RowSource
 
 _MOST_PLANS = 20  # of one run, if each has files that cannot be sent
 
@@ -139,6 +139,7 @@ def _send(
         )
         delivery = replace(delivery, resent=_resent(opened, planned, delivery))
         deliveries.create(store, delivery)
+        clear(delivery.of, store)
         faults.point("seal.written")
         sent = counted(delivery.rows, "row")
         logger.info("plan %s: sent and sealed: %s", planned.id, sent)
@@ -283,13 +284,9 @@ def _run_application(
         if run.spark.is_cluster and done is None:  # spark-submit may have ended before its driver
             _await_end(opened, claim, failure)
         if done:
-            if run.spark.is_cluster:
-                clear(own, opened.store)
             return dict(json.loads(done))
-        may_have_sent = read(SENDING) is not None or claim.supersedes is not None
         refused = json.loads(read(REFUSED) or "null")
-    if refused:  # its scan found whether an earlier attempt has sent anything
-        may_have_sent = may_have_sent and refused["sent"]
+    may_have_sent = begun(opened.store, own) or has_begun(opened, plan)
     if not may_have_sent:
         reason = refused["message"] if refused else f"the application failed: {failure}"
         files = [LeftOutFile(*each) for each in sorted(refused["files"].items())] if refused else []
@@ -300,8 +297,7 @@ def _run_application(
             judge = judged_by(plan.byte_settings, run.spec)
             columns = plan.columns or _columns(refused)
         claims.release_unsent(opened, claim, reason, files, judge, columns)
-        if run.spark.is_cluster:
-            clear(own, opened.store)
+        clear(own, opened.store)
         if files:
             raise _FilesRefused(reason)
     if refused:

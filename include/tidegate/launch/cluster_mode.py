@@ -172,7 +172,7 @@ def left_behind(store: Store, plan_id: str) -> list[str]:
 
 
 def clear(attempt: Attempt, store: Store) -> None:
-    """Delete job and answers of an attempt that has no seal yet."""
+    """Delete what an egress attempt has in the lake beside its manifest: job, answers, mark."""
     store.delete(*(listed.path for listed in store.objects(attempt.directory)))
     store.prune(attempt.directory)
 

@@ -45,17 +45,27 @@ class LocalAnswers:
             return None
 
     def create(self, name: str, text: str = "") -> None:
+        self._make(self._directory)
         new = self._directory / f".{name}.{secrets.token_hex(4)}"
         with new.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._directory / name)
-        directory = os.open(self._directory, os.O_RDONLY)
+        self._sync(self._directory)
+
+    def _make(self, directory: Path) -> None:
+        if not directory.is_dir():
+            self._make(directory.parent)
+            directory.mkdir(exist_ok=True)
+            self._sync(directory.parent)
+
+    def _sync(self, directory: Path) -> None:
+        descriptor = os.open(directory, os.O_RDONLY)
         try:
-            os.fsync(directory)
+            os.fsync(descriptor)
         finally:
-            os.close(directory)
+            os.close(descriptor)
 
     def take(self, name: str) -> bytes:
         """Return the content of a file, and delete it; FileNotFoundError if it is not there."""

@@ -22,10 +22,10 @@ from tidegate.spark import (
     source_rows,
     target_records,
 )
-from tidegate.spark.answers import Answers
+from tidegate.spark.answers import Answers, in_lake
 from tidegate.spark.delegation_tokens import NO_TOKENS, Tokens
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
-from tidegate.spark.failures import describe, needs, report_failure
+from tidegate.spark.failures import needs, report_failure
 from tidegate.spark.job_files import with_logins
 from tidegate.spark.preflight import Refused, preflight
 from tidegate.spark.readback import OrderBroken
@@ -67,7 +67,7 @@ def attempt(
         files = {f: kafka_source.redact(why, job.reader) for f, why in refusal.files.items()}
         columns = refusal.header and columns_of(refusal.header)
         answer = {"message": message, "files": files, "columns": columns or None}
-        answers.create(REFUSED, json.dumps({**answer, "sent": _may_be_sent(spark, job)}))
+        answers.create(REFUSED, json.dumps(answer))
         log.error("tidegate: plan %s: %s", job.plan_id, message)
         return 1
     except Exception as error:
@@ -87,14 +87,14 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
     good = shaped.where(F.col("reason").isNull())
     count, checked = sum(i["rows"] for i in inputs), time.monotonic() - started
     log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, count, checked)
-    rest, resumed = _rest(spark, job, good)
+    rest = _rest(spark, job, good) if job.resumed else good
     faults.point("send.before")
     largest = max((each["largest"] for each in inputs), default=0)
     _write(job, rest, answers, largest=largest)
     faults.point("send.sent")
     log.info("plan %s: sent, %.2f s", job.plan_id, time.monotonic() - started)
     try:
-        done = readback.verify(spark, job, good, inputs, resumed=resumed)
+        done = readback.verify(spark, job, good, inputs)
     except OrderBroken as error:
         raise Refused(str(error)) from error
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
@@ -107,26 +107,13 @@ def columns_of(header: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, "string") for name in header]
 
 
-def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> tuple[DataFrame, bool]:
-    """Return the rows that the target lacks, and whether an earlier attempt has sent any."""
+def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> DataFrame:
+    """Return the rows that the target lacks."""
     try:
         before = target_records.of_plan(spark, job, target_records.ends(spark, job))
-        if before is None or before.isEmpty():
-            return good, False
-        return readback.missing_rows(job, good, before), True
+        return good if before is None else readback.missing_rows(job, good, before)
     except (LogLost, OrderBroken) as error:
         raise Refused(str(error)) from error
-
-
-def _may_be_sent(spark: SparkSession, job: EgressJob) -> bool:
-    """Return False if a scan of the target proves that no attempt has sent anything."""
-    try:
-        before = target_records.of_plan(spark, job, target_records.ends(spark, job))
-        return before is not None and not before.isEmpty()
-    except Exception as error:
-        reason = kafka_source.redact(describe(error), job.reader)
-        log.warning("the target cannot be read: %s", reason)
-        return True
 
 
 def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -> None:
@@ -144,6 +131,8 @@ def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -
         largest_batch=min(each.largest for each in job.target.values()),
     )
     shaped = records.with_provenance(rows, job)
+    if job.mark:  # outlives this process and its submitter: what is not there was not begun
+        in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)
     with session.writing_v1(rows.sparkSession), needs("WRITE"):
         answers.create(SENDING)
         shaped.write.format("kafka").options(**options).save()

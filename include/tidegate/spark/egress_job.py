@@ -72,7 +72,9 @@ class EgressJob(JobFile):
     `reader` and `producer` are options of the Kafka clients; `reading` are further ones of Spark's
     source, by which the target is read back. `logins` are of the clusters for which
     the driver obtains delegation tokens; `records` is an estimate. `spark` is the minor version
-    that the claim names.
+    that the claim names. `resumed`: an earlier attempt has begun to send. `mark` is a directory of
+    the lake, in which SENDING is created before the first record, beside the answer; None: the
+    answers are there.
     """
 
     plan_id: str
@@ -92,6 +94,8 @@ class EgressJob(JobFile):
     records: int = 0
     reading: Mapping[str, str] = field(default_factory=dict)
     spark: str | None = None
+    resumed: bool = False
+    mark: str | None = None
 
     def __repr__(self) -> str:
         return f"EgressJob({self.plan_id})"  # the options are secret

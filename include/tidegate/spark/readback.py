@@ -71,14 +71,14 @@ def verify(
     job: EgressJob,
     good: DataFrame,
     inputs: Sequence[Mapping[str, Any]],
-    *,
-    resumed: bool,
 ) -> dict[str, Any]:
     """Read back the plan's records and compare them with its rows; return the answer of the job.
 
-    `resumed`: an earlier attempt has sent some of them. Raises ContentDiffers when they differ and
+    Raises ContentDiffers when they differ and
     no more records come; OrderBroken when they are out of order and the order is strict.
     """
+    if job.resumed:  # a batch of a killed attempt may still be on its way
+        time.sleep(_WAIT)
     until = target_records.ends(spark, job)
     for reads_left in reversed(range(_READS)):
         try:
@@ -91,7 +91,7 @@ def verify(
             if before == until or not reads_left:
                 raise
     # One attempt sends each group from one task, in its order.
-    mixed = found is not None and (resumed or any(duplicates.values()))
+    mixed = found is not None and (job.resumed or any(duplicates.values()))
     broken = []
     if found is not None and mixed:
         broken = _broken_order(job, good, _as_sent(job, found, good))

@@ -122,10 +122,10 @@ def test_quarantine_of_dead_attempts_is_swept(world: World) -> None:
     assert swept(world.spec, run="s")["swept"] == []
     loser, winner = (job.client_id for job in world.ran)
     assert kept() == {loser, winner}
-    for path in (world.home / "lake/out/_tidegate/quarantine").rglob("*.parquet"):
+    for path in (world.home / "lake/out/_tidegate").rglob("*"):
         os.utime(path, (1, 1))
     (gone,) = swept(world.spec, run="s")["swept"]
-    assert (gone["attempt"], gone["why"], gone["files"]) == (loser[-16:], "lost", 1)
+    assert (gone["attempt"], gone["why"], gone["files"]) == (loser[-16:], "lost", 2)
     assert kept() == {winner}
     assert world.fold.live[commit].attempt == winner[-16:]
     assert world.send_and_publish("A")["commit"] == commit
