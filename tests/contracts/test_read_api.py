@@ -29,7 +29,7 @@ from tidegate.pipelines import files
 
 
 def test_the_package_is_typed() -> None:
-    """A type checker reads the annotations of a package with this file alone (req 3.10)."""
+    """A type checker reads the annotations of a package with this file alone."""
     assert (Path(tidegate.__file__).parent / "py.typed").is_file()
 
 

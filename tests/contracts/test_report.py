@@ -75,9 +75,7 @@ def published(run, store, monkeypatch, *, away=False):
 
 
 def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
-    """The XCom, and the whole of it in the lake: proofs, files, lag, expiry, what was left out
-    (req 6.24).
-    """
+    """The XCom, and the whole of it in the lake: proofs, files, lag, expiry, what was left out."""
     told, kept = published(run, store, monkeypatch)
     plan_id = plans.latest(store, run.key).plan.id
     short = {
@@ -161,7 +159,7 @@ def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
 
 
 def test_settings_that_the_pipeline_gives(run, store, monkeypatch):
-    """Options and settings of Spark, with their origin: pools with an MBean, too (req 0.30)."""
+    """Options and settings of Spark, with their origin: pools with an MBean, too."""
     conf = {"spark.kafka.consumer.cache.jmx.enable": True}
     form = {"name": "p", "kind": "ingest", "topics": ["t"], "lake": run.spec.lake}
     spec = parse({**form, "options": {"minPartitions": 2}, "spark": {"conf": conf}})

@@ -206,7 +206,7 @@ def sensor(until: Any, **options: Any) -> TidegateCompleteThroughSensor:
 
 
 def test_the_sensor(world: World) -> None:
-    """It waits for a run, and then for nothing; what came later does not matter (req 6.20)."""
+    """It waits for a run, and then for nothing; what came later does not matter."""
     now = datetime.now(UTC)
     wait = sensor(f" {now.isoformat()}")
     assert (wait.mode, wait.template_fields) == ("reschedule", ("pipeline", "topic", "until"))

@@ -1,4 +1,4 @@
-"""No secret of a connection is in what Airflow shows, logs or keeps of runs (fault S1, S2, S3).
+"""No secret of a connection is in what Airflow shows, logs or keeps of runs.
 
 Two connections: one in the environment of Airflow's processes, one in its database.
 """

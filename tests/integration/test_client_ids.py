@@ -58,7 +58,7 @@ def request_log(broker: Broker) -> Iterator[Callable[[], Arrived]]:
 def test_clients_name_pipeline_step_run_and_attempt(
     broker: Broker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Those of the planner, of Spark's source and of its sink; each run has others (req 4.12)."""
+    """Those of the planner, of Spark's source and of its sink; each run has others."""
     terminal = Terminal(tmp_path, broker.bootstrap)
     source, target = topic(partitions=2), topic(partitions=2)
     terminal.pipeline("named", [source])

@@ -158,7 +158,7 @@ def test_tasks_are_those_of_the_options(terminal: Terminal, topic: Callable[...,
 
 
 def test_a_group_id_of_the_user(terminal: Terminal, topic: Callable[..., str]) -> None:
-    """Accepted, with Spark's warning, once; nothing is committed to the group (req 4.17)."""
+    """Accepted, with Spark's warning, once; nothing is committed to the group."""
     name = topic(partitions=1)
     topic_records.numbers(terminal.bootstrap, name, 50, partitions=1)
     terminal.pipeline("grouped", [name], options={"kafka.group.id": "theirs"})
@@ -171,7 +171,7 @@ def test_a_group_id_of_the_user(terminal: Terminal, topic: Callable[..., str]) -
 @pytest.mark.slow
 def test_no_run_has_a_member_of_a_group(terminal: Terminal, topic: Callable[..., str]) -> None:
     """Neither while two runs read nor after them: the consumers only read, and are closed; also
-    with a group id of the user, and a group that shows the progress (req 0.23).
+    with a group id of the user, and a group that shows the progress.
     """
     terminal = Terminal(terminal.home, terminal.bootstrap, processes=True)  # as runs are
     name = topic(partitions=2)
@@ -219,7 +219,7 @@ def members(bootstrap: str) -> set[str]:
 
 @pytest.mark.faults
 def test_no_group_offsets_before_the_commit(terminal: Terminal, topic: Callable[..., str]) -> None:
-    """Wherever a run is killed before its data is committed, the group has no offset (req 4.20)."""
+    """Wherever a run is killed before its data is committed, the group has no offset."""
     name = topic(partitions=1)
     topic_records.numbers(terminal.bootstrap, name, 50, partitions=1)
     group = f"lag-{name}"
@@ -240,7 +240,7 @@ def group_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 def test_a_first_address_that_is_dead(
     broker: Broker, tmp_path: Path, topic: Callable[..., str]
 ) -> None:
-    """Planner, Spark's source and sink, and the doctor go on to the next one (req 4.7)."""
+    """Planner, Spark's source and sink, and the doctor go on to the next one."""
     with socket.socket() as bound:  # nobody listens, and nobody else gets the port
         bound.bind(("127.0.0.1", 0))
         terminal = Terminal(tmp_path, f"127.0.0.1:{bound.getsockname()[1]},{broker.bootstrap}")
@@ -268,7 +268,7 @@ def mortal(tmp_path: Path) -> Iterator[Broker]:
 @pytest.mark.faults
 @pytest.mark.parametrize(("tries", "code"), [(8, 0), (2, 4)], ids=["within", "beyond"])
 def test_an_outage_when_it_plans(tmp_path: Path, mortal: Broker, tries: int, code: int) -> None:
-    """The planner tries to connect as often as the options say (req 1.5)."""
+    """The planner tries to connect as often as the options say."""
     terminal = Terminal(tmp_path, mortal.bootstrap, processes=True)
     topic_records.numbers(mortal.bootstrap, "outage", 100, partitions=1)
     options: dict[str, Any] = {"fetchOffset.numRetries": tries, "fetchOffset.retryIntervalMs": 500}

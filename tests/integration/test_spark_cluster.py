@@ -38,7 +38,7 @@ def terminal(broker: Broker, spark: Cluster, tmp_path: Path) -> Terminal:
 @pytest.mark.slow
 def test_a_whole_run(terminal: Terminal, spark: Cluster, broker: Broker) -> None:
     """The executors are child processes of the worker, and the lake equals an independent
-    consumer's records (req 4.22).
+    consumer's records.
     """
     with topic_records.fill(broker.bootstrap, "on-a-cluster", records=5_000):
         pass

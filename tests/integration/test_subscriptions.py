@@ -35,7 +35,7 @@ def set_group(broker: Broker, group: str, offsets: dict[tuple[str, int], int]) -
 @pytest.mark.blackbox
 def test_added_and_deleted_topics(terminal: Terminal, broker: Broker) -> None:
     """New topics and partitions are read from their first record; a deleted topic is reported until
-    `exclude` has it, and never stops the others (req 1.4).
+    `exclude` has it, and never stops the others.
     """
     for name in ("tides.north", "tides.south", "tides.test", "other.north"):
         topic_records.numbers(broker.bootstrap, name, 200, partitions=2)

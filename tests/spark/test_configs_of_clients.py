@@ -64,7 +64,7 @@ READ = {
 @pytest.mark.slow
 def test_accepted_settings_reach_the_clients(broker: Broker, topic: str, tmp_path: Path) -> None:
     """The producer of the tasks, the consumers of the read-back, and the driver's admin client: by
-    Spark's names in capitals, and by the short form, once each (req 4.8).
+    Spark's names in capitals, and by the short form, once each.
     """
     accepted = {
         each.name.removeprefix("kafka.")

@@ -158,7 +158,7 @@ def test_lines_of_text_plain_and_compressed(pipeline: EgressPipeline) -> None:
 
 def test_many_topics_by_a_column(pipeline: EgressPipeline, topic: str) -> None:
     """Each row is sent to the topic in its column, with receipts per topic; `target.topic`
-    overrides the column (req 2.12).
+    overrides the column.
     """
     topics = [f"{topic}-{n}" for n in range(3)]
     for name in topics:
@@ -182,9 +182,7 @@ def test_many_topics_by_a_column(pipeline: EgressPipeline, topic: str) -> None:
 
 
 def test_columns_become_records(pipeline: EgressPipeline) -> None:
-    """Bytes and text, a chosen partition, headers as an array with nulls, tombstones, null keys
-    (req 2.22).
-    """
+    """Bytes and text, a chosen partition, headers as an array with nulls, tombstones, null keys."""
     table = pa.table(
         {
             "k": pa.array([b"\xff\x00", None, b""], pa.binary()),

@@ -39,7 +39,7 @@ def pool_sizes(spark: SparkSession) -> Callable[[], PoolSizes]:
 
 
 def test_the_pools_have_tidegates_settings(spark: SparkSession) -> None:
-    """Where a pipeline gives none: read back from the pools of this session (req 0.18, 0.19)."""
+    """Where a pipeline gives none: read back from the pools of this session."""
     consumers, fetched = _pools(spark)
     config = _field(consumers.getClass(), consumers, "poolConfig")
     assert config.softMaxSize() == 64

@@ -78,7 +78,7 @@ def test_polling_and_tries(
     read: Any, options: dict[str, Any], expected: Times,
 ) -> None:  # fmt: skip
     """In any letter case: the time-out of the tasks, and the tries of the driver's reader of
-    offsets, which Spark makes from the same options for each query (req 1.5, 0.28).
+    offsets, which Spark makes from the same options for each query.
     """
     batch = batch_of(read(spark, broker, topic, options))
     (poll,) = {each.pollTimeoutMs() for each in batch.planInputPartitions()}
@@ -105,7 +105,7 @@ def test_the_group_and_the_place_of_a_task(
     spark: SparkSession, broker: Broker, topic: str, options: dict[str, Any], group: str
 ) -> None:
     """The group id is the user's, or has the plan's id; a batch prefers no executor, whatever it
-    has read before (req 1.15, 4.17).
+    has read before.
     """
     batch = batch_of(read_by_ingest(spark, broker, topic, options))
     tasks = list(batch.planInputPartitions())

@@ -148,7 +148,7 @@ def test_there_is_a_value_for_every_setting() -> None:
 def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Capacity 2 for four tasks at once is exceeded, idle consumers make room, and nothing is lost;
     without an evictor an idle producer stays, and one that is no longer in its pool is closed when
-    it is released, with a warning (req 0.12-0.14, 0.17-0.19, 0.30).
+    it is released, with a warning.
     """
     found, output = pools(broker, topic, tmp_path, CONF)
     assert "kafka010-cached-simple-kafka-consumer-pool" in found.pop("bean")
@@ -167,8 +167,8 @@ def test_pools_have_the_settings_of_a_pipeline(broker: Broker, topic: str, tmp_p
 
 @pytest.mark.slow
 def test_consumers_are_used_again(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """By the next read of their partition, as the next chunk of a plan is: same group, same pool
-    (req 1.15, 3.14). An idle producer is closed (req 0.12, 0.13).
+    """By the next read of their partition, as the next chunk of a plan is: same group, same pool.
+    An idle producer is closed.
 
     That the same executor reads a partition again is not to be had: Spark prefers executors in
     streams only.
@@ -189,8 +189,7 @@ def test_consumers_are_used_again(broker: Broker, topic: str, tmp_path: Path) ->
 def test_a_producer_in_use_outlives_the_time_out_of_its_pool(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """One task sends for more than 1.5 s with a time-out of 500 ms: by one producer, each row once
-    (req 0.11).
+    """One task sends for more than 1.5 s with a time-out of 500 ms: by one producer, each row once.
 
     Every record is a request of its own, one after the other, so that the task is slow.
     """

@@ -116,7 +116,7 @@ def test_the_page_of_versions_is_up_to_date() -> None:
 
 
 def test_the_table_of_tried_brokers() -> None:
-    """Its versions are those of the locks, and those that the slow test starts (req 0.29)."""
+    """Its versions are those of the locks, and those that the slow test starts."""
     table = page("docs/how-to/install.md").partition("## Kafka brokers")[2].partition("\n## ")[0]
     rows = [
         [c.strip() for c in row.split("|")[1:-1]] for row in re.findall(r"^\|.*\|$", table, re.M)

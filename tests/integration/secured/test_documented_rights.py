@@ -163,7 +163,7 @@ def test_with_exactly_these_rights(world: World, work: str) -> None:
 @pytest.mark.slow
 def test_describe_suffices_to_look_at_offsets(world: World) -> None:
     """Status, coverage and cursors of a pipeline that others run. Spark's driver needs no more to
-    look up offsets; to plan needs READ, which the executors need (req 1.9).
+    look up offsets; to plan needs READ, which the executors need.
     """
     topic = f"{world.user}-source"
     world.terminal.pipeline("p", [topic])

@@ -1,4 +1,4 @@
-"""No secret of a connection is anywhere but where the user gave it (fault S1, S2, S4, S11).
+"""No secret of a connection is anywhere but where the user gave it.
 
 Every command is a process of its own, looked at from outside: its children, their files, Spark's
 pages, what is printed and what is left behind. Core dumps would hold what memory holds: no process
@@ -307,7 +307,7 @@ def test_a_login_that_is_refused_half_way(secured: SecuredBroker, tmp_path: Path
 def test_every_secret_of_every_way_to_log_in(
     secured: SecuredBroker, tmp_path: Path, way: str
 ) -> None:
-    """Ingest, egress, verify, doctor, a failure half-way, and a wrong secret (req 6.16)."""
+    """Ingest, egress, verify, doctor, a failure half-way, and a wrong secret."""
     extra = secured.ways[way]
     it = watched(secured, tmp_path, extra, way)
     it.scan.add(**known_secrets(secured))

@@ -142,7 +142,7 @@ def test_a_throttle_that_is_longer_than_the_time_out_of_a_poll(
 
 @pytest.mark.slow
 def test_a_throttled_user_loses_nothing(secured: SecuredBroker, tmp_path: Path) -> None:
-    """Both ways; a run of the same size without quotas is the measure (req 0.25)."""
+    """Both ways; a run of the same size without quotas is the measure."""
     terminal = throttled(secured, tmp_path)
     taken = {}
     limits = {"free": {}, "slow": dict.fromkeys(("consumer_byte_rate", "producer_byte_rate"), RATE)}

@@ -392,7 +392,7 @@ def test_an_extra_that_is_no_mapping_is_refused(extra: Any) -> None:
 
 @pytest.mark.parametrize("old", ["metadata.broker.list", "Broker.List"])
 def test_old_names_of_the_brokers(old: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Read as bootstrap.servers, with a line in the log; beside it they are ignored (req 3.16)."""
+    """Read as bootstrap.servers, with a line in the log; beside it they are ignored."""
     with caplog.at_level(logging.INFO):
         kafka = KafkaSettings("k", {old: "a:1,b:2"})
         both = KafkaSettings("k", {old: "a:1", "bootstrap.servers": "c:3"})
@@ -405,7 +405,7 @@ def test_old_names_of_the_brokers(old: str, caplog: pytest.LogCaptureFixture) ->
 
 
 def test_names_of_a_consumers_connection_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    """A team's connection works unchanged: one line names what is not used (req 4.4, 4.18)."""
+    """A team's connection works unchanged: one line names what is not used."""
     extra = {
         "bootstrap.servers": "b:1", "group.id": "g", "auto.offset.reset": "beginning",
         "enable.auto.commit": True,

@@ -49,7 +49,7 @@ def test_beyond_the_tries(
     of_log: int,
     of_group: int,
 ) -> None:
-    """The error is that of the broker, for look-ups of the log and of a group alike (req 1.5)."""
+    """The error is that of the broker, for look-ups of the log and of a group alike."""
     for ask, asked in (
         (lambda: cluster.survey(settings, ["t"], "read_committed"), of_log),
         (lambda: consumer_groups.committed(settings, "g"), of_group),

@@ -21,7 +21,7 @@ def test_a_range_is_half_open():
 
 @pytest.mark.parametrize("numbers", [(-1, 0, 1), (0, -1, 1), (0, 5, 4)])
 def test_what_is_no_range_is_refused(numbers):
-    """Spark's -1 and -2, and an end before the start, never get into the core (req 3.9)."""
+    """Spark's -1 and -2, and an end before the start, never get into the core."""
     with pytest.raises(ValueError):
         OffsetRange("t", *numbers)
 

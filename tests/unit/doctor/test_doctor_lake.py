@@ -139,7 +139,7 @@ def test_a_truncated_jar(tmp_path, monkeypatch):
 
 
 def test_versions_of_the_jars():
-    """Connector and Kafka's client as in the lock, Spark as PySpark says (req 0.29)."""
+    """Connector and Kafka's client as in the lock, Spark as PySpark says."""
     locked = {jar.artifact: jar.version for jar in jars.read("spark-kafka")}
     connector, client = locked["spark-sql-kafka-0-10_2.13"], locked["kafka-clients"]
     (line,) = machine.spark_jars()

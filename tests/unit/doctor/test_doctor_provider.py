@@ -1,4 +1,4 @@
-"""The doctor's check of the class behind Spark's data source `kafka` (req 1.7)."""
+"""The doctor's check of the class behind Spark's data source `kafka`."""
 
 import shutil
 import zipfile

@@ -67,7 +67,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
 
 
 def test_settings_that_the_pipeline_gives(world: World) -> None:
-    """Options of the sink, its producer and settings of Spark, with their origin (req 0.30)."""
+    """Options of the sink, its producer and settings of Spark, with their origin."""
     world.settings = {
         "target": {"topic": "t", "options": {"fetchOffset.numRetries": 5}, "producer": {"acks": 1}},
         "spark": {"conf": {"spark.kafka.consumer.cache.jmx.enable": True}},

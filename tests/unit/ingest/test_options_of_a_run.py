@@ -47,7 +47,7 @@ def test_the_job_has_the_pipelines_options(
     world: World, of_connection: dict[str, str], client_id: str
 ) -> None:
     """Before those of the connection; the isolation level is the plan's, and the client id names
-    pipeline, step, run and attempt (req 4.12), unless the connection has one.
+    pipeline, step, run and attempt, unless the connection has one.
     """
     world.settings["options"] = {
         "KAFKA.request.timeout.ms": 7000, "fetchOffset.numRetries": 9, "groupIdPrefix": "team",
@@ -125,7 +125,7 @@ def test_the_isolation_level_is_the_plans(world: World) -> None:
 
 def test_no_group_offset_before_the_commit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most once is nothing that Tidegate does: wherever a run dies, the group's offsets are not
-    ahead of the data (req 4.20).
+    ahead of the data.
     """
     shown: list[Any] = []
     monkeypatch.setattr(consumer_groups, "commit", lambda *given: shown.append(given[1:]))

@@ -88,7 +88,7 @@ def test_a_secret_in_conf_is_refused_and_not_quoted(key: str) -> None:
 
 
 def test_jars_are_added_to_those_of_the_pipeline() -> None:
-    """Where the pipeline has jars of its own (req 3.11)."""
+    """Where the pipeline has jars of its own."""
     given = described({"spark.jars": "/mine.jar", "spark.driver.extraClassPath": "/lib/*"})
     assert given.jars == ("/jars/spark-kafka.jar", "/mine.jar")
     assert given.conf["spark.driver.extraClassPath"] == "/jars/spark-kafka.jar:/lib/*"

@@ -95,7 +95,7 @@ def test_options_have_the_names_of_spark():
     ],
 )  # fmt: skip
 def test_what_is_accepted_with_a_notice(form, notices):
-    """One for each, with the key (req 0.13, 2.12, 2.20)."""
+    """One for each, with the key."""
     told = egress({**LEAST, **form}).notices
     assert [t.startswith(n) for t, n in zip(told, notices, strict=True)] == [True for _ in told]
 

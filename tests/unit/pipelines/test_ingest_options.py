@@ -28,9 +28,7 @@ def complaints(options: Any, **others: Any) -> str:
 
 @pytest.mark.parametrize("setting", REFUSED, ids=lambda each: each.name)
 def test_each_refused_setting_has_its_reason(setting: Setting) -> None:
-    """Without a broker and without Java, and in any letter case; its value is not quoted (req 1.8,
-    4.4, 4.18).
-    """
+    """Without a broker and without Java, and in any letter case; its value is not quoted."""
     for name in (setting.name, setting.name.upper()):
         said = complaints({name: SECRET})
         assert said.startswith(f"options: {name}: refused: {setting.why}")
@@ -148,7 +146,7 @@ def test_a_notice_says_what_follows(options: dict[str, Any], about: str | None) 
 
 
 def test_a_prefix_beside_a_group_id() -> None:
-    """The user's own group id is taken as it is (req 4.17)."""
+    """The user's own group id is taken as it is."""
     both = {"GROUPIDPREFIX": "a", "kafka.group.id": "b"}
     of_group, of_prefix = with_options(both).notices
     assert of_group.startswith("options: kafka.group.id: ")

@@ -318,7 +318,7 @@ def test_assigned_partitions():
     [("smallest", "earliest"), ("beginning", "earliest"), ("largest", "latest"), ("end", "latest")],
 )
 def test_old_words_for_the_ends_of_a_log(old, word):
-    """Accepted, with a notice that names today's word (req 4.5)."""
+    """Accepted, with a notice that names today's word."""
     said = f"read as {word}: {old} is an older word for it"
     assert parse({**LEAST, "start": old}).notices == (f"start: {said}",)
     otherwise = {"group": "g", "otherwise": old}

@@ -105,7 +105,7 @@ def test_an_order_that_depends_on_an_unset_variable() -> None:
 def test_what_still_has_a_variable_after_it_was_expanded(
     tmp_path: Path, form: dict[str, Any], environ: dict[str, str], key: str
 ) -> None:
-    """It would not be checked, and Spark would be given the text (req 1.8)."""
+    """It would not be checked, and Spark would be given the text."""
     text = f"{key}: holds ${{…}} after it was expanded: defaults and values are not expanded again"
     assert examined(form, **environ).complaints == (text,)
     path = tmp_path / "p.yaml"

@@ -349,7 +349,7 @@ def test_an_address_is_no_connection() -> None:
 
 
 def test_a_kafka_connection_that_is_missing_or_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the pipeline, and what to set (req 1.2)."""
+    """The error names the pipeline, and what to set."""
     with pytest.raises(ConfigurationError, match=r"pipeline 'p': .*set AIRFLOW_CONN_KAFKA_X"):
         kafka(of_kafka("kafka_x"))
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", '{"conn_type": "kafka"}')
@@ -361,7 +361,7 @@ def test_a_kafka_connection_that_is_missing_or_empty(monkeypatch: pytest.MonkeyP
 
 
 def test_a_runs_clients_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By pipeline, step, run and attempt (req 4.12)."""
+    """By pipeline, step, run and attempt."""
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_X", "kafka://?bootstrap.servers=b%3A1")
     spec = of_kafka("kafka_x")
     run_id = "manual__2024-05-01T10:00:00+00:00"

@@ -86,7 +86,7 @@ def test_the_groups_prefix_is_not_for_spark() -> None:
 @settings(deadline=None)  # the machine may be busy
 @given(st.data())
 def test_every_accepted_setting_is_rendered_once(data: st.DataObject) -> None:
-    """In any letter case; the plan's and Tidegate's own options cannot be changed (req 0.28)."""
+    """In any letter case; the plan's and Tidegate's own options cannot be changed."""
     accepted = [e for e in TABLE if e.place is Place.SOURCE and e.answer is Answer.ACCEPTED]
     chosen = data.draw(st.sampled_from([e for e in accepted if e.name != "groupIdPrefix"]))
     spelt = "".join(data.draw(st.sampled_from([c.lower(), c.upper()])) for c in chosen.name)

@@ -54,7 +54,7 @@ def complaints(given: dict[str, str]) -> list[str]:
     ],
 )  # fmt: skip
 def test_a_refused_setting_has_its_reason(given: dict[str, str], complaint: str) -> None:
-    """Settings that lose records, run code, use another cluster, or do not start (req 4.8)."""
+    """Settings that lose records, run code, use another cluster, or do not start."""
     (found,) = complaints(given)
     assert found.startswith(complaint)
 
@@ -84,7 +84,7 @@ def test_all_complaints_come_at_once() -> None:
 def test_a_setting_that_weakens_the_guarantees_is_allowed_with_a_warning(
     given: dict[str, str], warned: list[str]
 ) -> None:
-    """The defaults have no warning (req 4.8)."""
+    """The defaults have no warning."""
     assert complaints(given) == []
     told = producer_settings.warnings(given)
     assert [line.startswith(start) for line, start in zip(told, warned, strict=True)] == [
