@@ -35,6 +35,8 @@ def test_a_target_that_comes_back_is_noticed_and_counted(creating: Broker, tmp_p
     (tmp_path / "in/a.txt").write_text("".join(f"row {n}\n" for n in range(ROWS)))
     source = {"path": str(tmp_path / "in"), "format": "text"}
     terminal.egress("out", source=source, target={"topic": "target", "producer": SLOW})
+    said = [each["says"] for each in terminal.json("doctor", "out")["checks"]]
+    assert any(each.startswith("the brokers make missing topics") for each in said), said
     with terminal.start("run", "out", "--run-id", "r") as process:
         give_up = time.monotonic() + 120
         while sum(topic_reader.ends(creating.bootstrap, "target").values()) < 500:
@@ -52,3 +54,15 @@ def test_a_target_that_comes_back_is_noticed_and_counted(creating: Broker, tmp_p
     assert 0 < found < ROWS
     assert f"The new topics hold {found:,} record" in err
     assert len(terminal.json("status", "out")["open_claims"]) == 1
+
+
+def test_a_missing_target_is_not_made_by_asking(creating: Broker, tmp_path) -> None:
+    """Neither by explain, nor by plan, nor by the doctor."""
+    terminal = Terminal(tmp_path, creating.bootstrap)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("row\n")
+    source = {"path": str(tmp_path / "in"), "format": "text"}
+    terminal.egress("out", source=source, target={"topic": "missing"})
+    for command in (("explain", "out"), ("run", "out"), ("doctor", "out"), ("status", "out")):
+        terminal.run(*command, code=None)
+    assert "missing" not in topic_records.names(creating.bootstrap)

@@ -287,6 +287,18 @@ class Cluster:
             if config.keys() >= set(names)
         }
 
+    def auto_creates(self) -> bool | None:
+        """Return whether brokers make topics that clients ask for; None if this user may not see
+        their settings.
+        """
+        name = "auto.create.topics.enable"
+        node = str(min(broker["node_id"] for broker in self._metadata()["brokers"]))
+        asked = [ConfigResource("BROKER", node, {name: None})]
+        with self.request("DESCRIBE_CONFIGS on the cluster"):
+            answer = self.admin.describe_configs(asked, config_filter="all").get("broker", {})
+        config = answer.get(node, {})
+        return config[name]["value"] == "true" if name in config else None
+
     def watermarks(
         self, partitions: Mapping[str, Collection[int]], isolation: str
     ) -> tuple[dict[str, dict[int, Watermarks]], dict[str, dict[int, int]]]:

@@ -102,6 +102,12 @@ def compacted(settings: KafkaSettings, topics: Iterable[str]) -> set[str]:
     return {topic for topic, config in configs.items() if _is_compacted(config)}
 
 
+def auto_creates(settings: KafkaSettings) -> bool | None:
+    """Return whether the brokers make missing topics; None if this user may not see it."""
+    with Cluster(settings) as cluster:
+        return cluster.auto_creates()
+
+
 def _create(cluster: Cluster, topics: Sequence[str], partitions: int, *, make: bool) -> None:
     new = {name: {"num_partitions": partitions} for name in topics}
     with (

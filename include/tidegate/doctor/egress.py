@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.broker.target import TargetState, survey_target
+from tidegate.broker.target import TargetState, auto_creates, survey_target
 from tidegate.core.entries import Claim
 from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.wording import counted
@@ -82,6 +82,12 @@ def check_target(spec: Egress, kafka: KafkaSettings) -> Iterator[Line]:
     topic_ids = {r.topic: r.topic_id for n in sorted(fold.live) for r in fold.live[n].receipts}
     for topic, state in seen.topics.items():
         yield _topic(spec, topic, state, topic_ids.get(topic))
+    if auto_creates(kafka):
+        yield ok(
+            "target",
+            "the brokers make missing topics (auto.create.topics.enable): one that is deleted "
+            "while rows are sent to it comes back, and the run ends with IdentityChanged",
+        )
 
 
 def _topic(spec: Egress, topic: str, state: TargetState, was: str | None) -> Line:

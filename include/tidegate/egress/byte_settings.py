@@ -45,6 +45,17 @@ def byte_settings(spec: Egress) -> dict[str, Any]:
     }
 
 
+def changed(settings: Mapping[str, Any], spec: Egress) -> list[str]:
+    """Return the names of a plan's settings that the pipeline has otherwise now."""
+    now = byte_settings(spec)
+    return [
+        f"{name}.{key}" if key else name
+        for name, was in settings.items()
+        for key in (was if isinstance(was, Mapping) else [""])
+        if (was[key] != now[name].get(key) if key else was != now.get(name))
+    ]
+
+
 def judged_by(settings: Mapping[str, Any], spec: Egress) -> str:
     """Return a digest of all settings that a file may be refused by, but for the target's own;
     `settings` are a plan's.

@@ -16,7 +16,7 @@ from tidegate.core.plan import Plan, TargetTopic
 from tidegate.core.requests import Live
 from tidegate.egress import pipeline_cycles, replay
 from tidegate.egress.backlog import Backlog, read_backlog
-from tidegate.egress.byte_settings import byte_settings
+from tidegate.egress.byte_settings import byte_settings, changed
 from tidegate.egress.lake_source import Unsent, window_of
 from tidegate.egress.sender import TaskEnded
 from tidegate.egress.takeover import not_dead
@@ -51,6 +51,7 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
     variables.restore(run.mirror, run.spec, ledger)
     current = opened.latest_plan()
     if current and (run.asked or not replan) and _is_living(opened, current.plan):
+        _warn_of_other_settings(opened, current.plan)
         return Planned(current, known=True)
     note: dict[str, Any] = {}  # a resumed plan has its own
     if not run.asked and (claim := ledger.fold.oldest_open_claim):
@@ -62,6 +63,7 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
                 plan_id=claim.plan_id,
             )
         planned = plans.load(store, claim.plan_id)
+        _warn_of_other_settings(opened, planned)
     else:
         surveyed_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         planned, backlog = draft(opened, record=True)
@@ -75,6 +77,17 @@ def plan(opened: OpenRun[EgressRun], task_ended: TaskEnded, *, replan: bool = Fa
     frozen = opened.freeze(planned, note)
     faults.point("plan.frozen")
     return Planned(frozen, known=False)
+
+
+def _warn_of_other_settings(opened: OpenRun[EgressRun], plan: Plan) -> None:
+    """Log what the pipeline's file says now, and an unfinished plan does not have."""
+    spec, done = opened.run.spec, opened.ledger.fold.is_sent(plan.id) or not plan.has_work
+    if not done and (names := changed(plan.byte_settings, spec)):
+        logger.warning(
+            "%s: plan %s is frozen, and is sent with its own %s; later plans have what the "
+            "pipeline says now",
+            spec.name, plan.id, ", ".join(names),
+        )  # fmt: skip
 
 
 def living_plan(opened: OpenRun[EgressRun]) -> Frozen | None:

@@ -65,6 +65,8 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
         found = _examined(opened, kept[0])
         cause = found if isinstance(found, str) else None
         if cause is None and not (replan and current.plan.replay is None):
+            if isinstance(found, Living) and found.chunks:
+                _warn_of_other_settings(run, current.plan)
             return Planned(current, known=True)
         if cause:
             logger.warning("plan %s: %s; making a new plan", current.plan.id, cause)
@@ -79,8 +81,7 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
                 plan_id=current.plan.id,
             )
     surveyed_at = datetime.now(UTC)
-    seen = drafting.surveyed(run)
-    drafted = _recorded_draft(run, store, ledger, seen, kept, replanning=current is not None)
+    seen, drafted = _recorded_draft(run, store, ledger, kept, replanning=current is not None)
     _log_covered(run, ledger.fold, drafted, seen)
     day = current.plan.window_date if current else run.window_date.isoformat()
     planned = drafting.plan_of(run, store, ledger.fold, seen, drafted, day)
@@ -89,6 +90,24 @@ def plan(opened: OpenRun[Run], *, replan: bool = False) -> Planned:
     frozen = opened.freeze(planned, _note(run, seen, drafted, surveyed_at))
     faults.point("plan.frozen")
     return Planned(frozen, known=False)
+
+
+def _warn_of_other_settings(run: Run, plan: Plan) -> None:
+    """Log what the pipeline's file says now, and this run's plan does not have."""
+    spec, now = run.spec, []
+    if plan.isolation != spec.isolation:
+        now.append(f"isolation: {spec.isolation}, was {plan.isolation}")
+    if gone := sorted(plan.topics.keys() - set(run.topics)):
+        now.append(f"topics: without {', '.join(gone)}")
+    largest = max(sum(map(len, window)) for window in plan.chunks)
+    if plan.replay is None and largest > run.chunk_size:
+        now.append(f"max_records: {run.chunk_size:,}, the largest chunk has {largest:,} offsets")
+    if now:
+        logger.warning(
+            "%s: this run keeps its frozen plan %s, made before the pipeline had %s; the next run "
+            "has that",
+            spec.name, plan.id, "; ".join(now),
+        )  # fmt: skip
 
 
 class Living(NamedTuple):
@@ -218,13 +237,16 @@ def _recorded_draft(
     run: Run,
     store: Store,
     ledger: Ledger,
-    seen: Survey,
     kept: Sequence[Kept],
     *,
     replanning: bool,
-) -> Draft:
-    """Draft, and record boundaries, origins and gaps; draft again if another run recorded first."""
+) -> tuple[Survey, Draft]:
+    """Survey, draft, and record boundaries, origins and gaps; again if another run recorded first.
+
+    Its origin may be above the ends of the earlier survey.
+    """
     for _ in range(boundaries.MOST_TRIES):
+        seen = drafting.surveyed(run)
         draft = drafting.draft(run, store, ledger.fold, seen, replanning=replanning)
         sealing.refuse_gaps(kept, draft.gaps)
         if all(boundaries.freeze(store, each) for each in draft.boundaries) and not any(
@@ -247,7 +269,7 @@ def _recorded_draft(
         )
     for gap in draft.gaps:
         ledger.skip(gap, run=run.run_id)
-    return draft
+    return seen, draft
 
 
 def _log_covered(run: Run, fold: Fold, draft: Draft, seen: Survey) -> None:

@@ -222,7 +222,8 @@ def egress(tmp_path, monkeypatch):
     return spec
 
 
-def target_is(monkeypatch, topic_id="id-out", *, compacted=False, cluster="c"):
+def target_is(monkeypatch, topic_id="id-out", *, compacted=False, cluster="c", creates=False):
+    monkeypatch.setattr(egress_checks, "auto_creates", lambda _: creates)
     state = TargetState(topic_id, {0: 5, 1: 5}, 1_000_000, compacted)
     seen = TargetSurvey(cluster, {"out": state})
 
@@ -268,6 +269,10 @@ def test_a_healthy_egress(egress, monkeypatch):
     states, text = states_and_text(egress_checks.check_target(egress, KAFKA))
     assert states == [("target", "ok")]
     assert "the first run creates it, with 2 partitions" in text
+    target_is(monkeypatch, creates=True)
+    states, text = states_and_text(egress_checks.check_target(egress, KAFKA))
+    assert states == [("target", "ok")] * 2
+    assert "the brokers make missing topics (auto.create.topics.enable)" in text
 
 
 @pytest.mark.parametrize(

@@ -215,3 +215,23 @@ def test_a_file_of_another_root_is_another_file(world: World) -> None:
     os.utime(other / "a", (1, 1))
     world.settings = {"source": {"path": str(other), "format": "text"}}
     assert excluded(world, "two") == (["a"], [])
+
+
+def test_a_plan_keeps_its_settings(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Of its own run and of one that finishes it, and both say what the plan does not have."""
+    world.put(a="1")
+    plan = world.plan("one").plan
+    world.settings = {"order_by": ["1"], "columns": {"key": "'k'"}}
+    says = f"out: plan {plan.id} is frozen, and is sent with its own columns.key, order_by;"
+    assert world.plan("one").plan == plan
+    assert caplog.text.count(says) == 1
+    with pytest.raises(SendFailed):
+        world.send("one", dies_while_sending)
+    caplog.clear()
+    assert world.plan("two").plan == plan
+    assert caplog.text.count(says) == 1
+    world.send_and_publish("two")
+    assert [job.columns["key"] for job in world.ran] == ["null", "null"]
+    caplog.clear()
+    world.plan("two")
+    assert "is frozen" not in caplog.text
