@@ -40,9 +40,9 @@ def files(pipeline: Pipeline) -> list[CommittedFile]:
     """Return the committed files of an ingest pipeline, in the order of their commits.
 
     One mapping per file, as `tidegate files --json` prints it: offsets `first` to `last`, both
-    inclusive, of one partition, and `rows`, `bytes` and `uri`. By the ledger alone: neither Kafka
-    nor a data file is read. ConfigurationError for an egress, a wrong file or a lake without a
-    ledger, LakeUnavailable for a store that does not answer.
+    inclusive, of one partition, and `rows`, `bytes`, `uri` and `path`. By the ledger alone: neither
+    Kafka nor a data file is read. ConfigurationError for an egress, a wrong file or a lake without
+    a ledger, LakeUnavailable for a store that does not answer.
     """
     from tidegate.ingest.status import files as committed
 

@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from urllib.parse import unquote
 
 import pytest
 
@@ -66,6 +67,7 @@ def test_files_json(spec, store, tmp_path, placed):
     assert status.files(spec) == [
         {
             "uri": uris[0],
+            "path": unquote(uris[0].removeprefix("file://")),
             "topic": "flights",
             "topic_id": FLIGHTS_ID,
             "cluster_id": CLUSTER,
@@ -77,6 +79,7 @@ def test_files_json(spec, store, tmp_path, placed):
         },
         {
             "uri": uris[1],
+            "path": unquote(uris[1].removeprefix("file://")),
             "topic": "flights",
             "topic_id": FLIGHTS_ID,
             "cluster_id": CLUSTER,

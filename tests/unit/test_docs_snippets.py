@@ -149,9 +149,9 @@ def test_the_readmes_view_has_typed_columns() -> None:
 
 
 def test_a_query_by_the_ledger(data_file: Path) -> None:
-    """The how-to's query reads the URIs as `tidegate files --json` encodes them."""
-    uri = data_file.as_uri().replace("%3D", "=")
-    Path("files.json").write_text(json.dumps([{"uri": uri, "topic_id": "id", "rows": 4}]))
+    """By the paths of `tidegate files --json`."""
+    path = str(data_file.resolve())
+    Path("files.json").write_text(json.dumps([{"path": path, "topic_id": "id", "rows": 4}]))
     _, count, topic_ids = fenced(page("docs/how-to/query-the-lake.md"), "sql")
     with duckdb.connect() as db:
         assert db.execute(count).fetchall() == [(4,)]

@@ -47,10 +47,12 @@ class CommittedPart(TypedDict):
 class CommittedFile(TypedDict):
     """A file of the lake (contract: `files --json`), with its parts in the order of partitions.
 
-    `uri` is its final name once its commit is placed, else the staged one.
+    `uri` is its final name once its commit is placed, else the staged one; `path` the same without
+    scheme and encoding: of a bucket, its name and the key.
     """
 
     uri: str
+    path: str
     topic: str
     topic_id: str
     cluster_id: str
@@ -71,6 +73,7 @@ def live_file(store: Store, fold: Fold, n: int, file: LakeFile, path: str) -> Co
     commit = fold.live[n]
     return {
         "uri": store.uri(path),
+        "path": store.native(path).removeprefix("s3a://"),
         "topic": file.topic,
         "topic_id": commit.topic_ids[file.topic],
         "cluster_id": commit.cluster_id,
