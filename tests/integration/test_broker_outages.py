@@ -91,6 +91,24 @@ def test_an_ingest_without_a_broker(
 
 
 @pytest.mark.blackbox
+def test_a_broker_that_is_restarted_within_ten_seconds(tmp_path: Path, mortal: Broker) -> None:
+    """It is killed while Spark reads: the run goes on, or ends by name and its retry is whole."""
+    terminal = Terminal(tmp_path, mortal.bootstrap)
+    topic_records.numbers(mortal.bootstrap, "back", ROWS)
+    terminal.pipeline("back", ["back"], max_records=2_000)
+    process = terminal.start("run", "back", "--run-id", "r")
+    staging = terminal.lake / "back/_tidegate/staging"
+    until(process, lambda: len(list(staging.rglob("_done.json"))) > 2)
+    kafka.kill(mortal.home)
+    time.sleep(5)
+    kafka.start(mortal.home)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode in (0, 4), err
+    assert terminal.json("run", "back", "--run-id", "r")["rows"] == ROWS
+    oracle_client.agree(mortal.bootstrap, terminal.lake, "back", ["back"])
+
+
+@pytest.mark.blackbox
 def test_an_egress_without_a_broker(tmp_path: Path, mortal: Broker) -> None:
     """The claim stays, as after any death of a sender; the retry sends the missing rows."""
     terminal = Terminal(tmp_path, mortal.bootstrap)

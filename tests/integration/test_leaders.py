@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support import kafka_cluster, staged_attempts
+from support import kafka_cluster, staged_attempts, topic_reader
+from support.cli_user import Terminal
 from support.ingest_steps import plan
 from support.kafka_cluster import Brokers
 from tidegate.broker.client_settings import KafkaSettings
@@ -32,6 +33,7 @@ from tidegate.spark.ingest_job import IngestJob
 
 pytestmark = pytest.mark.slow
 _runs = itertools.count(1)
+SENT = 60_000  # rows
 
 
 class Cluster:
@@ -186,6 +188,35 @@ def test_a_partition_without_a_leader_stops_no_other(cluster: Cluster, tmp_path:
     done = carry_out(cluster, cluster.run(tmp_path, [*topics, "young"]))
     assert done.report["rows"] == 10
     assert cursors(cluster.run(tmp_path, topics))["alone"] == {0: 20, 1: 20}
+
+
+def test_a_leader_fails_during_a_send(cluster: Cluster, tmp_path: Path) -> None:
+    """By Spark: the replicas that follow take over, the run ends well, and each row is there."""
+    cluster.create("sent", [[2, 3, 1], [3, 1, 2], [2, 1, 3]], min_insync_replicas="2")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a").write_text("".join(f"{n}\n" for n in range(SENT)))
+    terminal = Terminal(tmp_path, cluster.bootstrap)
+    slow = {"batch.size": 2_000, "linger.ms": 0, "max.in.flight.requests.per.connection": 1}
+    terminal.egress(
+        "out", source={"path": str(tmp_path / "in"), "format": "text"},
+        target={"topic": "sent", "producer": slow},
+    )  # fmt: skip
+    process = terminal.start("run", "out", "--run-id", "r")
+    while sum(topic_reader.ends(cluster.bootstrap, "sent").values()) < SENT // 20:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    cluster.stop(2)
+    try:
+        out, err = process.communicate(timeout=180)
+        assert process.returncode == 0, out + err
+        records = topic_reader.read(cluster.bootstrap, "sent")
+        assert {int(each.value or b"-1") for each in records} == set(range(SENT))
+        report = terminal.json("run", "out", "--run-id", "r")
+        assert (report["rows"], report["duplicates"]) == (SENT, len(records) - SENT)
+    finally:
+        cluster.start(2)
+    cluster.wait("sent", {0: None, 1: None, 2: None})
+    cluster.wait_in_sync("sent")
 
 
 def test_a_log_that_was_truncated_and_written_again(cluster: Cluster, tmp_path: Path) -> None:

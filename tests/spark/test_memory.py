@@ -97,9 +97,7 @@ def test_fetched_records_are_those_of_running_tasks(
     tmp_path: Path,
     pool_sizes: Callable[[], PoolSizes],
 ) -> None:
-    """While one task reads a large partition, the pool holds the records of one fetch (req
-    0.24).
-    """
+    """While one task reads a large partition, the pool holds the records of one fetch."""
     create(broker.bootstrap, topic, partitions=1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "lz4"})
     for number in range(200_000):
