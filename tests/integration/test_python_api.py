@@ -27,8 +27,7 @@ def orders(
 def test_run_a_pipeline(
     number: int, orders: str, broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Planned or explained, run, and compared with Kafka; what was printed has the numbers.
-    """
+    """Planned or explained, run, and compared with Kafka; what was printed has the numbers."""
     snippet = fenced(page("docs/python-api.md"), "python")[number]
     assert "localhost:9092" in snippet
     snippet = snippet.replace("localhost:9092", broker.bootstrap)

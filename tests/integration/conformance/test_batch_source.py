@@ -273,8 +273,7 @@ def test_a_whole_run_of_assigned_partitions(
     ],
 )
 def test_no_strategy_or_two(settings: dict[str, Any]) -> None:
-    """KafkaRelationSuite: "bad batch query options": no strategy, two or three, and empty ones.
-    """
+    """KafkaRelationSuite: "bad batch query options": no strategy, two or three, and empty ones."""
     with pytest.raises(ValueError, match=r"^(topics|assign|assign\.t|pattern): "):
         parse({**LEAST, **settings})
 
