@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,8 +59,13 @@ def demo(home: Path, say: Say, *, on_s3: bool = False) -> None:
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Two demos at once would both send what the topic lacks.
-    with locked(home / "demo.lock", lambda: say("waiting for another demo to end")):
-        _show(home, say, on_s3=on_s3)
+    try:
+        with locked(home / "demo.lock", lambda: say("waiting for another demo to end")):
+            _show(home, say, on_s3=on_s3)
+    except KeyboardInterrupt:
+        say("interrupted: run it again to go on; what runs is stopped by")
+        say(f"  {_stop(home)}")
+        raise
 
 
 def _show(home: Path, say: Say, *, on_s3: bool) -> None:
@@ -200,7 +206,13 @@ def _result_lines(
     if this.stack.s3:
         yield f"S3       {this.stack.s3}  keys in {this.home / 's3' / 'keys.json'}"
     yield f"Logs     {this.home / 'logs'}"
-    yield "Stop     .venv/bin/tidegate local down"
+    yield f"Stop     {_stop(this.home)}"
+
+
+def _stop(home: Path) -> str:
+    """Return the command that stops the stack of a home, from the directory of the project."""
+    own = f"TIDEGATE_HOME={shlex.quote(str(home))} " if os.environ.get("TIDEGATE_HOME") else ""
+    return f"{own}.venv/bin/tidegate local down"
 
 
 def _run_lines(api: AirflowApi, run: dict[str, Any]) -> Iterator[str]:
