@@ -77,7 +77,6 @@ def test_a_bad_file_is_released_after_a_dead_attempt(pipeline: EgressPipeline) -
 
 def test_an_empty_scan_releases_no_claim(pipeline: EgressPipeline, plan: str) -> None:
     """The plan cannot be sent now, and the target has nothing of it: that proves nothing."""
-    pipeline.put("a", "".join(f"n{n}\n" for n in range(ROWS)))
     pipeline.settings["target"] = {"topic": pipeline.topic, "producer": {"max.request.size": "60"}}
     with pytest.raises(RowsRefused, match="Nothing more was sent, and the claim stands"):
         pipeline.run_all()
