@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -109,6 +110,18 @@ def until(found: Callable[[], Any], seconds: float = 200) -> Any:
     return result
 
 
+def supervisor(waiting: int) -> psutil.Process:
+    """Return the process of Airflow that supervises the task to which a process belongs."""
+    process = psutil.Process(waiting)
+    (task,) = (
+        each for each in (process, *process.parents())
+        if re.match("airflow worker -- (?!LocalExecutor)", " ".join(each.cmdline()))
+    )  # fmt: skip
+    parent = task.parent()
+    assert parent is not None
+    return parent
+
+
 def reached(gate: Path) -> Path | None:
     return next(gate.parent.glob(f"{gate.name}.reached.*"), None)
 
@@ -189,11 +202,7 @@ def test_a_supervisor_is_killed(world: World, point: str) -> None:
     run_id = f"supervisor-{point}"
     before = len(list((world.home / f"lake/{NAME}/_tidegate/log").iterdir())) if world.sent else 0
     with world.waiting(point, DAG, run_id) as waiting:
-        supervisor = next(
-            each for each in psutil.Process(waiting).parents()
-            if "supervisor" in " ".join(each.cmdline())
-        )  # fmt: skip
-        supervisor.kill()
+        supervisor(waiting).kill()
     world.judge(DAG, run_id)
     commits = len(list((world.home / f"lake/{NAME}/_tidegate/log").iterdir())) - before
     report = world.api.xcom(DAG, run_id, "publish", "report")
@@ -208,9 +217,8 @@ def test_a_worker_that_sleeps_past_its_heartbeat(world: World) -> None:
     stands, and nothing of the lake changes.
     """
     with world.waiting("stage.half", DAG, "zombie") as waiting:
-        chain = [each for each in psutil.Process(waiting).parents() if each.pid > 1]
-        at = next(i for i, e in enumerate(chain) if "supervisor" in " ".join(e.cmdline()))
-        group = [chain[at].pid, *descendants(chain[at].pid)]
+        pid = supervisor(waiting).pid
+        group = [pid, *descendants(pid)]
         for pid in group:
             os.kill(pid, signal.SIGSTOP)
     try:
