@@ -275,6 +275,12 @@ class Checker:
                     self.declare_sent(claim)
                 elif form["how"] == "resend":
                     self.resent.setdefault(form["plan"], claim)
+                elif any(
+                    f"{MANIFESTS}{plan}-{chunk}-{attempt}.json" in self.sizes
+                    for plan, chunk, attempt in self.abandoned
+                    if plan == form["plan"]
+                ):
+                    self.add("release", where, "an attempt of the plan has sent all of it")
             case kind:
                 self.add("malformed", where, f"kind {kind!r}")
 

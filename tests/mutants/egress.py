@@ -145,6 +145,13 @@ MUTANTS = (
         "tests/unit/egress/test_egress_claims.py::test_a_later_refusal_releases_the_claim_if_nothing_was_sent",
     ),
     Mutant(
+        "an attempt that is sealed has sent",
+        "egress/job.py",
+        "    left = attempt.directory + SENDING, attempt.manifest_path\n",
+        "    left = (attempt.directory + SENDING,)\n",
+        "tests/unit/egress/test_marks.py::test_a_sealed_attempt_has_sent",
+    ),
+    Mutant(
         "a refused plan is released",
         "egress/send.py",
         "    if not may_have_sent:\n",

@@ -72,6 +72,14 @@ def two_send(world: World) -> None:
     world.egress("send")
 
 
+def replays_at_once(world: World) -> None:
+    """Another process of the same replay is started while this one sends; then all is swept."""
+    world.meanwhile = lambda: unless_refused(lambda: world.send_again("y", "other"))
+    world.send_again("y")
+    world.objects.age(DAY)
+    world.sweep_egress()
+
+
 def dies(world: World) -> None:
     """The sender ends right before its first record: nothing is sent, and its claim stays open."""
 
@@ -111,8 +119,11 @@ INGEST: dict[str, Step] = {
 SEND: dict[str, Step] = {"two senders": two_send}
 RELEASE: dict[str, Step] = {"claim": dies, "release": lambda world: unless_refused(world.release)}
 BAD: dict[str, Step] = {"bad file": finds_a_bad_file, "edited": edits}
-LIVES = (INGEST, SEND, RELEASE, BAD)
-STEPS = INGEST | SEND | RELEASE | BAD
+AGAIN: dict[str, Step] = {
+    "first": World.egress, "files again": World.send_again, "two replays": replays_at_once,
+}  # fmt: skip
+LIVES = (INGEST, SEND, RELEASE, BAD, AGAIN)
+STEPS = INGEST | SEND | RELEASE | BAD | AGAIN
 
 
 class Case(NamedTuple):

@@ -8,7 +8,7 @@ import posixpath
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import date
 
@@ -204,12 +204,83 @@ def start(world: World) -> None:
     world.grow(60)
 
 
+# What senders may do.
+
+
+def sends(world: World) -> None:
+    world.egress("a")
+
+
+def sends_too(world: World) -> None:
+    world.egress("b")
+
+
+def sends_again(world: World) -> None:
+    world.send_again("x", "again")
+
+
+def sends_another(world: World) -> None:
+    world.send_again("y", "another")
+
+
+def sweeps_egress(world: World) -> None:
+    for _ in range(3):
+        world.objects.ask("a day", "", lambda: world.objects.age(DAY))
+        world.sweep_egress()
+
+
+FIRST_SENDS = (
+    (sends, sends),
+    (sends, sends_too, sends),
+    (sends, sends_too, sends, sweeps_egress),
+)
+"""In a world in which nothing was sent."""
+SENDS_AGAIN = (
+    (sends_again, sends_again),
+    (sends_again, sends_again, sends_again),
+    (sends_again, sends_another, sends_again, sends),
+    (sends_again, sends_again, sweeps_egress),
+)
+"""In a world in which all files were sent."""
+
+
+def judged_senders(state: World, seed: int) -> list[Difference]:
+    """Let senders work side by side, in an order by the seed; return what is wrong at the end."""
+    chosen = random.Random(seed)
+    world = Now.world = state.copy()
+    work = chosen.choice(SENDS_AGAIN if world.sent else FIRST_SENDS)
+    if found := _side_by_side(world, work, chosen):
+        return found
+    try:
+        for n in range(3):
+            world.egress(f"last {n}")
+        for replay_id in ("x", "y") if state.sent else ():
+            world.send_again(replay_id, "the end")
+        return world.differences(egress=True)
+    except TidegateError as error:
+        return [Difference("error", "at the end", repr(error))]
+
+
 def judged(state: World, seed: int) -> list[Difference]:
     """Let processes work side by side, in an order by the seed; return what is wrong."""
     chosen = random.Random(seed)
     world = Now.world = state.copy()
     others = chosen.sample(WORK, chosen.randint(0, 3))
     work = [*chosen.choice(THEMES), *others, by_glob, by_ledger]
+    if found := _side_by_side(world, work, chosen):
+        return found
+    try:
+        world.live("last")
+        return at_the_end(world, egress=False)
+    except TidegateError as error:
+        return [Difference("error", "at the end", repr(error))]
+
+
+def _side_by_side(
+    world: World, work: Sequence[Callable[[World], None]], chosen: random.Random
+) -> list[Difference]:
+    """Let processes work until all are done, and end them; return what has gone wrong in them."""
+    world.restart(Gate())
     turns = [Turn(world, each, chosen) for each in work]
     steps = 0
     while (waiting := [turn for turn in turns if not turn.done]) and steps < LONGEST:
@@ -222,11 +293,5 @@ def judged(state: World, seed: int) -> list[Difference]:
     found = [Difference("no end", str(turn.requests[-1]), "") for turn in waiting]
     found += [Difference("error", each.__name__, repr(turn.error))
               for each, turn in zip(work, turns, strict=True) if turn.error]  # fmt: skip
-    if found:
-        return found
     world.restart(Gate())
-    try:
-        world.live("last")
-        return at_the_end(world, egress=False)
-    except TidegateError as error:
-        return [Difference("error", "at the end", repr(error))]
+    return found

@@ -9,6 +9,7 @@ from nets.world import playing
 from tidegate.lake import committing, ledger
 
 SEEDS = 200
+SENDS = 400
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +18,23 @@ def state(tmp_path_factory):
     with playing(tmp_path_factory.mktemp("world") / "in") as world:
         interleavings.start(world)
         yield world
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["first", "again"])
+def test_senders_in_any_order(state, is_sent):
+    """Two processes of a run or of a replay, others that find a dead claim, sweeps: each record is
+    there once, and once more for each replay.
+    """
+    world = state.copy()
+    interleavings.Now.world = world
+    if is_sent:
+        world.egress("first")
+    found = [
+        (seed, wrong)
+        for seed in range(SENDS)
+        if (wrong := interleavings.judged_senders(world, seed))
+    ]
+    assert not found, found[:3]
 
 
 def test_any_order(state, monkeypatch):

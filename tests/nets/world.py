@@ -28,7 +28,7 @@ from tidegate.broker.cluster import Survey, TopicIdentity
 from tidegate.broker.consumer import Probe
 from tidegate.broker.target import TargetState, TargetSurvey
 from tidegate.core.cursor import Watermarks
-from tidegate.core.requests import Backfill, Replay
+from tidegate.core.requests import Backfill, FileReplay, Replay
 from tidegate.egress.release import release
 from tidegate.egress.run import egress
 from tidegate.errors import BrokerError, StageFailed, TidegateError
@@ -165,8 +165,8 @@ class World:
             raise StageFailed("refused")
         store = self.open_store(self.objects, "out")
         store.write(f"{str(job.mark).removeprefix(f'{store.url}/').rstrip('/')}/{SENDING}", b"")
-        before = set(self.sent)
-        self.alive.add(directory.name)
+        since = job.target["t"].since[0]
+        before = set(self.sent[since:]) if job.resumed else set()
         for name, source in job.source.files:
             for row in range(len(Path(source).read_text().splitlines())):
                 record = job.plan_id, name, row
@@ -175,12 +175,13 @@ class World:
                 if record not in before:
                     put = lambda record=record: self.sent.append(record)  # noqa: E731
                     self.objects.ask("send", f"{name} {row}", put)
-        rows = Counter(name for plan, name, _ in self.sent if plan == job.plan_id)
+        there = Counter((name, row) for plan, name, row in self.sent[since:] if plan == job.plan_id)
+        rows, twice = Counter(name for name, _ in there), there.total() - len(there)
         done = {
             "files": [{"file": name, "rows": rows[name], "bad": 0, "digest": "0" * 16}
                       for name, _ in job.source.files],
-            "receipts": [{"topic": "t", "partition": 0, "before": job.target["t"].since[0],
-                          "after": len(self.sent), "sent": sum(rows.values()), "duplicates": 0}],
+            "receipts": [{"topic": "t", "partition": 0, "before": since, "after": len(self.sent),
+                          "sent": rows.total(), "duplicates": twice}],
             "broken_order": [], "columns": None, "versions": {},
         }  # fmt: skip
         (directory / DONE).write_text(json.dumps(done))
@@ -211,14 +212,17 @@ class World:
     def checkpoint(self) -> None:
         checkpoint(INGEST)
 
-    def egress(self, run_id: str = "send") -> None:
+    def egress(self, run_id: str = "send", asked: FileReplay | None = None) -> None:
         spec = egress_spec(self.home, tombstones=self.is_edited)
-        run = EgressRun(spec, KAFKA, "dag", run_id, date(2024, 5, 1))
-        others = set(self.alive)
-        try:
-            egress(run, self.send, lambda _: False)
-        finally:
-            self.alive &= others
+        run = EgressRun(spec, KAFKA, "dag", run_id, date(2024, 5, 1), asked=asked)
+        egress(run, self.send, lambda _: False)
+
+    def send_again(self, replay_id: str = "x", run_id: str = "again") -> None:
+        self.egress(run_id, asked=FileReplay(replay_id, ("*",)))
+
+    def sweep_egress(self) -> None:
+        store = self.open_store(self.objects, "out")
+        sweeping.sweep_egress(store, Ledger(store, "out"))
 
     def release(self) -> None:
         release(egress_spec(self.home), None, "resend", "by hand", run="operator")
@@ -240,10 +244,27 @@ class World:
         return {"lost": wanted - rows.keys(), "repeated": repeated, "unknown": rows.keys() - log}
 
     def _wrong_records(self) -> dict[str, set[Any]]:
-        sent = Counter((name, row) for _, name, row in self.sent)
+        """Return what is missing and what is twice, of the pipeline's own runs and each replay.
+
+        A replay may be unfinished: then nothing of it is missing.
+        """
+        of = {
+            path.removesuffix(".json"): form
+            for path, data in self.objects.below("out/_tidegate/plans/").items()
+            if "lane" in (form := json.loads(data))
+        }
+        sent: dict[str, Counter[tuple[str, int]]] = {"": Counter()}
+        for plan, name, row in self.sent:
+            form = of[plan]
+            replay = form["replay"]["id"] if form["lane"] == "replay" else ""
+            sent.setdefault(replay, Counter())[name, row] += 1
+        log = [json.loads(data) for data in self.objects.below("out/_tidegate/log/").values()]
+        done = {of[each["plan"]["id"]]["replay"]["id"] for each in log
+                if each["kind"] == "commit" and each["lane"] == "replay"}  # fmt: skip
         wanted = {(name, row) for name in ("a", "b") for row in (0, 1)}
-        again = {row for row, n in sent.items() if n > 1}
-        return {"not sent": wanted - sent.keys(), "sent again": again}
+        missing = {(of, *row) for of in {"", *done} for row in wanted - sent[of].keys()}
+        again = {(of, *row) for of, rows in sent.items() for row, n in rows.items() if n > 1}
+        return {"not sent": missing, "sent again": again}
 
 
 @cache
@@ -283,6 +304,17 @@ def asked(name: str) -> Callable[..., Any]:
     return lambda *given, **named: getattr(Now.world, name)(*given, **named)
 
 
+@contextmanager
+def held() -> Iterator[str]:
+    """Yield the name of an attempt, whose sender is alive meanwhile."""
+    attempt = secrets.token_hex(8)
+    Now.world.alive.add(attempt)
+    try:
+        yield attempt
+    finally:
+        Now.world.alive.discard(attempt)
+
+
 def not_dead(claim: Any, *_: object) -> str | None:
     return "it runs" if claim.attempt in Now.world.alive else None
 
@@ -296,6 +328,7 @@ REPLACED: dict[str, Any] = {
     "survey_topics": lambda *_: Survey("cluster", {}, {}),  # no record of a released claim is left
     "reading": lambda *_: nullcontext(),
     "not_dead": not_dead,
+    "held": held,
     "is_alive": lambda _, attempt: attempt in Now.world.alive,
     "epoch_ends": lambda *_: {},
     "expiries": lambda *_: {},

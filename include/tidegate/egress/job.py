@@ -50,7 +50,8 @@ def estimate(plan: Plan) -> int:
 def has_begun(opened: OpenRun[EgressRun], plan: Plan) -> bool:
     """Return whether an earlier attempt of a plan may have sent anything.
 
-    An attempt leaves SENDING in the lake before its first record.
+    An attempt leaves SENDING in the lake before its first record; when it is sealed, its manifest
+    says so in place of that.
     """
     earlier = (name for of, _, name in opened.ledger.fold.abandoned if of == plan.id)
     return any(begun(opened.store, Attempt(plan.id, 0, name)) for name in earlier)
@@ -58,7 +59,8 @@ def has_begun(opened: OpenRun[EgressRun], plan: Plan) -> bool:
 
 def begun(store: Store, attempt: Attempt) -> bool:
     """Return whether an attempt has begun to send."""
-    return store.size(attempt.directory + SENDING) is not None
+    left = attempt.directory + SENDING, attempt.manifest_path
+    return any(store.size(path) is not None for path in left)
 
 
 def job_of(

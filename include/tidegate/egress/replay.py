@@ -114,7 +114,8 @@ def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
     if not (asked.files or asked.start or asked.end):
         complaints.append("give names of files, or globs, `*` for all; or when they were sent")
     sent = _sent_between(opened, asked, complaints)
-    matching = {glob: fnmatch.filter(sent, glob) for glob in asked.files or ("*",)}
+    globs = asked.files or ("*",)  # a name may look like one
+    matching = {each: [each] if each in sent else fnmatch.filter(sent, each) for each in globs}
     for glob, found in matching.items():
         if not found:
             near = did_you_mean(glob, sent)
@@ -159,14 +160,16 @@ def _sent_between(
     commits = sorted(fold.live)
     times = in_parallel(lambda n: written_at(store, n), commits)
     within = [n for n, at in zip(commits, times, strict=True) if start <= at < end]
-    found = {
-        each.file
-        for delivery in in_parallel(lambda n: deliveries.committed(store, fold.live[n]), within)
-        for each in delivery.files
-    }
+    read = in_parallel(lambda n: deliveries.committed(store, fold.live[n]), within)
+    found = {each.file: each.etag for delivery in read for each in delivery.files}
     if not (complaints or found):
         complaints.append("no file was sent in this time")
-    return found & fold.sent.keys()
+    complaints += [
+        f"{name} was sent again later, with other content: name it by --file alone"
+        for name, etag in sorted(found.items())
+        if fold.sent.get(name) != etag and any(fnmatch.fnmatch(name, f) for f in asked.files or "*")
+    ]
+    return found.keys() & fold.sent.keys()
 
 
 def _moment(name: str, text: str | None, complaints: list[str]) -> datetime | None:

@@ -269,7 +269,7 @@ def _run_application(
             )
             ids = {topic: each.topic_id for topic, each in target.topics.items()}
             application = replace(application, target_ids=ids)
-            places = [*(path for _, path in job.source.files), job.quarantine or ""]
+            places = [*(path for _, path in job.source.files), job.quarantine or "", job.mark or ""]
             application = for_places(application, *places, spark=run.spark)
             opened.on_progress(StepProgress("sending", all_records=plan.records))
             logger.info("plan %s: Spark checks, sends and reads back its rows", plan.id)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Commit, Receipt, Resent, accounts_of
-from tidegate.core.fold import Fold
+from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.json_codec import OMITTED, StoredDocument
 from tidegate.core.judge import Verdict
 from tidegate.core.plan import Columns, Plan
@@ -110,6 +110,8 @@ def commit(ledger: Ledger, plan: Plan, delivery: Delivery, *, run: str) -> Appen
 
 def _first_columns(fold: Fold, plan: Plan, delivery: Delivery) -> dict[str, Columns] | None:
     """Return the columns that files of the plan's format have from now on, if there were none."""
+    if plan.lane == REPLAY:  # it decides nothing for other runs
+        return None
     if delivery.columns is None or (kind := plan.byte_settings["source"]["format"]) in fold.columns:
         return None
     return {kind: delivery.columns}

@@ -92,9 +92,9 @@ def sweep(
 
 
 def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept:
-    """Delete what the losing attempts of a committed egress plan have left, such as bad rows.
+    """Delete what attempts of a committed egress plan have left.
 
-    Those of the committed attempt are kept, and so are those of a plan that is not committed.
+    The bad rows of the committed attempt stay, and everything of a plan that is not committed.
     """
     listed = staged_files(store)
     for each in store.objects(layout.QUARANTINE):
@@ -105,10 +105,12 @@ def sweep_egress(store: Store, ledger: Ledger, *, grace: float = GRACE) -> Swept
     swept = Swept()
     for attempt, files in listed.items():
         n = fold.committed.get(attempt[:2])
-        if n is None or ledger.commit(n).attempt == attempt.name:
+        if n is None:
             continue
-        if now - _last_written(store, files, now) >= grace:
-            _remove(store, attempt, files, "lost", swept)
+        won = ledger.commit(n).attempt == attempt.name
+        due = [each for each in files if not (won and each.path.startswith(layout.QUARANTINE))]
+        if due and now - _last_written(store, due, now) >= grace:
+            _remove(store, attempt, due, "placed" if won else "lost", swept)
             store.prune(f"{layout.quarantine(attempt.plan_id, attempt.name)}/")
     return swept
 

@@ -1,14 +1,16 @@
 """Replays of an egress of files: what was sent is sent again, once for each replay id."""
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.egress_world import World, dies_while_sending, refuses
+from support.egress_world import World, dies_while_sending, refuses, sends_all
 from tidegate.core.requests import FileReplay, Replay
 from tidegate.egress import replay
 from tidegate.egress.explain import explain
@@ -20,6 +22,7 @@ from tidegate.errors import (
     SendFailed,
     WindowRefused,
 )
+from tidegate.spark.egress_job import DONE, EgressJob
 
 
 def again(*files: str, replay_id: str = "x", **others: Any) -> dict[str, Any]:
@@ -75,6 +78,46 @@ def test_by_when_they_were_sent(sent: World) -> None:
     assert complaints(sent, replay_id="z", start="12") == [
         "start '12': a date, a time, or -1d, -6h, -30m"
     ]
+
+
+def test_a_name_that_looks_like_a_glob_is_a_name(world: World) -> None:
+    for name in ("a[1]", "a1"):
+        (world.home / "in" / name).write_text("1")
+    world.send_and_publish("one")
+    assert [file.name for file in world.plan(**again("a[1]")).plan.files] == ["a[1]"]
+
+
+def test_a_time_at_which_another_content_was_sent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent then is not there any more."""
+    world.put(a1="1")
+    world.send_and_publish("one")
+    world.put(a1="other")
+    world.send_and_publish("two", resend=True)
+    days = lambda _, n: datetime(2026, 1, n, tzinfo=UTC)  # noqa: E731
+    monkeypatch.setattr(replay, "written_at", days)
+    edges = {"start": "2026-01-02T00:00:00Z", "end": "2026-01-03T00:00:00Z"}
+    with pytest.raises(WindowRefused, match="a1 was sent again later, with other content"):
+        world.plan(**again(**edges))
+    assert world.plan(**again("a1")).plan.files
+
+
+def test_a_replay_decides_no_columns(world: World) -> None:
+    """Not even the first commit, where the files were declared sent."""
+    world.settings = {"source": {"path": str(world.home / "in"), "format": "csv"}}
+    world.put(a="x\n1\n")
+    with pytest.raises(SendFailed):
+        world.send("one", dies_while_sending)
+    release(world.spec, None, "declare sent", "looked", run="me")
+
+    def sends_with_columns(job: EgressJob, directory: Path) -> None:
+        sends_all(job, directory)
+        done = json.loads((directory / DONE).read_text())
+        (directory / DONE).write_text(json.dumps({**done, "columns": [["x", "string"]]}))
+
+    world.send_and_publish("again", sends_with_columns, **again("a"))
+    assert world.fold.columns == {}
 
 
 def test_what_is_not_as_it_was_sent_is_refused(sent: World) -> None:
