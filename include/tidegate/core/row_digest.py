@@ -2,9 +2,9 @@
 
 It is XXH64 of these values in turn, each seeded with the digest of those before it, the first with
 42: file, row (8 bytes, little endian), topic; key and value, each after its length; the number of
-headers, and the key and value of each, each after its length. Lengths and the number have 4 bytes,
-little endian; a length of -1 stands for null and is followed by nothing. `spark.content_digest`
-computes the same.
+headers, and the key and value of each. Lengths and the number have 4 bytes, little endian; a length
+of -1 stands for null and is followed by nothing. The value of a header that is null adds nothing.
+`spark.content_digest` computes the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def of_row(
     pairs = list(headers)
     digest = xxh64(struct.pack("<i", len(pairs)), digest)
     for name, content in pairs:
-        digest = _optional(content, _optional(name.encode(), digest))
+        digest = xxh64(name.encode(), digest)
+        digest = digest if content is None else xxh64(content, digest)
     return digest
 
 

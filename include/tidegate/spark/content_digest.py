@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -10,19 +12,17 @@ from tidegate.core.row_digest import of_file
 
 def row_digest() -> Column:
     """Return the digest of a row to send."""
-    headers = F.transform(
-        "headers", lambda h: F.struct(*_optional(h["key"]), *_optional(h["value"]))
-    )
+    # Not by a lambda over the headers: it would switch off Spark's code generation.
     count = F.when(F.col("headers").isNull(), F.lit(0)).otherwise(F.size("headers"))
     return F.xxhash64(
         "file", F.col("row").cast("long"), "topic", *_optional(F.col("key")),
-        *_optional(F.col("value")), count, headers,
+        *_optional(F.col("value")), count, "headers",
     )  # fmt: skip
 
 
-def file_digest(xor: int | None) -> str:
-    """Return the digest of a file, as text; `xor` is the `bit_xor` of its rows' digests."""
-    return of_file([xor or 0])
+def file_digest(parts: Iterable[int]) -> str:
+    """Return the digest of a file, as text; of each of its `parts` the `bit_xor` of its rows'."""
+    return of_file(parts)
 
 
 def _optional(column: Column) -> tuple[Column, Column]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,8 @@ from tidegate.spark.preflight import Refused, preflight
 from tidegate.spark.readback import OrderBroken
 from tidegate.spark.received_job import received
 from tidegate.spark.target_records import LogLost
+
+_MOST_SCANS = 400  # of files, by the tasks that each read one partition
 
 log = logging.getLogger(__name__)
 
@@ -84,13 +87,15 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
     """
     started = time.monotonic()
     job, shaped, inputs = preflight(spark, job)
-    good = shaped.where(F.col("reason").isNull())
+    # Without a bad row the passes behind need not compute why a row would be one.
+    has_bad = any(each["bad"] for each in inputs)
+    good = shaped.where(F.col("reason").isNull()) if has_bad else shaped
     count, checked = sum(i["rows"] for i in inputs), time.monotonic() - started
     log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, count, checked)
     rest = _rest(spark, job, good) if job.resumed else good
     faults.point("send.before")
     largest = max((each["largest"] for each in inputs), default=0)
-    _write(job, rest, answers, largest=largest)
+    _write(job, _in_order(job, rest, inputs), answers, largest=largest)
     faults.point("send.sent")
     log.info("plan %s: sent, %.2f s", job.plan_id, time.monotonic() - started)
     try:
@@ -116,13 +121,36 @@ def _rest(spark: SparkSession, job: EgressJob, good: DataFrame) -> DataFrame:
         raise Refused(str(error)) from error
 
 
-def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -> None:
-    if by := records.order(job):
-        # One task per group, so that its records are sent in the order of its rows.
+def _in_order(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """Return the rows in their order within each group, each group in one task.
+
+    A lake that keeps its partitions is not shuffled: of each the rows are read by a task of its
+    own.
+    """
+    if not (by := records.order(job)):
+        return rows
+    places = [
+        (topic, p)
+        for topic in sorted(job.target)
+        for p in sorted({p for each in inputs for p in each["placed"]})
+    ]
+    keeps = job.source.is_lake and job.columns["partition"].strip() == "partition"
+    if keeps and not job.resumed and 0 < len(places) * len(job.source.files) <= _MOST_SCANS:
+        rows = reduce(
+            DataFrame.union,
+            (
+                rows.where((F.col("topic") == topic) & (F.col("partition") == p)).coalesce(1)
+                for topic, p in places
+            ),
+        )
+    else:
         cores = rows.sparkSession.sparkContext.defaultParallelism
         partitions = sum(each.partitions for each in job.target.values())
         rows = rows.repartition(min(partitions, 4 * cores), *records.group(job))
-        rows = rows.sortWithinPartitions("topic", "partition", *by)
+    return rows.sortWithinPartitions("topic", "partition", *by)
+
+
+def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -> None:
     options = producer_settings.render(
         job.reader,
         job.producer,

@@ -20,7 +20,6 @@ from tidegate.spark import (
     content_digest,
     csv_records,
     file_rows,
-    readback,
     records,
     source_rows,
 )
@@ -58,7 +57,8 @@ class Refused(Exception):
 class Checked(NamedTuple):
     """The records of a job that may be sent, and what is known of each file.
 
-    `inputs` has counts, digests and the largest record; `job` the columns of CSV.
+    `inputs` has counts, the largest record, and what is `placed`: by target partition, None where
+    Kafka chooses, the number of good rows and their digest. `job` has the columns of CSV.
     """
 
     job: EgressJob
@@ -187,18 +187,29 @@ def _check_files_read(spark: SparkSession, job: EgressJob, shaped: DataFrame) ->
 def _summaries(job: EgressJob, shaped: DataFrame) -> list[dict[str, Any]]:
     """Return for each file its good and bad rows, digests, largest record and last row."""
     good = F.col("reason").isNull()
-    summaries = shaped.groupBy("file").agg(
+    partition = F.when(good, F.col("partition")) if records.has_partition(job) else F.lit(None)
+    summaries = shaped.groupBy("file", partition.cast("long").alias("at")).agg(
         F.count_if(good).alias("rows"),
         F.count_if(~good).alias("bad"),
-        F.bit_xor(F.when(good, readback.digest(job))).alias("digest"),
-        F.bit_xor(F.when(good, content_digest.row_digest())).alias("content"),
+        F.bit_xor(F.when(good, content_digest.row_digest())).alias("digest"),
         F.max("bytes").alias("largest"),
         F.max("row").alias("last"),
         F.max(F.when(F.col("row") == csv_records.FILE, F.col("reason"))).alias("unfit"),
         # Unused, but an order that fails, or cannot be sorted by, must do so before sending.
         *(F.max(f"order{i}").alias(f"order{i}") for i in range(len(job.order_by))),
     )
-    return [row.asDict() for row in summaries.collect()]
+    files: dict[str, dict[str, Any]] = {}
+    for row in summaries.collect():
+        nothing = {"file": row.file, "rows": 0, "bad": 0, "largest": 0, "last": -1, "unfit": None}
+        file = files.setdefault(row.file, {**nothing, "placed": {}})
+        file["rows"] += row.rows
+        file["bad"] += row.bad
+        file["largest"] = max(file["largest"], row.largest)
+        file["last"] = max(file["last"], row["last"])
+        file["unfit"] = file["unfit"] or row.unfit
+        if row.rows:
+            file["placed"][row.at] = row.rows, row.digest
+    return list(files.values())
 
 
 def _check_numbering(job: EgressJob, inputs: Sequence[Mapping[str, Any]]) -> None:

@@ -86,18 +86,14 @@ def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | 
     found = all_records(spark, job, until)
     if found is None:
         return None
-    last = F.try_element_at("headers", F.lit(-1))
-    ours = F.filter("headers", lambda h: h["key"] == HEADER)
-    # The header is the last one, unless an agent in the producer appends its own.
-    value = F.when(last["key"] == HEADER, last["value"]).otherwise(
-        F.try_element_at(ours, F.lit(-1))["value"]
-    )
+    # The header is the last of its name; an agent in the producer may append its own behind it.
+    behind = F.array_position(F.reverse(F.col("headers.key")), F.lit(HEADER))  # 0: there is none
+    value = F.get("headers", F.size("headers") - behind.cast("int"))["value"]
     # Others may have written a header of this name, with anything in it.
     form = rf"\A{re.escape(job.plan_id)}:{NUMBERS}\z"
     text = value.cast("string")
     said = F.split(F.when(text.startswith(f"{job.plan_id}:") & text.rlike(form), text), ":")
     index, row = F.get(said, F.lit(1)).cast("int"), F.get(said, F.lit(2)).cast("long")
-    behind = F.array_position(F.reverse(F.transform("headers", lambda h: h["key"])), HEADER)
     names = F.from_json(F.lit(json.dumps(job.source.names)), "array<string>")
     return found.where(F.get(names, index).isNotNull()).select(
         "topic", F.col("partition").cast("long"), "offset", "key", "value",  # typed as the rows are
