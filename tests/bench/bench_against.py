@@ -4,7 +4,8 @@ Both are run from their sources, with the packages of this environment, in turns
 broker. Each result is checked; one that does not hold what was sent ends the comparison. A case
 that takes more than 10 % more CPU than the commit fails it; times of the clock are only told.
 
-Cases: a small run (1,000 records) from cold, `--help`, a bulk ingest, many topics, an egress.
+Cases: a small run (1,000 records) from cold, `--help`, a bulk ingest, many topics, an egress
+of files, one of a lake.
 """
 
 import argparse
@@ -207,6 +208,34 @@ def egress(broker: str, home: Path, scale: float) -> Case:
     return Case(go, check, bench_egress.fresh(broker, home, "t"))
 
 
+def way_back(broker: str, home: Path, scale: float) -> Case:
+    """An egress of a lake, whose records have one header."""
+    source, here = home / "source", Side("here", PROJECT)
+    sent = bench_egress.make(source, int(100_000 * scale), 100)
+    topic = bench_egress.fresh(broker, home, "feed")(0).name
+    first = {
+        "kind": "egress", "lake": str(home / "first"), "settle": 0, "target": {"topic": topic},
+        "source": {"path": str(source), "format": "parquet"},
+        "columns": {"key": "key", "value": "value"},
+    }  # fmt: skip
+    here.tidegate("run", "bench", **pipelines(broker, home, first))
+    feed = {"name": "feed", "kind": "ingest", "topics": [topic], "lake": str(home / "lake")}
+    (home / "pipelines/feed.yaml").write_text(json.dumps(feed))
+    here.tidegate("run", "feed", **pipelines(broker, home, first))
+
+    def go(side: Side, output: Path) -> None:
+        env = pipelines(broker, home, {
+            "kind": "egress", "lake": str(output), "source": {"lake": "feed"},
+            "target": {"topic": output.name},
+        })  # fmt: skip
+        side.tidegate("run", "bench", "--run-id", "bench", **env)
+
+    def check(output: Path) -> None:
+        bench_egress.check(broker, output.name, sent)
+
+    return Case(go, check, bench_egress.fresh(broker, home, "t"))
+
+
 def help_of_the_command(_: str, __: Path, ___: float) -> Case:
     def go(side: Side, output: Path) -> None:
         output.mkdir()
@@ -222,6 +251,7 @@ CASES: Mapping[str, Callable[[str, Path, float], Case]] = {
     "bulk": ingest(400_000),
     "topics": many_topics,
     "egress": egress,
+    "back": way_back,
 }
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from mutants.mutant import Mutant
 
+FIDELITY = "tests/spark/test_egress_fidelity.py::test_every_kind_of_record_is_sent_back_unchanged"
+
 MUTANTS = (
     Mutant(
         "explain of a ledger that cannot be written",
@@ -150,6 +152,20 @@ MUTANTS = (
         "    left = attempt.directory + SENDING, attempt.manifest_path\n",
         "    left = (attempt.directory + SENDING,)\n",
         "tests/unit/egress/test_marks.py::test_a_sealed_attempt_has_sent",
+    ),
+    Mutant(
+        "a partition of a lake is sent by one task",
+        "spark/egress.py",
+        '(F.col("partition") == p)).coalesce(1)',
+        '(F.col("partition") == p))',
+        f"{FIDELITY}[no shuffle]",
+    ),
+    Mutant(
+        "a lake of many files is shuffled by its partitions",
+        "spark/egress.py",
+        "rows.repartition(min(partitions, 4 * cores), *records.group(job))",
+        "rows",
+        f"{FIDELITY}[shuffle]",
     ),
     Mutant(
         "a refused plan is released",

@@ -253,9 +253,9 @@ MUTANTS = (
     Mutant(
         "Spark's digest of content is that of verify",
         "spark/content_digest.py",
-        '        *_optional(F.col("value")), count, headers,\n',
+        '        *_optional(F.col("value")), count, "headers",\n',
         '        *_optional(F.col("value")), count,\n',
-        "tests/spark/test_egress_fidelity.py::test_every_kind_of_record_is_sent_back_unchanged",
+        "tests/spark/test_egress_fidelity.py::test_every_kind_of_record_is_sent_back_unchanged[shuffle]",
     ),
     Mutant(
         "a setting of the producer is given once",
@@ -289,8 +289,8 @@ MUTANTS = (
     Mutant(
         "a header has a key",
         "spark/records.py",
-        'F.exists("headers", lambda h: h["key"].isNull())',
-        "F.lit(False)",
+        '& F.array_contains(F.col("headers.key"), F.lit(_NO_KEY)).isNull()',
+        "& F.lit(False)",
         f"{BAD}[a header without a key]",
     ),
     Mutant(
@@ -394,8 +394,8 @@ MUTANTS = (
     Mutant(
         "rows are sent in their order",
         "spark/egress.py",
-        '        rows = rows.sortWithinPartitions("topic", "partition", *by)\n',
-        "",
+        'return rows.sortWithinPartitions("topic", "partition", *by)',
+        "return rows",
         "tests/spark/test_egress.py::test_the_order_within_a_key_is_that_of_the_pipeline",
     ),
     Mutant(

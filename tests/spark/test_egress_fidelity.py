@@ -17,6 +17,7 @@ from tidegate.egress.verify import verify
 from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.faults import FaultInjected
 from tidegate.launch.submission import Submission
+from tidegate.spark import egress
 
 Lake = dict[int, list[topic_reader.Record]]
 START, END = attrgetter("start"), attrgetter("end")
@@ -53,12 +54,14 @@ def back(pipeline: EgressPipeline, topic: str) -> str:
     return name
 
 
+@pytest.mark.parametrize("scans", [400, 0], ids=["no shuffle", "shuffle"])
 def test_every_kind_of_record_is_sent_back_unchanged(
-    pipeline: EgressPipeline, topic: str, back: str
+    pipeline: EgressPipeline, topic: str, back: str, monkeypatch: pytest.MonkeyPatch, scans: int
 ) -> None:
     """Null, empty and 1 MB values, tombstones, repeated and null headers, extreme timestamps;
-    several plans and commits, one of them not placed yet.
+    several plans and commits, one of them not placed yet. A lake of many files is shuffled.
     """
+    monkeypatch.setattr(egress, "_MOST_SCANS", scans)
     source = f"{topic}-source"
     with topic_records.fill(pipeline.bootstrap, source, records=2_500) as filled:
         pipeline.run_ingest(source, "one", max_records=1_500)
