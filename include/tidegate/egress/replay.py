@@ -16,7 +16,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.core import windows
 from tidegate.core.boundaries import Boundary
-from tidegate.core.fold import Fold
+from tidegate.core.fold import REPLAY, Fold
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, Plan, SourceFile
@@ -140,9 +140,9 @@ def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
             taken = [each for each in whole if isinstance(each, SourceFile)]
     if complaints:
         more = [f"and {len(complaints) - _NAMED:,} more"] if complaints[_NAMED:] else []
-        listed_ = "".join(f"\n  - {each}" for each in complaints[:_NAMED] + more)
+        says = "".join(f"\n  - {each}" for each in complaints[:_NAMED] + more)
         raise WindowRefused(
-            f"pipeline {spec.name!r}, replay of files: nothing was sent:{listed_}",
+            f"pipeline {spec.name!r}, replay of files: nothing was sent:{says}",
             complaints=complaints,
         )
     return Backlog(files=tuple(taken), taken=tuple(taken), columns=columns)
@@ -151,13 +151,15 @@ def _sent_files(opened: OpenRun[EgressRun], asked: FileReplay) -> Backlog:
 def _sent_between(
     opened: OpenRun[EgressRun], asked: FileReplay, complaints: list[str]
 ) -> Collection[str]:
-    """Return the names of files that count as sent; of a time, those of its commits."""
+    """Return the names of files that count as sent; of a time, those of its commits, without
+    replays.
+    """
     fold, store = opened.ledger.fold, opened.store
     if not (asked.start or asked.end):
         return fold.sent.keys()
     start = _moment("start", asked.start, complaints) or datetime.min.replace(tzinfo=UTC)
     end = _moment("end", asked.end, complaints) or datetime.max.replace(tzinfo=UTC)
-    commits = sorted(fold.live)
+    commits = sorted(n for n, commit in fold.live.items() if commit.lane != REPLAY)
     times = in_parallel(lambda n: written_at(store, n), commits)
     within = [n for n, at in zip(commits, times, strict=True) if start <= at < end]
     read = in_parallel(lambda n: deliveries.committed(store, fold.live[n]), within)
@@ -174,7 +176,8 @@ def _sent_between(
 
 def _moment(name: str, text: str | None, complaints: list[str]) -> datetime | None:
     try:
-        return datetime.fromisoformat(text) if text else None
+        at = datetime.fromisoformat(text) if text else None
+        return at and (at if at.tzinfo else at.replace(tzinfo=UTC))
     except ValueError:
         complaints.append(f"{name} {text!r}: a date, a time, or -1d, -6h, -30m")
         return None

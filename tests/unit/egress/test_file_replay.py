@@ -74,10 +74,14 @@ def test_by_when_they_were_sent(sent: World) -> None:
     assert files == ["a1", "a2", "b1"]
     files = [each.name for each in sent.plan(**again("b*", replay_id="y", end=soon)).plan.files]
     assert files == ["b1"]
-    assert complaints(sent, "b*", replay_id="z", start=soon)[0] == "no file was sent in this time"
-    assert complaints(sent, replay_id="z", start="12") == [
-        "start '12': a date, a time, or -1d, -6h, -30m"
-    ]
+    # What was sent by a replay was not sent then, also if the file's time is another one now.
+    os.utime(sent.home / "in/b1", (1, 1))
+    sent.send_and_publish("again", **again("b1", replay_id="w"))
+    assert sent.plan(**again(replay_id="v", start=hour_ago[:19])).plan.files
+    with pytest.raises(WindowRefused, match="no file was sent in this time"):
+        sent.plan(**again("b*", replay_id="z", start=soon))
+    with pytest.raises(WindowRefused, match="start '12': a date, a time, or -1d, -6h, -30m"):
+        sent.plan(**again(replay_id="z", start="12"))
 
 
 def test_a_name_that_looks_like_a_glob_is_a_name(world: World) -> None:
