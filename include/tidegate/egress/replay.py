@@ -169,7 +169,8 @@ def _sent_between(
     complaints += [
         f"{name} was sent again later, with other content: name it by --file alone"
         for name, etag in sorted(found.items())
-        if fold.sent.get(name) != etag and any(fnmatch.fnmatch(name, f) for f in asked.files or "*")
+        if fold.sent.get(name) != etag
+        and any(fnmatch.fnmatch(name, f) for f in asked.files or ("*",))
     ]
     return found.keys() & fold.sent.keys()
 
