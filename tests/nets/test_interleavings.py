@@ -9,7 +9,7 @@ from nets.world import playing
 from tidegate.lake import committing, ledger
 
 SEEDS = 200
-SENDS = 400
+SENDS = 200
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from kafka import KafkaProducer
 
 from support import topic_records
@@ -13,6 +14,7 @@ from tidegate_local.kafka import Broker
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@pytest.mark.slow
 def test_a_timestamp_before_15_october_1582(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Days off in the lake; later ones, also before 1970, are right."""
     times = [datetime(year, 3, 14, tzinfo=UTC) for year in (1400, 1583, 1900, 1969, 2026)]

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from support import topic_records
 from tidegate.core.offsets import OffsetRange
 from tidegate.launch.spark_submit import submit
@@ -48,6 +50,7 @@ spark.stop()
 """
 
 
+@pytest.mark.slow
 def test_the_rows_are_the_same(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Neither the consumer nor the fetched records of the failed attempt are used again."""
     topic_records.numbers(broker.bootstrap, topic, ROWS, partitions=PARTITIONS)

@@ -44,7 +44,10 @@ def times(**files: int) -> Counter[bytes | None]:
     return Counter({b"%s%d" % (f.encode(), n): k for f, k in files.items() for n in range(ROWS)})
 
 
-@pytest.mark.parametrize("format_", ["json", "csv", "parquet", "text"])
+@pytest.mark.parametrize(
+    "format_",
+    ["json", *(pytest.param(each, marks=pytest.mark.slow) for each in ("csv", "parquet", "text"))],
+)
 def test_each_row_once_for_each_id(pipeline: EgressPipeline, format_: str) -> None:
     """Twice is exactly twice; the same id sends nothing, and later runs send what is new."""
     put(pipeline, format_)
