@@ -347,8 +347,12 @@ class Checker:
         live = [each for each in (form, *self.claims.values()) if each["lane"] != "replay"]
         names = {f["name"] for f in form["files"]} if form in live else set()
         for other in live:
-            if other["plan"] != plan and names & {f["name"] for f in other["files"]}:
+            if other["plan"] == plan:
+                continue
+            if names & {f["name"] for f in other["files"]}:
                 self.add("claim", where, f"plan {other['plan']} has claimed a file of it")
+            if both := {key for key, *_ in ranges_of(form)} & {key for key, *_ in ranges_of(other)}:
+                self.add("claim", where, f"plan {other['plan']} sends of {sorted(both)}")
         for key, start, end in ranges_of(form) if not earlier else ():
             if within(self.covered[key] + self.skipped[key], start, end):
                 self.add("claim", where, f"{key} [{start}, {end}) was sent in part before")

@@ -1,5 +1,6 @@
 """Whether an earlier attempt may have sent anything: its mark, or its manifest."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -8,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.egress_world import World, dies_before_sending, is_killed
+from support.egress_world import World, dies_before_sending, dies_while_sending, is_killed
+from tidegate.core import canonical
 from tidegate.core.requests import FileReplay
 from tidegate.egress import send as sending
 from tidegate.egress.send import send
@@ -76,6 +78,22 @@ def test_a_mark_that_a_killed_process_has_left_is_swept(world: World) -> None:
     os.utime(mark, (1, 1))
     (gone,) = swept(world.spec, run="s")["swept"]
     assert (gone["why"], mark.exists()) == ("placed", False)
+
+
+@pytest.mark.usefixtures("lake")
+def test_the_checker_finds_two_senders_of_a_partition(world: World) -> None:
+    with pytest.raises(SendFailed):
+        world.send("one", dies_while_sending)
+    (first,) = (world.home / "lake/out/_tidegate/log").iterdir()
+    form = json.loads(first.read_text())
+    for each in form["topics"].values():
+        each["ranges"] = {p: [end, end + 10] for p, (_, end) in each["ranges"].items()}
+    previous = hashlib.sha256(first.read_bytes()).hexdigest()
+    other = {**form, "n": 2, "previous": previous, "plan": "f" * 16, "attempt": "z"}
+    first.with_name(f"{2:020d}.json").write_bytes(canonical.encode(other))
+    found = Checker(Stored(str(world.home / "lake/out"))).run()
+    said = f"plan {form['plan']} sends of [('old', 0)]"
+    assert said in [each.what for each in found if each.name == "claim"]
 
 
 def test_the_checker_finds_a_release_of_what_was_sent(world: World) -> None:
