@@ -23,6 +23,7 @@ import tidegate
 from support import topic_reader, topic_records
 from support.buckets import BUCKET, content, keys
 from support.cli_user import Terminal
+from tidegate.errors import ConfigurationError
 from tidegate_local.kafka import Broker
 from tidegate_local.s3 import Server
 
@@ -129,7 +130,11 @@ def test_readers_of_runs_that_are_killed(
         monkeypatch.setenv(name, value)
 
     def by_ledger() -> Rows:
-        return rows_of(tidegate.open_lake("there").dataset().to_table(["partition", "offset"]))
+        try:
+            lake = tidegate.open_lake("there")
+        except ConfigurationError:  # no run has written there; if any had, its rows are missed
+            return Rows()
+        return rows_of(lake.dataset().to_table(["partition", "offset"]))
 
     def sent() -> Rows:
         rows = tidegate.status("back")["sent"]["rows"]
