@@ -204,7 +204,7 @@ def _summaries(job: EgressJob, shaped: DataFrame) -> list[dict[str, Any]]:
         file = files.setdefault(row.file, {**nothing, "placed": {}})
         file["rows"] += row.rows
         file["bad"] += row.bad
-        file["largest"] = max(file["largest"], row.largest)
+        file["largest"] = max(file["largest"], row.largest or 0)
         file["last"] = max(file["last"], row["last"])
         file["unfit"] = file["unfit"] or row.unfit
         if row.rows:

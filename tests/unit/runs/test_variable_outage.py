@@ -11,6 +11,7 @@ from support.ingest_world import World, ranges
 from tidegate.core.cursor import Watermarks
 from tidegate.errors import AirflowUnavailable, CursorAhead
 from tidegate.maintenance.reconcile import reconcile
+from tidegate.runs.run import Run
 
 
 class Variables:
@@ -42,7 +43,8 @@ def shown(variables: Variables) -> dict[str, dict[str, int]]:
     return {name: json.loads(text)["t"] for name, text in variables.kept.items()}
 
 
-def test_publish_fails_transiently_and_its_retry_reads_nothing(world: World) -> None:
+def not_shown(world: World) -> tuple[Variables, Run]:
+    """Return Variables that were away when a run published, and the run."""
     variables = Variables()
     run = world.run("r", mirror=variables)
     plan(run)
@@ -50,6 +52,11 @@ def test_publish_fails_transiently_and_its_retry_reads_nothing(world: World) -> 
     variables.away = True
     with pytest.raises(AirflowUnavailable):
         publish(run)
+    return variables, run
+
+
+def test_publish_fails_transiently_and_its_retry_reads_nothing(world: World) -> None:
+    variables, run = not_shown(world)
     assert world.rows == {0: ranges((0, 150))}
     entries, started = world.ledger.fold.n, world.started
     variables.away = False
@@ -61,13 +68,7 @@ def test_publish_fails_transiently_and_its_retry_reads_nothing(world: World) -> 
 
 def test_without_a_retry_the_next_plan_writes_them(world: World) -> None:
     """Also where they were set back, as by a restored database; not where they are ahead."""
-    variables = Variables()
-    run = world.run("r", mirror=variables)
-    plan(run)
-    stage(run, world.submit())
-    variables.away = True
-    with pytest.raises(AirflowUnavailable):
-        publish(run)
+    variables, run = not_shown(world)
     variables.away = False
     for stale in ({}, {"tidegate__p__t": '{"t": {"0": 100}}'}):
         variables.kept = dict(stale)
