@@ -61,8 +61,7 @@ bad.yaml: 3 complaints
 good.yaml: valid
   notice: lake: ${TIDEGATE_LAKE} is not set in the environment: not checked
 unread.yaml: 1 complaint
-  - cannot be read: line 1, column 2: not YAML: expected the node content, but found \
-'<stream end>'
+  - cannot be read: line 2, column 1: not YAML: did not find expected node content
 """,
         "",
     )

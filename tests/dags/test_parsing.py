@@ -357,6 +357,31 @@ def test_what_airflow_refuses_is_said_by_that_pipelines_dag(
     assert "Airflow refuses it: ValueError: no such thing" in (dags["tidegate__other"].doc_md or "")
 
 
+def test_a_task_builds_its_own_dag(pipelines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow reads the DAG file for each task: a file of another pipeline is not even read."""
+    from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID as WANTED
+
+    from tidegate.pipelines import files
+
+    for name in ("flights", "other", "Wrong"):
+        (pipelines / f"{name}.yaml").write_text(FLIGHTS.replace("name: flights", f"name: {name}"))
+    everything = parse().dags
+    read: list[str] = []
+    load = files.load
+    monkeypatch.setattr(files, "load", lambda path: read.append(path.stem) or load(path))
+    for dag_id in everything.keys() - BY_HAND:
+        read.clear()
+        monkeypatch.setenv(WANTED, dag_id)
+        found = parse().dags
+        assert found.keys() == {dag_id} | BY_HAND
+        assert found[dag_id].task_dict.keys() == everything[dag_id].task_dict.keys()
+        assert {*read} == {next(n for n in ("flights", "other", "Wrong") if n in dag_id)}
+    read.clear()
+    monkeypatch.setenv(WANTED, "tidegate_backfill")
+    assert parse().dags.keys() == BY_HAND
+    assert not read
+
+
 @pytest.mark.parametrize(
     "schedule",
     ["@hourly", "@quarterly", "0 0 L * *", "0 0 * * sun#2", "*/5 * * * * 30", "5-10/2 1 * jan 1-5"],

@@ -368,8 +368,8 @@ MUTANTS = (
     Mutant(
         "aliases in a pipeline file",
         "pipelines/yaml_reader.py",
-        "if self.check_event(yaml.AliasEvent):",
-        "if False:",
+        "case yaml.AliasEvent():",
+        "case None:",
         "tests/unit/pipelines/test_hostile_files.py::test_each_bad_value_is_a_complaint",
     ),
     Mutant(

@@ -20,9 +20,17 @@ def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield from commands(command, *names, name)
 
 
+def whole() -> Any:
+    """Return the command `tidegate` with every command loaded."""
+    root: Any = typer.main.get_command(app)
+    for name in [*root.commands]:
+        root.load(name)
+    return root
+
+
 def text() -> str:
     """Return the reference in Markdown."""
-    root: Any = typer.main.get_command(app)
+    root = whole()
     for _, command in commands(root):
         command.short_help = command.help  # in lists of commands it would be cut
     context: Any = typer.Context(root)

@@ -7,20 +7,17 @@ tests/support/snippets.py says.
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow
 import pyarrow.parquet
 import pytest
-import typer
 import yaml
 
 from support import snippets
 from support.doc_pages import DOCS, FENCED, command_lines, fenced, named, page
 from tidegate import errors
 from tidegate.broker.client_settings import KafkaSettings
-from tidegate.cli.main import app
 from tidegate.lake.dataset import SCHEMA
 from tidegate.pipelines import files
 from tidegate.runs import connections
@@ -64,7 +61,7 @@ def test_columns_in_the_text_can_be_copied(path: Path) -> None:
 def test_command_lines_are_accepted(path: Path) -> None:
     """Each command in an example exists and takes these arguments and options."""
     for words in command_lines(path.read_text()):
-        command: Any = typer.main.get_command(app)
+        command = command_reference.whole()
         while hasattr(command, "commands"):
             command = command.commands[words.pop(0)]
         command.make_context(command.name, words)  # a usage error otherwise
@@ -73,7 +70,7 @@ def test_command_lines_are_accepted(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCS, ids=named)
 def test_commands_in_the_text_exist(path: Path) -> None:
     """Every `tidegate …` within a sentence, with its options."""
-    root: Any = typer.main.get_command(app)
+    root = command_reference.whole()
     known = {" ".join(names): command for names, command in command_reference.commands(root)}
     for quoted in re.findall(r"`tidegate ([^`]+)`", FENCED.sub("", path.read_text())):
         words = re.sub(r"^(\w+) \w+\|.*", r"\1", quoted).split()  # `offsets show|set|adopt`

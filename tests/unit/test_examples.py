@@ -13,12 +13,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-import typer
 import yaml
 
 from support.doc_pages import DOCS, PROJECT, fenced, page
-from tidegate.cli.main import app
 from tidegate.runs import connections
+from tools.command_reference import whole
 
 EXAMPLES = PROJECT / "docs/examples"
 KINDS = ("helm", "mwaa", "astro")
@@ -187,7 +186,7 @@ def test_extras_that_docs_examples_and_errors_name_exist() -> None:
 def test_the_command_that_fetches_jars_is_accepted(name: str) -> None:
     """In an image, or with a variable before it."""
     (words,) = re.findall(r"(?:RUN |&& |TIDEGATE_CACHE=\S+ )tidegate ([^\n`\\&]*)", page(name))
-    command: Any = typer.main.get_command(app)
+    command = whole()
     command = command.commands["jars"]
     given = words.split()
     assert given.pop(0) == "jars"

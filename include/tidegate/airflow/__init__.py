@@ -30,9 +30,10 @@ def dags() -> dict[str, DAG]:
     Pipeline files are those in TIDEGATE_PIPELINES; ConfigurationError if there is no such
     directory. An invalid file has a DAG that shows what is wrong.
     """
-    from tidegate.orchestration.factory import pipeline_dags
+    from tidegate.orchestration.factory import asked_for, pipeline_dags
     from tidegate.orchestration.form_dags import backfill_dag, replay_dag
     from tidegate.orchestration.maintenance import maintenance_dag
 
-    others = (backfill_dag(), replay_dag(), maintenance_dag())
-    return {**pipeline_dags(), **{dag.dag_id: dag for dag in others}}
+    loaded = asked_for()
+    others = (backfill_dag(loaded), replay_dag(loaded), maintenance_dag())
+    return {**pipeline_dags(loaded), **{dag.dag_id: dag for dag in others}}

@@ -9,7 +9,6 @@ import typer
 from rich.text import Text
 
 from tidegate import flows
-from tidegate.cli import offsets
 from tidegate.cli.console import (
     Document,
     Json,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from tidegate.runs.run import Mirror
 
 app = typer.Typer()
-app.add_typer(offsets.app, name="offsets")
 
 
 @app.command()

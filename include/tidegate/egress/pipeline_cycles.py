@@ -37,7 +37,7 @@ class _Topic(NamedTuple):
 
 def refuse_loop(spec: Egress, cluster_id: str) -> None:
     """Raise ConfigurationError if pipelines lead from the target back into the source."""
-    pipelines = dict(files.valid_specs())
+    pipelines = files.valid(files.load_all(files.names()))
     read_fold = functools.cache(lambda name: _read_fold(pipelines[name]))
     senders = [each for each in pipelines.values() if isinstance(each, Egress)]
     to_visit = deque((_Topic(name, cluster_id, spec.kafka), name) for name in spec.target.names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 
 import airflow.sdk
 
@@ -31,5 +32,10 @@ def ends_with_the_task(operator: type) -> dict[str, bool]:
     None for the provider's line 5 and early 6, which has no such argument, and for Airflow before
     3.3, which warns of it: they leave none.
     """
-    has_it = "durable" in inspect.signature(operator).parameters
-    return {"durable": False} if has_it and hasattr(airflow.sdk, "ResumableJobMixin") else {}
+    has_it = hasattr(airflow.sdk, "ResumableJobMixin") and _is_durable(operator)
+    return {"durable": False} if has_it else {}
+
+
+@cache  # a tenth of what a pipeline's DAG takes
+def _is_durable(operator: type) -> bool:
+    return "durable" in inspect.signature(operator).parameters

@@ -16,6 +16,7 @@ from airflow.sdk import (
     AssetAlias,
     Param,
     get_current_context,
+    get_parsing_context,
     task,
 )
 
@@ -31,27 +32,44 @@ from tidegate.runs import connections
 
 _MAX_COMPLAINT = 20_000
 
+# Airflow checks the schema of each Param of each DAG; a schema of a newer draft takes three times
+# as long.
+_DRAFT = {"$schema": "http://json-schema.org/draft-07/schema#"}
+
 logger = logging.getLogger(__name__)
 
 BEFORE_ANY_RUN = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def pipeline_dags() -> dict[str, DAG]:
-    """Return every pipeline's DAG by its id; the DAG of an invalid file shows the errors.
+def pipeline_dags(loaded: files.Loaded | None = None) -> dict[str, DAG]:
+    """Return the pipelines' DAGs by their ids, of those that are loaded, or else asked for.
 
-    An invalid file never affects other pipelines, and is visible in Airflow's UI.
+    The DAG of an invalid file shows the errors in Airflow's UI; it never affects other pipelines.
     """
-    dags = {}
-    for name in files.names():
-        try:
-            dag = pipeline_dag(files.load_named(name))
-        except ConfigurationError as error:
-            dag = _refusing_dag(name, str(error))
-        except Exception as error:  # Airflow's, about the settings of a valid file
-            logger.exception("pipeline %s: its DAG cannot be made", name)
-            dag = _refusing_dag(name, f"Airflow refuses it: {type(error).__name__}: {error}")
-        dags[dag.dag_id] = dag
-    return dags
+    found = asked_for() if loaded is None else loaded
+    dags = (_dag_or_errors(name, spec) for name, spec in found.items())
+    return {dag.dag_id: dag for dag in dags}
+
+
+def asked_for() -> files.Loaded:
+    """Load the pipelines whose DAGs Airflow wants: all of them, or only that of a task.
+
+    Airflow reads the DAG file for each task anew; a thousand DAGs take seconds.
+    """
+    only = get_parsing_context().dag_id
+    return files.load_all(name for name in files.names() if not only or _dag_id(name) == only)
+
+
+def _dag_or_errors(name: str, spec: Spec | ConfigurationError) -> DAG:
+    if isinstance(spec, ConfigurationError):
+        return _refusing_dag(name, str(spec))
+    try:
+        return pipeline_dag(spec)
+    except ConfigurationError as error:
+        return _refusing_dag(name, str(error))
+    except Exception as error:  # Airflow's, about the settings of a valid file
+        logger.exception("pipeline %s: its DAG cannot be made", name)
+        return _refusing_dag(name, f"Airflow refuses it: {type(error).__name__}: {error}")
 
 
 def pipeline_dag(spec: Spec) -> DAG:
@@ -77,9 +95,9 @@ def pipeline_dag(spec: Spec) -> DAG:
         max_active_runs=1,
         tags=tags,
         default_args={"retries": spec.retries, "retry_delay": timedelta(seconds=15)},
-        params=params,
     ) as dag:
         flow_tasks(partial(tasks.run_of, spec), flows.of(spec), outlets=tasks.outlets(spec))
+    dag.params = params  # before, each task would copy them several times: a third of parsing
     return dag
 
 
@@ -153,13 +171,21 @@ def _steps(
 
 def _params(max_records: str, **more: Param) -> dict[str, Any]:
     return {
-        "max_records": Param(None, type=["null", "integer"], minimum=1, description=max_records),
-        "dry_run": Param(False, type="boolean", description="Print the plan, freeze nothing."),
-        "replan": Param(
-            False, type="boolean", description="Force a new plan even if the run's plan is valid."
-        ),
+        "max_records": _number(max_records),
+        "dry_run": _flag("Print the plan, freeze nothing."),
+        "replan": _flag("Force a new plan even if the run's plan is valid."),
         **more,
     }
+
+
+def _number(description: str) -> Param:
+    of_type: dict[str, Any] = {"type": ["null", "integer"], "minimum": 1, **_DRAFT}
+    return Param(None, description, **of_type)
+
+
+def _flag(description: str) -> Param:
+    of_type: dict[str, Any] = {"type": "boolean", **_DRAFT}
+    return Param(False, description, **of_type)
 
 
 def _dag_id(name: str) -> str:
@@ -199,12 +225,7 @@ def _fenced(complaint: object) -> str:
 
 def _ingest_texts(spec: Ingest) -> tuple[str, str, dict[str, Any]]:
     """Return description, documentation and Params of the DAG of topics → lake."""
-    max_chunks = Param(
-        None,
-        type=["null", "integer"],
-        minimum=1,
-        description="At most this many commits, soonest-expiring first.",
-    )
+    max_chunks = _number("At most this many commits, soonest-expiring first.")
     per_commit = f"Offsets per commit; empty: the pipeline's {spec.max_records:,}."
     description = f"{spec.subscription} → {spec.lake}"
     doc = f"""\
@@ -228,9 +249,7 @@ duplicated. The ledger in the lake decides about progress; the Variables are cop
 
 def _egress_texts(spec: Egress) -> tuple[str, str, dict[str, Any]]:
     """Return description, documentation and Params of the DAG of files, or a lake, → topics."""
-    resend = Param(
-        False, type="boolean", description="Also send changed files whose names were sent."
-    )
+    resend = _flag("Also send changed files whose names were sent.")
     rows = f"Rows per run, where known; empty: the pipeline's {spec.max_records:,}."
     description = f"{spec.source.path or spec.source.lake} → {', '.join(spec.target.names)}"
     doc = f"""\

@@ -13,6 +13,7 @@ from tidegate import flows
 from tidegate.core.requests import ORDERS, Backfill
 from tidegate.orchestration import factory, rights, tasks
 from tidegate.pipelines import files
+from tidegate.pipelines.spec import Ingest, Spec
 from tidegate.runs.requested_windows import absolute, parsed_ranges
 
 if TYPE_CHECKING:
@@ -34,15 +35,19 @@ _EDGE_HELP = (
 )
 
 
-def backfill_dag() -> DAG:
-    """Return the DAG that ingests the offsets of a window that are not in the lake."""
+def backfill_dag(loaded: files.Loaded | None = None) -> DAG:
+    """Return the DAG that ingests the offsets of a window that are not in the lake.
+
+    Its form offers the pipelines that are loaded, or else asked for.
+    """
+    specs = _specs(loaded)
     return _dag(
         "tidegate_backfill",
         "Ingest any window of a topic, without duplicates",
         _BACKFILL_DOC,
         partial(factory.flow_tasks, _backfill, flows.INGEST),
         {
-            **_window_params(files.ingest_names()),
+            **_window_params([name for name in specs if isinstance(specs[name], Ingest)]),
             "ranges": Param(
                 None,
                 type=["null", "array"],
@@ -74,15 +79,18 @@ def backfill_dag() -> DAG:
     )
 
 
-def replay_dag() -> DAG:
-    """Return the DAG that re-ingests a window and replaces its files, or sends it again."""
+def replay_dag(loaded: files.Loaded | None = None) -> DAG:
+    """Return the DAG that re-ingests a window and replaces its files, or sends it again.
+
+    Its form offers the pipelines that are loaded, or else asked for.
+    """
     return _dag(
         "tidegate_replay",
         "Replay a window of the lake: read and replace it, or send it again",
         _REPLAY_DOC,
         partial(factory.replay_tasks, _replay),
         {
-            **_window_params([name for name, _ in files.valid_specs()]),
+            **_window_params([*_specs(loaded)]),
             "replay_id": Param(
                 type="string",
                 pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}$",
@@ -110,8 +118,12 @@ def replay_dag() -> DAG:
     )
 
 
+def _specs(loaded: files.Loaded | None) -> dict[str, Spec]:
+    return files.valid(factory.asked_for() if loaded is None else loaded)
+
+
 def _window_params(names: list[str]) -> dict[str, Param]:
-    # Without valid pipelines there is no enum; the DAG of an invalid file shows its errors.
+    # Without valid pipelines, and for a task, there is no enum: `plan` looks the pipeline up.
     one_of: dict[str, Any] = {"enum": names} if names else {"pattern": "^[a-z][a-z0-9_-]{0,63}$"}
     return {
         "pipeline": Param(type="string", description="The pipeline.", **one_of),

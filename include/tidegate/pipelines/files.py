@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ def directory() -> Path:
     if (_CHECKOUT / "pyproject.toml").is_file():
         return _CHECKOUT / "include" / "pipelines"
     raise ConfigurationError(f"no directory of pipeline files is known; {_SET}")
+
+
+Loaded = Mapping[str, Spec | ConfigurationError]
+"""Names of pipelines, each with its spec or with what is wrong with its file."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ def load_named(name: str) -> Spec:
 
     It offers the nearest name.
     """
-    found = [path for path in paths() if path.stem == name]
+    found = _paths_of(name)
     if len(found) > 1:
         both = " and ".join(printable(path.name) for path in found)
         raise ConfigurationError(f"pipeline {name!r} has two files, {both}: remove one")
@@ -148,6 +152,14 @@ def load_named(name: str) -> Spec:
             printable(f"there is no pipeline {name!r} in {directory()}; there are: {listed}{near}")
         )
     return load(found[0])
+
+
+def _paths_of(name: str) -> list[Path]:
+    """Return the files of one pipeline, without reading the directory: there may be thousands."""
+    if "/" in name:
+        return []
+    found = (directory() / f"{name}{ending}" for ending in ENDINGS)
+    return [path for path in found if os.path.lexists(path)]
 
 
 def name_of(text: str) -> str:
@@ -193,16 +205,20 @@ def names() -> list[str]:
     return sorted({printable_name(path.stem) for path in paths()})
 
 
-def ingest_names() -> list[str]:
-    """Return the names of the ingest pipelines whose file is valid."""
-    return [name for name, spec in valid_specs() if isinstance(spec, Ingest)]
+def load_all(names: Iterable[str]) -> Loaded:
+    """Return the spec of each of these pipelines, or what is wrong with its file."""
+    loaded: dict[str, Spec | ConfigurationError] = {}
+    for name in names:
+        try:
+            loaded[name] = load_named(name)
+        except ConfigurationError as error:
+            loaded[name] = error
+    return loaded
 
 
-def valid_specs() -> Iterator[tuple[str, Spec]]:
-    """Yield name and spec of each pipeline whose file is valid."""
-    for name in names():
-        with contextlib.suppress(ConfigurationError):
-            yield name, load_named(name)
+def valid(loaded: Loaded) -> dict[str, Spec]:
+    """Return the specs of the pipelines whose file is valid."""
+    return {name: spec for name, spec in loaded.items() if not isinstance(spec, ConfigurationError)}
 
 
 def _text(path: Path) -> str:

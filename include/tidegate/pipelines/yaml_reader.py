@@ -8,6 +8,7 @@ refused; keys given twice are complaints.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -22,35 +23,8 @@ class BadFile(Exception):
     """The text is not valid YAML for a pipeline file; the message has the place, but no text."""
 
 
-class _Loader(yaml.SafeLoader):
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.complaints: list[str] = []
-        self._depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-        if self.check_event(yaml.AliasEvent):
-            raise BadFile(f"{_place(mark)}: an alias (*…) is not supported: write the value out")
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise BadFile(f"{_place(mark)}: nested more than {_DEEPEST} deep")
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        if isinstance(node, yaml.MappingNode):
-            self._find_duplicates(node)
-        return node
-
-    def _find_duplicates(self, node: yaml.MappingNode) -> None:
-        first: dict[str, int] = {}
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            line = key.start_mark.line + 1
-            name = key.value.replace("_", "") if key.tag.endswith(":int") else key.value
-            if name in first:
-                self.complaints.append(f"{name}: given twice, in lines {first[name]} and {line}")
-            first.setdefault(name, line)
+class _Loader(yaml.CSafeLoader):
+    """PyYAML's loader with libyaml: eight times as fast, which counts for 1,000 files."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -63,9 +37,11 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-01234567
 def read(text: str) -> tuple[Any, list[str]]:
     """Return the document, and complaints about keys; BadFile if it cannot be parsed."""
     try:
+        _refuse_aliases_and_depth(text)
         loader = _Loader(text)
         try:
-            return loader.get_single_data(), loader.complaints
+            node = loader.get_single_node()
+            return (loader.construct_document(node), [*_duplicates(node)]) if node else (None, [])
         finally:
             loader.dispose()
     except BadFile:
@@ -78,6 +54,38 @@ def read(text: str) -> tuple[Any, list[str]]:
     # Constructors of tags (`!!timestamp`, `!!int`, …) raise whatever their parsing raises.
     except Exception as error:
         raise BadFile(f"a value cannot be read ({type(error).__name__})") from None
+
+
+def _refuse_aliases_and_depth(text: str) -> None:
+    depth = 1
+    for event in yaml.parse(text, _Loader):
+        match event:
+            case yaml.AliasEvent():
+                where = _place(event.start_mark)
+                raise BadFile(f"{where}: an alias (*…) is not supported: write the value out")
+            case yaml.NodeEvent() if depth > _DEEPEST:
+                raise BadFile(f"{_place(event.start_mark)}: nested more than {_DEEPEST} deep")
+        if isinstance(event, yaml.CollectionStartEvent | yaml.CollectionEndEvent):
+            depth += 1 if isinstance(event, yaml.CollectionStartEvent) else -1
+
+
+def _duplicates(node: yaml.Node) -> Iterator[str]:
+    """Yield a complaint for each key that is given twice, of inner mappings first."""
+    inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+    for each in inner:
+        for below in each if isinstance(each, tuple) else (each,):
+            yield from _duplicates(below)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    first: dict[str, int] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        line = key.start_mark.line + 1
+        name = key.value.replace("_", "") if key.tag.endswith(":int") else key.value
+        if name in first:
+            yield f"{name}: given twice, in lines {first[name]} and {line}"
+        first.setdefault(name, line)
 
 
 def _place(mark: Any) -> str:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
 
 from tidegate import __version__
 from tidegate.cli import main
-from tools.command_reference import commands
+from tools.command_reference import commands, whole
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_help_at_80_columns(
 ) -> None:
     """No line is longer, and none of a command's texts, options and arguments is cut."""
     monkeypatch.setenv("COLUMNS", "80")
-    for names, command in commands(typer.main.get_command(main.app)):
+    for names, command in commands(whole()):
         code, out, err = tidegate(*names, "--help")
         assert (code, err) == (0, "")
         lines = out.splitlines()

@@ -342,7 +342,7 @@ def test_an_unknown_pipeline_names_the_known_ones(tmp_path, monkeypatch):
 def test_a_directory_that_is_not_there_is_named(tmp_path, monkeypatch):
     """No names would look like no pipelines: DAGs would be gone, and commands do nothing."""
     monkeypatch.setenv("TIDEGATE_PIPELINES", str(tmp_path / "away"))
-    for ask in (files.names, lambda: files.load_named("a"), files.ingest_names):
+    for ask in (files.names, lambda: files.load_named("a")):
         with pytest.raises(ConfigurationError, match=r"no directory .*/away; set TIDEGATE_PIPEL"):
             ask()
     monkeypatch.delenv("TIDEGATE_PIPELINES")

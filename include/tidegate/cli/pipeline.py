@@ -1,0 +1,139 @@
+"""Commands about one pipeline: run it, show its state and files, verify it, release a claim."""
+
+from __future__ import annotations
+
+import enum
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tidegate import flows
+from tidegate.cli import render, render_egress
+from tidegate.cli.console import (
+    Json,
+    MaxChunks,
+    MaxRecords,
+    OneOrAll,
+    Pipeline,
+    answer,
+    note,
+    say,
+)
+from tidegate.cli.runs import carry_out, new_run
+from tidegate.cli.variables import signature
+from tidegate.errors import ConfigurationError
+from tidegate.orchestration.command_connections import kafka
+from tidegate.pipelines import files
+from tidegate.pipelines.spec import Egress, Spec
+
+app = typer.Typer()
+
+
+class Release(enum.StrEnum):
+    """What happens to the rows of a released claim."""
+
+    RESEND = "resend"
+    DECLARE_SENT = "declare-sent"
+
+
+@app.command("run")
+def run_pipeline(
+    pipeline: Pipeline,
+    run_id: Annotated[
+        str | None, typer.Option(help="Continue the run of this id; by default a new run.")
+    ] = None,
+    max_records: MaxRecords = None,
+    max_chunks: MaxChunks = None,
+    replan: Annotated[
+        bool, typer.Option(help="Force a new plan even if the current one is valid.")
+    ] = False,
+    resend: Annotated[
+        bool, typer.Option(help="Egress: also send changed files whose names were sent.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Ingest new records; egress: send unsent data."""
+    spec = files.load_named(pipeline)
+    options = flows.options(spec, max_records=max_records, max_chunks=max_chunks, resend=resend)
+    carry_out(new_run(spec, run_id, **options), run_id=run_id, replan=replan, as_json=as_json)
+
+
+@app.command()
+def status(pipeline: OneOrAll = None, as_json: Json = False) -> None:
+    """Show origin, cursor, end and lag of every partition, and each problem with its fix."""
+    if pipeline:
+        answer(_status(files.load_named(pipeline)), render.print_status, as_json=as_json)
+        return
+    states = flows.for_each(files.names(), _status)
+    raise typer.Exit(render.print_each(states, render.print_status, as_json=as_json))
+
+
+@app.command("files")
+def list_files(pipeline: Pipeline, as_json: Json = False) -> None:
+    """List committed files, including those not yet in `data/`."""
+    from tidegate.ingest.status import files as files_of
+
+    answer(files_of(files.load_ingest(pipeline)), render.print_lake_files, as_json=as_json)
+
+
+@app.command()
+def verify(
+    pipeline: Pipeline,
+    against_kafka: Annotated[
+        bool, typer.Option(help="Compare every row with its record, if Kafka still has it.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check that ledger, manifests, files and footers agree; exit 3 if they differ."""
+    spec = files.load_named(pipeline)
+    broker = kafka(spec) if against_kafka else None
+    findings = flows.of(spec).verify(spec, broker, note)
+    answer(findings, render.print_findings, as_json=as_json)
+    raise typer.Exit(3 if findings["differences"] else 0)
+
+
+@app.command()
+def release(
+    pipeline: Pipeline,
+    how: Annotated[
+        Release,
+        typer.Option(help="resend: a later run sends all of it; declare-sent: it counts as sent."),
+    ],
+    reason: Annotated[str, typer.Option(help="Kept in the ledger.")],
+    plan: Annotated[
+        str | None, typer.Option(help="The plan; by default the only open claim.")
+    ] = None,
+    late: Annotated[
+        bool, typer.Option(help="Declare late offsets of a lake sent, in place of a claim.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """End an egress claim whose sender cannot be proven dead, or whose plan cannot go on."""
+    from tidegate.egress.release import declare_late
+    from tidegate.egress.release import release as end_claim
+
+    spec = files.load_named(pipeline)
+    if not isinstance(spec, Egress):
+        raise ConfigurationError(f"pipeline {pipeline!r}: only egress pipelines have claims")
+    action: Literal["resend", "declare sent"] = (
+        "resend" if how is Release.RESEND else "declare sent"
+    )
+    run_id = f"manual__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}"
+    if late:
+        if how is Release.RESEND or plan:
+            raise ConfigurationError(
+                "--late goes with --how declare-sent, and without --plan: to send such offsets all "
+                "the same, use `tidegate replay`"
+            )
+        late_offsets = declare_late(spec, reason, by=signature(), run=run_id)
+        answer(late_offsets, render_egress.print_late, as_json=as_json)
+        return
+    released = end_claim(spec, plan, action, reason, run=run_id)
+    then = {"resend": "a later run sends all of it", "declare sent": "it counts as sent"}[action]
+    text = f"plan {released['plan_id']}: released; {then}"
+    answer(released, lambda _: say(text), as_json=as_json)
+
+
+def _status(spec: Spec) -> dict[str, Any]:
+    return flows.of(spec).status(spec, kafka)
