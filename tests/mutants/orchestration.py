@@ -6,7 +6,7 @@ MUTANTS = (
     Mutant(
         "an old Spark provider gets no argument that it does not know",
         "orchestration/compatibility.py",
-        '{"durable": False} if has_it and hasattr(airflow.sdk, "ResumableJobMixin") else {}',
+        '{"durable": False} if has_it else {}',
         '{"durable": False}',
         "tests/dags/test_compatibility.py::test_a_provider_that_leaves_nothing_is_not_asked_to",
     ),
