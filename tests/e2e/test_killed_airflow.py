@@ -33,7 +33,7 @@ from tidegate_local.ports import free_port
 from tidegate_local.postgres import Postgres
 
 pytestmark = pytest.mark.faults
-NAME = "killed"
+NAME = "killed-in-airflow"
 DAG, OWN = f"tidegate__{NAME}", "own"
 POINTS = ("plan.frozen", "stage.half", "publish.committed", "publish.finalised", "caches.half")
 ROWS = 400  # of a run, in two chunks

@@ -89,8 +89,8 @@ MUTANTS = (
     ),
     Mutant(
         "a checkpoint does not forget that copies may be late",
-        "maintenance/checkpoint.py",
-        "*recent_replacements(store, fold)",
+        "lake/checkpointing.py",
+        "*placing.recent_replacements(store, fold)",
         "",
         "tests/unit/lake/test_replaced_files.py::test_a_copy_that_lands_after_its_client_died",
     ),

@@ -5,14 +5,19 @@ import pytest
 from nets import crashes
 from nets.crashes import INGEST, STEPS
 from nets.world import playing
+from tidegate.lake import checkpointing
 
 SEEDS = 120
 
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
-    """The state before each step, in a world in which all tests of this file play."""
-    with playing(tmp_path_factory.mktemp("world") / "in"):
+    """The state before each step, in a world in which all tests of this file play.
+
+    A publish makes a checkpoint there of every third entry.
+    """
+    with playing(tmp_path_factory.mktemp("world") / "in"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpointing, "DUE", 3)
         yield crashes.states()
 
 

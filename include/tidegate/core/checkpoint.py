@@ -80,14 +80,21 @@ class LiveCommits(MutableMapping[int, Commit]):
     def __getitem__(self, n: int) -> Commit:
         commit = self._commits[n]
         if commit is None:
-            if self._lines is None:
-                self._lines = self._load()
-            commit = Commit.from_json(json.loads(self._lines[self._at[n]]))
-            self._commits[n] = commit
+            commit = self._commits[n] = Commit.from_json(json.loads(self._line(n)))
         return commit
+
+    def encoded(self, n: int) -> bytes:
+        """Return the line of a commit: as it was read, without parsing it, if it was read."""
+        return self._line(n) if n in self._at else _encoded(self[n])
+
+    def _line(self, n: int) -> bytes:
+        if self._lines is None:
+            self._lines = self._load()
+        return self._lines[self._at[n]]
 
     def __setitem__(self, n: int, commit: Commit) -> None:
         self._commits[n] = commit
+        self._at.pop(n, None)
 
     def __delitem__(self, n: int) -> None:
         del self._commits[n]
@@ -102,9 +109,15 @@ class LiveCommits(MutableMapping[int, Commit]):
         return len(self._commits)
 
 
+def _encoded(commit: Commit) -> bytes:
+    return canonical.encode(commit.to_json())
+
+
 def lines(fold: Fold) -> bytes:
     """Return the live commits, in the order of their numbers."""
-    return b"\n".join(canonical.encode(fold.live[n].to_json()) for n in sorted(fold.live))
+    live = fold.live
+    read = live.encoded if isinstance(live, LiveCommits) else lambda n: _encoded(live[n])
+    return b"\n".join(map(read, sorted(live)))
 
 
 def head(fold: Fold) -> dict[str, Any]:

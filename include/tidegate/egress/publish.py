@@ -13,7 +13,7 @@ from tidegate.core.offsets import Offsets
 from tidegate.core.plan import Plan
 from tidegate.egress import report as reports
 from tidegate.errors import AttemptAbandoned, NotSealed, PartitionsLeftOut, PlanDead
-from tidegate.lake import deliveries
+from tidegate.lake import checkpointing, deliveries
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.ledger import Appended
 from tidegate.runs import report_store, variables
@@ -96,6 +96,7 @@ def publish(opened: OpenRun[EgressRun]) -> Published:
         run, store, report, plan, note,
         lambda: reports.details(run, store, plan, delivery, fold),
     )  # fmt: skip
+    checkpointing.make_if_due(store, run.spec.name, opened.ledger)
     through = note.get("surveyed_at") if commit and note.get("takes_all") else None
     new = (n,) if n is not None and n > before else ()
     return Published(plan, n, fold.target_ends, report, through, new)

@@ -16,7 +16,7 @@ from tidegate.errors import ChunksMissing, NotSealed, PartitionsLeftOut, PlanDea
 from tidegate.ingest import complete_through, consumer_group
 from tidegate.ingest import report as reports
 from tidegate.ingest.plan import chunks_to_commit
-from tidegate.lake import committing, plans
+from tidegate.lake import checkpointing, committing, plans
 from tidegate.lake.attempts import Attempt
 from tidegate.runs import report_store, variables
 from tidegate.runs.run import OpenRun, Run
@@ -121,6 +121,7 @@ def publish(opened: OpenRun[Run]) -> Published:
             lambda: reports.details(opened, report, entries, plan, note),
             is_new=bool(new),
         )  # fmt: skip
+    checkpointing.make_if_due(store, run.spec.name, ledger)
     through = complete_through.times(run.spec, plan, note, ledger.fold)
     gaps = tuple(gap for gap in ledger.fold.gaps if gap.by == run.run_id)
     earlier = sum(

@@ -11,9 +11,13 @@ from tidegate.lake import s3_settings
 from tidegate.launch import delegation_tokens, spark_jars
 from tidegate.launch.spark_connection import LOCAL, SparkConnection
 from tidegate.launch.submission import CLASS_PATH, PACKAGES, Submission, joined
+from tidegate.spark.hadoop_files import LOCAL_FILES, WITHOUT_SHELL
 
 _TASK_TRIES = "spark.task.maxFailures"
 _CLASS_PATH_END = "SPARK_DIST_CLASSPATH"
+_SHELL_LESS = re.compile(r"/hadoop-bare-naked-local-fs-[0-9.]+\.jar(:|$)")
+# Executors elsewhere look for it where they do not find the jars that Spark hands to them.
+_WITHOUT_SHELL = {f"spark.hadoop.{LOCAL_FILES}": WITHOUT_SHELL}
 
 
 def for_places(given: Submission, *places: str, spark: SparkConnection = LOCAL) -> Submission:
@@ -41,7 +45,8 @@ def for_places(given: Submission, *places: str, spark: SparkConnection = LOCAL) 
 
 
 def for_master(given: Submission, master: str) -> Submission:
-    """Remove, for a local master, the jars that only executors on other machines need.
+    """For a local master, remove the jars that only executors on other machines need, and let
+    Spark open local files without a shell.
 
     Raises ConfigurationError for one that retries tasks (`local[2,4]`) which must run once: it
     overrides `spark.task.maxFailures`.
@@ -60,8 +65,10 @@ def for_master(given: Submission, master: str) -> Submission:
         )
     class_path = given.conf.get(CLASS_PATH, ""), given.env.get(_CLASS_PATH_END, "")
     local_jars = ":".join(class_path).split(":")
+    conf = {**_WITHOUT_SHELL, **given.conf} if _SHELL_LESS.search(class_path[0]) else given.conf
     return replace(
         given,
+        conf=conf,
         jars=tuple(jar for jar in given.jars if jar not in local_jars),
         # Otherwise Spark looks up this machine's host name, which may not resolve.
         env={**given.env, "SPARK_LOCAL_IP": "127.0.0.1"},

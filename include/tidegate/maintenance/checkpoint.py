@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.lake import checkpoints, placing
+from tidegate.lake import checkpointing
 from tidegate.lake.ledger import Ledger
-from tidegate.lake.placing import recent_replacements
 from tidegate.lake.store import open_store
 from tidegate.pipelines.spec import Spec
 
@@ -22,10 +21,7 @@ def checkpoint(spec: Spec) -> dict[str, Any]:
     ledger = Ledger(store, spec.name)
     fold = ledger.fold
     read = fold.n - ledger.checkpoint
-    size = 0
-    if read:
-        waiting = [*placing.unplaced(store, fold), *recent_replacements(store, fold)]
-        size = checkpoints.write(store, spec.name, fold, waiting=waiting)
+    size = checkpointing.make(store, spec.name, ledger) if read else 0
     return {
         "format": FORMAT,
         "pipeline": spec.name,

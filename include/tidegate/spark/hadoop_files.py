@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# On a local disk: no checksum file beside each file, the seal has digests. Not for URLs, because
-# the S3 client needs the usual local file system for its buffers.
+LOCAL_FILES = "fs.file.impl"
+"""Hadoop's setting: the class of the file system of local files."""
+WITHOUT_SHELL = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+"""One that is set where its jar is: Hadoop's runs `chmod` or `ls` for each file and directory."""
+# The same two, without a checksum file beside each file: the seal has digests. Not for URLs,
+# because the S3 client needs one with checksums for its buffers.
 _NO_CHECKSUMS = {
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",  # the cached one writes checksums
+    WITHOUT_SHELL: "com.globalmentor.apache.hadoop.fs.NakedLocalFileSystem",
+    None: "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
 
@@ -25,7 +29,13 @@ class HadoopDirectory:
     """A directory by its path or URL; `settings` are Hadoop's for writing into it."""
 
     def __init__(self, jvm: Any, hadoop_conf: Any, directory: str) -> None:
-        self.settings = {} if "://" in directory else _NO_CHECKSUMS
+        self.settings: dict[str, str] = {}
+        if "://" not in directory:
+            usual = hadoop_conf.get(LOCAL_FILES)
+            self.settings = {
+                LOCAL_FILES: _NO_CHECKSUMS.get(usual, _NO_CHECKSUMS[None]),
+                f"{LOCAL_FILES}.disable.cache": "true",  # the cached one writes checksums
+            }
         self._hadoop = jvm.org.apache.hadoop
         self.configuration = self._hadoop.conf.Configuration(hadoop_conf)
         for key, value in self.settings.items():

@@ -30,8 +30,8 @@ from tidegate.core.judge import Accepted, judge
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import LeftOutFile, SourceFile
 from tidegate.core.replacement import Replaced
-from tidegate.errors import LedgerCorrupt
-from tidegate.lake import checkpoints, committing, files, placing
+from tidegate.errors import LakeUnavailable, LedgerCorrupt
+from tidegate.lake import checkpointing, checkpoints, committing, files, placing
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore, ObjectStore
 from tidegate.maintenance.checkpoint import checkpoint as write_checkpoint
@@ -384,6 +384,48 @@ def test_written_only_when_there_is_something_new(tmp_path):
     again = write_checkpoint(spec)
     assert (again["read"], again["bytes"]) == (0, 0)
     assert names(store) == ["10.commits", "10.json"]
+
+
+def test_a_publish_makes_one_when_it_is_due(store, monkeypatch):
+    """Counted from the newest one, also by a process that goes on with the same ledger."""
+    monkeypatch.setattr(checkpointing, "DUE", 4)
+    ledger = grown(store, 2)
+    checkpointing.make_if_due(store, "p", ledger)
+    assert names(store) == []
+    ledger = grown(store, 1, start=2)
+    for _ in range(2):
+        checkpointing.make_if_due(store, "p", ledger)
+        assert names(store) == ["4.commits", "4.json"]
+    checkpointing.make_if_due(store, "p", grown(store, 3, start=3))
+    assert names(store) == ["4.commits", "4.json"]
+    checkpointing.make_if_due(store, "p", grown(store, 1, start=6))
+    assert names(store) == ["4.commits", "4.json", "8.commits", "8.json"]
+    assert Ledger(store, "p").fold == Ledger(store, "p", whole=True).fold
+
+
+def test_one_that_cannot_be_written_fails_no_run(store, monkeypatch, caplog):
+    monkeypatch.setattr(checkpointing, "DUE", 4)
+
+    def refuse(*_):
+        raise LakeUnavailable("the disk is full")
+
+    ledger = grown(store, 3)
+    monkeypatch.setattr(type(store), "create", refuse)
+    checkpointing.make_if_due(store, "p", ledger)
+    assert "p: no checkpoint could be written: the disk is full" in caplog.text
+
+
+def test_lines_that_were_read_are_written_unparsed():
+    """Else a checkpoint of 10,000 live commits would take seconds."""
+    fold = fold_of(EVERYTHING[:3])
+    written = checkpoint.lines(fold)
+    again = checkpoint.fold_of(checkpoint.head(fold), lambda: written)
+    again.live[9] = commit("z", 50, 60)
+    parsed = again.live._commits
+    assert checkpoint.lines(again).split(b"\n")[:-1] == written.split(b"\n")
+    assert [n for n, each in parsed.items() if each] == [9]
+    again.live[3] = commit("y", 20, 30)
+    assert b"attempt-y" in checkpoint.lines(again)
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ from tidegate.launch.spark_output import failure_line
 from tidegate.launch.spark_submit import ensure_archive, submit, terminal_if_refused
 from tidegate.launch.submission import Submission, sending_submission, submission
 from tidegate.spark.answers import LocalAnswers
+from tidegate.spark.hadoop_files import WITHOUT_SHELL
 from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
 from tidegate.spark.job_files import write_refusal
 
@@ -95,6 +96,19 @@ def test_jars_are_added_to_those_of_the_pipeline() -> None:
     assert "spark.jars" not in given.conf
     assert for_master(given, "spark://host:7077") == given
     assert for_master(given, "local[2]").jars == ("/mine.jar",)
+
+
+def test_local_files_are_opened_without_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the jar is in the class path of all of Spark, and the pipeline does not say another."""
+    impl = "spark.hadoop.fs.file.impl"
+    for jar, master, conf, found in (
+        ("hadoop-bare-naked-local-fs-0.1.0.jar", "local[2]", {}, WITHOUT_SHELL),
+        ("hadoop-bare-naked-local-fs-0.1.0.jar", "local", {impl: "own"}, "own"),
+        ("hadoop-bare-naked-local-fs-0.1.0.jar", "spark://host:7077", {}, None),
+        ("kafka-clients-3.9.1.jar", "local[2]", {}, None),
+    ):
+        monkeypatch.setattr(jars, "paths", lambda _, jar=jar: [Path("/jars", jar)])
+        assert for_master(described(conf), master).conf.get(impl) == found, (jar, master)
 
 
 def test_a_master_that_retries_tasks_is_refused_for_a_send() -> None:
