@@ -27,7 +27,6 @@ import workload
 from contest import Contender, measure, run, surroundings, write
 
 from tidegate.launch import jars
-from tidegate.launch.spark_submit import ensure_archive
 from tidegate_local import kafka
 
 PROJECT = Path(__file__).parents[2]
@@ -69,12 +68,18 @@ def main() -> int:
     args = parser.parse_args()
     for name in ("spark-kafka", "kafka-broker"):
         jars.ensure(name)
-    ensure_archive(lambda _: None)
     with (
         checkout(args.ref) as tree,
         tempfile.TemporaryDirectory(prefix="tidegate-bench-") as directory,
     ):
         sides = Side("here", PROJECT), Side(args.ref, tree)
+        for side in sides:  # an archive of classes fits one list of jars
+            try:
+                side.tidegate("jars")
+            except SystemExit:
+                print(
+                    f"{side.name} has no command `jars`: with the archive of classes that it finds"
+                )
         found = {}
         for name in args.case or CASES:
             home = Path(directory, name)
@@ -98,7 +103,7 @@ def checkout(ref: str) -> Iterator[Path]:
         subprocess.run([*git, "worktree", "add", "--quiet", "--detach", str(tree), ref], check=True)
         locks = ["requirements.lock", "include/tidegate/launch/jars"]
         if subprocess.run([*git, "diff", "--quiet", ref, "--", *locks], check=False).returncode:
-            print(f"{ref} has other packages or jars; its code runs with those of this tree")
+            print(f"{ref} has other packages or jars; its code runs with the packages of this tree")
         try:
             yield tree
         finally:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 
@@ -222,6 +223,7 @@ def _sealing(
             logger.warning("plan %s: %s; looking again", plan.id, text)
 
     def seal() -> None:
+        import_module("tidegate.lake.footers")  # and PyArrow, while Spark starts
         waiting, began, told = list(started), time.monotonic(), 0
         while len(waiting) > 1 and not ended.wait(_LOOK_AGAIN):
             try:

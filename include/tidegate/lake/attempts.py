@@ -17,7 +17,7 @@ from tidegate.core.json_codec import StoredDocument
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.plan import Plan
 from tidegate.errors import AttemptWrong, LakeDamaged
-from tidegate.lake import footers, json_documents
+from tidegate.lake import json_documents
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Listed, Store
 
@@ -316,6 +316,8 @@ def _read(store: Store, plan: Plan, attempt: Attempt) -> Iterator[tuple[LakeFile
 
     Spark writes one without rows if its first task has none.
     """
+    from tidegate.lake import footers  # and PyArrow, which a plan does not need
+
     listed = []
     for each in store.objects(attempt.directory):
         directory, _, name = each.path.removeprefix(attempt.directory).partition("/")

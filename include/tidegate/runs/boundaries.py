@@ -19,7 +19,6 @@ from tidegate.errors import BrokerError
 from tidegate.lake.boundaries import Neighbours, neighbours
 from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import Store
-from tidegate.lake.timestamps import first_since
 from tidegate.lake.unfinished_plans import pending_chunks
 
 _HIGHEST_END = (1 << 63) - 1  # of any log
@@ -61,6 +60,8 @@ def resolve(topic: Topic, times: list[datetime], complaints: list[str]) -> dict[
         if near[t].frozen is None
     }
     complaints += _unknown(topic, fold, spans)
+    from tidegate.lake.timestamps import first_since  # and PyArrow, which other plans do not need
+
     in_lake = first_since(topic.store, fold, topic.id, spans)
     for t in times:
         ms = milliseconds(t)
