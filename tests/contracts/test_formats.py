@@ -380,11 +380,11 @@ def test_manifest(store):
 def test_delivery(store):
     """The manifest of an egress; `types` only where there are any."""
     file = SentFile("a", 2, 1, "00ff", 12, "e1", "ab")
-    sent = Delivery(PLAN.id, "0a", (file,), (), (), {"spark": "4"})
+    sent = Delivery(PLAN.id, "0a", (file,), (), (), "counts", {"spark": "4"})
     start = (
         b'{"attempt":"0a","broken_order":[],"chunk":0,"files":[{"bad":1,"digest":"00ff",'
         b'"etag":"e1","file":"a","rows":2,"sha256":"ab","size":12}],"format":2,'
-        b'"plan_id":"%s","receipts":[],' % PLAN.id.encode()
+        b'"plan_id":"%s","proof":"counts","receipts":[],' % PLAN.id.encode()
     )
     end = b'"versions":{"spark":"4"}}'
     assert sent.encoded == start + end

@@ -7,6 +7,7 @@ from a copy of the sources, and runs its test there.
 from mutants import (
     broker,
     commands,
+    count_proof,
     core,
     egress,
     files,
@@ -31,6 +32,7 @@ MUTANTS = tuple(
         runs,
         ingest,
         egress,
+        count_proof,
         commands,
         orchestration,
         yarn,

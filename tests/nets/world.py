@@ -182,7 +182,7 @@ class World:
                       for name, _ in job.source.files],
             "receipts": [{"topic": "t", "partition": 0, "before": since, "after": len(self.sent),
                           "sent": rows.total(), "duplicates": twice}],
-            "broken_order": [], "columns": None, "versions": {},
+            "broken_order": [], "proof": "full", "columns": None, "versions": {},
         }  # fmt: skip
         (directory / DONE).write_text(json.dumps(done))
 

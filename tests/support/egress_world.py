@@ -130,6 +130,7 @@ def sends_all(job: EgressJob, directory: Path) -> None:
             for t, each in job.target.items() for p, since in each.since.items()
         ],
         "broken_order": [],
+        "proof": "full",
         "columns": None,
         "versions": {},
     }  # fmt: skip

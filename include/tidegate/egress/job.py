@@ -108,5 +108,6 @@ def job_of(
         reading=run.spec.target.reading_options,
         spark=claim.spark,
         resumed=has_begun(opened, plan),
+        proof=run.spec.proof,
         mark=None if run.spark.is_cluster else opened.store.native(own.directory),
     )

@@ -49,6 +49,7 @@ def short(
         "files": [file.name for file in plan.files],
         "commit": n,
         "receipts": [asdict(receipt) for receipt in receipts],
+        "proof": delivery.proof if delivery else None,
         "broken_order": list(delivery.broken_order) if delivery else [],
         "left_out": [each.to_json() for each in plan.left_out],
     }

@@ -134,6 +134,7 @@ def _send(
                 for each in result["receipts"]
             ),
             broken_order=tuple(result["broken_order"]),
+            proof=result["proof"],
             columns=planned.columns or _columns(result),
             versions={**result["versions"], "tidegate": tidegate.__version__},
         )

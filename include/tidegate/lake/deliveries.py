@@ -42,8 +42,8 @@ class Delivery(StoredDocument):
     """The record that all rows of a plan are in the target, by the read-back: its manifest.
 
     `files` are sorted by name; `broken_order` names the target partitions, or topics, in which rows
-    are not in their order. `columns` are those of the files, of CSV and Parquet without declared
-    ones.
+    are not in their order. `proof`: by `counts` of the brokers, or `full`, by reading all back.
+    `columns` are those of the files, of CSV and Parquet without declared ones.
     """
 
     plan_id: str
@@ -51,6 +51,7 @@ class Delivery(StoredDocument):
     files: tuple[SentFile, ...]
     receipts: tuple[Receipt, ...]
     broken_order: tuple[str, ...]
+    proof: str
     versions: Mapping[str, str]
     resent: Annotated[tuple[Resent, ...], OMITTED] = ()
     columns: Annotated[Columns | None, OMITTED] = None

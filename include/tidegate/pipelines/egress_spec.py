@@ -187,6 +187,7 @@ class Egress(Strict):
     columns: Columns = Columns()
     order_by: tuple[str, ...] = ()
     order: Literal["report", "strict"] = "report"
+    proof: Literal["counts", "full"] = "counts"
     tombstones: bool | None = None
     on_bad_row: Literal["fail", "quarantine"] = "fail"
     settle: Annotated[Whole, Field(ge=0, le=LONGEST_WAIT)] = 60

@@ -72,7 +72,8 @@ class EgressJob(JobFile):
     `reader` and `producer` are options of the Kafka clients; `reading` are further ones of Spark's
     source, by which the target is read back. `logins` are of the clusters for which
     the driver obtains delegation tokens; `records` is an estimate. `spark` is the minor version
-    that the claim names. `resumed`: an earlier attempt has begun to send. `mark` is a directory of
+    that the claim names. `resumed`: an earlier attempt has begun to send. `proof`:
+    `counts`, where they can prove what was sent, or `full`. `mark` is a directory of
     the lake, in which SENDING is created before the first record, beside the answer; None: the
     answers are there.
     """
@@ -95,6 +96,7 @@ class EgressJob(JobFile):
     reading: Mapping[str, str] = field(default_factory=dict)
     spark: str | None = None
     resumed: bool = False
+    proof: str = "full"
     mark: str | None = None
 
     def __repr__(self) -> str:

@@ -100,20 +100,37 @@ def verify(
             f"{', '.join(broken)}: all rows are in the target, but not in their order; order: "
             f"strict does not accept that as sent. {_DECIDE}"
         )
+    ends = {(topic, p): end for topic, each in until.items() for p, end in each.items()}
+    return answer(job, good, inputs, ends, rows, duplicates, broken)
+
+
+def answer(
+    job: EgressJob,
+    good: DataFrame,
+    inputs: Sequence[Mapping[str, Any]],
+    ends: Counts,
+    rows: Counts,
+    duplicates: Counts | None = None,
+    broken: Sequence[str] = (),
+    *,
+    proof: str = "full",
+) -> dict[str, Any]:
+    """Return the answer of the job, by the target's ends and what is in its partitions."""
     files = (
         {"file": i["file"], "rows": i["rows"], "bad": i["bad"],
          "digest": content_digest.file_digest(digest for _, digest in i["placed"].values())}
         for i in inputs
     )  # fmt: skip
     return {
+        "proof": proof,
         "broken_order": sorted({*broken, *_behind(job, good)}),
         "files": sorted(files, key=lambda each: str(each["file"])),
         "receipts": [
             {
                 "topic": topic, "partition": p, "before": target.since[p],
-                "after": until[topic][p],
+                "after": ends[topic, p],
                 "sent": rows.get((topic, p), 0),
-                "duplicates": duplicates.get((topic, p), 0),
+                "duplicates": (duplicates or {}).get((topic, p), 0),
             }
             for topic, target in sorted(job.target.items())
             for p in range(target.partitions)

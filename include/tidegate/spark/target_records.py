@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,20 +29,11 @@ def ends(spark: SparkSession, job: EgressJob) -> Offsets:
     Raises LogLost when a log starts behind the offset at which the plan was claimed.
     """
     jvm: Any = spark.sparkContext._jvm
-    properties = jvm.java.util.HashMap()
-    for name, value in {**job.reader, **job.reading}.items():
-        if name.startswith("kafka."):
-            properties.put(name.removeprefix("kafka."), value)
-    for name in ("key.deserializer", "value.deserializer"):
-        properties.put(name, "org.apache.kafka.common.serialization.ByteArrayDeserializer")
     asked = jvm.java.util.ArrayList()
     for topic, target in job.target.items():
         for p in range(target.partitions):
             asked.add(jvm.org.apache.kafka.common.TopicPartition(topic, p))
-    # Spark's way to a consumer: it logs in with a delegation token, if there is one.
-    none = spark.sparkContext._gateway.new_array(jvm.org.apache.kafka.common.TopicPartition, 0)
-    consumer = jvm.org.apache.spark.sql.kafka010.AssignStrategy(none).createConsumer(properties)
-    try:
+    with consumer_of(spark, job) as consumer:
         first, last = consumer.beginningOffsets(asked), consumer.endOffsets(asked)
         found: dict[str, dict[int, int]] = {}
         for tp in asked:
@@ -54,8 +47,42 @@ def ends(spark: SparkSession, job: EgressJob) -> Offsets:
                 )
             found.setdefault(topic, {})[p] = last.get(tp)
         return found
+
+
+@contextmanager
+def consumer_of(spark: SparkSession, job: EgressJob) -> Iterator[Any]:
+    """Yield a consumer of Java for the target."""
+    strategy, properties = _clients(spark, job)
+    consumer = strategy.createConsumer(properties)
+    try:
+        yield consumer
     finally:
         consumer.close()
+
+
+@contextmanager
+def admin_of(spark: SparkSession, job: EgressJob) -> Iterator[Any]:
+    """Yield a client of Java that asks about the target."""
+    strategy, properties = _clients(spark, job)
+    admin = strategy.createAdmin(properties)
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+def _clients(spark: SparkSession, job: EgressJob) -> tuple[Any, Any]:
+    """Return what makes clients, and their properties."""
+    jvm: Any = spark.sparkContext._jvm
+    properties = jvm.java.util.HashMap()
+    for name, value in {**job.reader, **job.reading}.items():
+        if name.startswith("kafka."):
+            properties.put(name.removeprefix("kafka."), value)
+    for name in ("key.deserializer", "value.deserializer"):
+        properties.put(name, "org.apache.kafka.common.serialization.ByteArrayDeserializer")
+    # Spark's way to a client: it logs in with a delegation token, if there is one.
+    none = spark.sparkContext._gateway.new_array(jvm.org.apache.kafka.common.TopicPartition, 0)
+    return jvm.org.apache.spark.sql.kafka010.AssignStrategy(none), properties
 
 
 def all_records(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | None:

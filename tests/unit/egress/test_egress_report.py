@@ -38,7 +38,7 @@ def test_what_is_told_and_what_is_kept(world: World) -> None:
         "quarantined": 0, "quarantine": None, "files": ["a"], "commit": 2,
         "receipts": [{"topic": "t", "topic_id": "id-t", "partition": 0, "before": 5, "after": 6,
                       "sent": 1, "duplicates": 0}],
-        "broken_order": [], "left_out": [],
+        "proof": "full", "broken_order": [], "left_out": [],
     }  # fmt: skip
     path = layout.report(run.key, 1)
     kept = json.loads(run.store().get(path) or b"")

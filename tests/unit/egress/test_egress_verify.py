@@ -94,7 +94,7 @@ class Target:
         delivery = Delivery(
             plan.id, "x",
             (SentFile("a", rows, 0, row_digest.of_file(digests), file.size, file.etag),),
-            receipts, (), {},
+            receipts, (), "full", {},
         )  # fmt: skip
         ledger = Ledger(self.store, "out")
         self.store.create(layout.plan(plan.id), plan.encoded)

@@ -1,0 +1,122 @@
+"""Proof by counts: what the brokers' tables of producers say of the rows that were sent (KIP-664).
+
+An idempotent producer numbers its records in each partition, and the broker takes each number once
+and none out of turn. So the last number of a producer that did not exist before says how many of
+its records are in the log. This holds only under conditions, which are checked here; without them
+the target is read back. docs/adr/0043-proof-by-counts.md has the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Place = tuple[str, int]
+"""A topic and a partition of it."""
+
+_MOST_AGE = 3_600_000  # ms; the table forgets producers by the time of their last record
+_MOST_ROWS = 2**31  # in a partition: then sequence numbers begin again
+
+
+class NotProven(Exception):
+    """The tables do not prove what was sent: the message says why."""
+
+
+@dataclass(frozen=True)
+class Producer:
+    """A producer in the table of a partition; times are in milliseconds.
+
+    `in_transaction`: it has, or had, one.
+    """
+
+    id: int
+    epoch: int
+    last_sequence: int
+    last_time: int
+    in_transaction: bool = False
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition when it was looked at: who leads it since which election, its high watermark,
+    and the producers in its leader's table.
+    """
+
+    topic_id: str
+    leader: int
+    epoch: int
+    end: int
+    producers: tuple[Producer, ...]
+
+
+def proven(
+    before: Mapping[Place, Partition],
+    after: Mapping[Place, Partition],
+    wanted: Mapping[Place, int] | int,
+    now: int,
+) -> dict[Place, int]:
+    """Return the rows that one new producer has left in each partition, each row once.
+
+    `wanted` are the rows of each partition, or of all together where Kafka chooses; `now` is the
+    time in milliseconds. Raises NotProven unless the tables of `before` and `after` prove that the
+    logs were not cut in between, that one producer came, and that it sent exactly these rows.
+    """
+    _refuse_others(before, after)
+    known = {place: {p.id for p in each.producers} for place, each in before.items()}
+    new = {
+        place: [p for p in each.producers if p.id not in known[place]]
+        for place, each in after.items()
+    }
+    of_rows = [p for p in after if (wanted.get(p) if isinstance(wanted, Mapping) else new[p])]
+    if len(ids := {producer.id for place in of_rows for producer in new[place]}) != 1:
+        raise NotProven(f"{len(ids)} new producers have written where rows were sent to")
+    rows: dict[Place, int] = {}
+    for place, each in after.items():
+        for producer in new[place]:
+            if producer.id in ids:
+                _refuse_unusual(place, producer, now)
+                rows[place] = producer.last_sequence + 1
+        if each.end - before[place].end < rows.get(place, 0):
+            raise NotProven(f"{_name(place)}: it has grown by less than was sent")
+    _compare(rows, wanted)
+    return rows
+
+
+def _refuse_others(before: Mapping[Place, Partition], after: Mapping[Place, Partition]) -> None:
+    if before.keys() != after.keys():
+        raise NotProven("partitions were added")
+    for place, old in before.items():
+        now = after[place]
+        if old.topic_id != now.topic_id:
+            raise NotProven(f"{_name(place)}: the topic was recreated")
+        if (old.leader, old.epoch) != (now.leader, now.epoch) or old.epoch < 0:
+            raise NotProven(f"{_name(place)}: its leader has changed")
+
+
+def _refuse_unusual(place: Place, producer: Producer, now: int) -> None:
+    """Refuse a producer whose numbers do not say how many records it has sent."""
+    if producer.epoch != 0:  # its numbers began again, and duplicates are possible
+        raise NotProven(f"{_name(place)}: its producer had to begin again")
+    if producer.in_transaction:
+        raise NotProven(f"{_name(place)}: its producer is transactional")
+    if not 0 <= producer.last_sequence < _MOST_ROWS - 1:
+        raise NotProven(f"{_name(place)}: its producer has no number")
+    if abs(now - producer.last_time) > _MOST_AGE:
+        raise NotProven(f"{_name(place)}: its records are not of this hour")
+
+
+def _compare(rows: Mapping[Place, int], wanted: Mapping[Place, int] | int) -> None:
+    if isinstance(wanted, int):
+        if (total := sum(rows.values())) != wanted:
+            raise NotProven(f"the producer has sent {total} records of {wanted} rows")
+        return
+    for place in sorted(wanted.keys() | rows.keys()):
+        sent, rows_of = rows.get(place, 0), wanted.get(place, 0)
+        if sent != rows_of:
+            raise NotProven(
+                f"{_name(place)}: the producer has sent {sent} records of {rows_of} rows"
+            )
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}-{place[1]}"

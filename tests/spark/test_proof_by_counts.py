@@ -1,0 +1,252 @@
+"""What an egress of a lake has sent, by the brokers' counts; else all is read back.
+
+`../unit/core/test_count_proof.py` has what the tables may hold.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from support import topic_records
+from support.egress_pipeline import EgressPipeline, begun
+from tidegate.egress.verify import verify
+from tidegate.errors import SendFailed, StageFailed
+from tidegate.launch.submission import Submission
+from tidegate.spark import egress, producer_table, readback
+
+ROWS = 40  # in each of the first two of three partitions
+
+
+@pytest.fixture
+def target(pipeline: EgressPipeline, topic: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A lake with keys, tombstones and headers, and a target; small plans are proven by counts."""
+    monkeypatch.setattr(producer_table, "_FEWEST_ROWS", 1)
+    name, back = f"{topic}-source", f"{topic}-back"
+    for each in (name, back):
+        topic_records.create(pipeline.bootstrap, each, partitions=3)
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap})
+    for n in range(ROWS):
+        for p in (0, 1):
+            value = None if n % 7 == 3 else b"%d" % n
+            headers = [("h", b"x"), ("h", None)][: n % 3]
+            producer.produce(name, value, b"k%d" % n if n % 2 else None, p, headers=headers)
+    producer.flush()
+    pipeline.settings |= {"source": {"lake": "lake"}, "target": {"topic": back}}
+    pipeline.run_ingest(name, "one")
+    return back
+
+
+@pytest.fixture
+def read_back(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The times that all was read back."""
+    found: list[bool] = []
+    real = readback.verify
+
+    def verifying(*given: Any) -> Any:
+        found.append(True)
+        return real(*given)
+
+    monkeypatch.setattr(readback, "verify", verifying)
+    return found
+
+
+def compared(pipeline: EgressPipeline) -> int:
+    """Compare every row with its record; return how many were compared."""
+    findings = verify(pipeline.spec, pipeline.kafka, lambda _: None)
+    assert findings["differences"] == 0
+    return int(findings["against_kafka"]["rows"])
+
+
+def whole(pipeline: EgressPipeline, target: str, report: dict[str, Any]) -> None:
+    """Assert that each row is in the target once, and that the receipts and `verify` say so."""
+    found = Counter((each.partition, each.row[1]) for each in pipeline.records(target) if each.plan)
+    assert found == Counter((p, n) for p in (0, 1) for n in range(ROWS))
+    assert {r["partition"]: (r["sent"], r["duplicates"]) for r in report["receipts"]} == {
+        0: (ROWS, 0), 1: (ROWS, 0), 2: (0, 0),
+    }  # fmt: skip
+    assert compared(pipeline) == 2 * ROWS
+
+
+def while_sending(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
+    """Do something when the plan's records are written."""
+    write = egress._write
+
+    def writing(*given: Any, **how: Any) -> None:
+        write(*given, **how)
+        do()
+
+    monkeypatch.setattr(egress, "_write", writing)
+
+
+def produced(pipeline: EgressPipeline, topic: str, count: int, partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": pipeline.bootstrap, "enable.idempotence": True})
+    for n in range(count):
+        producer.produce(topic, b"foreign %d" % n, partition=partition)
+    producer.flush()
+
+
+def test_counts_prove_what_was_sent(
+    pipeline: EgressPipeline, target: str, read_back: list[bool]
+) -> None:
+    """Nothing is read back but the first record of each partition; two runs one after another."""
+    produced(pipeline, target, 5)  # a producer that is there before
+    report = pipeline.run_all("one")
+    assert (report["proof"], report["rows"], read_back) == ("counts", 2 * ROWS, [])
+    whole(pipeline, target, report)
+    ends = {r["partition"]: (r["before"], r["after"]) for r in report["receipts"]}
+    assert ends == {0: (5, 5 + ROWS), 1: (0, ROWS), 2: (0, 0)}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"columns": {"partition": "null"}},
+        {"columns": {"partition": "partition", "value": "concat(value, 'x')"}},
+        {"tombstones": False, "on_bad_row": "quarantine"},
+        {"order": "strict"},
+    ],
+    ids=["Kafka chooses", "a column", "bad rows", "strict"],
+)
+def test_whatever_is_sent_of_a_lake(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], settings: dict[str, Any]
+) -> None:
+    pipeline.settings |= settings
+    report = pipeline.run_all("one")
+    bad = 2 * len(range(3, ROWS, 7)) if "on_bad_row" in settings else 0
+    assert (report["proof"], report["rows"], read_back) == ("counts", 2 * ROWS - bad, [])
+    assert compared(pipeline) == 2 * ROWS - bad
+
+
+def test_all_is_read_back_if_the_pipeline_says_so(
+    pipeline: EgressPipeline, target: str, read_back: list[bool]
+) -> None:
+    pipeline.settings["proof"] = "full"
+    report = pipeline.run_all("one")
+    assert (report["proof"], read_back) == ("full", [True])
+    whole(pipeline, target, report)
+
+
+def test_a_small_plan_is_read_back(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_table, "_FEWEST_ROWS", 2 * ROWS + 1)
+    assert pipeline.run_all("one")["proof"] == "full"
+    assert read_back == [True]
+
+
+@pytest.mark.parametrize(("count", "partition"), [(3, 0), (ROWS, 1)])
+def test_another_new_producer(
+    pipeline: EgressPipeline, target: str, read_back: list[bool],
+    monkeypatch: pytest.MonkeyPatch, count: int, partition: int,
+) -> None:  # fmt: skip
+    """Also one that has sent as many records: the table does not say whose they are."""
+    while_sending(monkeypatch, lambda: produced(pipeline, target, count, partition))
+    report = pipeline.run_all("one")
+    assert (report["proof"], read_back) == ("full", [True])
+    whole(pipeline, target, report)
+
+
+def test_an_earlier_attempt_that_may_have_sent(
+    pipeline: EgressPipeline, target: str, read_back: list[bool]
+) -> None:
+    """Whatever its scan has found: a batch of it may land later."""
+
+    def dies(given: Submission) -> None:
+        begun(given)
+        raise StageFailed("killed", exit_code=137)
+
+    with pytest.raises(SendFailed):
+        pipeline.run_all("one", submit=dies)
+    report = pipeline.run_all("one")
+    assert (report["proof"], read_back) == ("full", [True])
+    whole(pipeline, target, report)
+
+
+def test_a_row_that_is_dropped_before_the_sink(
+    pipeline: EgressPipeline, target: str, read_back: list[bool],
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """The counts do not fit, the read-back names the row, and the retry sends it."""
+    order, dropped = egress._in_order, []
+
+    def lossy(job: Any, rows: Any, inputs: Any) -> Any:
+        found = order(job, rows, inputs)
+        if dropped:
+            return found
+        dropped.append(True)
+        return found.where("row != 5 OR partition != 0")
+
+    monkeypatch.setattr(egress, "_in_order", lossy)
+    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    with pytest.raises(SendFailed):
+        pipeline.run_all("one")
+    assert "1 rows are not in the target as they are in the source" in caplog.text
+    report = pipeline.run_all("one")
+    assert report["proof"] == "full"
+    whole(pipeline, target, report)
+
+
+def test_one_row_twice_and_another_not_at_all(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts cannot see, if it is not the first row: Spark's determinism carries it, and
+    `verify` finds it.
+    """
+    write = egress._write
+
+    def exchanged(job: Any, rows: Any, answers: Any, **how: Any) -> None:
+        write(job, rows.where("row != 5").union(rows.where("row = 6")), answers, **how)
+
+    monkeypatch.setattr(egress, "_write", exchanged)
+    report = pipeline.run_all("one")
+    assert report["proof"] == "counts"
+    assert verify(pipeline.spec, pipeline.kafka, lambda _: None)["differences"] > 0
+
+
+def test_first_rows_with_other_content(
+    pipeline: EgressPipeline, target: str, read_back: list[bool],
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """The sink writes something else: the first record of a partition shows it."""
+    caplog.set_level(logging.INFO, "tidegate")
+    write = egress._write
+
+    def altered(job: Any, rows: Any, answers: Any, **how: Any) -> None:
+        write(job, rows.selectExpr("* EXCEPT (value)", "key AS value"), answers, **how)
+
+    monkeypatch.setattr(egress, "_write", altered)
+    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    with pytest.raises(SendFailed):
+        pipeline.run_all("one")
+    assert "its first record has other content than its row" in caplog.text
+    assert "rows are not in the target as they are in the source" in caplog.text
+    assert read_back == [True]
+
+
+def test_brokers_that_do_not_say(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before sending: nothing is asked after it."""
+
+    def silent(*_: object) -> Any:
+        raise producer_table.NotProven("its brokers do not say who has written")
+
+    monkeypatch.setattr(producer_table, "_tables", silent)
+    assert pipeline.run_all("one")["proof"] == "full"
+    assert read_back == [True]
+
+
+def test_brokers_that_do_not_say_any_more(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> Any:
+        raise producer_table.NotProven("its brokers do not say who has written")
+
+    while_sending(monkeypatch, lambda: monkeypatch.setattr(producer_table, "_tables", silent))
+    report = pipeline.run_all("one")
+    assert (report["proof"], read_back) == ("full", [True])
+    whole(pipeline, target, report)
