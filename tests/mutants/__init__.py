@@ -7,8 +7,8 @@ from a copy of the sources, and runs its test there.
 from mutants import (
     broker,
     commands,
-    count_proof,
     core,
+    count_proof,
     egress,
     files,
     ingest,
