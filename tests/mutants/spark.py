@@ -246,7 +246,7 @@ MUTANTS = (
     Mutant(
         "what does not compress",
         "spark/records.py",
-        '    return size + F.floor(size / min(known)).cast("int") + 32 if known else size\n',
+        '    return size + F.floor(size / every).cast("int") + 32 if every else size\n',
         "    return size\n",
         "tests/spark/test_egress_producer.py::test_an_incompressible_record_is_refused_before_sending",
     ),

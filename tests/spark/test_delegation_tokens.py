@@ -32,7 +32,7 @@ SHORT = {
 BOTH = """
 import json, sys
 from pathlib import Path
-from tidegate.spark import delegation_tokens, session
+from tidegate.spark import delegation_tokens, session, sink
 from tidegate.spark.job_files import Login
 
 job = json.loads(Path(sys.argv[1]).read_text())
@@ -40,11 +40,9 @@ logins = [Login(**each) for each in job["logins"]]
 with delegation_tokens.obtained(logins, 500) as tokens:
     spark = session.start("both")
     with tokens.used_by(spark):
-        source, sink = job["options"]
+        source, target = job["options"]
         rows = spark.read.format("kafka").options(**source, subscribe=job["topic"]).load()
-        with session.writing_v1(spark):
-            (rows.select("key", "value").write.format("kafka")
-                .options(**sink, topic=job["topic"]).save())
+        sink.save(rows.select("key", "value"), {**target, "topic": job["topic"]})
     spark.stop()
 """
 

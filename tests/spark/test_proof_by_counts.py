@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from support import topic_records
 from support.egress_pipeline import EgressPipeline, begun
 from tidegate.egress.verify import verify
-from tidegate.errors import SendFailed, StageFailed
+from tidegate.errors import LakeDamaged, RowsRefused, SendFailed, StageFailed
 from tidegate.launch.submission import Submission
-from tidegate.spark import egress, producer_table, readback
+from tidegate.spark import egress, preflight, producer_table, readback
 
 ROWS = 40  # in each of the first two of three partitions
 
@@ -75,9 +76,10 @@ def while_sending(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> 
     """Do something when the plan's records are written."""
     write = egress._write
 
-    def writing(*given: Any, **how: Any) -> None:
-        write(*given, **how)
+    def writing(*given: Any, **how: Any) -> Any:
+        found = write(*given, **how)
         do()
+        return found
 
     monkeypatch.setattr(egress, "_write", writing)
 
@@ -150,6 +152,46 @@ def test_another_new_producer(
     whole(pipeline, target, report)
 
 
+def test_another_producer_beside_one_without_numbers(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has sent as many records: the only new one in the table is not ours."""
+
+    def produce() -> None:
+        for p in (0, 1):
+            produced(pipeline, target, ROWS, p)
+
+    producer = {"enable.idempotence": "false", "max.in.flight.requests.per.connection": 1}
+    pipeline.settings["target"] = {"topic": target, "producer": producer}
+    while_sending(monkeypatch, produce)
+    report = pipeline.run_all("one")
+    assert (report["proof"], read_back) == ("full", [True])
+    whole(pipeline, target, report)
+
+
+def test_a_partition_that_was_added_meanwhile(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first look at the tables: Kafka would choose it, too, and it has no receipt."""
+    pipeline.settings["columns"] = {"partition": "null"}
+    look = producer_table._look
+
+    def adding(*given: Any, **how: Any) -> Any:
+        if how["is_before"]:
+            admin = AdminClient({"bootstrap.servers": pipeline.bootstrap})
+            admin.create_partitions([NewPartitions(target, 5)])[target].result(30)
+        return look(*given, **how)
+
+    monkeypatch.setattr(producer_table, "_look", adding)
+    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    with pytest.raises(SendFailed):  # rows in the new partitions: the retry knows them
+        pipeline.run_all("one")
+    monkeypatch.setattr(producer_table, "_look", look)
+    report = pipeline.run_all("one")
+    assert (report["proof"], report["rows"]) == ("full", 2 * ROWS)
+    assert sum(r["sent"] for r in report["receipts"]) == 2 * ROWS
+
+
 def test_an_earlier_attempt_that_may_have_sent(
     pipeline: EgressPipeline, target: str, read_back: list[bool]
 ) -> None:
@@ -198,8 +240,8 @@ def test_one_row_twice_and_another_not_at_all(
     """
     write = egress._write
 
-    def exchanged(job: Any, rows: Any, answers: Any, **how: Any) -> None:
-        write(job, rows.where("row != 5").union(rows.where("row = 6")), answers, **how)
+    def exchanged(job: Any, rows: Any, answers: Any, **how: Any) -> Any:
+        return write(job, rows.where("row != 5").union(rows.where("row = 6")), answers, **how)
 
     monkeypatch.setattr(egress, "_write", exchanged)
     report = pipeline.run_all("one")
@@ -215,8 +257,8 @@ def test_first_rows_with_other_content(
     caplog.set_level(logging.INFO, "tidegate")
     write = egress._write
 
-    def altered(job: Any, rows: Any, answers: Any, **how: Any) -> None:
-        write(job, rows.selectExpr("* EXCEPT (value)", "key AS value"), answers, **how)
+    def altered(job: Any, rows: Any, answers: Any, **how: Any) -> Any:
+        return write(job, rows.selectExpr("* EXCEPT (value)", "key AS value"), answers, **how)
 
     monkeypatch.setattr(egress, "_write", altered)
     monkeypatch.setattr(readback, "_WAIT", 0.1)
@@ -250,3 +292,113 @@ def test_brokers_that_do_not_say_any_more(
     report = pipeline.run_all("one")
     assert (report["proof"], read_back) == ("full", [True])
     whole(pipeline, target, report)
+
+
+# Without a look at the rows: the ledger and the manifests know what it would find.
+
+
+def looks(pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return, as it grows, the times that all rows were looked at."""
+    found: list[bool] = []
+    real = preflight.read_all
+
+    def reading(*given: Any) -> Any:
+        found.append(True)
+        return real(*given)
+
+    monkeypatch.setattr(preflight, "read_all", reading)
+    monkeypatch.setattr(egress, "read_all", reading)
+    return found
+
+
+def test_rows_that_are_sent_as_they_are_need_no_look(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest has the digests of what was sent: `verify` compares them with the records."""
+    looked = looks(pipeline, monkeypatch)
+    report = pipeline.run_all("one")
+    assert (report["proof"], read_back, looked) == ("counts", [], [])
+    whole(pipeline, target, report)
+    assert {(each["rows"], each["bad"]) for each in pipeline.sealed()} == {(ROWS, 0)}
+    assert len({each["digest"] for each in pipeline.sealed()}) == 2
+
+
+LOOKED_AT: dict[str, dict[str, Any]] = {
+    "another value": {"columns": {"value": "concat(value, 'x')"}},
+    "Kafka chooses": {"columns": {"partition": "null"}},
+    "no tombstones": {"tombstones": False, "on_bad_row": "quarantine"},
+    "full": {"proof": "full"},
+    "without numbers": {
+        "producer": {"enable.idempotence": "false", "max.in.flight.requests.per.connection": 1}
+    },
+    "acknowledged by one": {
+        "producer": {"acks": 1, "max.in.flight.requests.per.connection": 1}
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LOOKED_AT)
+def test_what_is_looked_at(
+    pipeline: EgressPipeline, target: str, read_back: list[bool],
+    monkeypatch: pytest.MonkeyPatch, case: str,
+) -> None:  # fmt: skip
+    """What the ledger does not know of the records, and what counts cannot prove."""
+    settings = dict(LOOKED_AT[case])
+    producer = settings.pop("producer", None)
+    if producer:
+        settings["target"] = {"topic": target, "producer": producer}
+    pipeline.settings |= settings
+    looked = looks(pipeline, monkeypatch)
+    report = pipeline.run_all("one")
+    assert looked == [True]
+    assert (report["proof"] == "full", len(read_back)) == (case == "full" or bool(producer),) * 2
+
+
+def test_rows_that_were_not_looked_at_are_before_they_are_read_back(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another pass than that which has sent them: it would not see what that one has dropped."""
+    looked = looks(pipeline, monkeypatch)
+    while_sending(monkeypatch, lambda: produced(pipeline, target, 1))
+    report = pipeline.run_all("one")
+    assert (report["proof"], read_back, looked) == ("full", [True], [True])
+    whole(pipeline, target, report)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "limit", "says"),
+    [
+        (1, None, "40 rows: partition 1 is out of range, the topic has 1"),
+        (3, 200, "bytes as a record, and 200 is the most"),
+    ],
+)
+def test_what_does_not_fit_is_found_before_anything_is_sent(
+    pipeline: EgressPipeline, target: str, monkeypatch: pytest.MonkeyPatch,
+    partitions: int, limit: int | None, says: str,
+) -> None:  # fmt: skip
+    """By the window and the manifests; the look says which rows."""
+    small = f"{target}-small"
+    config = {"max.message.bytes": str(limit)} if limit else {}
+    topic_records.create(pipeline.bootstrap, small, partitions=partitions, config=config)
+    pipeline.settings["target"] = {"topic": small}
+    looked = looks(pipeline, monkeypatch)
+    with pytest.raises(RowsRefused, match=says):
+        pipeline.run_all("one")
+    assert looked
+    assert sum(pipeline.ends(small).values()) == 0
+
+
+@pytest.mark.leaves("file", "offsets")
+def test_a_file_that_is_damaged(
+    pipeline: EgressPipeline, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found while it is sent: the file is named, the claim stands, and nothing counts as sent."""
+    (file,) = (pipeline.home / "lake/lake/data").rglob("*.parquet")
+    content = bytearray(file.read_bytes())
+    content[40:60] = bytes(20)  # in a page; the footer is right
+    file.chmod(0o644)
+    file.write_bytes(content)
+    with pytest.raises(LakeDamaged, match="cannot be read") as damaged:
+        pipeline.run_all("one")
+    assert file.name in str(damaged.value)
+    assert not pipeline.sealed()

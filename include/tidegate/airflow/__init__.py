@@ -28,7 +28,8 @@ def dags() -> dict[str, DAG]:
     """Return the DAG of each pipeline file, the form DAGs and the maintenance DAG, by their ids.
 
     Pipeline files are those in TIDEGATE_PIPELINES; ConfigurationError if there is no such
-    directory. An invalid file has a DAG that shows what is wrong.
+    directory. An invalid file has a DAG that shows what is wrong. In a task there are the form
+    DAGs, the maintenance DAG and, of the pipelines', only the task's own.
     """
     from tidegate.orchestration.factory import asked_for, pipeline_dags
     from tidegate.orchestration.form_dags import backfill_dag, replay_dag

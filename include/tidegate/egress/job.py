@@ -8,7 +8,7 @@ from tidegate.broker.target import TargetSurvey
 from tidegate.core import layout, provenance
 from tidegate.core.entries import Claim
 from tidegate.core.plan import Plan
-from tidegate.egress.lake_source import SourceLake, files_and_counts, window_of
+from tidegate.egress.lake_source import SourceLake, files_and_counts, largest_record, window_of
 from tidegate.egress.plan import root_of
 from tidegate.lake.attempts import Attempt
 from tidegate.lake.store import Store
@@ -24,10 +24,12 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
     source = plan.byte_settings["source"]
     if lake:
         files, counts = files_and_counts(lake, plan)
+        largest = largest_record(lake, plan)
     else:
         root = root_of(plan)
         files = tuple((file.name, root.path(file.name)) for file in plan.files)
         counts = {file.name: file.rows for file in plan.files if file.rows is not None}
+        largest = None
     return RowSource(
         format=source["format"],
         options=source["options"],
@@ -39,6 +41,7 @@ def rows_of(plan: Plan, lake: SourceLake | None) -> RowSource:
         counts=counts,
         where=plan.where,
         header=tuple(name for name, _ in plan.columns) if plan.columns else None,
+        largest=largest,
     )
 
 

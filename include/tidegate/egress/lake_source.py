@@ -12,6 +12,7 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError, LakeDamaged, SourceChanged
+from tidegate.lake import attempts
 from tidegate.lake.files import files_over
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
@@ -88,6 +89,16 @@ def files_and_counts(
         for p, rows in rows_within(lake.store, file, spans[file.topic]).items():
             counts[f"{plan.topics[file.topic]}/{p}"] += rows
     return tuple(files), counts
+
+
+def largest_record(lake: SourceLake, plan: Plan) -> int | None:
+    """Return the bytes of the largest record of the commits that hold a plan's window, by their
+    manifests; None without rows.
+    """
+    over = lake.fold.commits_over(window_of(plan), plan.topics)
+    entries = [lake.fold.live[n] for n in over]
+    manifests = in_parallel(lambda entry: attempts.committed(lake.store, entry), entries)
+    return max((each.largest for each in manifests if each.largest is not None), default=None)
 
 
 def _checked_files(lake: SourceLake, plan: Plan) -> list[LakeFile]:

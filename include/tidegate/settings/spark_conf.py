@@ -273,7 +273,7 @@ SPARK: tuple[Setting, ...] = (
     ),
     _no_effect(
         "spark.sql.sources.useV1SourceList",
-        "of Kafka Tidegate sets it for each step: V2 to read, V1 to write",
+        "Tidegate reads Kafka through V2, and writes through V1",
     ),
     *(
         _no_effect(name, "it is of direct streams; a run has a plan", "`max_records`, `schedule`")

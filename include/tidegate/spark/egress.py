@@ -22,18 +22,22 @@ from tidegate.spark import (
     readback,
     records,
     session,
+    sink,
     source_rows,
     target_records,
+    unchanged_rows,
 )
 from tidegate.spark.answers import Answers, in_lake
+from tidegate.spark.bad_files import SPARK_ERRORS
 from tidegate.spark.delegation_tokens import NO_TOKENS, Tokens
 from tidegate.spark.egress_job import DONE, REFUSED, SENDING, EgressJob
 from tidegate.spark.failures import needs, report_failure
 from tidegate.spark.job_files import with_logins
-from tidegate.spark.preflight import Refused, preflight
+from tidegate.spark.preflight import Refused, preflight, read_all, refusal_of, refuse_spark
 from tidegate.spark.readback import OrderBroken
 from tidegate.spark.received_job import received
 from tidegate.spark.target_records import LogLost
+from tidegate.spark.unchanged_rows import Inputs
 
 _MOST_SCANS = 400  # of files, by the tasks that each read one partition
 
@@ -88,39 +92,65 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
     SENDING before the first record.
     """
     started = time.monotonic()
-    job, shaped, inputs = preflight(spark, job)
-    # Without a bad row the passes behind need not compute why a row would be one.
-    has_bad = any(each["bad"] for each in inputs)
-    good = shaped.where(F.col("reason").isNull()) if has_bad else shaped
-    count, checked = sum(i["rows"] for i in inputs), time.monotonic() - started
-    log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, count, checked)
+    inputs = unchanged_rows.known(job) or []
+    tables = producer_table.before(spark, job, _count(inputs))
+    if is_known := tables is not None:  # counts, which fewer rows than planned do not fit, prove it
+        refuse_spark(spark, job)
+        good = records.to_records(spark, job)
+    else:
+        job, shaped, inputs = preflight(spark, job)
+        # Without a bad row the passes behind need not compute why a row would be one.
+        has_bad = any(each["bad"] for each in inputs)
+        good = shaped.where(F.col("reason").isNull()) if has_bad else shaped
+        tables = producer_table.before(spark, job, _count(inputs))
+    checked = time.monotonic() - started
+    log.info("plan %s: %d rows are fit to be sent, %.2f s", job.plan_id, _count(inputs), checked)
     rest = _rest(spark, job, good) if job.resumed else good
     faults.point("send.before")
+    rows = _in_order(job, rest, inputs)
     largest = max((each["largest"] for each in inputs), default=0)
-    tables = producer_table.before(spark, job, count)
-    _write(job, _in_order(job, rest, inputs), answers, largest=largest)
+    if is_known:
+        rows = unchanged_rows.observed(rows, inputs)
+    try:
+        digests = _write(job, rows, answers, largest=largest)
+    except SPARK_ERRORS as error:  # of a file of the lake, which no look has read
+        raise refusal_of(job, error, began=True) if is_known else error from error
     faults.point("send.sent")
     log.info("plan %s: sent, %.2f s", job.plan_id, time.monotonic() - started)
-    done = _proven(spark, job, good, inputs, tables)
+    if is_known:
+        inputs = unchanged_rows.with_digests(inputs, digests or ())
+    done = _proven(spark, job, good, inputs, tables, is_known=is_known)
     log.info("plan %s: verified, %.2f s", job.plan_id, time.monotonic() - started)
     columns = columns_of(job.source.header or ())
     return {**done, "columns": columns or None, "versions": session.versions(spark)}
+
+
+def _count(inputs: Inputs) -> int:
+    return sum(int(each["rows"]) for each in inputs)
 
 
 def _proven(
     spark: SparkSession,
     job: EgressJob,
     good: DataFrame,
-    inputs: Sequence[Mapping[str, Any]],
+    inputs: Inputs,
     tables: producer_table.Tables | None,
+    *,
+    is_known: bool,
 ) -> dict[str, Any]:
-    """Return the answer of the job: by counts, or by reading back all that was sent."""
+    """Return the answer of the job: by counts, or by reading back all that was sent.
+
+    `is_known`: no pass but that which sent them has seen the rows. They are looked at before they
+    are compared.
+    """
     if tables is not None:
         try:
             rows, ends = producer_table.sent(spark, job, good, inputs, tables)
             return readback.answer(job, good, inputs, ends, rows, proof="counts")
         except NotProven as error:
             log.info("plan %s: all is read back: %s", job.plan_id, error)
+    if is_known:
+        _, inputs = read_all(spark, job)
     try:
         return readback.verify(spark, job, good, inputs)
     except OrderBroken as error:
@@ -170,7 +200,8 @@ def _in_order(job: EgressJob, rows: DataFrame, inputs: Sequence[Mapping[str, Any
     return rows.sortWithinPartitions("topic", "partition", *by)
 
 
-def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -> None:
+def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -> list[Any] | None:
+    """Send rows; return what is observed of them, if anything."""
     options = producer_settings.render(
         job.reader,
         job.producer,
@@ -181,6 +212,6 @@ def _write(job: EgressJob, rows: DataFrame, answers: Answers, *, largest: int) -
     shaped = records.with_provenance(rows, job)
     if job.mark:  # outlives this process and its submitter: what is not there was not begun
         in_lake(job.mark, rows.sparkSession._jvm).create(SENDING)
-    with session.writing_v1(rows.sparkSession), needs("WRITE"):
+    with needs("WRITE"):
         answers.create(SENDING)
-        shaped.write.format("kafka").options(**options).save()
+        return sink.save(shaped, options)

@@ -29,7 +29,8 @@ class RowSource:
     are the rows by name, where the footer has their number. For a lake: topic and data file;
     `window` selects rows, and `where`, if given, filters them. `counts` are then the rows of the
     window by `<topic id>/<partition>`, and `late` are those partitions of which later offsets were
-    sent before. `header` are the columns that CSV must have, if they are known and not declared.
+    sent before; `largest` is the size of the largest record of the commits that hold the window.
+    `header` are the columns that CSV must have, if they are known and not declared.
     """
 
     format: str
@@ -43,6 +44,7 @@ class RowSource:
     where: str | None = None
     late: tuple[str, ...] = ()
     header: tuple[str, ...] | None = None
+    largest: int | None = None
 
     @property
     def is_lake(self) -> bool:

@@ -71,13 +71,13 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
 
     Raises Refused for what cannot be sent; all bad files are found first.
     """
-    _refuse_spark(spark, job)
+    refuse_spark(spark, job)
     bad: dict[str, str] = {}
     while True:
         try:
             if bad_files.needs_columns(job.source):
                 job = _with_columns_of_most(spark, job)
-            shaped, inputs = _read_all(spark, job)
+            shaped, inputs = read_all(spark, job)
             break
         except (DoesNotFit, NotAllowed, NotComputable, NotRepeatable) as error:
             raise Refused(str(error)) from error
@@ -85,7 +85,7 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
             new = found.files
         except SPARK_ERRORS as error:
             if not (new := bad_files.blamed(spark, job, error)):
-                raise _refusal_of(job, error) from error
+                raise refusal_of(job, error) from error
         bad |= new
         job = bad_files.without(job, new)
         if not job.source.files or len(bad) >= bad_files.MOST:
@@ -102,7 +102,8 @@ def preflight(spark: SparkSession, job: EgressJob) -> Checked:
     return Checked(job, shaped, inputs)
 
 
-def _refuse_spark(spark: SparkSession, job: EgressJob) -> None:
+def refuse_spark(spark: SparkSession, job: EgressJob) -> None:
+    """Raise Refused for another Spark than the job is for, or one that cannot send its rows."""
     if job.spark and spark_lines.line(spark.version) != job.spark:
         raise Refused(
             f"the driver has Spark {spark.version}, and the Spark that has started it is of "
@@ -134,7 +135,7 @@ def _refused(bad: Mapping[str, str], job: EgressJob) -> Refused:
     return Refused(message, bad, job.source.header)
 
 
-def _read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:
+def read_all(spark: SparkSession, job: EgressJob) -> tuple[DataFrame, list[dict[str, Any]]]:
     """Read every row; return the records, and counts and digests of each file.
 
     BadFiles for files that Spark does not read, or not as a whole; Refused for such a lake.
@@ -252,8 +253,11 @@ def _check_counts(job: EgressJob, read: Mapping[str, int]) -> None:
         )
 
 
-def _refusal_of(job: EgressJob, error: Exception) -> Exception:
-    """Return a refusal if the error is the fault of the lake or an expression, else the error."""
+def refusal_of(job: EgressJob, error: Exception, *, began: bool = False) -> Exception:
+    """Return a refusal if the error is the fault of the lake or an expression, else the error.
+
+    `began`: some rows may be sent.
+    """
     if bad_files.is_temporary(error):
         return error
     if isinstance(error, AnalysisException):  # a ParseException: source.columns or an expression
@@ -262,9 +266,10 @@ def _refusal_of(job: EgressJob, error: Exception) -> Exception:
         return Refused(" ".join(message.split())[:1000])
     if job.source.is_lake and (found := bad_files.first_match(bad_files.UNREADABLE, error)):
         return LakeDamaged(
-            f"{found[1]}, a file of the source's lake, cannot be read: {describe(error)}. Nothing "
-            "was sent. `tidegate verify` of its pipeline names what is damaged: restore it, or "
-            "read its window again with `tidegate replay`"
+            f"{found[1]}, a file of the source's lake, cannot be read: {describe(error)}. "
+            + ("" if began else "Nothing was sent. ")
+            + "`tidegate verify` of its pipeline names what is damaged: restore it, or read its "
+            "window again with `tidegate replay`"
         )
     failed = bad_files.failing_expression(job.source, error)
     return Refused(f"{failed}. Correct the row or the expression") if failed else error

@@ -79,6 +79,12 @@ def contradictions(given: Mapping[str, str], connection: Mapping[str, str] = NOT
     return wrong
 
 
+def numbers_records(given: Mapping[str, str], connection: Mapping[str, str] = NOTHING) -> bool:
+    """Return whether brokers number the records of a producer: idempotence, all acknowledged."""
+    found = settings(given, connection)
+    return found["enable.idempotence"] == "true" and found["acks"] in ("all", "-1")
+
+
 def disorders(given: Mapping[str, str], *, by_key: bool) -> list[str]:
     """Return what would break the order of records, with the remedy.
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from tidegate.core import count_proof, provenance
 from tidegate.core.count_proof import NotProven, Partition, Place, Producer
-from tidegate.spark import records, target_records
+from tidegate.spark import producer_settings, records, target_records
 from tidegate.spark.egress_job import EgressJob
 from tidegate.spark.failures import describe
 
@@ -43,19 +43,22 @@ def before(spark: SparkSession, job: EgressJob, rows: int) -> Tables | None:
     twice. `rows` are all that will be sent.
     """
     partitions = sum(each.partitions for each in job.target.values())
-    is_local = str(spark.sparkContext.master).startswith("local")
+    is_local = str(spark.sparkContext.master).partition("[")[0] == "local"
     if (
         job.proof != "counts"
         or job.resumed
+        or not producer_settings.numbers_records(job.producer, job.reader)
         or not (is_local and job.source.is_lake and len(job.target) == 1)
         or rows < _FEWEST_ROWS
         or partitions > _MOST_PARTITIONS
     ):
         return None
     try:
-        return _look(spark, job, is_before=True)
+        tables = _look(spark, job, is_before=True)
     except NotProven:
         return None
+    known = {(topic, p) for topic, each in job.target.items() for p in range(each.partitions)}
+    return tables if tables.keys() == known else None  # what was added has no receipt
 
 
 def sent(
@@ -70,7 +73,7 @@ def sent(
     NotProven unless the tables prove it, and the first rows of the plan are what was to be sent.
     """
     now = _look(spark, job, is_before=False)
-    rows = count_proof.proven(known, now, _wanted(job, inputs), round(time.time() * 1000))
+    rows = count_proof.proven(known, now, _wanted(job, inputs))
     _refuse_other_content(spark, job, good, {place: known[place].end for place in rows})
     return rows, {place: each.end for place, each in now.items()}
 
@@ -158,7 +161,6 @@ def _tables(
                     state.producerId(),
                     state.producerEpoch(),
                     state.lastSequence(),
-                    state.lastTimestamp(),
                     state.coordinatorEpoch().orElse(-1) >= 0
                     or state.currentTransactionStartOffset().isPresent(),
                 )
@@ -170,18 +172,16 @@ def _tables(
 def _refuse_other_content(
     spark: SparkSession, job: EgressJob, good: DataFrame, starts: Mapping[Place, int]
 ) -> None:
-    """Compare the first record of the plan in each partition with its row; NotProven for another.
-
-    It also proves that the new producer is ours.
-    """
+    """Compare the plan's first record in each partition with its row; NotProven for another."""
     found = _first_records(spark, job, starts)
     rows = sorted({record.identity for record in found.values()})
     known = {
-        (row.file, row.row): (row.topic, row.key, row.value, _pairs(row.headers))
+        (row.file, row.row): (row.topic, row.partition, row.key, row.value, _pairs(row.headers))
         for row in good.where(reduce(or_, map(_is_row, rows))).collect()
     }
+    placed = records.has_partition(job)
     for (topic, p), (identity, *content) in found.items():
-        if known.get(identity) != (topic, *content):
+        if known.get(identity) != (topic, p if placed else None, *content):
             raise NotProven(f"{topic}-{p}: its first record has other content than its row")
 
 

@@ -179,14 +179,26 @@ def _bytes() -> Column:
     return record_size() + F.lit(_OVERHEAD + _PROVENANCE)
 
 
+def largest_bytes(job: EgressJob, size: int) -> int:
+    """Return the largest size of a record of a lake, by that of its key, value and headers."""
+    whole = size + _OVERHEAD + _PROVENANCE
+    every = _incompressible(job)
+    return whole + whole // every + 32 if every else whole
+
+
 def _compressed(job: EgressJob, size: Column) -> Column:
     """Return the largest size of a record as the producer sends it, or as a broker rewrites it."""
+    every = _incompressible(job)
+    return size + F.floor(size / every).cast("int") + 32 if every else size
+
+
+def _incompressible(job: EgressJob) -> int | None:
+    """Return how many bytes grow by one if they do not compress; None without compression."""
     codecs = {
         producer_settings.compression(job.producer),
         *(each.compression for each in job.target.values()),
     }
-    known = [_INCOMPRESSIBLE[codec] for codec in codecs if codec in _INCOMPRESSIBLE]
-    return size + F.floor(size / min(known)).cast("int") + 32 if known else size
+    return min((_INCOMPRESSIBLE[each] for each in codecs if each in _INCOMPRESSIBLE), default=None)
 
 
 def _reason(job: EgressJob) -> Column:

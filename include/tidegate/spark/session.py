@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from pyspark.sql import SparkSession
 
 import tidegate
@@ -40,17 +37,6 @@ def configure(spark: SparkSession) -> SparkSession:
     # With an open writer per topic, tasks need not sort by topic.
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(WRITERS))
     return spark
-
-
-@contextmanager
-def writing_v1(spark: SparkSession) -> Iterator[None]:
-    """Write Kafka through V1: V2 would put the password into the event log."""
-    before = spark.conf.get(_V1_SOURCES) or ""
-    spark.conf.set(_V1_SOURCES, f"{before},kafka")
-    try:
-        yield
-    finally:
-        spark.conf.set(_V1_SOURCES, before)
 
 
 def versions(spark: SparkSession) -> dict[str, str]:

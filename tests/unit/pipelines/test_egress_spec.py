@@ -89,7 +89,7 @@ def test_options_have_the_names_of_spark():
         ({"spark": {"conf": {"spark.sql.streaming.disabledV2Writers": "kafka"}}},
          ["spark.conf: spark.sql.streaming.disabledV2Writers: it has no effect: it concerns"]),
         ({"spark": {"conf": {"spark.sql.sources.useV1SourceList": "kafka"}}},
-         ["spark.conf: spark.sql.sources.useV1SourceList: it has no effect: of Kafka Tidegate"]),
+         ["spark.conf: spark.sql.sources.useV1SourceList: it has no effect: Tidegate reads"]),
         ({"spark": {"conf": {"spark.kafka.producer.cache.evictorThreadRunInterval": -1}}},
          ["spark.conf: spark.kafka.producer.cache.evictorThreadRunInterval: idle producers"]),
     ],

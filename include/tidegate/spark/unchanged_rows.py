@@ -1,0 +1,71 @@
+"""Rows of a lake that are sent as they are: what the look at all rows would find is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidegate.spark import content_digest, records
+from tidegate.spark.egress_job import EgressJob
+from tidegate.spark.sink import OBSERVED
+
+Inputs = list[dict[str, Any]]
+
+_AS_IT_IS = {name: name for name in ("key", "value", "headers", "partition")}
+_MOST_FILES = 64  # partitions, each with a digest, for which every row is asked
+
+
+def known(job: EgressJob) -> Inputs | None:
+    """Return what the look would find, of which no row is bad; None if that is not known.
+
+    The ledger has the rows of each partition, and manifests the largest record. Tombstones are
+    sent, a target that is not compacted takes any key, and each partition of the one topic has its
+    own.
+    """
+    source, target = job.source, [*job.target.values()]
+    columns = {name: job.columns[name].strip() for name in _AS_IT_IS}
+    if (
+        not source.is_lake
+        or source.where is not None
+        or source.largest is None
+        or columns != _AS_IT_IS
+        or not job.tombstones
+        or len(target) != 1
+        or len(source.topic_ids) != 1
+        or job.topic is None
+        or target[0].compacted
+        or len(source.counts) > _MOST_FILES
+    ):
+        return None
+    largest = records.largest_bytes(job, source.largest)
+    partitions = {f"{source.topic_ids[r.topic]}/{r.partition}": r.partition for r in source.window}
+    if largest > target[0].largest or max(partitions.values()) >= target[0].partitions:
+        return None  # the look says of which rows
+    return [
+        {"file": file, "rows": rows, "bad": 0, "largest": largest,
+         "placed": {partitions[file]: (rows, 0)}}
+        for file, rows in sorted(source.counts.items())
+        if rows
+    ]  # fmt: skip
+
+
+def observed(rows: DataFrame, inputs: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """Return the rows, whose digests are taken while they are sent."""
+    partition, digest = F.col("partition"), F.col("digest")
+    of_files = (
+        F.bit_xor(F.when(partition == p, digest)).alias(f"digest{p}")
+        for each in inputs
+        for p in each["placed"]
+    )
+    return rows.withColumn("digest", content_digest.row_digest()).observe(OBSERVED, *of_files)
+
+
+def with_digests(inputs: Inputs, digests: Sequence[int | None]) -> Inputs:
+    """Return what is known of each file with the digest of the rows that were sent."""
+    return [
+        {**each, "placed": {p: (rows, digest or 0) for p, (rows, _) in each["placed"].items()}}
+        for each, digest in zip(inputs, digests, strict=True)
+    ]
