@@ -113,8 +113,11 @@ def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any
         rows = unchanged_rows.observed(rows, inputs)
     try:
         digests = _write(job, rows, answers, largest=largest)
-    except SPARK_ERRORS as error:  # of a file of the lake, which no look has read
-        raise refusal_of(job, error, began=True) if is_known else error from error
+    except SPARK_ERRORS as error:
+        found = refusal_of(job, error, began=True) if is_known else error
+        if found is error:
+            raise
+        raise found from error  # of a file of the lake, which no look has read
     faults.point("send.sent")
     log.info("plan %s: sent, %.2f s", job.plan_id, time.monotonic() - started)
     if is_known:
