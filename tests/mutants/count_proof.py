@@ -102,7 +102,7 @@ MUTANTS = (
         _ASKS,
         "        or not producer_settings.numbers_records(job.producer, job.reader)\n",
         "",
-        f"{_SENDS}::test_another_producer_beside_one_without_numbers",
+        f"{_SENDS}::test_what_is_looked_at",
     ),
     Mutant(
         "partitions that the job does not know",
@@ -116,7 +116,7 @@ MUTANTS = (
         "spark/egress.py",
         "        _, inputs = read_all(spark, job)\n",
         "        pass\n",
-        f"{_SENDS}::test_a_row_that_is_dropped_before_the_sink",
+        f"{_SENDS}::test_a_row_twice_and_another_not_at_all_beside_another_producer",
     ),
     Mutant(
         "a record that may be too large is looked at",

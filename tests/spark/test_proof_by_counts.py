@@ -232,18 +232,35 @@ def test_a_row_that_is_dropped_before_the_sink(
     whole(pipeline, target, report)
 
 
+def exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next attempt send row 6 twice in the place of row 5."""
+    write = egress._write
+
+    def exchanging(job: Any, rows: Any, answers: Any, **how: Any) -> Any:
+        return write(job, rows.where("row != 5").union(rows.where("row = 6")), answers, **how)
+
+    monkeypatch.setattr(egress, "_write", exchanging)
+
+
+def test_a_row_twice_and_another_not_at_all_beside_another_producer(
+    pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are looked at before they are compared: digests of what was sent would fit."""
+    exchanged(monkeypatch)
+    while_sending(monkeypatch, lambda: produced(pipeline, target, 1))
+    monkeypatch.setattr(readback, "_WAIT", 0.1)
+    with pytest.raises(SendFailed):
+        pipeline.run_all("one")
+    assert read_back == [True]
+
+
 def test_one_row_twice_and_another_not_at_all(
     pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What counts cannot see, if it is not the first row: Spark's determinism carries it, and
     `verify` finds it.
     """
-    write = egress._write
-
-    def exchanged(job: Any, rows: Any, answers: Any, **how: Any) -> Any:
-        return write(job, rows.where("row != 5").union(rows.where("row = 6")), answers, **how)
-
-    monkeypatch.setattr(egress, "_write", exchanged)
+    exchanged(monkeypatch)
     report = pipeline.run_all("one")
     assert report["proof"] == "counts"
     assert verify(pipeline.spec, pipeline.kafka, lambda _: None)["differences"] > 0
@@ -297,7 +314,7 @@ def test_brokers_that_do_not_say_any_more(
 # Without a look at the rows: the ledger and the manifests know what it would find.
 
 
-def looks(pipeline: EgressPipeline, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return, as it grows, the times that all rows were looked at."""
     found: list[bool] = []
     real = preflight.read_all
@@ -315,7 +332,7 @@ def test_rows_that_are_sent_as_they_are_need_no_look(
     pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The manifest has the digests of what was sent: `verify` compares them with the records."""
-    looked = looks(pipeline, monkeypatch)
+    looked = looks(monkeypatch)
     report = pipeline.run_all("one")
     assert (report["proof"], read_back, looked) == ("counts", [], [])
     whole(pipeline, target, report)
@@ -348,9 +365,12 @@ def test_what_is_looked_at(
     if producer:
         settings["target"] = {"topic": target, "producer": producer}
     pipeline.settings |= settings
-    looked = looks(pipeline, monkeypatch)
+    done: list[str] = []
+    read_all, write = preflight.read_all, egress._write
+    monkeypatch.setattr(preflight, "read_all", lambda *a: done.append("looked") or read_all(*a))
+    monkeypatch.setattr(egress, "_write", lambda *a, **b: done.append("sent") or write(*a, **b))
     report = pipeline.run_all("one")
-    assert looked == [True]
+    assert done == ["looked", "sent"]
     assert (report["proof"] == "full", len(read_back)) == (case == "full" or bool(producer),) * 2
 
 
@@ -358,7 +378,7 @@ def test_rows_that_were_not_looked_at_are_before_they_are_read_back(
     pipeline: EgressPipeline, target: str, read_back: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By another pass than that which has sent them: it would not see what that one has dropped."""
-    looked = looks(pipeline, monkeypatch)
+    looked = looks(monkeypatch)
     while_sending(monkeypatch, lambda: produced(pipeline, target, 1))
     report = pipeline.run_all("one")
     assert (report["proof"], read_back, looked) == ("full", [True], [True])
@@ -381,7 +401,7 @@ def test_what_does_not_fit_is_found_before_anything_is_sent(
     config = {"max.message.bytes": str(limit)} if limit else {}
     topic_records.create(pipeline.bootstrap, small, partitions=partitions, config=config)
     pipeline.settings["target"] = {"topic": small}
-    looked = looks(pipeline, monkeypatch)
+    looked = looks(monkeypatch)
     with pytest.raises(RowsRefused, match=says):
         pipeline.run_all("one")
     assert looked
