@@ -233,13 +233,14 @@ def test_a_row_that_is_dropped_before_the_sink(
 
 
 def exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the next attempt send row 6 twice in the place of row 5."""
-    write = egress._write
+    """Let attempts send row 6 twice in the place of row 5."""
+    order = egress._in_order
 
-    def exchanging(job: Any, rows: Any, answers: Any, **how: Any) -> Any:
-        return write(job, rows.where("row != 5").union(rows.where("row = 6")), answers, **how)
+    def exchanging(*given: Any) -> Any:
+        rows = order(*given)
+        return rows.where("row != 5").union(rows.where("row = 6"))
 
-    monkeypatch.setattr(egress, "_write", exchanging)
+    monkeypatch.setattr(egress, "_in_order", exchanging)
 
 
 def test_a_row_twice_and_another_not_at_all_beside_another_producer(
