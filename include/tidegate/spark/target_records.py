@@ -114,7 +114,7 @@ def of_plan(spark: SparkSession, job: EgressJob, until: Offsets) -> DataFrame | 
     if found is None:
         return None
     # The header is the last of its name; an agent in the producer may append its own behind it.
-    behind = F.array_position(F.reverse(F.col("headers.key")), F.lit(HEADER))  # 0: there is none
+    behind = F.array_position(F.reverse(F.col("headers.key")), HEADER)  # 0: there is none
     value = F.get("headers", F.size("headers") - behind.cast("int"))["value"]
     # Others may have written a header of this name, with anything in it.
     form = rf"\A{re.escape(job.plan_id)}:{NUMBERS}\z"
