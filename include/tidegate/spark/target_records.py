@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -49,26 +48,16 @@ def ends(spark: SparkSession, job: EgressJob) -> Offsets:
         return found
 
 
-@contextmanager
-def consumer_of(spark: SparkSession, job: EgressJob) -> Iterator[Any]:
-    """Yield a consumer of Java for the target."""
+def consumer_of(spark: SparkSession, job: EgressJob) -> AbstractContextManager[Any]:
+    """Return a consumer of Java for the target."""
     strategy, properties = _clients(spark, job)
-    consumer = strategy.createConsumer(properties)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
+    return closing(strategy.createConsumer(properties))
 
 
-@contextmanager
-def admin_of(spark: SparkSession, job: EgressJob) -> Iterator[Any]:
-    """Yield a client of Java that asks about the target."""
+def admin_of(spark: SparkSession, job: EgressJob) -> AbstractContextManager[Any]:
+    """Return a client of Java that asks about the target."""
     strategy, properties = _clients(spark, job)
-    admin = strategy.createAdmin(properties)
-    try:
-        yield admin
-    finally:
-        admin.close()
+    return closing(strategy.createAdmin(properties))
 
 
 def _clients(spark: SparkSession, job: EgressJob) -> tuple[Any, Any]:
