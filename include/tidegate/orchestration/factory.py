@@ -260,7 +260,7 @@ Each run sends the unsent rows of its source, every row once.
 - **plan** resumes an unfinished plan of another run, or freezes a new one; nothing new: the rest is
   skipped
 - **send** claims the plan in the ledger, checks every row, sends the rows that the target does not
-  have yet with Spark, and reads all of them back
+  have yet with Spark, and proves that all of them are there
 - **publish** records the receipts in the ledger, and writes the target's ends to XCom and Variables
 - **verdict** fails the run if files were excluded, naming them
 

@@ -86,7 +86,7 @@ def attempt(
 
 
 def send(spark: SparkSession, job: EgressJob, answers: Answers) -> dict[str, Any]:
-    """Send the plan's rows that the target lacks; return what the read-back has verified.
+    """Send the plan's rows that the target lacks; return what was proven of them.
 
     Raises Refused when rows cannot be sent: then, none was sent by this attempt. Answers
     SENDING before the first record.
