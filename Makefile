@@ -81,9 +81,8 @@ constraints: setup ## choose versions for each Airflow that is supported: docs/c
 	    pyproject.toml -o docs/constraints/airflow-$$airflow.txt || exit 1; \
 	done
 
-bench: setup ## measure throughput on this machine
-	@$(BIN)/python tests/bench/bench_ingest.py
-	@$(BIN)/python tests/bench/bench_egress.py
+bench: setup ## Tidegate, plain Spark and programs by hand in turns, on this machine: 20 minutes
+	@$(BIN)/python tests/bench/bench.py
 
 bench-against: setup ## this tree against a commit, in turns; 10 % more CPU fails: make bench-against REF=…
 	@$(BIN)/python tests/bench/bench_against.py $(REF)

@@ -9,9 +9,7 @@ of files, one of a lake.
 """
 
 import argparse
-import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bench_egress
-import bench_memory
+import sources
 import workload
-from contest import Contender, measure, run, surroundings, write
+from contenders import pipeline
+from contest import Contender, measure, median, run, surroundings, write
+from workload import Shape
 
 from tidegate.launch import jars
 from tidegate_local import kafka
@@ -115,14 +114,11 @@ def compared(
 ) -> dict[str, Any]:
     """Measure both sides, after an unmeasured run of each."""
     numbered: Callable[[int], Path] = case.outputs or (lambda number: home / f"out-{number}")
-    for number, side in enumerate(sides):
-        output = numbered(1000 + number)
-        case.go(side, output)
-        case.check(output)
     contenders = [
-        Contender(side.name, ".", lambda output, side=side: case.go(side, output)) for side in sides
+        Contender(side.name, lambda output, side=side: case.go(side, output), case.check)
+        for side in sides
     ]
-    return measure(contenders, case.check, args.repetitions, numbered)
+    return measure(contenders, args.repetitions, numbered, first=True)
 
 
 def tell(found: Mapping[str, Any], ref: str) -> int:
@@ -132,11 +128,8 @@ def tell(found: Mapping[str, Any], ref: str) -> int:
     failed = False
     for name, result in found.items():
         row = f"{name:<8}"
-        for what in ("wall", "cpu"):
-            here, there = (
-                statistics.median(each[what] for each in runs)
-                for runs in result["repetitions"].values()
-            )
+        for what in ("seconds", "cpu"):
+            here, there = (median(runs, what) for runs in result.values())
             ratio = here / there
             row += f" {here:9.2f}s {there:9.2f}s {ratio:6.2f}"
             failed |= what == "cpu" and ratio > LIMIT
@@ -146,24 +139,12 @@ def tell(found: Mapping[str, Any], ref: str) -> int:
     return int(failed)
 
 
-def pipelines(broker: str, home: Path, form: Mapping[str, Any]) -> dict[str, str]:
-    """Write the file of the pipeline "bench"; return the environment of its commands."""
-    directory = home / "pipelines"
-    directory.mkdir(exist_ok=True)
-    (directory / "bench.yaml").write_text(json.dumps({"name": "bench", **form}))
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker}}
-    return {
-        "TIDEGATE_PIPELINES": str(directory),
-        "TIDEGATE_HOME": str(home / "no-stack"),
-        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(connection),
-    }
-
-
-def ingest(records: int) -> Callable[[str, Path, float], Case]:
+def ingest(shape: Shape) -> Callable[[str, Path, float], Case]:
     def made(broker: str, home: Path, scale: float) -> Case:
-        sent = workload.load(broker, int(records * scale))
-        form = {"kind": "ingest", "topics": [workload.TOPIC], "lake": "${TIDEGATE_LAKE}"}
-        env = pipelines(broker, home, form)
+        sent = workload.load(broker, "bench", shape.scaled(scale))
+        env = pipeline(home, broker, {
+            "name": "bench", "kind": "ingest", "lake": "${TIDEGATE_LAKE}", "pattern": "bench-.*",
+        })  # fmt: skip
 
         def go(side: Side, output: Path) -> None:
             output.mkdir()
@@ -174,71 +155,33 @@ def ingest(records: int) -> Callable[[str, Path, float], Case]:
     return made
 
 
-def many_topics(broker: str, home: Path, scale: float) -> Case:
-    case = bench_memory.Case(int(100 * scale), 2, 25, 400, 5_000_000)
-    bench_memory.fill(broker, case)
-    form = {"kind": "ingest", "pattern": "memory-.*", "lake": "${TIDEGATE_LAKE}"}
-    env = pipelines(broker, home, form)
-
-    def go(side: Side, output: Path) -> None:
-        output.mkdir()
-        side.tidegate("run", "bench", "--run-id", "bench", **env, TIDEGATE_LAKE=str(output))
-
-    def check(output: Path) -> None:
-        rows = workload.duckdb.sql(
-            f'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM read_parquet('
-            f"'{output}/bench/data/**/*.parquet', hive_partitioning=true)"
-        ).fetchall()
-        if rows != [(case.sent, case.sent)]:
-            raise workload.Void(f"{output} holds {rows}, and sent were {case.sent}")
-
-    return Case(go, check)
-
-
 def egress(broker: str, home: Path, scale: float) -> Case:
     source = home / "source"
-    sent = bench_egress.make(source, int(100_000 * scale), 100)
-
-    def go(side: Side, output: Path) -> None:
-        env = pipelines(broker, home, {
-            "kind": "egress", "lake": str(output), "settle": 0,
-            "source": {"path": str(source), "format": "parquet"},
-            "target": {"topic": output.name}, "columns": {"key": "key", "value": "value"},
-        })  # fmt: skip
-        side.tidegate("run", "bench", "--run-id", "bench", **env)
-
-    def check(output: Path) -> None:
-        bench_egress.check(broker, output.name, sent)
-
-    return Case(go, check, bench_egress.fresh(broker, home, "t"))
+    sent = sources.files(source, int(100_000 * scale), 100)
+    return sending(broker, home, sent, {
+        "source": {"path": str(source), "format": "parquet"},
+        "columns": {"key": "key", "value": "value"},
+    })  # fmt: skip
 
 
 def way_back(broker: str, home: Path, scale: float) -> Case:
     """An egress of a lake, whose records have one header."""
-    source, here = home / "source", Side("here", PROJECT)
-    sent = bench_egress.make(source, int(100_000 * scale), 100)
-    topic = bench_egress.fresh(broker, home, "feed")(0).name
-    first = {
-        "kind": "egress", "lake": str(home / "first"), "settle": 0, "target": {"topic": topic},
-        "source": {"path": str(source), "format": "parquet"},
-        "columns": {"key": "key", "value": "value"},
-    }  # fmt: skip
-    here.tidegate("run", "bench", **pipelines(broker, home, first))
-    feed = {"name": "feed", "kind": "ingest", "topics": [topic], "lake": str(home / "lake")}
-    (home / "pipelines/feed.yaml").write_text(json.dumps(feed))
-    here.tidegate("run", "feed", **pipelines(broker, home, first))
+    _, sent = sources.lake(home, broker, int(100_000 * scale), 100)
+    return sending(broker, home, sent, {"source": {"lake": "feed"}})
 
+
+def sending(broker: str, home: Path, sent: sources.Rows, form: Mapping[str, Any]) -> Case:
     def go(side: Side, output: Path) -> None:
-        env = pipelines(broker, home, {
-            "kind": "egress", "lake": str(output), "source": {"lake": "feed"},
-            "target": {"topic": output.name},
+        env = pipeline(home, broker, {
+            "name": "bench", "kind": "egress", "lake": str(output), "settle": 0,
+            "target": {"topic": output.name}, **form,
         })  # fmt: skip
         side.tidegate("run", "bench", "--run-id", "bench", **env)
 
     def check(output: Path) -> None:
-        bench_egress.check(broker, output.name, sent)
+        sources.check(broker, output.name, sent)
 
-    return Case(go, check, bench_egress.fresh(broker, home, "t"))
+    return Case(go, check, sources.targets(broker, home, "t"))
 
 
 def help_of_the_command(_: str, __: Path, ___: float) -> Case:
@@ -251,10 +194,10 @@ def help_of_the_command(_: str, __: Path, ___: float) -> Case:
 
 
 CASES: Mapping[str, Callable[[str, Path, float], Case]] = {
-    "small": ingest(1_000),
+    "small": ingest(Shape(1_000, 300, partitions=4)),
     "help": help_of_the_command,
-    "bulk": ingest(400_000),
-    "topics": many_topics,
+    "bulk": ingest(Shape(400_000, 300, partitions=4)),
+    "topics": ingest(Shape(5_000, 400, topics=100, partitions=2)),
     "egress": egress,
     "back": way_back,
 }

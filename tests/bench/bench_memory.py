@@ -1,27 +1,28 @@
-"""Measure the memory of one Spark application: few chunks, many chunks, many topics, big records.
+"""Measure the memory of runs: few chunks, many chunks, topics and partitions, big records.
 
 Each case is a whole `tidegate run` at default settings (a driver of 1 GB) from topics that are
-compressed with lz4. It is void unless the ledger covers every offset that was sent.
+compressed with lz4. It is void unless the ledger covers every offset that was sent. The command
+fails if a case needs more than the limits below, which do not grow with the work.
 """
 
 import argparse
 import json
 import os
-import random
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+import workload
+from contenders import pipeline
 from contest import surroundings, write
+from workload import Shape
 
 from tidegate.launch import jars
 from tidegate.launch.spark_submit import ensure_archive
@@ -34,31 +35,23 @@ _COLLECTED = re.compile(r"Pause \w+.* \d+M->(\d+)M\((\d+)M\) ([\d.]+)ms")
 
 @dataclass(frozen=True)
 class Case:
-    """Topics of so many partitions with so many records each, read in chunks of `max_records`."""
+    """Topics that are read in chunks of `max_records`."""
 
-    topics: int
-    partitions: int
-    records: int
-    bytes_per_record: int
-    max_records: int
-
-    @property
-    def sent(self) -> int:
-        return self.topics * self.partitions * self.records
+    shape: Shape
+    max_records: int = 5_000_000
 
 
 CASES: Mapping[str, Case] = {
-    "10 chunks": Case(1, 4, 25_000, 400, 10_000),
-    "100 chunks": Case(1, 4, 250_000, 400, 10_000),
-    "500 chunks": Case(1, 4, 1_250_000, 400, 10_000),
-    "200 topics": Case(200, 1, 10_000, 400, 5_000_000),
-    "1,000 topics": Case(1_000, 1, 10_000, 400, 5_000_000),
-    "100 chunks of records of 200 kB": Case(1, 4, 2_500, 200_000, 100),
+    "10 chunks": Case(Shape(100_000, 400, partitions=4), 10_000),
+    "500 chunks": Case(Shape(5_000_000, 400, partitions=4), 10_000),
+    "1,000 topics": Case(Shape(2_000_000, 400, topics=1_000, partitions=1)),
+    "10,000 partitions": Case(Shape(200_000, 400, topics=100, partitions=100)),
+    "100 chunks of records of 200 kB": Case(Shape(10_000, 200_000, partitions=4), 100),
 }
-
-
-class Void(Exception):
-    """A run did not do all of its work: what it took means nothing."""
+HEAP_MB = 400
+"""Limit for the driver's heap after a collection."""
+PYTHON_MB = 400
+"""Limit for the resident memory of the command itself."""
 
 
 def main() -> int:
@@ -72,43 +65,36 @@ def main() -> int:
     ensure_archive(lambda _: None)
     conf = dict(each.split("=", 1) for each in args.spark_conf)
     results: dict[str, Any] = {}
+    over: list[str] = []
     if args.out.exists():  # cases may be measured one at a time
         results = json.loads(args.out.read_text())["results"]
     for name in args.cases or CASES:
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as directory:
+            case = CASES[name]
             try:
-                results[name] = {
-                    **asdict(CASES[name]),
-                    **measured(CASES[name], Path(directory), conf),
-                }
+                found = measured(case, Path(directory), conf)
             finally:
                 kafka.stop(Path(directory, "kafka"))
+        results[name] = {"max_records": case.max_records, **asdict(case.shape), **found}
         print(name, json.dumps(results[name]), flush=True)
         ordered = {name: results[name] for name in CASES if name in results}
-        around = {k: v for k, v in surroundings().items() if k not in ("order", "page_cache")}
-        write(args.out, {**around, "results": ordered})
-    return 0
+        write(args.out, {**surroundings(), "results": ordered})
+        for what, limit in (("heap", HEAP_MB), ("python", PYTHON_MB)):
+            if (took := found[f"{what}_mb"]) > limit:
+                over.append(f"{name}: {what} {took} MB, and {limit} MB is the limit")
+    print("\n".join(over))
+    return int(bool(over))
 
 
 def measured(case: Case, home: Path, conf: Mapping[str, str]) -> dict[str, Any]:
     """Fill the topics, run once, and return what the application's JVM took."""
     broker = kafka.start(home / "kafka").bootstrap
-    fill(broker, case)
+    workload.create(broker, "memory", case.shape)
     log = home / "gc.log"
-    pipelines = home / "pipelines"
-    pipelines.mkdir()
-    spec = {
+    environment = {**os.environ, **pipeline(home, broker, {
         "name": "bench", "kind": "ingest", "lake": str(home / "lake"), "pattern": "memory-.*",
         "spark": {"conf": {"spark.driver.extraJavaOptions": f"-Xlog:gc:file={log}", **conf}},
-    }  # fmt: skip
-    (pipelines / "bench.yaml").write_text(json.dumps(spec))
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker}}
-    environment = {
-        **os.environ,
-        "TIDEGATE_PIPELINES": str(pipelines),
-        "TIDEGATE_HOME": str(home / "no-stack"),
-        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(connection),
-    }
+    })}  # fmt: skip
     started = time.monotonic()
     command = [BIN / "tidegate", "run", "bench", "--run-id", "bench", "--json"]
     with (home / "out").open("w") as out:
@@ -116,12 +102,12 @@ def measured(case: Case, home: Path, conf: Mapping[str, str]) -> dict[str, Any]:
             [*command, "--max-records", str(case.max_records)],
             env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        peak = 0
+        java = python = 0
         while run.poll() is None:
-            peak = max(peak, _resident(run.pid))
+            java, python = max(java, _java(run.pid)), max(python, _resident(run.pid))
             time.sleep(0.1)
     if run.returncode:
-        raise Void(f"exit {run.returncode}: {(home / 'out').read_text()[-3000:]}")
+        raise workload.Void(f"exit {run.returncode}: {(home / 'out').read_text()[-3000:]}")
     status = subprocess.run(
         [BIN / "tidegate", "status", "bench", "--json"],
         env=environment, capture_output=True, text=True, check=True,
@@ -131,66 +117,39 @@ def measured(case: Case, home: Path, conf: Mapping[str, str]) -> dict[str, Any]:
         for topic in json.loads(status.stdout)["topics"].values()
         for each in topic["partitions"].values()
     )
-    if covered != case.sent:
-        raise Void(f"{case.sent} records were sent, the ledger covers {covered}")
+    if covered != case.shape.records:
+        raise workload.Void(f"{case.shape.records} records sent, the ledger covers {covered}")
     pauses = _COLLECTED.findall(log.read_text())
     return {
         "seconds": round(time.monotonic() - started, 1),
-        "peak_rss_mb": peak >> 20,
-        "peak_heap_after_collection_mb": max(int(after) for after, _, _ in pauses),
+        "heap_mb": max(int(after) for after, _, _ in pauses),
+        "rss_mb": java >> 20,
+        "python_mb": python >> 20,
         "seconds_in_collections": round(sum(float(ms) for _, _, ms in pauses) / 1000, 1),
     }
 
 
-def fill(broker: str, case: Case) -> None:
-    """Send records that compress as JSON does, about to a third."""
-    names = [f"memory-{number:04d}" for number in range(case.topics)]
-    admin = AdminClient({"bootstrap.servers": broker})
-    for done in admin.create_topics([NewTopic(t, case.partitions, 1) for t in names]).values():
-        done.result(120)
-    producer = Producer(
-        {
-            "bootstrap.servers": broker, "compression.type": "lz4", "linger.ms": 50,
-            "queue.buffering.max.kbytes": 256 * 1024,
-        }
-    )  # fmt: skip
-    values = list(_values(case.bytes_per_record))
-    for topic in names:
-        for number in range(case.records):
-            for partition in range(case.partitions):
-                value = values[(number * 7 + partition) % len(values)]
-                while True:
-                    try:
-                        producer.produce(topic, value, b"%d" % number, partition)
-                        break
-                    except BufferError:
-                        producer.poll(0.1)
-            producer.poll(0)
-    if left := producer.flush(120):
-        raise RuntimeError(f"{left} records were not delivered")
+def _java(pid: int) -> int:
+    """Return the resident bytes of the largest Java process below a process."""
+    try:
+        below = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return 0
+    return max((_resident(each.pid) for each in below if _is_java(each)), default=0)
 
 
-def _values(size: int) -> Iterator[bytes]:
-    rng = random.Random(size)
-    for _ in range(max(20, min(1_000, 40_000_000 // size))):
-        noise = rng.randbytes(size // 10).hex()
-        fields = [f'"a field of a record":"{noise[i : i + 20]}"' for i in range(0, len(noise), 20)]
-        yield ("{" + ",".join(fields) + "}").encode()[:size].ljust(size)
+def _is_java(process: psutil.Process) -> bool:
+    try:
+        return process.name() == "java"
+    except psutil.Error:
+        return False
 
 
 def _resident(pid: int) -> int:
-    """Return the resident bytes of the largest Java process below a process."""
-    sizes = [0]
     try:
-        for process in psutil.Process(pid).children(recursive=True):
-            try:
-                if process.name() == "java":
-                    sizes.append(process.memory_info().rss)
-            except psutil.Error:
-                continue
+        return psutil.Process(pid).memory_info().rss
     except psutil.Error:
-        pass
-    return max(sizes)
+        return 0
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ for directory in directories:
     (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.isolation.level", "read_committed")
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("endingOffsets", "latest")

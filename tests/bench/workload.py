@@ -1,114 +1,234 @@
-"""Flights in a topic, again and again with other keys and values, and the proof of a result."""
+"""Topics full of records, and what an independent client reads from them."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import count, islice
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tidegate_local import flights
-
-TOPIC, PARTITIONS = "flights", 4
-Content = Mapping[int, tuple[int, int, int, int]]
-"""Partition → rows, first offset, last offset, and the sum of the rows' hashes: in no order."""
-
+BATCH = 50_000
+TRANSACTION = 5_000
+SILENCE = 60  # seconds
+COMPACTION = 120  # seconds to wait for it
+_KEY = 20
 _SCHEMA = pa.schema(
-    {"key": pa.binary(), "value": pa.binary(), "offset": pa.int64(), "partition": pa.int32()}
-)
+    [
+        ("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary()),
+        ("partition", pa.int32()), ("offset", pa.int64()),
+    ]
+)  # fmt: skip
+Content = Mapping[tuple[str, int], tuple[int, int, int, int]]
+"""(topic, partition) → rows, first offset, last offset, and the sum of the rows' hashes."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Topics with equal shares of `records` of `size` bytes, key included.
+
+    Values are JSON that compresses to about a third. `skew`: nine of ten records are in
+    partition 0. `compacted`: each key stands twice. `aborted`: beside every four committed
+    transactions there is an aborted one, whose records are on top of `records`.
+    """
+
+    records: int
+    size: int = 1_000
+    topics: int = 1
+    partitions: int = 8
+    skew: bool = False
+    compacted: bool = False
+    aborted: bool = False
+
+    def scaled(self, scale: float) -> "Shape":
+        """Return the shape with so many times its records."""
+        return replace(self, records=max(self.topics, int(self.records * scale)))
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What the topic holds; `bytes` are those of keys and values."""
+    """What topics hold, as a client that is none of the contenders' reads it."""
 
+    topics: tuple[str, ...]
     content: Content
-    bytes: int
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for rows, *_ in self.content.values())
 
 
 class Void(Exception):
     """A result does not hold what was sent: its time means nothing."""
 
 
-def load(bootstrap: str, records: int) -> Sent:
-    """Fill the topic, which must be new.
+def load(bootstrap: str, prefix: str, shape: Shape) -> Sent:
+    """Create and fill topics, and read them back."""
+    topics = create(bootstrap, prefix, shape)
+    sent = Sent(topics, read(bootstrap, topics))
+    until = time.monotonic() + COMPACTION
+    while shape.compacted and sent.rows > 0.6 * shape.records:
+        if time.monotonic() > until:
+            raise Void(f"{topics[0]} was not compacted within {COMPACTION} s")
+        time.sleep(2)
+        sent = Sent(topics, read(bootstrap, topics))
+    if not shape.compacted and sent.rows != shape.records:
+        raise Void(f"{shape.records} records were sent, {sent.rows} are there")
+    return sent
 
-    One producer sends each partition in order, so an offset is known before the broker gives it;
-    were it another, every result would be void.
-    """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "compression.type": "lz4",
-            "linger.ms": 20,
+
+def create(bootstrap: str, prefix: str, shape: Shape) -> tuple[str, ...]:
+    """Create the topics `<prefix>-0000` and so on, and fill them; return their names."""
+    topics = tuple(f"{prefix}-{number:04d}" for number in range(shape.topics))
+    config = {}
+    if shape.compacted:
+        segment = max(1 << 20, shape.records * shape.size // (20 * shape.partitions))
+        config = {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01",
+            "segment.bytes": str(segment),
         }
-    )
-    content: dict[int, tuple[int, int, int, int]] = {}
-    size = 0
-    rows = islice(_rows(), records)
-    while batch := list(islice(rows, 100_000)):
-        for key, value, _, partition in batch:
-            size += len(key) + len(value)
-            _send(producer, key, value, partition)
-        table = pa.Table.from_pylist(
-            [dict(zip(_SCHEMA.names, row, strict=True)) for row in batch], _SCHEMA
-        )
-        for partition, found in _content(table).items():
-            known = content.get(partition, (0, found[1], 0, 0))
-            content[partition] = (known[0] + found[0], known[1], found[2], known[3] + found[3])
-    if left := producer.flush(60):
-        raise RuntimeError(f"{left} records were not delivered")
-    return Sent(content, size)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = [NewTopic(topic, shape.partitions, 1, config=config) for topic in topics]
+    for done in admin.create_topics(new, request_timeout=300).values():
+        done.result(300)
+    _fill(bootstrap, topics, shape)
+    return topics
+
+
+def read(bootstrap: str, topics: Sequence[str]) -> Content:
+    """Return what the topics hold up to their ends, by an independent client, read_committed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap, "group.id": "oracle", "enable.auto.commit": False,
+            "isolation.level": "read_committed", "enable.partition.eof": True,
+        }
+    )  # fmt: skip
+    known = consumer.list_topics(timeout=30).topics
+    places = [TopicPartition(t, p, 0) for t in topics for p in known[t].partitions]
+    consumer.assign(places)
+    content: dict[tuple[str, int], tuple[int, int, int, int]] = {}
+    unread, rows, until = len(places), [], time.monotonic() + SILENCE
+    while unread:
+        messages = consumer.consume(10_000, timeout=0.1)  # it waits for so many
+        if messages:
+            until = time.monotonic() + SILENCE
+        elif time.monotonic() > until:
+            raise Void(f"{topics[0]}: the broker sends no more, and {unread} partitions are open")
+        for message in messages:
+            if message.error():
+                unread -= 1  # it is the end of a partition
+            else:
+                place = message.partition(), message.offset()
+                rows.append((message.topic(), message.key(), message.value(), *place))
+        if rows and (len(rows) >= BATCH or not unread):
+            columns = zip(*rows, strict=True)
+            arrays = [pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)]
+            _add(content, _content(pa.table(arrays, schema=_SCHEMA)))
+            rows = []
+    consumer.close()
+    return content
 
 
 def check(files: Path, sent: Sent) -> None:
-    """Raise Void unless the Parquet files below a directory hold exactly what was sent."""
-    # Not by their path: Tidegate has the topic there, a plain write has a column of it.
+    """Raise Void unless the Parquet files below a directory hold exactly what was sent.
+
+    Of one topic, the name in the files or in their path does not matter.
+    """
+    (one, *others) = sent.topics
+    topic = "topic" if others else f"'{one}' AS topic"
+    hive = "true" if others else "false"  # a plain write has a column of that name
     found = _content(
-        duckdb.sql(f"SELECT * FROM read_parquet('{files}/**/*.parquet', hive_partitioning=false)")
+        duckdb.sql(
+            f'SELECT {topic}, "key", "value", "partition", "offset"'
+            f" FROM read_parquet('{files}/**/*.parquet', hive_partitioning={hive})"
+        )
     )
     if found != sent.content:
-        raise Void(f"{files} holds {found}, and sent was {sent.content}")
+        raise Void(f"{files} holds {_short(found)}, and sent was {_short(sent.content)}")
+
+
+def _short(content: Content) -> str:
+    return ", ".join(f"{t}-{p}: {what}" for (t, p), what in sorted(content.items())[:5])
 
 
 def _content(rows: pa.Table | duckdb.DuckDBPyRelation) -> Content:
     found = duckdb.sql(
-        'SELECT "partition", count(*), min("offset"), max("offset"),'
+        'SELECT "topic", "partition", count(*), min("offset"), max("offset"),'
         ' sum(hash("key", "value", "offset", "partition"))'
         " FROM rows GROUP BY ALL"
     ).fetchall()
-    return {partition: (n, low, high, int(digest)) for partition, n, low, high, digest in found}
+    return {(topic, p): (n, low, high, int(digest)) for topic, p, n, low, high, digest in found}
 
 
-def _rows() -> Iterator[tuple[bytes, bytes, int, int]]:
-    """Yield key, value, offset and partition without end, round robin over the partitions."""
-    ends: Counter[int] = Counter()
-    year = [(flight.key, flight.value) for flight in flights.read()]
-    for copy in count():
-        for i, (key, value) in enumerate(year):
-            partition = i % PARTITIONS
-            yield (
-                b"%b-%d" % (key, copy),
-                b'{"copy":%d,%b' % (copy, value[1:]),
-                ends[partition],
-                partition,
-            )
-            ends[partition] += 1
+def _add(content: dict[tuple[str, int], tuple[int, int, int, int]], more: Content) -> None:
+    for place, (rows, first, last, digest) in more.items():
+        known, low, high, others = content.get(place, (0, first, last, 0))
+        content[place] = known + rows, min(low, first), max(high, last), others + digest
 
 
-def _send(producer: Producer, key: bytes, value: bytes, partition: int) -> None:
+def _fill(bootstrap: str, topics: Sequence[str], shape: Shape) -> None:
+    config = {
+        "bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": "lz4",
+        "linger.ms": 50, "queue.buffering.max.kbytes": 256 * 1024,
+    }  # fmt: skip
+    values = _values(shape.size)
+    if not shape.aborted:
+        producer = Producer(config)
+        for n in range(shape.records):
+            _send(producer, topics, shape, values, n)
+        if left := producer.flush(120):
+            raise RuntimeError(f"{left} records were not delivered")
+        return
+    producer = Producer({**config, "transactional.id": topics[0]})
+    producer.init_transactions(30)
+    committed, number = 0, 0
+    while committed < shape.records:
+        producer.begin_transaction()
+        number += 1
+        size = min(TRANSACTION, shape.records - committed)
+        for n in range(committed, committed + size):
+            _send(producer, topics, shape, values, n)
+        if number % 5 == 0:
+            producer.flush(60)  # what is still here would not reach the log
+            producer.abort_transaction(60)
+        else:
+            producer.commit_transaction(60)
+            committed += size
+
+
+def _send(
+    producer: Producer, topics: Sequence[str], shape: Shape, values: Sequence[bytes], n: int
+) -> None:
+    """Send record number `n`; the partitions get theirs in turn, then the topics."""
+    partition, topic = n % shape.partitions, topics[n // shape.partitions % len(topics)]
+    if shape.skew:
+        partition = 0 if n % 10 else 1 + n // 10 % (shape.partitions - 1)
+    key = n % (shape.records // 2) if shape.compacted else n
+    if shape.compacted:
+        partition = key % shape.partitions
     while True:
         try:
-            producer.produce(TOPIC, value, key, partition)
+            producer.produce(
+                topic, b"%d:" % n + values[n * 7 % len(values)], b"%020d" % key, partition
+            )
+            break
         except BufferError:  # the queue is full: wait for deliveries
             producer.poll(0.1)
-        else:
-            producer.poll(0)
-            return
+    if n % 1_000 == 0:
+        producer.poll(0)
+
+
+def _values(size: int) -> list[bytes]:
+    """Return values of so many bytes: JSON that compresses to about a third."""
+    noise, size = random.Random(size), max(1, size - _KEY - 8)
+    values = []
+    for _ in range(max(20, min(1_000, 20_000_000 // size))):
+        digits = noise.randbytes(size // 10 + 1).hex()
+        fields = (
+            f'"a field of a record":"{digits[i : i + 20]}"' for i in range(0, len(digits), 20)
+        )
+        values.append(("{" + ",".join(fields) + "}").encode()[:size].ljust(size))
+    return values
