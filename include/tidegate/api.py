@@ -49,10 +49,11 @@ def files(pipeline: Pipeline) -> list[CommittedFile]:
     return committed(_ingest(pipeline))
 
 
-def open_lake(pipeline: Pipeline) -> Lake:
-    """Return the lake of an ingest pipeline, read-only, as its ledger is now.
+def open_lake(pipeline: Pipeline, topic: str | None = None) -> Lake:
+    """Return the lake of an ingest pipeline, or one topic of it, read-only, as its ledger is now.
 
-    Errors as those of `files`.
+    Errors as those of `files`; ConfigurationError also if decoded columns of one name have types
+    that do not fit together: then give the `topic`.
     """
     from tidegate.lake import dataset
     from tidegate.lake.ledger import existing
@@ -60,7 +61,7 @@ def open_lake(pipeline: Pipeline) -> Lake:
 
     spec = _ingest(pipeline)
     store = open_store(spec.lake, spec.name)
-    return dataset.Lake(spec.name, store, existing(store, spec.name))
+    return dataset.Lake(spec.name, store, existing(store, spec.name), topic)
 
 
 def status(pipeline: Pipeline, kafka: Mapping[str, Any] | None = None) -> dict[str, Any]:

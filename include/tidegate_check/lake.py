@@ -34,6 +34,7 @@ PLACED, CHECKPOINTS = "_tidegate/placed/", "_tidegate/checkpoints/"
 MANIFESTS, STAGING = "_tidegate/manifests/", "_tidegate/staging/"
 QUARANTINE, DATA, FORMAT = "_tidegate/quarantine/", "data/", 2
 COLUMNS = ["key", "value", "partition", "offset", "timestamp", "timestampType", "headers"]
+UNFIT = "_undecodable"
 MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 
 Key = tuple[str, int]  # topic id and partition
@@ -162,6 +163,7 @@ class Checker:
         self.claim_of: dict[int, dict[str, Any]] = {}
         self.plans: dict[str, dict[str, Any] | None] = {}
         self.final: dict[str, tuple[Commit, Form]] = {}  # by path under data/
+        self.unfit: dict[str, int] = {}  # rows with UNFIT, by the same path
         self.holes: dict[tuple[int, Key], int] = {}
         self.holders: dict[Key, list[tuple[int, int, int]]] = defaultdict(list)  # start, end, n
 
@@ -457,6 +459,10 @@ class Checker:
                        for k, a in accounts.items()}, commit.ranges),
             rows=(rows, {k: r[2] for k, r in commit.ranges.items()}),
         )  # fmt: skip
+        decode, unfit = plan["bytes"].get("decode", {}), manifest.get("undecodable", {})
+        decoded = {t: {"sha256": sha256(canonical(decode[t])), "undecodable": unfit.get(t, {})}
+                   for t in form["topics"] if t in decode}  # fmt: skip
+        self.same("decoded", where, topics=(form.get("decoded", {}), decoded))
         if (path_of_done := f"{staging}_done.json") in self.sizes:
             done = self.document(path_of_done, is_canonical=False) or {}
             self.same("done", staging, rows=(done.get("rows"), sum(rows.values())))
@@ -469,7 +475,7 @@ class Checker:
             if not is_ours or f["final"] in self.final:
                 self.add("final", path, f"{f['final']}, expected once {directory}…{tail}")
             parts = {(plan["topics"][f["topic"]], p): rest for p, *rest in f["parts"]}
-            self.final[f["final"]] = commit, {**f, "parts": parts}
+            self.final[f["final"]] = commit, {**f, "parts": parts, "decoded": f["topic"] in decoded}
         self.holes |= {(commit.n, key): account["holes"] for key, account in accounts.items()}
 
     def holder(self, f: Form) -> int | None:
@@ -489,6 +495,14 @@ class Checker:
             found = list(pool.map(lambda each: self.offsets(each[1], each[0].n in placed), live))
         self.files, self.rows = len(live), sum(len(o) for each in found for o in each.values())
         offsets: dict[tuple[int, Key], list[int]] = defaultdict(list)
+        unfit: dict[int, list[int | None]] = defaultdict(list)
+        for c, f in self.final.values():
+            unfit[c.n].append(self.unfit.get(f["final"]))  # None of a file that was not read
+        for n, counts in unfit.items():
+            said = self.commits[n].form.get("decoded", {}).values()
+            rows = sum(sum(topic["undecodable"].values()) for topic in said)
+            if None not in counts:
+                self.same("decoded", entry_path(n), undecodable=(rows, sum(n or 0 for n in counts)))
         for (commit, _), of_file in zip(live, found, strict=True):
             for key, each in of_file.items():
                 offsets[commit.n, key] += each
@@ -519,10 +533,14 @@ class Checker:
             self.same("file", at, footer=(sha256(file.read()), f["digest"]))
             file.seek(0)
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            self.same("file", at, columns=(parquet.schema_arrow.names, COLUMNS))
+            names, n = parquet.schema_arrow.names, len(COLUMNS)
+            added = [UNFIT] if f["decoded"] else []
+            self.same("file", at, columns=(names[:n] + names[n:][-1:], COLUMNS + added))
             (topic_id, _), *_ = f["parts"]
-            order: list[int] = []  # of the partitions
+            order, unfit = list[int](), 0  # `order` of the partitions
             for batch in parquet.iter_batches():  # of all columns: each page has a checksum
+                if f["decoded"]:
+                    unfit += len(batch) - batch[UNFIT].null_count
                 both = (batch[name].to_pylist() for name in ("partition", "offset"))
                 for p, offset in zip(*both, strict=True):
                     order += [p] if order[-1:] != [p] else []
@@ -534,6 +552,7 @@ class Checker:
             in_order = all(a < b for each in offsets.values() for a, b in pairwise(each))
             ascending = in_order and len(set(order)) == len(order)
             self.same("rows", at, ascending=(ascending, f["ascending"]))
+            self.unfit[f["final"]] = unfit
         return offsets
 
     def check_data(self, placed: set[int]) -> None:

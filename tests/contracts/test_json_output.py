@@ -179,6 +179,7 @@ def test_status_json(spec, store, monkeypatch):
         "last_commit": 3,
         "last_entry": {"n": 3, "kind": "commit", "run": "a"},
         "gaps": [GAP_JSON],
+        "undecodable": {},
         "open_claims": [],
         "unfinished": [UNFINISHED_JSON],
         "broker": None,

@@ -52,6 +52,7 @@ STATUS = {
         "at": "2026-03-14T10:04:11+00:00",
     },
     "gaps": [{"topic": "flights", "partition": 0, "start": 0, "end": 1}],
+    "undecodable": {"flights": {"value: a: no INT": 2_000, "value: no UTF-8": 1}},
     "open_claims": [],
     "unfinished": [
         {
@@ -79,6 +80,9 @@ flights  {TOPIC_ID}
           0       0  3,999,000,000  3,990,000,000  4,000,204,551  1,204,556
          11       0             40             90            120         80
 refunds  not read yet
+flights: 2,001 rows that do not fit the schema: see _undecodable
+  2,000  value: a: no INT
+  1  value: no UTF-8
 flights-0: 5 offsets behind a transaction that is open for 1h 2m
 flights-11: expired: [40, 90), 50 offsets
   → set `on_expired: skip` to record the gap and go on
@@ -95,7 +99,8 @@ def test_status_without_a_broker(shown):
     )
     state = STATUS | {
         "topics": {LONG: {"topic_id": TOPIC_ID, "partitions": {"0": partition}}},
-        "problems": [], "gaps": [], "unfinished": [], "commits": 0, "last_entry": None,
+        "problems": [], "gaps": [], "undecodable": {}, "unfinished": [], "commits": 0,
+        "last_entry": None,
         "broker": "Kafka at b:9092 (kafka_default): no broker answered",
     }  # fmt: skip
     assert (
@@ -333,7 +338,8 @@ def test_errors_of_several_pipelines(capsys):
 def test_a_run_of_many_topics_and_commits(capsys):
     """Twenty of each are listed; what was not staged, or is there by others, is said."""
     commits = [
-        {"commit": n, "rows": 1, "topics": {f"t{n:02}": {"0": {"rows": 1}}}} for n in range(2, 24)
+        {"commit": n, "rows": 1, "topics": {f"t{n:02}": {"0": {"rows": 1}}}, "undecodable": {}}
+        for n in range(2, 24)
     ]
     report = {
         "pipeline": "p", "rows": 22, "commits": commits, "missing": [7],

@@ -98,6 +98,7 @@ def test_what_is_told_and_what_is_kept(run, store, monkeypatch):
                         "1": {"start": 0, "end": 3, "rows": 3, "invisible": 0},
                     }
                 },
+                "undecodable": {},
             }
         ],
         "covered_by": {"1": [3]},

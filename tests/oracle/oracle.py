@@ -213,6 +213,9 @@ class File:
 
 
 def _check_columns(schema: pa.Schema) -> None:
+    """Raise MalformedError for other columns than the lake's, in front of those of decoded rows."""
+    if schema.names[-1:] == ["_undecodable"]:
+        schema = pa.schema(list(schema)[: len(COLUMNS)])
     types = {column.name: column.type for column in schema}
     if pa.types.is_timestamp(types.get("timestamp")) and types["timestamp"].unit == "us":
         types["timestamp"] = COLUMNS["timestamp"]  # INT96 carries no time zone

@@ -86,6 +86,7 @@ PAGES: dict[str, tuple[Block, ...]] = {
         Block("sql", "SELECT file, row, reason", RUN),
     ),
     "docs/how-to/query-the-lake.md": (
+        Block("", ".venv/bin/tidegate sql my_flights", RUN),
         Block("sql", "SELECT unnest(from_json(CASE", RUN),
         Block("", ".venv/bin/tidegate files my_flights", RUN),
         Block("sql", "SET VARIABLE files", RUN),

@@ -22,6 +22,9 @@ COMMANDS = {
         "release": "End an egress claim whose sender cannot be proven dead, or whose plan cannot "
         "go on.",
     },
+    "query": {
+        "sql": "Ask the lake with SQL, by DuckDB: each committed row once; nothing is written."
+    },
     "windows": {
         "explain": "Show what `run` would do now, without doing it.",
         "backfill": "Ingest the offsets of a window that are not in the lake; live runs are not "

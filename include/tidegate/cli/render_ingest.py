@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tidegate.broker.client_settings import described
@@ -60,6 +60,12 @@ def print_published(published: Any, *, lake: str, seconds: str) -> None:
     for each in report["commits"]:
         for topic, partitions in each["topics"].items():
             rows[topic] += sum(account["rows"] for account in partitions.values())
+    unfit: dict[str, Counter[str]] = {}
+    for each in report["commits"]:
+        for topic, counts in each["undecodable"].items():
+            unfit.setdefault(topic, Counter()).update(counts)
+    for line in _undecodable(unfit):
+        note(line, "yellow")
     topics = ", ".join(f"{topic} {n:,}" for topic, n in rows.most_common(MOST))
     more = f" and {counted(len(rows) - MOST, 'more topic')}" if len(rows) > MOST else ""
     done = f"{counted(report['rows'], 'row')} in {seconds}"
@@ -172,7 +178,7 @@ def print_status(state: Document) -> None:
         rows = [(p, *(number(v[n]) for n in names)) for p, v in each["partitions"].items()]
         if rows:
             say_columns((">partition", ">origin", ">cursor", ">log start", ">end", ">lag"), rows)
-    for line in _problems(state):
+    for line in (*_undecodable(state["undecodable"]), *_problems(state)):
         say(line, "yellow")
 
 
@@ -187,6 +193,15 @@ def _problems(state: Document) -> Iterator[str]:
     for each in state["problems"]:
         yield str(LeftOut.from_json(each))
         yield f"  → {each['fix']}"
+
+
+def _undecodable(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield for each topic how many rows do not fit their schema, and why."""
+    for topic, counts in topics.items():
+        rows = counted(sum(counts.values()), "row")
+        yield f"{topic}: {rows} that do not fit the schema: see _undecodable"
+        for reason, n in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:MOST]:
+            yield f"  {n:,}  {reason}"
 
 
 def print_last_entry(entry: Document | None) -> None:

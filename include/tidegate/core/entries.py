@@ -92,6 +92,16 @@ class Reference:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """How the rows of a topic in a commit were decoded: the digest of its decoding, which is in the
+    plan, and how many rows did not fit, by reason.
+    """
+
+    sha256: str
+    undecodable: Mapping[str, int]
+
+
 @dataclass(frozen=True)
 class Commit(Document):
     """A sealed attempt's files become part of the lake; `manifest` lists them.
@@ -101,7 +111,8 @@ class Commit(Document):
     each target partition got, `broken_order` the target partitions whose rows are out of order,
     `resent` the records of the same rows by claims that were released to be sent again. `columns`,
     by format, are those that files without declared ones have from now on: of the first commit. The
-    files that it `replaces` stay under `data/` for `keep_replaced` seconds.
+    files that it `replaces` stay under `data/` for `keep_replaced` seconds. `decoded` are the
+    topics whose rows have typed columns.
     """
 
     kind: ClassVar[str] = "commit"
@@ -120,6 +131,7 @@ class Commit(Document):
     resent: Annotated[tuple[Resent, ...], OMITTED] = ()
     columns: Annotated[Mapping[str, Columns] | None, OMITTED] = None
     keep_replaced: Annotated[int, OMITTED] = 0
+    decoded: Annotated[Mapping[str, Decoded] | None, OMITTED] = None
 
     @property
     def duplicates(self) -> int:

@@ -60,6 +60,10 @@ class Fold:
     abandoned: set[tuple[str, int, str]] = field(default_factory=set)  # (plan, chunk, attempt)
     gaps: list[Gap] = field(default_factory=list)
     cluster_id: str | None = None
+    # topic → digest of a decoding → the first plan that has it.
+    decodings: dict[str, dict[str, str]] = field(default_factory=dict)
+    # topic → reason → rows that were committed, those of replaced files included.
+    undecodable: dict[str, dict[str, int]] = field(default_factory=dict)
     # Egress. Open claims by plan, each with the target's ends at the plan's first claim.
     claims: dict[str, Claim] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)  # file name → etag
@@ -89,6 +93,12 @@ class Fold:
                 self.committed[entry.plan_id, entry.chunk] = n
                 self.cluster_id = entry.cluster_id
                 self.columns = {**(entry.columns or {}), **self.columns}
+                for topic, decoded in (entry.decoded or {}).items():
+                    plans = self.decodings.setdefault(topic, {})
+                    plans.setdefault(decoded.sha256, entry.plan_id)
+                    counts = self.undecodable.setdefault(topic, {})
+                    for reason, rows in decoded.undecodable.items():
+                        counts[reason] = counts.get(reason, 0) + rows
                 if entry.lane != REPLAY:
                     for topic_id, r in entry.ranges:
                         self._cover(topic_id, r)

@@ -16,6 +16,7 @@ from tidegate.core.requests import Backfill, Dates, Replay
 from tidegate.errors import NotAuthorised, UnknownTopic
 from tidegate.ingest import backfill, file_size, replay, truncation
 from tidegate.ingest.start import start_offsets
+from tidegate.lake import decodings
 from tidegate.lake.store import Store
 from tidegate.runs.cluster_identity import refuse_another_cluster
 from tidegate.runs.connections import refuse_contradictions
@@ -106,11 +107,15 @@ def _draft(run: Run, store: Store, fold: Fold, seen: Survey, *, replanning: bool
 def plan_of(
     run: Run, store: Store, fold: Fold, seen: Survey, draft: Draft, window_date: str
 ) -> Plan:
-    """Return the plan of a draft."""
+    """Return the plan of a draft.
+
+    ConfigurationError if records were decoded into columns that these cannot stand beside.
+    """
     # Partitions that expire within the same hour are equally urgent, and share a chunk.
     urgency = {key: timestamp // _HOUR_MS for key, timestamp in draft.expires.items()}
     chunks = draft.chunks or chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
     topics = sorted({r.topic for window in chunks for r in window})
+    decode = decodings.declared(run.spec.name, run.spec.decoding, store, fold, topics)
     return Plan(
         pipeline=run.spec.name,
         kind=run.spec.kind,
@@ -127,6 +132,7 @@ def plan_of(
             "max_records_per_file": file_size.records_per_file(
                 store, fold, run.kafka, chunks, run.spec.isolation
             ),
+            **({"decode": {t: each.to_json() for t, each in decode.items()}} if decode else {}),
         },
         left_out=tuple(draft.left_out),
         replay=draft.replay,

@@ -54,6 +54,11 @@ def short(
                 "commit": n,
                 "rows": commit.rows,
                 "topics": _accounts(commit),
+                "undecodable": {
+                    topic: dict(each.undecodable)
+                    for topic, each in (commit.decoded or {}).items()
+                    if each.undecodable
+                },
             }
             for number, (n, commit) in commits.items()
         ],

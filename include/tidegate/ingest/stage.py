@@ -15,6 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from tidegate.broker.cluster import Survey
+from tidegate.core import decoding
 from tidegate.core.plan import Plan
 from tidegate.core.wording import counted, duration
 from tidegate.errors import (
@@ -168,8 +169,9 @@ def _job(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt], private: 
         chunks=tuple(
             Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
         ),
-        parquet=ParquetSettings(**plan.byte_settings),
+        parquet=ParquetSettings(**{k: v for k, v in plan.byte_settings.items() if k != "decode"}),
         logins=logins,
+        decode=decoding.of_plan(plan),
     )
 
 

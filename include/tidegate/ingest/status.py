@@ -155,6 +155,9 @@ def status(
         "last_commit": max(fold.live, default=None),
         "last_entry": last_entry(state.store, fold),
         "gaps": [gap.to_json() for gap in fold.gaps],
+        "undecodable": {
+            topic: dict(counts) for topic in state.topics if (counts := fold.undecodable.get(topic))
+        },
         "open_claims": [],
         "unfinished": _unfinished(state.store, fold),
         "broker": state.problem,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
-from tidegate.core import accounting, layout
+from tidegate.core import accounting, decoding, layout
 from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Account, Commit, accounts_of
-from tidegate.core.files import Contents, LakeFile, final_name
+from tidegate.core.files import LakeFile, final_name
 from tidegate.core.fold import Fold
 from tidegate.core.json_codec import StoredDocument
 from tidegate.core.offsets import OffsetRange
@@ -20,6 +21,9 @@ from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake import json_documents
 from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Listed, Store
+
+if TYPE_CHECKING:
+    from tidegate.lake.footers import ParquetFile
 
 DONE = "_done.json"
 T = TypeVar("T")
@@ -70,7 +74,8 @@ class Manifest(StoredDocument):
 
     `files` are sorted by topic, partition and offset. `largest` is the size of its largest record
     in bytes, as `tidegate.spark.records` counts them; None where it has none. `seen` is what the
-    broker said after they were read: topic ids, log starts and leader epochs.
+    broker said after they were read: topic ids, log starts and leader epochs. `undecodable` are
+    rows that do not fit their schema, by topic and reason.
     """
 
     attempt: Attempt
@@ -80,6 +85,7 @@ class Manifest(StoredDocument):
     proofs: Mapping[str, Mapping[int, HoleProof]]
     seen: Mapping[str, Any]
     versions: Mapping[str, str]
+    undecodable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         plan_id, chunk, attempt = self.attempt
@@ -102,6 +108,7 @@ class Manifest(StoredDocument):
             },
             "seen": dict(self.seen),
             "versions": dict(self.versions),
+            **({"undecodable": dict(self.undecodable)} if self.undecodable else {}),
         }
 
     @classmethod
@@ -121,6 +128,7 @@ class Manifest(StoredDocument):
             proofs=by_partition(HoleProof),
             seen=form["seen"],
             versions=form["versions"],
+            undecodable=form.get("undecodable", {}),
         )
 
     @property
@@ -279,7 +287,11 @@ def check(
     `bound` is the most holes that are probed; those below a log start are counted as unprovable.
     """
     window = plan.chunks[attempt.chunk]
-    staged = list(_read(store, plan, attempt))
+    staged, undecodable = [], dict[str, Counter[str]]()
+    for file, parquet in _read(store, plan, attempt):
+        staged.append((file, parquet.contents))
+        if parquet.undecodable:
+            undecodable.setdefault(file.topic, Counter()).update(parquet.undecodable)
     rows = sum(file.rows for file, _ in staged)
     found, wrong = accounting.collect(window, staged)
     if rows != done["rows"]:
@@ -299,6 +311,7 @@ def check(
         proofs=_prove(holes, probe, log_starts, bound, seed=attempt.name),
         seen=seen,
         versions=versions,
+        undecodable={topic: dict(counts) for topic, counts in sorted(undecodable.items())},
     )
 
 
@@ -311,7 +324,7 @@ def create(store: Store, manifest: Manifest) -> bool:
     return store.create(manifest.attempt.manifest_path, manifest.encoded)
 
 
-def _read(store: Store, plan: Plan, attempt: Attempt) -> Iterator[tuple[LakeFile, Contents]]:
+def _read(store: Store, plan: Plan, attempt: Attempt) -> Iterator[tuple[LakeFile, ParquetFile]]:
     """Read the files of an attempt that have rows, with the final names that the plan gives them.
 
     Spark writes one without rows if its first task has none.
@@ -324,11 +337,16 @@ def _read(store: Store, plan: Plan, attempt: Attempt) -> Iterator[tuple[LakeFile
         # Spark writes no deeper; what lies there belongs to a committer (`__magic_job-…`).
         if name.endswith(".parquet") and "/" not in name and directory.startswith("topic="):
             listed.append((directory.removeprefix("topic="), each))
-    read = in_parallel(lambda pair: footers.read(store, pair[1], is_new=True), listed)
-    for (topic, (path, size)), (contents, digest) in zip(listed, read, strict=True):
-        if parts := contents.parts:
+    added = {topic: each.columns for topic, each in decoding.of_plan(plan).items()}
+    read = in_parallel(
+        lambda pair: footers.read(store, pair[1], is_new=True, decoded=added.get(pair[0], ())),
+        listed,
+    )
+    for (topic, (path, size)), found in zip(listed, read, strict=True):
+        if parts := found.contents.parts:
             final = final_name(topic, plan.window_date, parts, plan.id)
-            yield LakeFile(topic, parts, contents.ascending, size, digest, path, final), contents
+            ascending = found.contents.ascending
+            yield LakeFile(topic, parts, ascending, size, found.digest, path, final), found
 
 
 def _prove(

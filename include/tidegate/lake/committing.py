@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, MutableMapping, Sequence
+from types import MappingProxyType
 
 from tidegate import faults
-from tidegate.core.entries import Account, Commit, Reference
+from tidegate.core import decoding
+from tidegate.core.entries import Account, Commit, Decoded, Reference
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
 from tidegate.core.judge import Accepted, Adopt, NotLive, Refused, Verdict, judge
@@ -37,7 +39,7 @@ def commit(
     just listed.
     """
     attempt = manifest.attempt
-    entry = commit_entry(plan, attempt, manifest.accounts, manifest.sha256)
+    entry = commit_entry(plan, attempt, manifest.accounts, manifest.sha256, manifest.undecodable)
     sizes = dict(store.objects(attempt.directory) if staged is None else staged)
     for file in manifest.files:
         if sizes.get(file.path) != file.size:
@@ -58,8 +60,14 @@ def commit_entry(
     attempt: Attempt,
     accounts: Mapping[str, Mapping[int, Account]],
     sha256: str,
+    undecodable: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> Commit:
     """Return the entry that commits an attempt, by the digest of its manifest."""
+    decoded = {
+        topic: Decoded(each.sha256, undecodable.get(topic, {}))
+        for topic, each in decoding.of_plan(plan).items()
+        if topic in accounts
+    }
     return Commit(
         lane=plan.lane,
         plan_id=plan.id,
@@ -72,6 +80,7 @@ def commit_entry(
         manifest=Reference(attempt.manifest_path, sha256),
         replaces=plan.replaces(attempt.chunk),
         keep_replaced=plan.keep_replaced,
+        decoded=decoded or None,
     )
 
 

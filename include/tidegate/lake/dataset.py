@@ -9,18 +9,18 @@ import pyarrow
 from pyarrow import dataset, fs
 
 from tidegate.core.fold import Fold
+from tidegate.core.nearest import did_you_mean
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
-from tidegate.lake import footers, s3_settings
+from tidegate.lake import decodings, footers, s3_settings
 from tidegate.lake.files import CommittedFile, live_file, located
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.store import Store
 
-SCHEMA = pyarrow.schema(
-    [*footers.SCHEMA, *footers.FROM_THE_LEDGER, pyarrow.field("window_date", pyarrow.date32())]
-)
-"""The columns of a lake: those of the data files (docs/storage.md), then those that the ledger and
-the names of the files have."""
+OF_THE_PLACE = (*footers.FROM_THE_LEDGER, pyarrow.field("window_date", pyarrow.date32()))
+"""The columns that the ledger and the names of the files have."""
+SCHEMA = pyarrow.schema([*footers.SCHEMA, *OF_THE_PLACE])
+"""The columns of a lake that is not decoded: those of the data files (docs/storage.md) first."""
 
 
 class Lake:
@@ -34,17 +34,29 @@ class Lake:
     """The pipeline's name."""
     files: tuple[CommittedFile, ...]
 
-    def __init__(self, name: str, store: Store, fold: Fold) -> None:
+    def __init__(self, name: str, store: Store, fold: Fold, topic: str | None = None) -> None:
+        if topic is not None and topic not in fold.topic_ids:
+            near = did_you_mean(topic, fold.topic_ids)
+            known = near or f"; there are: {', '.join(fold.topic_ids)}"
+            raise ConfigurationError(f"the lake of {name!r} has no topic {topic!r}{known}")
         self.name = name
         self._store = store
-        self._located = list(located(store, fold))
+        self._located = [
+            each for each in located(store, fold) if topic is None or each[1].topic == topic
+        ]
+        topics = sorted({file.topic for _, file, _ in self._located})
+        self._decoded = [
+            pyarrow.field(field.name, footers.arrow_type(field.type))
+            for field in decodings.columns(store, fold, topics)
+        ]
         self.files = tuple(live_file(store, fold, *each) for each in self._located)
 
     def __repr__(self) -> str:
         return f"Lake({self.name!r}, {counted(len(self.files), 'file')})"
 
     def dataset(self) -> dataset.FileSystemDataset:
-        """Return the files as a PyArrow dataset with the columns of `SCHEMA`.
+        """Return the files as a PyArrow dataset with the columns of `SCHEMA`, and the decoded ones
+        in its middle. A column that a file does not have is null there.
 
         No file is read for that: filters by `topic`, `topic_id` and `window_date` skip whole files,
         and those by `partition`, `offset` and `timestamp` row groups. On S3 it has the region and
@@ -55,7 +67,7 @@ class Lake:
         system, root = _filesystem(self._store)
         return dataset.FileSystemDataset.from_paths(
             [f"{root}/{path}" for _, _, path in self._located],
-            schema=SCHEMA,
+            schema=pyarrow.schema([*footers.SCHEMA, *self._decoded, *OF_THE_PLACE]),
             format=dataset.ParquetFileFormat(
                 default_fragment_scan_options=dataset.ParquetFragmentScanOptions(
                     page_checksum_verification=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
@@ -12,30 +13,54 @@ import pyarrow
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidegate.core import canonical, columns
+from tidegate.core import canonical, columns, schema
+from tidegate.core.decoding import UNDECODABLE
 from tidegate.core.files import Contents, LakeFile
+from tidegate.core.schema import Fields, Type
 from tidegate.errors import AttemptWrong, LakeDamaged
 from tidegate.lake.store import Listed, Store
 
+MOST_REASONS = 20
+OTHER_REASONS = "other reasons"
 _TAIL = 64 * 1024
 _END = 8  # bytes: the length of the metadata, little endian, and "PAR1"
 # From a number of Python's PyArrow would import pandas: more work than all checks of a small run.
 _ONE = pyarrow.Array.from_buffers(
     pyarrow.int64(), 1, [None, pyarrow.py_buffer((1).to_bytes(8, sys.byteorder))]
 )[0]
-_HEADERS = pyarrow.struct({"key": pyarrow.string(), "value": pyarrow.binary()})
 _ARROW = {
-    "array<struct<key:string,value:binary>>": pyarrow.list_(_HEADERS),
     "bigint": pyarrow.int64(),
     "binary": pyarrow.binary(),
     "boolean": pyarrow.bool_(),
+    "date": pyarrow.date32(),
     "double": pyarrow.float64(),
+    "float": pyarrow.float32(),
     "int": pyarrow.int32(),
+    "smallint": pyarrow.int16(),
     "string": pyarrow.string(),
     "timestamp": pyarrow.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pyarrow.timestamp("us"),
+    "tinyint": pyarrow.int8(),
 }
 """PyArrow's type of Spark's, as Parquet files have it."""
-SCHEMA = pyarrow.schema([(each.name, _ARROW[each.type]) for each in columns.COLUMNS])
+
+
+def arrow_type(kind: Type) -> pyarrow.DataType:
+    """Return PyArrow's type of a column, as Parquet files have it."""
+    inner = [pyarrow.field(part.name, arrow_type(part.type)) for part in kind.parts]
+    match kind.name:
+        case "decimal":
+            return pyarrow.decimal128(*(kind.digits or ()))
+        case "struct":
+            return pyarrow.struct(inner)
+        case "array":
+            return pyarrow.list_(inner[0].type)
+        case "map":
+            return pyarrow.map_(inner[0].type, inner[1].type)
+    return _ARROW[kind.name]
+
+
+SCHEMA = pyarrow.schema([(f.name, arrow_type(f.type)) for f in schema.parse(columns.ddl())])
 """The columns of a data file."""
 FROM_THE_LEDGER = pyarrow.schema(
     [(name, _ARROW[kind]) for name, kind in columns.FROM_THE_LEDGER.items()]
@@ -45,24 +70,28 @@ FROM_THE_LEDGER = pyarrow.schema(
 class ParquetFile(NamedTuple):
     """What a Parquet file holds, and the SHA-256 of its footer, by which it is known.
 
-    The pages carry checksums of their own, so the footer's digest is enough.
+    The pages carry checksums of their own, so the footer's digest is enough. `undecodable` counts,
+    in a new file, the rows that do not fit their schema, by reason.
     """
 
     contents: Contents
     digest: str
+    undecodable: Mapping[str, int]
 
 
-def read(store: Store, listed: Listed, *, is_new: bool = False) -> ParquetFile:
+def read(
+    store: Store, listed: Listed, *, is_new: bool = False, decoded: Fields = ()
+) -> ParquetFile:
     """Read the footer and the offsets of a data file.
 
     AttemptWrong if it is not a whole file, an offset stands twice, or, if it `is_new`, it has not
-    exactly the lake's columns.
+    exactly the lake's columns and those of `decoded`.
     """
     with _as_wrong(store, listed.path):
         tail = _tail(store, listed)
         footer = tail[-_metadata_length(tail) :]
         metadata = pq.read_metadata(pyarrow.BufferReader(footer))
-        if is_new and (wrong := _wrong_columns(metadata)):
+        if is_new and (wrong := _wrong_columns(metadata, decoded)):
             raise AttemptWrong(
                 f"{store.uri(listed.path)}: {wrong}: a Spark setting has changed the files' "
                 "columns; look at spark.conf of the pipeline, and at Spark's own defaults"
@@ -75,9 +104,11 @@ def read(store: Store, listed: Listed, *, is_new: bool = False) -> ParquetFile:
                 parquet = pq.ParquetFile(
                     file, metadata=metadata, pre_buffer=True, page_checksum_verification=True
                 )
-                rows = parquet.read(columns=["partition", "offset"])
+                reasons = [UNDECODABLE] if decoded else []
+                rows = parquet.read(columns=["partition", "offset", *reasons])
     try:
-        return ParquetFile(_contents(rows), canonical.digest(footer))
+        counts = _reasons(rows) if decoded and rows is not None else {}
+        return ParquetFile(_contents(rows), canonical.digest(footer), counts)
     except ValueError as error:
         raise AttemptWrong(f"{store.uri(listed.path)}: {error}") from None
 
@@ -163,14 +194,28 @@ def _contents(rows: pyarrow.Table | None) -> Contents:
     return Contents.of(list(zip(partitions, firsts, lasts, strict=True)))
 
 
-def _wrong_columns(metadata: pq.FileMetaData) -> str | None:
-    """Return which columns differ from the lake's, or None."""
+def _reasons(rows: pyarrow.Table) -> dict[str, int]:
+    """Count the rows that do not fit their schema by reason, the most frequent reasons first.
+
+    Beyond `MOST_REASONS` they are counted together.
+    """
+    found = pc.value_counts(rows[UNDECODABLE].drop_null()).to_pylist()
+    counts = Counter({each["values"]: each["counts"] for each in found}).most_common()
+    kept = dict(counts[:MOST_REASONS])
+    if others := sum(n for _, n in counts[MOST_REASONS:]):
+        kept[OTHER_REASONS] = others
+    return kept
+
+
+def _wrong_columns(metadata: pq.FileMetaData, decoded: Fields) -> str | None:
+    """Return which columns differ from the lake's and those of `decoded`, or None."""
+    expected = pyarrow.schema([*SCHEMA, *((f.name, arrow_type(f.type)) for f in decoded)])
     paths = {metadata.schema.column(i).path for i in range(metadata.num_columns)}
-    if differing := sorted(paths ^ {path for field in SCHEMA for path in _leaves(field)}):
+    if differing := sorted(paths ^ {path for field in expected for path in _leaves(field)}):
         return f"columns {', '.join(differing)}"
     found = metadata.schema.to_arrow_schema()
-    for name in SCHEMA.names:
-        if found.field(name).type != SCHEMA.field(name).type:
+    for name in expected.names:
+        if found.field(name).type != expected.field(name).type:
             return f"column {name} is {found.field(name).type}"
     return None
 
@@ -179,6 +224,10 @@ def _leaves(field: pyarrow.Field) -> list[str]:
     """Return the paths of a column's values in Parquet."""
     if pyarrow.types.is_list(field.type):
         return _leaves(pyarrow.field(f"{field.name}.list.element", field.type.value_type))
+    if pyarrow.types.is_map(field.type):
+        keys = pyarrow.field(f"{field.name}.key_value.key", field.type.key_type)
+        items = pyarrow.field(f"{field.name}.key_value.value", field.type.item_type)
+        return [*_leaves(keys), *_leaves(items)]
     if pyarrow.types.is_struct(field.type):
         inner = [each for part in field.type for each in _leaves(part)]
         return [f"{field.name}.{each}" for each in inner]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tidegate.core.decoding import ANY_TOPIC
 from tidegate.core.nearest import did_you_mean
 from tidegate.pipelines.value_types import OLD_WORDS
 
@@ -23,6 +24,8 @@ _MAPPINGS = {
     "producer": "{acks: all}",
     "options": "{header: true}",
     "assign": "{orders: [0, 2]}",
+    "decode": "{orders: {value: {format: json, schema: id BIGINT}}}",
+    "value": "{format: json, schema: id BIGINT}",
     "offsets": "{orders: {0: 120}}",
     "timestamps": "{orders: {0: 2026-03-14T00:00:00Z}}",
 }
@@ -102,6 +105,8 @@ def _known_instead(path: list[str], known_keys: Mapping[str, list[str]]) -> str:
     *parents, name = path
     if reason := _ELSEWHERE.get(".".join(path)) or (name == "where" and _ELSEWHERE[name]):
         return f": {reason}"
+    if parents[:1] == ["decode"] and parents[1:]:
+        parents[1] = ANY_TOPIC
     known = known_keys.get(".".join(parents), [])
     elsewhere = [f"{other}.{name}" for other, keys in known_keys.items() if other and name in keys]
     near = did_you_mean(name, known) or did_you_mean(elsewhere, elsewhere)

@@ -13,7 +13,7 @@ from typing import Any
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.printable import CONTROL, printable, printable_name
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines import yaml_reader
+from tidegate.pipelines import decode_spec, yaml_reader
 from tidegate.pipelines.complaints import quoted
 from tidegate.pipelines.spec import Ingest, Spec, parse
 from tidegate.pipelines.yaml_reader import BadFile
@@ -75,7 +75,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> Spec:
 def examine(path: Path, environ: Mapping[str, str] = os.environ) -> Examined:
     """Return what is in a file; BadFile, and no other exception, if it cannot be read."""
     try:
-        return examined(_text(path), path.stem, environ)
+        return examined(_text(path), path.stem, environ, path.parent)
     except FileNotFoundError:
         raise BadFile("there is no such pipeline file") from None
     except OSError as error:
@@ -88,12 +88,20 @@ def examine(path: Path, environ: Mapping[str, str] = os.environ) -> Examined:
         raise BadFile(f"cannot be read: {type(error).__name__}") from None
 
 
-def examined(text: str, name: str, environ: Mapping[str, str]) -> Examined:
-    """Return what is in the text of a file with this name; BadFile if it is no mapping in YAML."""
+def examined(
+    text: str, name: str, environ: Mapping[str, str], beside: Path | None = None
+) -> Examined:
+    """Return what is in the text of a file with this name; BadFile if it is no mapping in YAML.
+
+    Files of schemas are looked for in the directory `beside`, by default that of all pipelines.
+    """
     form, of_yaml = yaml_reader.read(text)
     if not isinstance(form, dict):
         raise BadFile("a pipeline file is a mapping of keys to values")
     form, unset, wrong = _expand(form, environ)
+    if "decode" in form:
+        form, unread = decode_spec.with_files(form, beside or directory())
+        wrong += unread
     found = _unsettled(text)
     if "name" in form and form["name"] != name:
         stated = " ".join(filter(None, ["name:", quoted(form["name"])]))

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from tidegate.core.decoding import Decoding
 from tidegate.errors import ConfigurationError
+from tidegate.pipelines.decode_spec import Decode, unknown_topics
 from tidegate.pipelines.strict import Contradiction, Spark, Strict
 from tidegate.pipelines.value_types import (
     LONGEST_WAIT,
@@ -93,6 +95,7 @@ class Ingest(Strict):
     max_records: Count = 5_000_000
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     options: dict[str, Scalar] = Field(default_factory=dict)
+    decode: Decode = Field(default_factory=dict)
     on_expired: Literal["fail", "skip"] = "fail"
     on_unreadable: Literal["fail", "gap"] = "fail"
     keep_replaced: Annotated[Whole, Field(ge=0, le=LONGEST_WAIT)] = 0
@@ -123,6 +126,9 @@ class Ingest(Strict):
                     return "topics", "give either their names, a pattern for them, or `assign`"
             case "exclude" if value and given.get("pattern", "wrong") is None:
                 return "exclude", "only a pattern has exceptions"
+            case "decode" if value and {"topics", "pattern", "assign", "exclude"} <= given.keys():
+                if unknown := unknown_topics(value, _selected(value, given)):
+                    return "decode", f"not among the topics: {unknown}"
             case "start" if isinstance(value, StartAt):
                 if {"topics", "pattern", "assign", "exclude"} <= given.keys():
                     return _start_complaint(value, given)
@@ -139,6 +145,11 @@ class Ingest(Strict):
     def partitions_of(self, topic: str) -> frozenset[int] | None:
         """Return the partitions of a topic that the pipeline reads; None: all."""
         return None if self.assign is None else frozenset(self.assign.get(topic, ()))
+
+    @property
+    def decoding(self) -> dict[str, Decoding]:
+        """How records are decoded, by topic; `*` stands for all others."""
+        return {topic: each.decoding for topic, each in self.decode.items()}
 
     @property
     def source_options(self) -> dict[str, str]:

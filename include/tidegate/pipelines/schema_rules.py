@@ -123,6 +123,12 @@ def _options_of(file_format: str) -> Schema:
 
 _SQL = _or_null({"type": "string", "not": {"pattern": _QUOTED_STAR}})
 _LINE = {"enum": [LINE]}
+_FILE = {
+    "type": "object",
+    "properties": {"file": {"type": "string"}},
+    "required": ["file"],
+    "additionalProperties": False,
+}
 _COLUMNS = "key", "value", "headers", "partition", "topic"
 _VALUES: Mapping[tuple[str, str], Schema] = {
     ("Ingest", "name"): text(NAME),
@@ -137,6 +143,7 @@ _VALUES: Mapping[tuple[str, str], Schema] = {
     ),
     ("StartAt", "timestamps"): _by_partition(text(TIME)),
     ("StartAt", "offsets"): _by_partition(_whole(-2)),
+    ("DecoderSpec", "schema"): {"anyOf": [{"type": "string"}, _FILE, {"type": "null"}]},
     ("Source", "path"): text(*_PATH),
     ("Source", "lake"): text(NAME),
     ("Source", "topics"): _list(_TOPIC),

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from tidegate.pipelines import decode_spec
 from tidegate.pipelines.complaints import complaints
 from tidegate.pipelines.egress_spec import Columns, Egress, Source, Target
 from tidegate.pipelines.ingest_spec import Ingest, StartAt, one_of
@@ -33,7 +34,7 @@ Spec = Ingest | Egress
 
 _KINDS: Mapping[str, type[Ingest] | type[Egress]] = {"ingest": Ingest, "egress": Egress}
 _PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "ingest": {"": Ingest, "spark": Spark, "start": StartAt},
+    "ingest": {"": Ingest, "spark": Spark, "start": StartAt, **dict(decode_spec.keys())},
     "egress": {
         "": Egress,
         "spark": SendingSpark,
@@ -43,7 +44,10 @@ _PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
     },
 }
 _KNOWN_KEYS = {
-    kind: {path: sorted(model.model_fields) for path, model in parts.items()}
+    kind: {
+        path: sorted(field.alias or name for name, field in model.model_fields.items())
+        for path, model in parts.items()
+    }
     for kind, parts in _PARTS.items()
 }
 

@@ -212,6 +212,9 @@ def _refuse_lacking(spec: Spec, spark: SparkConnection) -> None:
                 places.append(files.load_ingest(spec.source.lake).lake)
     if any(place.startswith("s3://") for place in places):
         spark_jars.refuse_missing(spark.jars, spark_jars.S3, spark.home)
+    decodes = isinstance(spec, Ingest) and spec.decode
+    if spark.home and decodes and (why := spark_lines.complaint_of_decoding(spark.line)):
+        raise ConfigurationError(why)
     if spark.home and isinstance(spec, Egress) and spec.source.format:
         default = "value" if spec.source.format == "text" else WHOLE
         columns = [sql for _, sql in spec.columns if sql] + [spec.columns.value or default]

@@ -41,5 +41,12 @@ def complaint(version: str, source: str | None, columns: Collection[str]) -> str
     return None
 
 
+def complaint_of_decoding(version: str) -> str | None:
+    """Return why a Spark cannot decode keys and values into columns; None: it can."""
+    if is_partial(version):
+        return f"Spark {version}: `decode` needs Spark {_WHOLE} or later"
+    return None
+
+
 def _number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -15,8 +16,10 @@ from pyspark.sql import functions as F
 from tidegate import faults
 from tidegate.core import columns
 from tidegate.core.canonical import FORMAT
+from tidegate.core.offsets import OffsetRange
 from tidegate.spark import delegation_tokens, kafka_source, session
 from tidegate.spark.compatibility import read_kafka
+from tidegate.spark.decoding import decoded
 from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
@@ -62,7 +65,7 @@ def stage(spark: SparkSession, job: IngestJob, chunk: Chunk) -> Mapping[str, Any
     the directory has files already: they may be of another attempt.
     """
     started = time.monotonic()
-    done = write(spark, job, chunk, read(spark, job, chunk))
+    done = write(spark, job, chunk, lambda part: read(spark, job, part))
     log.info(
         "plan %s chunk %d: %d rows in %d files, %.2f s",
         job.plan_id, chunk.number, done["rows"], len(done["files"]), time.monotonic() - started,
@@ -86,25 +89,46 @@ def read(spark: SparkSession, job: IngestJob, chunk: Chunk) -> DataFrame:
     return reduce(DataFrame.union, parts).select("topic", *columns.NAMES)
 
 
-def write(spark: SparkSession, job: IngestJob, chunk: Chunk, rows: DataFrame) -> Mapping[str, Any]:
-    """Write and count the chunk's rows, then write `_done.json`; return its content."""
+def write(
+    spark: SparkSession, job: IngestJob, chunk: Chunk, rows_of: Callable[[Chunk], DataFrame]
+) -> Mapping[str, Any]:
+    """Write and count the chunk's rows, then write `_done.json`; return its content.
+
+    `rows_of` returns the rows of a part of the chunk. Topics that are decoded alike are written
+    together; of others the columns differ.
+    """
     directory = HadoopDirectory.of(spark, chunk.directory)
-    counted = Observation()
-    counted_rows = rows.observe(
-        counted, F.count(F.lit(1)).alias("rows"), F.max(record_size()).alias("largest")
-    )
-    write_parquet(counted_rows, chunk, job.parquet, directory.settings)
+    counts, largest = list[int](), list[int | None]()
+    for part in _decoded_alike(job, chunk):
+        counted = Observation()
+        rows = rows_of(part).observe(
+            counted, F.count(F.lit(1)).alias("rows"), F.max(record_size()).alias("largest")
+        )
+        if how := job.decode.get(part.window[0].topic):
+            rows = decoded(rows, how)
+        write_parquet(rows, part, job.parquet, directory.settings, begun=bool(counts))
+        counts.append(counted.get["rows"])
+        largest.append(counted.get["largest"])
     done = {
         "format": FORMAT,
         "plan_id": job.plan_id,
         "chunk": chunk.number,
-        "rows": counted.get["rows"],
-        "largest": counted.get["largest"],
+        "rows": sum(counts),
+        "largest": max((size for size in largest if size is not None), default=None),
         "files": written_files(directory),
         "versions": session.versions(spark),
     }
     directory.create(DONE, json.dumps(done, sort_keys=True, indent=1))
     return done
+
+
+def _decoded_alike(job: IngestJob, chunk: Chunk) -> list[Chunk]:
+    """Return the parts of a chunk whose topics have the same decoding."""
+    groups: dict[str, list[OffsetRange]] = {}
+    for r in chunk.window:
+        how = job.decode.get(r.topic)
+        groups.setdefault(how.sha256 if how else "", []).append(r)
+    return [replace(chunk, window=tuple(ranges)) for ranges in groups.values()]
 
 
 def _log_no_group_advice(spark: SparkSession) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tidegate.core.decoding import Decoding
 from tidegate.core.offsets import Window
 from tidegate.spark.job_files import JobFile, Login
 
@@ -31,7 +32,8 @@ class ParquetSettings:
 class IngestJob(JobFile):
     """The chunks to stage, in order, all read with the same options of Spark's source.
 
-    `logins` are of the clusters for which the driver obtains delegation tokens.
+    `logins` are of the clusters for which the driver obtains delegation tokens. `decode` has the
+    decoding of each topic that has one.
     """
 
     plan_id: str
@@ -40,6 +42,7 @@ class IngestJob(JobFile):
     chunks: tuple[Chunk, ...]
     parquet: ParquetSettings
     logins: tuple[Login, ...] = ()
+    decode: Mapping[str, Decoding] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"IngestJob({self.plan_id}, {len(self.chunks)} chunks)"  # the options are secret

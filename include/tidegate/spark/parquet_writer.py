@@ -11,11 +11,17 @@ from tidegate.spark.ingest_job import Chunk, ParquetSettings
 
 
 def write_parquet(
-    rows: DataFrame, chunk: Chunk, settings: ParquetSettings, hadoop: Mapping[str, str]
+    rows: DataFrame,
+    chunk: Chunk,
+    settings: ParquetSettings,
+    hadoop: Mapping[str, str],
+    *,
+    begun: bool = False,
 ) -> None:
     """Write rows below the chunk's directory, each topic into `topic=<name>/`.
 
-    `hadoop` are the settings of the directory's file system.
+    `hadoop` are the settings of the directory's file system. `begun`: other topics of the chunk are
+    there already.
     """
     topics = {r.topic for r in chunk.window}
     directory = located(chunk.directory)
@@ -23,7 +29,7 @@ def write_parquet(
         # The same place as by partitionBy, which would copy every row to drop its topic.
         directory, writer = f"{directory}/topic={topics.pop()}", rows.drop("topic").write
     else:
-        writer = rows.write.partitionBy("topic")
+        writer = rows.write.partitionBy("topic").mode("append" if begun else "error")
     (
         writer.options(**hadoop)
         .option("compression", settings.compression)

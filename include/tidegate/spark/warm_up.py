@@ -55,7 +55,7 @@ def main() -> None:
                 (chunk,),
                 ParquetSettings("zstd", 1, 1_000_000),
             )
-            ingest.write(spark, job, chunk, _rows(spark))
+            ingest.write(spark, job, chunk, lambda _: _rows(spark))
             with contextlib.suppress(Exception):
                 ingest.read(spark, job, chunk).collect()
         _prepare_to_send(spark, Path(directory))

@@ -18,6 +18,7 @@ from tidegate.core.entries import (
     Adoption,
     Claim,
     Commit,
+    Decoded,
     Gap,
     Origin,
     Receipt,
@@ -69,7 +70,7 @@ def claim(plan, *files, **others):
 EVERYTHING = (
     Origin("t", "id-t", {0: 0, 11: 3}),
     commit("p", 0, 10),
-    commit("q", 20, 30, chunk=2),
+    replace(commit("q", 20, 30, chunk=2), decoded={"t": Decoded("d1", {"value: a: no INT": 3})}),
     Gap("t", "id-t", 0, 10, 15, "expired", "run"),
     Abandon("p", 1, "x"),
     replacing("r", 2, 0, 4),

@@ -93,10 +93,10 @@ def test_a_wrong_line_is_named(line: str) -> None:
 @pytest.mark.parametrize(
     ("name", "count"),
     [
-        ("spark-kafka", 5),
+        ("spark-kafka", 6),
         ("spark-kafka-3.5", 5),
-        ("spark-kafka-4.1", 5),
-        ("spark-kafka-4.2", 5),
+        ("spark-kafka-4.1", 6),
+        ("spark-kafka-4.2", 6),
         ("spark-s3", 35),
         ("kafka-broker", 46),
     ],
@@ -150,7 +150,7 @@ def test_two_callers_at_once_fetch_once(ivy: Ivy) -> None:
 
 
 def test_missing_jars_name_the_next_step(cache: Path) -> None:
-    with pytest.raises(JarError, match=r"5 of the 5 jars of spark-kafka .* run `tidegate jars`$"):
+    with pytest.raises(JarError, match=r"6 of the 6 jars of spark-kafka .* run `tidegate jars`$"):
         jars.paths("spark-kafka")
     with pytest.raises(JarError, match=r"of kafka-broker .* run `tidegate jars --local`$"):
         jars.paths("kafka-broker")

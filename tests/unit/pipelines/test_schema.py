@@ -59,6 +59,14 @@ def test_pipelines_of_the_docs_are_valid(text: str) -> None:
         {"start": {"group": "g", "otherwise": "fail"}},
         {"start": {"timestamps": {"t": {0: "2026-03-14T00:00:00Z"}}, "otherwise": "latest"}},
         {"topics": [], "assign": {"t": [0, 2]}},
+        {
+            "decode": {
+                "t": {"value": {"format": "json", "schema": "id INT"}},
+                "*": {
+                    "key": {"format": "csv", "schema": "id INT", "separator": ";", "prefix": "k_"}
+                },
+            }
+        },
         {"spark": {"conf": {"spark.executor.cores": 2, "spark.ui.enabled": False}}},
         {"spark": {"conf": {"spark.kafka.consumer.cache.capacity": "10"}}},
     ],
@@ -102,6 +110,8 @@ def test_what_parse_takes_of_an_egress(more: dict[str, Any]) -> None:
         ({"spark": {"conf": {"spark.kafka.consumer.cache.capacity": "x"}}}, "capacity: 'x' is not"),
         ({"spark": {"conf": {"spark.executor.cores": [2]}}}, "cores: [2] is not of type"),
         ({"kind": "egres"}, "kind: 'egres' is not one of"),
+        ({"decode": {"t": {"value": {"format": "xml"}}}}, "decode.t.value: {'format': 'xml'}"),
+        ({"decode": {"t": {"valu": {"format": "json"}}}}, "'valu' was unexpected"),
     ],
 )
 def test_what_is_wrong(more: dict[str, Any], says: str) -> None:

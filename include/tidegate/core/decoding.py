@@ -1,0 +1,108 @@
+"""Decoding: how the keys and values of a topic become typed columns, beside their bytes.
+
+One row stays one record. A record that does not fit has null in what does not fit, its bytes, and
+the reason in the column `_undecodable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from tidegate.core import avro, columns, schema
+from tidegate.core.json_codec import OMITTED, Document, StoredDocument
+from tidegate.core.plan import Plan
+from tidegate.core.schema import Field, Fields
+
+FORMATS = ("json", "csv", "avro", "string")
+UNDECODABLE = "_undecodable"
+ANY_TOPIC = "*"
+_OURS = {name.lower() for name in (*columns.NAMES, *columns.FROM_THE_LEDGER, UNDECODABLE)} | {
+    "window_date"
+}
+
+
+@dataclass(frozen=True)
+class Decoder(Document):
+    """How a key or a value is decoded: its format, and the schema as DDL, or as JSON for Avro.
+
+    `prefix` begins the name of each column. `separator` is of CSV.
+    """
+
+    format: str
+    schema: str
+    prefix: str = ""
+    separator: Annotated[str | None, OMITTED] = None
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of a key or a value, without the prefix; SchemaError if it has none."""
+        return (avro.columns if self.format == "avro" else schema.parse)(self.schema)
+
+    @property
+    def columns(self) -> Fields:
+        """The columns of the lake that it fills."""
+        return tuple(Field(self.prefix + name, kind) for name, kind in self.fields)
+
+
+@dataclass(frozen=True)
+class Decoding(StoredDocument):
+    """How the records of a topic are decoded."""
+
+    value: Annotated[Decoder | None, OMITTED] = None
+    key: Annotated[Decoder | None, OMITTED] = None
+
+    @property
+    def decoders(self) -> dict[str, Decoder]:
+        """The decoders by the column of bytes that they read."""
+        return {name: each for name in ("value", "key") if (each := getattr(self, name))}
+
+    @property
+    def columns(self) -> Fields:
+        """The columns that it adds, `_undecodable` last."""
+        added = (field for each in self.decoders.values() for field in each.columns)
+        return (*added, Field(UNDECODABLE, schema.Type("string")))
+
+    def complaints(self) -> list[str]:
+        """Return what is wrong with the names of its columns; SchemaError for a wrong schema."""
+        found, seen = [], set[str]()
+        for column, decoder in self.decoders.items():
+            for field in decoder.columns:
+                name = field.name.lower()
+                if name in _OURS:
+                    found.append(
+                        f"{column}: the lake has a column {field.name} of its own: give a `prefix`"
+                    )
+                elif name in seen:
+                    found.append(f"{column}: column {field.name} stands twice: give a `prefix`")
+                seen.add(name)
+        return found
+
+
+def of_topic(declared: Mapping[str, Decoding], topic: str) -> Decoding | None:
+    """Return how a topic is decoded: as declared for it, or for all others, or not at all."""
+    return declared.get(topic) or declared.get(ANY_TOPIC)
+
+
+def changes(old: Decoding, new: Decoding | None) -> list[str]:
+    """Return why rows of `new` cannot stand beside rows of `old`; nothing if they can."""
+    if new is None:
+        return ["its records were decoded, and are not any more: keep `decode` for it"]
+    found = schema.changes(old.columns, new.columns)
+    for column, before in old.decoders.items():
+        now = new.decoders.get(column)
+        if now and {before.format, now.format} == {"csv"}:
+            names = [name for name, _ in before.fields]
+            if [name for name, _ in now.fields][: len(names)] != names:
+                found.append(
+                    f"{column}: fields of CSV are read by their place: keep the order, and add new "
+                    "ones at the end"
+                )
+    return found
+
+
+def of_plan(plan: Plan) -> dict[str, Decoding]:
+    """Return the decoding of each topic that a frozen plan decodes."""
+    forms = plan.byte_settings.get("decode", {})
+    return {topic: Decoding.from_json(form) for topic, form in forms.items()}

@@ -1,0 +1,147 @@
+"""The key `decode` of an ingest pipeline: typed columns from keys and values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from tidegate.core import schema
+from tidegate.core.decoding import ANY_TOPIC, Decoder, Decoding
+from tidegate.core.schema import SchemaError
+from tidegate.pipelines.strict import Contradiction, Strict
+from tidegate.pipelines.value_types import LakeTopic, Text
+
+_LARGEST_FILE = 1 << 20
+_TEXT = "text STRING"  # the column of a text that has no schema
+
+
+def _is_one_character(text: str) -> str:
+    if len(text) != 1 or text in '"\r\n':
+        raise ValueError("must be one character, and no quote or end of a line")
+    return text
+
+
+def _begins_a_name(text: str) -> str:
+    if not text.isidentifier():
+        raise ValueError("must begin a name: letters, digits and _, no digit first")
+    return text
+
+
+class DecoderSpec(Strict):
+    """How a key or a value is decoded."""
+
+    format: Literal["json", "csv", "avro", "string"]
+    definition: Text | None = Field(default=None, alias="schema")
+    prefix: Annotated[str, AfterValidator(_begins_a_name)] | None = None
+    separator: Annotated[str, AfterValidator(_is_one_character)] | None = None
+
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        kind = given.get("format")
+        match key:
+            case "definition" if kind and value is None and kind != "string":
+                example = (
+                    '\'{"type": "record", …}\'' if kind == "avro" else "id BIGINT, name STRING"
+                )
+                return "schema", f"missing; for example {example}, or {{file: orders.schema}}"
+            case "definition" if kind and value is not None:
+                try:
+                    fields = Decoder(kind, value).fields
+                except SchemaError as error:
+                    return "schema", str(error)
+                if kind == "string" and (len(fields) != 1 or fields[0].type.name != "string"):
+                    return "schema", f"a text is one STRING, for example {_TEXT}"
+                odd = [f for f in fields if f.type.parts or f.type.name == "binary"]
+                if kind == "csv" and odd:
+                    return "schema", f"CSV has no {odd[0].type}: {odd[0].name}"
+            case "separator" if value is not None and kind not in (None, "csv"):
+                return "separator", "only CSV has one"
+        return None
+
+    @property
+    def decoder(self) -> Decoder:
+        """The same, with the schema in one form for each meaning."""
+        text = self.definition or _TEXT
+        if self.format == "avro":
+            text = json.dumps(json.loads(text), separators=(",", ":"))
+        else:
+            text = schema.ddl(schema.parse(text))
+        return Decoder(self.format, text, self.prefix or "", self.separator)
+
+
+class TopicDecode(Strict):
+    """How the records of a topic are decoded: their values, their keys, or both."""
+
+    value: DecoderSpec | None = None
+    key: DecoderSpec | None = None
+
+    @classmethod
+    def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
+        if key != "key" or "value" not in given:
+            return None
+        if value is None and given["value"] is None:
+            return "", "give value, key or both"
+        if found := cls._decoding(given["value"], value).complaints():
+            return "", found
+        return None
+
+    @property
+    def decoding(self) -> Decoding:
+        return self._decoding(self.value, self.key)
+
+    @staticmethod
+    def _decoding(value: DecoderSpec | None, key: DecoderSpec | None) -> Decoding:
+        return Decoding(value.decoder if value else None, key.decoder if key else None)
+
+
+DecodedTopic = Literal["*"] | LakeTopic
+Decode = dict[DecodedTopic, TopicDecode]
+
+
+def unknown_topics(decode: Mapping[str, TopicDecode], selected: Collection[str]) -> list[str]:
+    """Return the topics of `decode` that are not in `selected`."""
+    return [topic for topic in decode if topic != ANY_TOPIC and topic not in selected]
+
+
+def with_files(form: dict[str, Any], beside: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return a pipeline file's form with the texts of schema files, and complaints.
+
+    `schema: {file: NAME}` stands for the text of a file beside the pipeline's.
+    """
+    wrong: list[str] = []
+
+    def text_of(name: str, at: str) -> str:
+        try:
+            with (beside / name).open("rb") as file:
+                data = file.read(_LARGEST_FILE + 1)
+            if len(data) > _LARGEST_FILE:
+                raise ValueError(f"larger than {_LARGEST_FILE >> 10} KiB")
+            return data.decode()
+        except OSError as error:
+            wrong.append(f"{at}: {name} cannot be read: {error.strerror}")
+        except ValueError as error:
+            wrong.append(f"{at}: {name} cannot be read: {error}")
+        return name
+
+    def read(value: Any, *at: str) -> Any:
+        match value:
+            case {"file": str(name), **rest} if not rest and at[-1] == "schema":
+                return text_of(name, ".".join(at))
+            case dict():
+                return {key: read(inner, *at, str(key)) for key, inner in value.items()}
+        return value
+
+    if isinstance(form.get("decode"), dict):
+        form = {**form, "decode": read(form["decode"], "decode")}
+    return form, wrong
+
+
+def keys() -> Iterator[tuple[str, type[Strict]]]:
+    """Yield the mappings within `decode` by their paths, `*` for any topic."""
+    yield "decode.*", TopicDecode
+    yield "decode.*.value", DecoderSpec
+    yield "decode.*.key", DecoderSpec

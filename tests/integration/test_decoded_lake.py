@@ -1,0 +1,206 @@
+"""A lake with typed columns: from a topic to SQL, through poison, changes and replays."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from confluent_kafka import Producer
+
+import tidegate
+from support import oracle_client
+from support.cli_user import Terminal
+from tidegate_local.kafka import Broker
+
+CHECKER = Path(__file__).parents[2] / "include/tidegate_check/lake.py"
+
+
+@pytest.fixture
+def user(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    terminal = Terminal(tmp_path, broker.bootstrap)
+    monkeypatch.setenv("TIDEGATE_PIPELINES", str(terminal.pipelines))
+    return terminal
+
+
+def send(broker: Broker, topic: str, *values: Any, partition: int = 0) -> None:
+    """Send objects as JSON, and bytes as they are."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for value in values:
+        data = value if isinstance(value, bytes | None) else json.dumps(value).encode()
+        producer.produce(topic, data, b"k", partition)
+    assert producer.flush(30) == 0
+
+
+def json_of(schema: str, **more: Any) -> dict[str, Any]:
+    return {"value": {"format": "json", "schema": schema, **more}}
+
+
+def sql(query: str, topic: str | None = None) -> list[Any]:
+    """Run SQL on the lake of the pipeline `typed`; its rows."""
+    with tidegate.open_lake("typed", topic).duckdb() as db:
+        rows: list[Any] = db.execute(query).fetchall()
+        return rows
+
+
+def is_consistent(user: Terminal, topics: list[str]) -> None:
+    """Compare the lake with Kafka by another client, and with its format by another program."""
+    oracle_client.agree(user.bootstrap, user.lake, "typed", topics)
+    found = subprocess.run(
+        [sys.executable, CHECKER, user.lake / "typed"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stdout
+    user.run("verify", "typed", "--against-kafka")
+
+
+def test_a_year_of_changes(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
+    """Records gain a field, widen one and lose one; each run commits all of them, and all are read
+    with the columns of today. A replay decodes the old ones anew.
+    """
+    name = topic(partitions=2)
+    user.pipeline("typed", [name], decode={name: json_of("id INT, carrier STRING")})
+    send(broker, name, {"id": 1, "carrier": "UA"}, {"id": 2}, b"poison", None)
+    send(broker, name, {"id": "x", "carrier": "AA"}, partition=1)
+    user.run("run", "typed")
+    query = 'SELECT id, carrier, _undecodable IS NULL FROM typed ORDER BY partition, "offset"'
+    assert sql(query) == [
+        (1, "UA", True), (2, None, True), (None, None, False), (None, None, True),
+        (None, "AA", False),
+    ]  # fmt: skip
+    state = user.json("status", "typed")
+    reasons = {
+        "value: no JSON, a key that stands twice in an object, or over 16 MiB": 1,
+        "value: id: no INT": 1,
+    }
+    assert state["undecodable"] == {name: reasons}
+    assert "2 rows that do not fit the schema" in user.run("status", "typed").stdout
+
+    user.pipeline(
+        "typed", [name], decode={name: json_of("carrier STRING, id BIGINT, delay DOUBLE")}
+    )
+    send(broker, name, {"id": 3_000_000_000, "carrier": "DL", "delay": 1.5}, {"carrier": "DL"})
+    user.run("run", "typed")
+    assert sql("SELECT sum(id), count(delay), count(*) FROM typed") == [(3_000_000_003, 1, 7)]
+    glob = f"read_parquet('{user.lake}/typed/data/**/*.parquet', union_by_name = true)"
+    assert duckdb.sql(f"SELECT sum(id), count(delay) FROM {glob}").fetchall() == [
+        (3_000_000_003, 1)
+    ]
+    is_consistent(user, [name])
+
+    start, end = (json.dumps({name: ends}) for ends in ({"0": 0, "1": 0}, {"0": 6, "1": 1}))
+    user.run("replay", "typed", "--start", start, "--end", end, "--replay-id", "r")
+    assert sql("SELECT count(*), count(carrier) FROM typed") == [(7, 4)]
+    is_consistent(user, [name])
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("id SMALLINT, at TIMESTAMP", "column id was INT and is SMALLINT: only integers"),
+        ("id INT, time TIMESTAMP", "column at TIMESTAMP is gone"),
+        ("id STRING, at TIMESTAMP", "column id was INT and is STRING"),
+        (None, "its records were decoded, and are not any more"),
+    ],
+)
+def test_a_change_that_is_refused(
+    schema: str | None, reason: str, user: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """By name, before anything is planned; the old file works again."""
+    name = topic()
+    user.pipeline("typed", [name], decode={name: json_of("id INT, at TIMESTAMP")})
+    send(broker, name, {"id": 1})
+    user.run("run", "typed")
+    user.pipeline("typed", [name], decode={name: json_of(schema)} if schema else {})
+    send(broker, name, {"id": 2})
+    for command in ("run", "explain"):
+        refused = user.run(command, "typed", code=2)
+        assert f"decode.{name}: " in refused.stderr
+        assert reason in refused.stderr
+    user.pipeline("typed", [name], decode={name: json_of("id INT, at TIMESTAMP")})
+    user.run("run", "typed")
+    assert sql("SELECT id FROM typed ORDER BY id") == [(1,), (2,)]
+
+
+def test_topics_with_columns_of_their_own(
+    user: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """One run writes files with different columns: of two topics, of all others, and of one that is
+    not decoded. Columns of one name that do not fit together are read by topic.
+    """
+    one, two, three, four = (topic() for _ in range(4))
+    string = {"value": {"format": "string"}}
+    decode = {one: json_of("id INT, x STRING"), two: json_of("id STRING"), "*": string}
+    user.pipeline("typed", [one, two, three, four], decode=decode)
+    send(broker, one, {"id": 1, "x": "a"})
+    send(broker, two, {"id": "1"})
+    send(broker, three, b"text")
+    send(broker, four, b"\xff")
+    user.run("run", "typed")
+    with pytest.raises(tidegate.errors.ConfigurationError, match="do not fit together: column id"):
+        tidegate.open_lake("typed")
+    assert sql("SELECT id, x FROM typed", one) == [(1, "a")]
+    assert sql("SELECT id FROM typed", two) == [("1",)]
+    assert sql("SELECT text, _undecodable FROM typed", three) == [("text", None)]
+    assert sql("SELECT text, _undecodable FROM typed", four) == [(None, "value: no UTF-8")]
+    is_consistent(user, [one, two, three, four])
+
+
+def test_one_in_a_hundred_is_poison(
+    user: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """10,000 records: as many rows, the bytes of the bad ones, and their reasons counted."""
+    name = topic(partitions=4)
+    user.pipeline("typed", [name], decode={"*": json_of("id INT, moment TIMESTAMP")})
+    for p in range(4):
+        values: list[Any] = [{"id": n, "moment": "2024-01-01T00:00:00Z"} for n in range(2_500)]
+        values[::100] = [b"poison-%d" % n for n in range(25)]
+        send(broker, name, *values, partition=p)
+    report = user.json("run", "typed")
+    reason = "value: no JSON, a key that stands twice in an object, or over 16 MiB"
+    assert [each["undecodable"] for each in report["commits"]] == [{name: {reason: 100}}]
+    found = sql("SELECT count(*), count(id), count(moment), count(_undecodable) FROM typed")
+    assert found == [(10_000, 9_900, 9_900, 100)]
+    bad = sql("SELECT DISTINCT decode(value) FROM typed WHERE id IS NULL ORDER BY 1")
+    assert (len(bad), bad[0]) == (25, ("poison-0",))
+    query = "SELECT partition, count(*) AS n, min(moment) AS first FROM typed GROUP BY 1 ORDER BY 1"
+    assert user.json("sql", "typed", f"{query} LIMIT 1") == {
+        "format": 1, "columns": ["partition", "n", "first"],
+        "rows": [[0, 2500, "2024-01-01 00:00:00+00:00"]],
+    }  # fmt: skip
+    assert user.run("sql", "typed", "SELECT value FROM lake WHERE _undecodable IS NOT NULL LIMIT 1")
+    by_glob = duckdb.sql(
+        f"SELECT count(id) FROM read_parquet('{user.lake}/typed/data/**/*.parquet')"
+    )
+    assert by_glob.fetchall() == [(9_900,)]
+    is_consistent(user, [name])
+
+
+def test_sql(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
+    """As a table, as JSON and as CSV; what is no query, or would write, is refused."""
+    name = topic()
+    user.pipeline(
+        "typed", [name], decode={name: json_of("id INT, note STRING, cents DECIMAL(5,2)")}
+    )
+    values = {"id": 1, "note": 'a\n"b"', "cents": 1.5}, {"id": 20}
+    send(broker, name, *values)
+    user.run("run", "typed")
+    query = "SELECT id, note, cents, key, 'inf'::DOUBLE AS far FROM typed ORDER BY id"
+    assert user.run("sql", "typed", query).stdout.splitlines() == [
+        "  id  note    cents  key  far",
+        '   1  a\\n"b"   1.50  6b   inf',
+        "  20  NULL     NULL  6b   inf",
+    ]
+    assert user.json("sql", "typed", query)["rows"] == [
+        [1, 'a\n"b"', "1.50", "6b", "inf"], [20, None, None, "6b", "inf"],
+    ]  # fmt: skip
+    assert user.run("sql", "typed", query, "--csv").stdout == (
+        'id,note,cents,key,far\n1,"a\n""b""",1.50,6b,inf\n20,,,6b,inf\n'
+    )
+    for wrong in ("SELEC 1", f"COPY typed TO '{user.home}/out.csv'", "SELECT nothing FROM typed"):
+        refused = user.run("sql", "typed", wrong, code=2)
+        assert refused.stderr.startswith("ConfigurationError"), refused.stderr
+    refused = user.run("sql", "typed", "SELECT 1", "--topic", "other", code=2)
+    assert f"has no topic 'other'; there are: {name}" in refused.stderr

@@ -1,0 +1,178 @@
+"""Mutants of typed columns: what makes a record undecodable, and which changes are refused."""
+
+from mutants.mutant import Mutant
+
+_READS, _CASES = "spark/decoding.py", "tests/spark/test_decoding.py"
+_LAKE = "tests/integration/test_decoded_lake.py"
+_COLUMNS = "tests/unit/core/test_column_types.py"
+
+MUTANTS = (
+    Mutant(
+        "what follows a JSON object is found",
+        _READS,
+        "F.when(row.getField(_END).isNull(), F",
+        "F.when(F.lit(False), F",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
+        "an object with a key twice does not fit",
+        _READS,
+        "F.try_parse_json(text).isNull(),",
+        "F.lit(False),",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
+        "a value that is no object does not fit",
+        _READS,
+        "F.when(row.getField(_ROOT).isNull(), F",
+        "F.when(F.lit(False), F",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
+        "bytes that are not UTF-8 do not fit",
+        _READS,
+        "return F.when(~F.is_valid_utf8(text), ",
+        "return F.when(F.lit(False), ",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
+        "half a surrogate pair does not fit",
+        _READS,
+        '(text.contains("\\\\ud") | text.contains("\\\\uD")) & text.rlike(_HALF),',
+        "F.lit(False),",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
+        "a number beyond its type is found",
+        _READS,
+        "yield F.when(_is_infinite(field, found), fault)",
+        "yield F.when(F.lit(False), fault)",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
+        "of a value that does not fit as a whole no field is taken",
+        _READS,
+        "F.when(fits, _finite(f, parsed.value))",
+        "_finite(f, parsed.value)",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
+        "a part of an array that does not fit is found",
+        _READS,
+        "found.isNotNull() & parsed.inner(field, text), fault)",
+        "F.lit(False), fault)",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
+        "times without a zone are UTC",
+        _READS,
+        ', "timeZone": "UTC"}',
+        "}",
+        f"{_CASES}::test_timestamps_are_utc",
+    ),
+    Mutant(
+        "a record of CSV is one by RFC 4180",
+        _READS,
+        "F.when(~text.rlike(line), F",
+        "F.when(F.lit(False), F",
+        f"{_CASES}::test_csv",
+    ),
+    Mutant(
+        "a record of CSV has a value for each column",
+        _READS,
+        "F.when(F.col(texts).getField(_BAD).isNotNull(), F",
+        "F.when(F.lit(False), F",
+        f"{_CASES}::test_csv",
+    ),
+    Mutant(
+        "Java's other forms of numbers do not fit",
+        _READS,
+        "F.coalesce(texts.getField(f.name).rlike(_NO_NUMBER), F.lit(False))",
+        "F.lit(False)",
+        f"{_CASES}::test_csv",
+    ),
+    Mutant(
+        "a null and an empty text of CSV are two values",
+        _READS,
+        '"nullValue": "\\ufdd0null"',
+        '"nullValue": ""',
+        f"{_CASES}::test_csv",
+    ),
+    Mutant(
+        "a record of nulls that was not written is found",
+        _READS,
+        "wrong = is_null & (F.col(column) != F.lit(nulls))",
+        "wrong = F.lit(False)",
+        f"{_CASES}::test_avro_of_nulls_alone",
+    ),
+    Mutant(
+        "bytes behind a record of Avro are found",
+        _READS,
+        "if avro.is_unambiguous(decoder.schema):",
+        "if False:",
+        f"{_CASES}::test_avro",
+    ),
+    Mutant(
+        "arrays of Avro may be cut into blocks",
+        "core/avro.py",
+        'case {"type": "array" | "map"} | {"logicalType": "decimal"}:',
+        'case {"logicalType": "decimal"}:',
+        f"{_COLUMNS}::test_records_of_avro_with_one_encoding",
+    ),
+    Mutant(
+        "a column that is gone is refused",
+        "core/schema.py",
+        "        if kind is None:\n            added",
+        "        if kind is None:\n            continue\n            added",
+        f"{_COLUMNS}::test_changes_that_are_not",
+    ),
+    Mutant(
+        "a type that is not wider is refused",
+        "core/schema.py",
+        "elif not _is_wider(field.type, kind):",
+        "elif False:",
+        f"{_COLUMNS}::test_changes_that_are_not",
+    ),
+    Mutant(
+        "fields of CSV keep their places",
+        "core/decoding.py",
+        "[: len(names)] != names:",
+        "[: len(names)] is None:",
+        "tests/unit/core/test_decoding_rules.py",
+    ),
+    Mutant(
+        "columns of the lake's own names are refused",
+        "core/decoding.py",
+        "if name in _OURS:",
+        "if False:",
+        "tests/unit/pipelines/test_decode_spec.py",
+    ),
+    Mutant(
+        "a change of columns is refused before anything is planned",
+        "lake/decodings.py",
+        "    if wrong:\n",
+        "    if False:\n",
+        f"{_LAKE}::test_a_change_that_is_refused",
+    ),
+    Mutant(
+        "topics that are decoded differently are written apart",
+        "spark/ingest.py",
+        'how.sha256 if how else ""',
+        '""',
+        f"{_LAKE}::test_topics_with_columns_of_their_own",
+    ),
+    Mutant(
+        "the files of an attempt have the columns of its plan",
+        "lake/attempts.py",
+        "decoded=added.get(pair[0], ()))",
+        "decoded=())",
+        f"{_LAKE}::test_one_in_a_hundred_is_poison",
+    ),
+    Mutant(
+        "a commit counts the rows that do not fit",
+        "lake/committing.py",
+        "undecodable.get(topic, {}))",
+        "{})",
+        f"{_LAKE}::test_one_in_a_hundred_is_poison",
+    ),
+)

@@ -1,0 +1,340 @@
+"""Typed columns: each is what Python's own readers say, or null with a reason; no row is lost."""
+
+import json
+import math
+import random
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.types import StructType
+
+from tidegate.core import schema
+from tidegate.core.decoding import Decoder, Decoding
+from tidegate.spark.decoding import decoded
+
+COLUMNS = """a INT, b STRING, d DOUBLE, t TIMESTAMP, day DATE, n DECIMAL(5,2), ok BOOLEAN,
+    raw BINARY, l ARRAY<INT>, m MAP<STRING, INT>, f ARRAY<FLOAT>, deep ARRAY<STRUCT<p: INT>>,
+    s STRUCT<p: INT, r: STRUCT<u: INT>, x: DOUBLE>"""
+NO_JSON = "no JSON, a key that stands twice in an object, or over 16 MiB"
+SEVERAL = "no JSON, or more than one value"
+
+
+def read(
+    spark: SparkSession, values: Sequence[bytes | None], value: Decoder | None, **more: Any
+) -> list[Row]:
+    """Return the decoded rows of values, in their order."""
+    rows = [(n, None, None if v is None else bytearray(v)) for n, v in enumerate(values)]
+    frame = spark.createDataFrame(rows, "at INT, key BINARY, value BINARY")
+    found = decoded(frame, Decoding(value, **more)).collect()
+    return sorted(found, key=lambda row: int(row.at))
+
+
+def given(row: Row) -> dict[str, Any]:
+    """Return the columns of a row that are not null, without the bytes."""
+    form = row.asDict(recursive=True)
+    return {
+        k: v for k, v in form.items()
+        if v is not None and k not in ("at", "key", "value", "_undecodable")
+    }  # fmt: skip
+
+
+FITS = {
+    b'{"a": 1, "b": "x", "more": [1]}': {"a": 1, "b": "x"},
+    b' {"a":-0} ': {"a": 0},
+    b"{}": {},
+    b'{"a":null,"A":7}': {},
+    b'{"b":7,"d":7}': {"b": "7", "d": 7.0},
+    b'{"b":{"k":[1]}}': {"b": '{"k":[1]}'},
+    b'{"b":"\\ud83d\\ude00"}': {"b": "\U0001f600"},
+    b'{"b":"\\\\uDADA"}': {"b": "\\uDADA"},
+    b'{"raw":"aGk="}': {"raw": b"hi"},
+    b'{"n":1.5,"ok":true}': {"n": Decimal("1.50"), "ok": True},
+    b'{"day":"2024-02-29"}': {"day": date(2024, 2, 29)},
+    b'{"l":[1,null],"m":{"k":2}}': {"l": [1, None], "m": {"k": 2}},
+    b'{"s":{"p":1,"r":{"u":2}}}': {"s": {"p": 1, "r": {"u": 2}, "x": None}},
+}
+UNFIT = {
+    b'{"a":3000000000,"b":"x"}': ("a: no INT", {"b": "x"}),
+    b'{"a":"5"}': ("a: no INT", {}),
+    b'{"a":1.0,"ok":"true"}': ("a: no INT, ok: no BOOLEAN", {}),
+    b'{"d":1e400}': ("d: beyond DOUBLE", {}),
+    b'{"d":"NaN"}': ("d: no DOUBLE", {}),
+    b'{"f":[1e400]}': ("f: beyond ARRAY<FLOAT>", {"f": [math.inf]}),
+    b'{"n":12345.6}': ("n: no DECIMAL(5,2)", {}),
+    b'{"t":"today","day":"2024-02-30"}': ("t: no TIMESTAMP, day: no DATE", {}),
+    b'{"raw":"not base64!"}': ("raw: no BINARY", {}),
+    b'{"l":[1,"x"]}': ("l: no ARRAY<INT>", {}),
+    b'{"m":{"k":"x"}}': ("m: no MAP<STRING, INT>", {}),
+    b'{"deep":[{"p":"x"}]}': ("deep: no ARRAY<STRUCT<p: INT>>", {"deep": [{"p": None}]}),
+    b'{"s":{"p":"x","x":1}}': ("s.p: no INT", {"s": {"p": None, "r": None, "x": 1.0}}),
+    b'{"s":{"r":{"u":"x"}}}': ("s.r.u: no INT", {"s": {"p": None, "r": {"u": None}, "x": None}}),
+    b'{"a":1,"a":2}': (NO_JSON, {}),
+    b'{"other":{"a":1,"a":2}}': (NO_JSON, {}),
+    b"": (NO_JSON, {}),
+    b"plain": (NO_JSON, {}),
+    b'{"a":1': (NO_JSON, {}),
+    b"{'a':1}": (NO_JSON, {}),
+    b'{"a":01}': (NO_JSON, {}),
+    b'{"d":NaN}': (NO_JSON, {}),
+    b'\xef\xbb\xbf{"a":1}': (NO_JSON, {}),
+    b'{"x":' * 1100 + b"1" + b"}" * 1100: (NO_JSON, {}),
+    b'{"a":1} behind': (SEVERAL, {}),
+    b'{"a":1}{"a":2}': (SEVERAL, {}),
+    b'{"a":1}}': (SEVERAL, {}),
+    b"{},0],[{}": (SEVERAL, {}),
+    b'[{"a":1}]': ("no JSON object", {}),
+    b"3": ("no JSON object", {}),
+    b"null": ("no JSON object", {}),
+    b'{"b":"\xff"}': ("no UTF-8", {}),
+    b'{"b":"\\uDADA"}': ("half a surrogate pair", {}),
+}
+
+
+def test_json(spark: SparkSession) -> None:
+    """A record that fits has its values; of another one the fields that fit, and the reason."""
+    rows = read(spark, [*FITS, *UNFIT, None], Decoder("json", COLUMNS))
+    for (value, expected), row in zip(FITS.items(), rows, strict=False):
+        assert (given(row), row._undecodable) == (expected, None), value
+    for (value, (reason, expected)), row in zip(UNFIT.items(), rows[len(FITS) :], strict=False):
+        assert (given(row), row._undecodable) == (expected, f"value: {reason}"), value
+        assert row.value == value
+    assert (given(rows[-1]), rows[-1]._undecodable) == ({}, None)
+
+
+def test_timestamps_are_utc(spark: SparkSession) -> None:
+    """Also in a session with another time zone: a retry on another machine decodes alike."""
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        values = [b'{"t":"2024-01-01T00:00:00"}', b'{"t":"2024-01-01T01:00:00+01:00"}']
+        rows = read(spark, values, Decoder("json", "t TIMESTAMP"))
+        of_csv = read(spark, [b"2024-01-01 00:00:00"], Decoder("csv", "t TIMESTAMP"))
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+    moment = datetime(2024, 1, 1, tzinfo=UTC)
+    assert [row.t.astimezone(UTC) for row in [*rows, *of_csv]] == [moment] * 3
+
+
+def test_random_json(spark: SparkSession) -> None:
+    """2,000 values, half of them damaged: Python's reader says which are whole, and what is in
+    them.
+    """
+    rng = random.Random(7)
+    values = [_random_json(rng) for _ in range(2_000)]
+    rows = read(spark, values, Decoder("json", "a INT, b STRING, c BOOLEAN, d DOUBLE"))
+    fitting = 0
+    for value, row in zip(values, rows, strict=True):
+        expected = _judge(value)
+        assert (row._undecodable is None) == (expected is not None), value
+        if expected is not None:
+            fitting += 1
+            assert given(row) == expected, value
+    assert 300 < fitting < 1_700
+
+
+def _random_json(rng: random.Random) -> bytes:
+    kinds: list[Any] = [None, True, 0, -7, 2**31, 2**40, 1.5, -0.25, 1e20, "", "x", "5", "true",
+                        "\u20ac", "\U0001f600", 'q"\\', [1], {"a": 1}]  # fmt: skip
+    fitting: dict[str, list[Any]] = {"a": [0, -7], "c": [True, None], "d": [1.5, 7, -0.25]}
+    form = {
+        name: rng.choice(fitting.get(name, kinds) if rng.random() < 0.9 else kinds)
+        for name in "abcde"
+        if rng.random() < 0.7
+    }
+    text = json.dumps(form, ensure_ascii=rng.random() < 0.5)
+    if rng.random() < 0.5:
+        at = rng.randrange(len(text))
+        text = text[:at] + rng.choice(["", "{", "}", '"', ",", " ", "\\", "1", "]", "\n"]) + text[
+            at + rng.randrange(2) :
+        ]  # fmt: skip
+    return text.encode()
+
+
+def _judge(value: bytes) -> dict[str, Any] | None:
+    """Return what the columns must be, by Python's own reader; None for a damaged value."""
+
+    def no_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise ValueError("twice")
+        return dict(pairs)
+
+    try:
+        form = json.loads(value, object_pairs_hook=no_twice, parse_float=_Number, parse_int=_Number)
+    except ValueError:
+        return None
+    if not isinstance(form, dict) or re.search(
+        "[\ud800-\udfff]", json.dumps(form, ensure_ascii=False)
+    ):
+        return None
+    found: dict[str, Any] = {}
+    for name, fits in (("a", _int), ("b", _text), ("c", _bool), ("d", _double)):
+        if (given_ := form.get(name)) is not None:
+            if (typed := fits(given_)) is None:
+                return None
+            found[name] = typed
+    return found
+
+
+class _Number(str):
+    __slots__ = ()
+
+
+def _int(value: Any) -> int | None:
+    if isinstance(value, _Number) and value.lstrip("-").isdecimal():
+        return int(value) if -(2**31) <= int(value) < 2**31 else None
+    return None
+
+
+def _text(value: Any) -> Any:
+    """Return a text; of another value something that equals any text that Spark may make of it."""
+    is_text = isinstance(value, str) and not isinstance(value, _Number)
+    return value if is_text else _Any()
+
+
+class _Any:
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _bool(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _double(value: Any) -> float | None:
+    if isinstance(value, _Number):
+        return float(value) if math.isfinite(float(value)) else None
+    return None
+
+
+CSV_FITS = {
+    b"1,x,2.5": (1, "x", 2.5),
+    b'1,"a ""q"" b",2': (1, 'a "q" b', 2.0),
+    b'1,"a\r\nb",2\r\n': (1, "a\r\nb", 2.0),
+    b"1,,": (1, None, None),
+    b'1,"",2': (1, "", 2.0),
+    b",,": (None, None, None),
+    b"1,\xe2\x82\xac,-2e3": (1, "\u20ac", -2000.0),
+    b'1,"' + b"x" * 3_000_000 + b'",2': (1, "x" * 3_000_000, 2.0),
+}
+CSV_UNFIT = {
+    b"x,y,2": ("a: no INT", (None, "y", 2.0)),
+    b"3000000000,b,1": ("a: no INT", (None, "b", 1.0)),
+    b"1,b,1d": ("c: no DOUBLE", (1, "b", None)),
+    b"1,b,NaN": ("c: no DOUBLE", (1, "b", None)),
+    b"1,b,1e999": ("c: beyond DOUBLE", (1, "b", None)),
+    b"1,b": ("not 3 values", (None, None, None)),
+    b"1,b,2,3": ("not 3 values", (None, None, None)),
+    b'1,"open,2': ("no record of CSV by RFC 4180", (None, None, None)),
+    b'1,"a"b,2': ("no record of CSV by RFC 4180", (None, None, None)),
+    b'1,b"c,2': ("no record of CSV by RFC 4180", (None, None, None)),
+    b"1,b,2\n2,c,3": ("no record of CSV by RFC 4180", (None, None, None)),
+    b"1,\xff,2": ("no UTF-8", (None, None, None)),
+}
+
+
+def test_csv(spark: SparkSession) -> None:
+    """A record of CSV is what RFC 4180 says, with the null and the empty text apart."""
+    rows = read(spark, [*CSV_FITS, *CSV_UNFIT], Decoder("csv", "a INT, b STRING, c DOUBLE"))
+    for (value, expected), row in zip(CSV_FITS.items(), rows, strict=False):
+        assert ((row.a, row.b, row.c), row._undecodable) == (expected, None), value[:50]
+    for (value, (reason, expected)), row in zip(
+        CSV_UNFIT.items(), rows[len(CSV_FITS) :], strict=True
+    ):
+        assert ((row.a, row.b, row.c), row._undecodable) == (expected, f"value: {reason}"), value
+
+
+def test_another_separator(spark: SparkSession) -> None:
+    rows = read(spark, [b"1;a,b", b'2;"c;d"'], Decoder("csv", "a INT, b STRING", separator=";"))
+    assert [(row.a, row.b, row._undecodable) for row in rows] == [
+        (1, "a,b", None),
+        (2, "c;d", None),
+    ]
+
+
+def record(*fields: tuple[str, Any]) -> str:
+    named = [{"name": name, "type": kind} for name, kind in fields]
+    return json.dumps({"type": "record", "name": "R", "fields": named})
+
+
+def test_avro(spark: SparkSession) -> None:
+    """A value is exactly one record of the schema, or has a reason. The bytes are by hand."""
+    fits = {b"\x02\x00": (1, None), b"\x04\x02\x02x": (2, "x")}
+    unfit = [b"", b"zzz", b"\x02", b"\x02\x00behind", b"\x02\x02\x08ab", b"\x02\x04"]
+    of_two = record(("id", "long"), ("name", ["null", "string"]))
+    rows = read(spark, [*fits, *unfit, None], Decoder("avro", of_two))
+    for (value, expected), row in zip(fits.items(), rows, strict=False):
+        assert (row.id, row.name, row._undecodable) == (*expected, None), value
+    for value, row in zip(unfit, rows[2:], strict=False):
+        found = row.id, row.name, row._undecodable
+        assert found == (None, None, "value: no Avro of this schema"), value
+    assert rows[-1]._undecodable is None
+
+
+def test_avro_of_nulls_alone(spark: SparkSession) -> None:
+    """Spark returns a record of nulls for what it cannot read, too."""
+    of_nulls = record(("a", ["null", "int"]), ("b", ["int", "null"]))
+    rows = read(spark, [b"\x00\x02", b"", b"\x00\x09"], Decoder("avro", of_nulls))
+    assert [row._undecodable for row in rows] == [None, *["value: no Avro of this schema"] * 2]
+
+
+def test_types_of_avro_are_those_of_spark(spark: SparkSession) -> None:
+    """The columns that are planned, and checked in the files, are those that Spark makes."""
+    part = {"type": "record", "name": "P", "fields": [{"name": "p", "type": "float"}]}
+    logical = [
+        ("bytes", "decimal", {"precision": 10, "scale": 2}), ("int", "date", {}),
+        ("long", "timestamp-millis", {}), ("long", "timestamp-micros", {}),
+        ("long", "local-timestamp-millis", {}), ("int", "time-millis", {}), ("string", "uuid", {}),
+    ]  # fmt: skip
+    kinds: list[Any] = [
+        "boolean", "int", "long", "float", "double", "bytes", "string",
+        {"type": "enum", "name": "E", "symbols": ["A"]}, {"type": "fixed", "name": "F", "size": 4},
+        {"type": "array", "items": ["null", "int"]}, {"type": "map", "values": "double"},
+        part, ["null", "P"], ["int", "long"], ["float", "double"], ["int", "string"], ["null", "E"],
+        *({"type": kind, "logicalType": name, **more} for kind, name, more in logical),
+    ]  # fmt: skip
+    decoder = Decoder("avro", record(*((f"f{n}", kind) for n, kind in enumerate(kinds))))
+    frame = spark.createDataFrame([], "key BINARY, value BINARY")
+    made = decoded(frame, Decoding(decoder)).drop("key", "value", "_undecodable").schema
+    planned = StructType.fromDDL(schema.ddl(decoder.columns))
+    assert made.simpleString() == planned.simpleString()
+
+
+def test_key_and_value(spark: SparkSession) -> None:
+    """Both are decoded, by prefixed names; of two reasons a record has both."""
+    frame = spark.createDataFrame(
+        [(bytearray(b"k"), bytearray(b'{"id":1}')), (bytearray(b"\xff"), bytearray(b"no"))],
+        "key BINARY, value BINARY",
+    )
+    how = Decoding(
+        value=Decoder("json", "id BIGINT", "v_"), key=Decoder("string", "text STRING", "k_")
+    )
+    one, two = decoded(frame, how).collect()
+    assert one.asDict() == {
+        "key": b"k", "value": b'{"id":1}', "v_id": 1, "k_text": "k", "_undecodable": None,
+    }  # fmt: skip
+    assert (two.v_id, two.k_text) == (None, None)
+    assert two._undecodable == f"value: {NO_JSON}; key: no UTF-8"
+
+
+def test_hard_names(spark: SparkSession) -> None:
+    """Names with blanks, dots and back quotes, and those of columns that decoding needs itself."""
+    names = ["a b", "a.b", "tick`s", "_bad", "_value", "_json_value_", "\u20ac"]
+    ddl = ", ".join("`{}` INT".format(name.replace("`", "``")) for name in names)
+    value = json.dumps({name: n for n, name in enumerate(names)}).encode()
+    (row,) = read(spark, [value], Decoder("json", ddl))
+    assert given(row) == {name: n for n, name in enumerate(names)}
+
+
+@pytest.mark.parametrize("columns", ["a INT", "a INT, b STRING, c DOUBLE"])
+def test_nothing_is_decoded_twice(spark: SparkSession, columns: str) -> None:
+    """The parser of a value is in the plan once, whatever the number of columns."""
+    frame = spark.createDataFrame([], "key BINARY, value BINARY")
+    plan = decoded(frame, Decoding(Decoder("json", columns)))._jdf.queryExecution()
+    text = plan.optimizedPlan().toString()
+    assert text.count("from_json(StructField(\ufdd0value") == 1, text

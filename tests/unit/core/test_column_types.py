@@ -1,0 +1,181 @@
+"""DDL and Avro schemas are read as Spark reads them, and changes of columns are judged."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.core import avro
+from tidegate.core.schema import Field, SchemaError, Type, changes, ddl, parse, union
+
+SIMPLE = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary",
+          "date", "timestamp", "timestamp_ntz")  # fmt: skip
+names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
+simple = st.sampled_from(SIMPLE).map(Type) | st.tuples(st.integers(1, 38), st.integers(0, 38)).map(
+    lambda d: Type("decimal", (d[0], min(d)))
+)
+
+
+def nested(inner: st.SearchStrategy[Type]) -> st.SearchStrategy[Type]:
+    parts = st.dictionaries(names.map(str.lower), inner, min_size=1, max_size=3)
+    return (
+        inner.map(lambda t: Type("array", parts=(Field("element", t),)))
+        | inner.map(lambda t: Type("map", parts=(Field("key", Type("string")), Field("value", t))))
+        | parts.map(lambda p: Type("struct", parts=tuple(Field(n, t) for n, t in p.items())))
+    )
+
+
+types = st.recursive(simple, nested, max_leaves=6)
+
+
+@given(st.dictionaries(names.map(str.lower), types, min_size=1, max_size=5))
+def test_what_is_printed_is_read_again(columns: dict[str, Type]) -> None:
+    if len({name.lower() for name in columns}) < len(columns):
+        return
+    fields = tuple(Field(name, kind) for name, kind in columns.items())
+    assert parse(ddl(fields)) == fields
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("id BIGINT, tags ARRAY<STRING>", "id BIGINT, tags ARRAY<STRING>"),
+        ("a: int,\n b long COMMENT 'it''s'", None),
+        ("a int, b long comment 'a, b'", "a INT, b BIGINT"),
+        ("d DEC, e NUMERIC(3), f decimal(5,2)", "d DECIMAL(10,0), e DECIMAL(3,0), f DECIMAL(5,2)"),
+        ("s STRUCT<x:int, `y z`: string>", "s STRUCT<x: INT, `y z`: STRING>"),
+        ("m MAP<STRING,ARRAY<DATE>>", "m MAP<STRING, ARRAY<DATE>>"),
+        ("`int` INT, comment STRING", "int INT, comment STRING"),
+    ],
+)
+def test_forms(text: str, printed: str | None) -> None:
+    if printed is not None:
+        assert ddl(parse(text)) == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "character 1: a name of a column was expected, not the end"),
+        ("a", "character 2: a type was expected, not the end"),
+        ("a INT,", "character 7: a name of a column was expected, not the end"),
+        ("a STRIN", "character 3: unknown type STRIN; did you mean 'string'?"),
+        ("a INT b INT", "character 7: a comma was expected, not 'b'"),
+        ("a\nINT,\n  b FOO", "line 3, character 5: unknown type FOO; the types are: "),
+        ("a INT, A STRING", "character 8: A stands twice (case does not matter)"),
+        ("a DECIMAL(39,2)", "character 11: DECIMAL has 1 to 38 digits"),
+        ("a DECIMAL(3,4)", "character 11: DECIMAL has 1 to 38 digits"),
+        ("a INT NOT NULL", "character 7: every column may be null: leave NOT NULL out"),
+        ("a ARRAY<INT", "character 12: '>' was expected, not the end"),
+        ("a MAP<INT, INT>", "character 7: the key of a map is a STRING"),
+        ("a INT; b INT", "character 6: ';' was not expected; quote names with `"),
+        ("1a INT", "character 1: '1' was not expected; quote names with `"),
+        ("a VARIANT", "character 3: unknown type VARIANT"),
+        ("a " + "ARRAY<" * 40 + "INT" + ">" * 40, "types are nested deeper than 30"),
+    ],
+)
+def test_the_place_of_an_error(text: str, message: str) -> None:
+    with pytest.raises(SchemaError) as raised:
+        parse(text)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a INT", "b STRING, a INT"),
+        ("a TINYINT, b INT", "a BIGINT, b INT"),
+        ("a FLOAT", "a DOUBLE"),
+        ("a DECIMAL(5,2)", "a DECIMAL(7,3)"),
+    ],
+)
+def test_changes_that_are_allowed(old: str, new: str) -> None:
+    assert changes(parse(old), parse(new)) == []
+    assert set(union(parse(old), parse(new))) == set(parse(new))
+    assert set(union(parse(new), parse(old))) == set(parse(new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("a BIGINT", "a INT", "column a was BIGINT and is INT"),
+        ("a INT", "a DOUBLE", "column a was INT and is DOUBLE"),
+        ("a DECIMAL(5,2)", "a DECIMAL(6,4)", "column a was DECIMAL(5,2)"),
+        ("a DECIMAL(5,2)", "a DECIMAL(6,1)", "column a was DECIMAL(5,2)"),
+        ("a STRUCT<x: INT>", "a STRUCT<x: BIGINT>", "column a was STRUCT<x: INT>"),
+        ("user_id INT", "userid INT", "is gone; is it renamed to 'userid'?"),
+        ("a INT, b INT", "a INT", "column b INT is gone. It cannot be removed or renamed"),
+    ],
+)
+def test_changes_that_are_not(old: str, new: str, said: str) -> None:
+    (found,) = changes(parse(old), parse(new))
+    assert said in found
+
+
+@pytest.mark.parametrize(("one", "other"), [("a INT", "a STRING"), ("a INT", "A INT")])
+def test_columns_that_do_not_fit_together(one: str, other: str) -> None:
+    with pytest.raises(SchemaError, match="column a INT, and"):
+        union(parse(one), parse(other))
+
+
+def record(**fields: Any) -> str:
+    return json.dumps(
+        {"type": "record", "name": "R", "namespace": "x",
+         "fields": [{"name": n, "type": t} for n, t in fields.items()]}
+    )  # fmt: skip
+
+
+def test_avro() -> None:
+    """The columns of each kind of type; tests/spark/test_decoding.py compares them with Spark's."""
+    part = {"type": "record", "name": "P", "fields": [{"name": "p", "type": "float"}]}
+    text = record(a="long", b=["null", "string"], c=part, d=["null", "P"], e=["int", "long"])
+    assert ddl(avro.columns(text)) == (
+        "a BIGINT, b STRING, c STRUCT<p: FLOAT>, d STRUCT<p: FLOAT>, e BIGINT"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "an Avro schema is JSON"),
+        ('"string"', "the schema is of STRING, not of a record"),
+        (record(a="strin"), "unknown type 'strin'"),
+        (record(a=["null", "x.R"]), "record x.R contains itself"),
+        ('{"type": "record", "name": "R"}', "record R has no fields"),
+        (record(a="null"), "unknown type 'null'"),
+        (record(a=["null"]), "a field of type null alone"),
+        (record(a={"type": "array"}), "unknown type 'array'"),
+        (record(a=7), "no Avro schema: 7"),
+    ],
+)
+def test_avro_that_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(SchemaError) as raised:
+        avro.columns(text)
+    assert message in str(raised.value)
+
+
+def test_avro_of_nulls_alone() -> None:
+    """The bytes of a record without a value: those of other records are not."""
+    assert avro.all_null(record(a=["null", "int"], b=["int", "null"])) == b"\0\2"
+    assert avro.all_null(record(a=["null", "int"], b="int")) is None
+    assert avro.all_null(record(a=["null", "int"], b=["int", "string"])) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_one"),
+    [
+        ("int", True),
+        (["null", "int"], True),
+        ({"type": "long", "logicalType": "timestamp-millis"}, True),
+        ({"type": "array", "items": "int"}, False),
+        ({"type": "map", "values": "int"}, False),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, False),
+        (["int", "string"], False),
+        (["null", {"type": "array", "items": "int"}], False),
+    ],
+)
+def test_records_of_avro_with_one_encoding(kind: Any, is_one: bool) -> None:
+    assert avro.is_unambiguous(record(a=kind)) is is_one
+    assert avro.is_unambiguous(record(a=json.loads(record(b=kind)))) is is_one

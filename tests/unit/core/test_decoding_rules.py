@@ -1,0 +1,47 @@
+"""Which decoding a topic has, and which may follow another."""
+
+import pytest
+
+from tidegate.core.decoding import Decoder, Decoding, changes, of_topic
+
+JSON = Decoding(Decoder("json", "a INT, b STRING"))
+
+
+def test_the_decoding_of_a_topic() -> None:
+    """Its own, else that of all others."""
+    other = Decoding(Decoder("string", "text STRING"))
+    assert of_topic({"t": JSON, "*": other}, "t") == JSON
+    assert of_topic({"t": JSON, "*": other}, "u") == other
+    assert of_topic({"t": JSON}, "u") is None
+
+
+def test_its_columns() -> None:
+    """Those of the value, with its prefix, then of the key, then the reason."""
+    both = Decoding(Decoder("json", "a INT", "v_"), Decoder("string", "text STRING"))
+    assert [str(field) for field in both.columns] == [
+        "v_a INT", "text STRING", "_undecodable STRING",
+    ]  # fmt: skip
+    assert Decoding.from_json(both.to_json()) == both
+    assert JSON.to_json() == {
+        "value": {"format": "json", "schema": "a INT, b STRING", "prefix": ""}
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (JSON, Decoding(Decoder("json", "b STRING, c INT, a BIGINT")), None),
+        (JSON, Decoding(Decoder("avro", '{"type": "record", "name": "R", "fields": [{"name": "a", '
+         '"type": "int"}, {"name": "b", "type": "string"}]}')), None),
+        (JSON, None, "its records were decoded, and are not any more"),
+        (JSON, Decoding(Decoder("json", "a INT, b STRING", "v_")), "column a INT is gone"),
+        (JSON, Decoding(key=Decoder("json", "a INT, b STRING")), None),
+        (Decoding(Decoder("csv", "a INT, b STRING")),
+         Decoding(Decoder("csv", "a INT, b STRING, c INT")), None),
+        (Decoding(Decoder("csv", "a INT, b STRING")),
+         Decoding(Decoder("csv", "a INT, c INT, b STRING")), "value: fields of CSV are read by"),
+    ],
+)  # fmt: skip
+def test_what_may_follow(old: Decoding, new: Decoding | None, said: str | None) -> None:
+    found = changes(old, new)
+    assert (found == []) if said is None else (said in "; ".join(found))
