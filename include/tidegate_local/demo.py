@@ -29,6 +29,10 @@ VARIABLE = f"{DAG}__{TOPIC}"
 BACK, BACK_TOPIC = "tidegate__flights_back", "flights-back"
 FLIGHTS = 336_776
 _TIMEOUT = 300.0
+_BY_CARRIER = (
+    "SELECT carrier, count(*) AS flights, avg(dep_delay) AS delay FROM flights GROUP BY carrier"
+    " ORDER BY flights DESC, carrier"
+)
 _LOADS = (("demo-1", "January to November", range(1, 12)), ("demo-2", "December", range(12, 13)))
 
 
@@ -160,8 +164,10 @@ def _failure_report(this: Demo, dag: str, run_id: str) -> str:
     return "\n".join([*lines, "run the demo again to try these tasks again"])
 
 
-def _count(this: Demo) -> tuple[int, int, list[tuple[str, int]]]:
-    """Return rows, distinct (partition, offset), and flights per carrier, the most first."""
+def _count(this: Demo) -> tuple[int, int, list[tuple[str, int, float]]]:
+    """Return rows, distinct (partition, offset), and of each carrier, that with the most flights
+    first, their number and their mean delay in minutes.
+    """
     if this.stack.s3:
         server = s3.find(this.home / "s3")
         assert server is not None, "the stack is up"
@@ -173,16 +179,13 @@ def _count(this: Demo) -> tuple[int, int, list[tuple[str, int]]]:
         counted = db.execute(
             'SELECT count(*), count(DISTINCT (topic, partition, "offset")) FROM flights'
         ).fetchone()
-        carriers = db.execute(
-            "SELECT json_extract_string(decode(value), '$.carrier') AS carrier, count(*)"
-            " FROM flights GROUP BY carrier ORDER BY count(*) DESC, carrier"
-        ).fetchall()
+        carriers = db.execute(_BY_CARRIER).fetchall()
     assert counted is not None
     return counted[0], counted[1], carriers
 
 
 def _result_lines(
-    this: Demo, rows: int, distinct: int, carriers: list[tuple[str, int]], *, seconds: float
+    this: Demo, rows: int, distinct: int, carriers: list[tuple[str, int, float]], *, seconds: float
 ) -> Iterator[str]:
     yield ""
     yield "steps"
@@ -197,8 +200,10 @@ def _result_lines(
     relation = " =" if rows == distinct else ", but"
     yield f"{rows:,} rows{relation} {distinct:,} distinct (partition, offset)"
     yield ""
-    yield "flights per carrier"
-    yield from _in_columns([f"{carrier} {count:>7,}" for carrier, count in carriers], columns=4)
+    yield "flights and mean departure delay, in minutes, of each carrier, by SQL:"
+    yield f".venv/bin/tidegate sql flights '{_BY_CARRIER}'"
+    cells = [f"{carrier} {count:>7,} {delay:>5.1f}" for carrier, count, delay in carriers]
+    yield from _in_columns(cells, columns=4)
     yield ""
     yield f"Variable {VARIABLE} = {this.api.variable(VARIABLE)}"
     yield f"Airflow  {this.stack.airflow}  login {airflow.USER} / {airflow.password(this.home)}"

@@ -204,3 +204,19 @@ def test_sql(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
         assert refused.stderr.startswith("ConfigurationError"), refused.stderr
     refused = user.run("sql", "typed", "SELECT 1", "--topic", "other", code=2)
     assert f"has no topic 'other'; there are: {name}" in refused.stderr
+
+
+def test_from_an_unknown_topic_to_sql(
+    user: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """Three commands, no YAML and no function for JSON: `init` proposes the columns."""
+    name = topic(partitions=2)
+    for p in range(2):
+        rows = [{"carrier": "UA" if n % 2 else "AA", "delay": n, "partition": p} for n in range(60)]
+        send(broker, name, *rows, b"poison", partition=p)
+    lake = str(user.lake)
+    done = user.run("init", "--name", "typed", "--topic", name, "--lake", lake)
+    assert f"  {name}: columns of json, by 102 records" in done.stderr
+    user.run("run", "typed")
+    query = "SELECT value_carrier, avg(value_delay) FROM typed GROUP BY ALL ORDER BY 1"
+    assert user.json("sql", "typed", query)["rows"] == [["AA", 29.0], ["UA", 30.0], [None, None]]

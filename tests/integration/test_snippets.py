@@ -266,7 +266,7 @@ def all_files_are_sent(world: World) -> None:
 def the_way_back(world: World) -> None:
     """The second pipeline has no command on the page; the query has typed columns."""
     assert world.terminal.json("run", "my_flights_back")["rows"] == 200
-    assert world.printed[-1] == "[('UA', 200, 2.0)]"
+    assert world.printed[-1] == "[('UA', 200, 2.0, 0)]"
 
 
 def all_is_backfilled(world: World) -> None:

@@ -43,7 +43,7 @@ PAGES: dict[str, tuple[Block, ...]] = {
         Block("", ".venv/bin/tidegate run my_flights", RUN),
         Block("yaml", "# include/pipelines/my_flights_back.yaml", RUN),
         Block("", "export TIDEGATE_LAKE", _CLUSTER),
-        Block("sql", "CREATE VIEW my_flights", RUN),
+        Block("sql", "SELECT carrier, count(*)", RUN),
     ),
     "docs/how-to/backfill.md": (
         Block("sh", ".venv/bin/tidegate backfill orders", RUN),
@@ -88,6 +88,7 @@ PAGES: dict[str, tuple[Block, ...]] = {
     "docs/how-to/query-the-lake.md": (
         Block("", ".venv/bin/tidegate sql my_flights", RUN),
         Block("sql", "SELECT unnest(from_json(CASE", RUN),
+        Block("sql", 'SELECT "offset", try(decode(key))', RUN),
         Block("", ".venv/bin/tidegate files my_flights", RUN),
         Block("sql", "SET VARIABLE files", RUN),
         Block("sql", "SELECT topic_id, partition", RUN),

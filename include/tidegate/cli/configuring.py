@@ -1,4 +1,4 @@
-"""Commands about pipeline files and their settings, without a broker, a lake or Spark."""
+"""Commands about pipeline files and their settings, without a lake or Spark."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ import typer
 
 from tidegate.cli import render_settings
 from tidegate.cli.console import Json, answer, note, say
+from tidegate.core.decoding import Decoder
 from tidegate.core.printable import printable
-from tidegate.errors import ConfigurationError
+from tidegate.core.wording import counted
+from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.pipelines import files as pipeline_files
 from tidegate.pipelines import scaffold
+from tidegate.pipelines.spec import Ingest
 from tidegate.pipelines.value_types import is_pipeline_name, pipeline_name
 from tidegate.pipelines.yaml_reader import BadFile
 from tidegate.settings.table import TABLE, named
@@ -194,6 +197,9 @@ def init(
     kafka: Annotated[
         str | None, typer.Option(help="A connection's id; by default kafka_default.")
     ] = None,
+    sample: Annotated[
+        bool, typer.Option(help="Ingest: propose typed columns by the newest records.")
+    ] = True,
 ) -> None:
     """Write a first pipeline file with comments; a terminal is asked for what no option says."""
     missing: list[str] = []
@@ -233,6 +239,8 @@ def init(
     topics = [each.strip() for each in topics]
     if kind is Kind.INGEST:
         text = scaffold.ingest(name, topics, lake, kafka)
+        if sample and (decode := _proposed(name, text)):
+            text = scaffold.ingest(name, topics, lake, kafka, decode)
     elif len(topics) == 1:
         from tidegate.egress.proposal import columns_below
 
@@ -241,6 +249,31 @@ def init(
     else:
         raise ConfigurationError("give one --topic: several need target.topics in the file")
     _write(name, text)
+
+
+def _proposed(name: str, text: str) -> dict[str, Decoder]:
+    """Return decoders for the topics of a pipeline file, if its Kafka can be asked."""
+    spec = pipeline_files.examined(text, name, os.environ).spec
+    if not isinstance(spec, Ingest):
+        return {}
+    from tidegate.ingest.proposal import proposed
+    from tidegate.orchestration import command_connections
+
+    try:
+        kafka = command_connections.kafka(spec)
+    except ConfigurationError:
+        return {}  # it is not defined yet
+    note(f"a sample of {', '.join(spec.topics)} from {kafka.cluster}")
+    try:
+        found = proposed(spec, kafka, spec.topics)
+    except TidegateError as error:
+        note(f"no columns are proposed: {error}", "yellow")
+        return {}
+    for topic in spec.topics:
+        decoder, records = found.get(topic, (None, 0))
+        said = "no columns are proposed" if decoder is None else f"columns of {decoder.format}"
+        note(f"  {topic}: {said}, by {counted(records, 'record')}")
+    return {topic: each.decoder for topic, each in found.items() if each.decoder}
 
 
 def _kind_named(text: str) -> str:

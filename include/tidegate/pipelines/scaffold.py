@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import yaml
 
+from tidegate.core.decoding import Decoder
 from tidegate.pipelines.value_types import is_pipeline_name
 
 SCHEMA = "pipeline.schema.json"
@@ -14,15 +17,24 @@ _HEAD = f"""\
 """
 
 
-def ingest(name: str, topics: list[str], lake: str, kafka: str) -> str:
-    """Return the text of an ingest pipeline's file; what it is given is not checked."""
+def ingest(
+    name: str,
+    topics: list[str],
+    lake: str,
+    kafka: str,
+    decode: Mapping[str, Decoder] | None = None,
+) -> str:
+    """Return the text of an ingest pipeline's file; what it is given is not checked.
+
+    `decode` are proposed decoders of values, by topic.
+    """
     return f"""\
 {_HEAD}name: {_yaml(name)}  # also the name of this file
 kind: ingest
 kafka: {_yaml(kafka)}  # an Airflow connection; in a terminal AIRFLOW_CONN_<ID>
 topics: {_yaml(topics)}
 lake: {_yaml(lake)}  # a directory or URL
-# When Airflow runs it, in UTC; without a schedule: manual runs only.
+{_decode(decode or {})}# When Airflow runs it, in UTC; without a schedule: manual runs only.
 # schedule: "*/10 * * * *"
 # Where a topic's first run begins: earliest, latest, or a timestamp, offsets or a group.
 # start: earliest
@@ -34,6 +46,22 @@ lake: {_yaml(lake)}  # a directory or URL
 # options: {{kafkaConsumer.pollTimeoutMs: 30000}}
 # spark: {{connection: spark_default, conf: {{spark.executor.memory: 2g}}}}
 """
+
+
+def _decode(decoders: Mapping[str, Decoder]) -> str:
+    if not decoders:
+        return """\
+# Typed columns from keys and values, for SQL.
+# decode: {"*": {value: {format: json, schema: "id BIGINT, name STRING"}}}
+"""
+    lines = ["# Typed columns for SQL, by a sample of the newest records: correct them as needed."]
+    lines.append("decode:")
+    for topic, each in decoders.items():
+        form = {k: v for k, v in each.to_json().items() if v}
+        if each.format == "string":
+            del form["schema"]
+        lines.append(f"  {_yaml(topic)}:\n    value: {_yaml(form)}")
+    return "\n".join(lines) + "\n"
 
 
 def egress(

@@ -17,7 +17,10 @@ from tidegate_local.airflow_api import AirflowApi
 
 DAG, BACK = demo.DAG, demo.BACK
 RANGES = {"demo-1": (0, 77_100), "demo-2": (77_100, 84_194)}
-CARRIERS = [("UA", 58_665), ("B6", 54_635), ("EV", 54_173), ("DL", 48_110), ("OO", 32)]
+CARRIERS = [
+    ("UA", 58_665, 12.106), ("B6", 54_635, 13.02), ("EV", 54_173, 19.95), ("DL", 48_110, 9.26),
+    ("OO", 32, 12.58),
+]  # fmt: skip
 
 FIRST = """\
   309,704 flights sent
@@ -52,9 +55,11 @@ runs of tidegate__flights
 
 336,776 rows = 336,776 distinct (partition, offset)
 
-flights per carrier
-  UA  58,665    B6  54,635    EV  54,173    DL  48,110
-  OO      32
+flights and mean departure delay, in minutes, of each carrier, by SQL:
+.venv/bin/tidegate sql flights 'SELECT carrier, count(*) AS flights, avg(dep_delay) AS delay \
+FROM flights GROUP BY carrier ORDER BY flights DESC, carrier'
+  UA  58,665  12.1    B6  54,635  13.0    EV  54,173  19.9    DL  48,110   9.3
+  OO      32  12.6
 
 """
 AGAIN = """\

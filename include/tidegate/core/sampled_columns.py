@@ -1,0 +1,106 @@
+"""Columns that fit sampled JSON objects: proposals for people, never the schema of a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from tidegate.core.schema import Field, Fields, Type
+
+_EXACT_DIGITS = 15  # a double keeps so many digits of a number
+_TIMESTAMP = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?", re.IGNORECASE
+)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_STRING, _BIGINT, _DOUBLE = Type("string"), Type("bigint"), Type("double")
+_LARGE = Type("bigint", parts=(Field("no double keeps it", _STRING),))  # for this module alone
+_NOTHING = Type("null")
+
+
+def of_objects(texts: Iterable[bytes | str], *, as_text: bool = False) -> Fields:
+    """Return columns that fit texts of JSON; what is no object is ignored.
+
+    A key that has values of two types is a STRING: their JSON. So is one with numbers that its type
+    would change: two of them could become one. `as_text`: so are objects, arrays and times.
+    """
+    found: Type = _NOTHING
+    for text in texts:
+        try:
+            value = json.loads(text, parse_float=Decimal)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            found = _merged(found, _object(value, as_text=as_text))
+    return tuple(Field(name, _settled(kind)) for name, kind in found.parts)
+
+
+def _object(value: Mapping[str, Any], *, as_text: bool) -> Type:
+    fields: dict[str, Field] = {}
+    for name, inner in value.items():
+        # Of two names that differ in case, readers of SQL would take either.
+        fields.setdefault(name.lower(), Field(name, _kind(inner, as_text=as_text)))
+    return Type("struct", parts=tuple(fields.values()))
+
+
+def _kind(value: Any, *, as_text: bool) -> Type:
+    match value:
+        case None:
+            return _NOTHING
+        case bool():
+            return Type("boolean")
+        case int() if abs(value) < 10**_EXACT_DIGITS:
+            return _BIGINT
+        case int():
+            return _LARGE if -(2**63) <= value < 2**63 else _STRING
+        case Decimal():
+            digits, size = len(value.as_tuple().digits), value.adjusted() if value else 0
+            return _DOUBLE if digits <= _EXACT_DIGITS and -300 < size < 300 else _STRING
+        case _ if as_text:
+            return _STRING
+        case str() if _TIMESTAMP.fullmatch(value):
+            return Type("timestamp")
+        case str() if _DATE.fullmatch(value):
+            return Type("date")
+        case dict() if value:
+            return _object(value, as_text=as_text)
+        case list():
+            element = _NOTHING
+            for each in value:
+                element = _merged(element, _kind(each, as_text=as_text))
+            return Type("array", parts=(Field("element", element),))
+    return _STRING
+
+
+def _merged(one: Type, other: Type) -> Type:
+    """Return the type that fits values of both."""
+    if one == other or other == _NOTHING:
+        return one
+    if one == _NOTHING:
+        return other
+    match one.name, other.name:
+        case "bigint", "bigint":
+            return _LARGE
+        case ("bigint", "double") | ("double", "bigint"):
+            return _STRING if _LARGE in (one, other) else _DOUBLE
+        case "struct", "struct":
+            fields = {field.name.lower(): field for field in one.parts}
+            for name, kind in other.parts:
+                known = fields.get(name.lower(), Field(name, _NOTHING))
+                fields[name.lower()] = Field(known.name, _merged(known.type, kind))
+            return Type("struct", parts=tuple(fields.values()))
+        case "array", "array":
+            element = _merged(one.parts[0].type, other.parts[0].type)
+            return Type("array", parts=(Field("element", element),))
+    return _STRING
+
+
+def _settled(kind: Type) -> Type:
+    """Return a type without marks; what was always null is text."""
+    if kind == _NOTHING:
+        return _STRING
+    if kind == _LARGE:
+        return _BIGINT
+    return Type(kind.name, kind.digits, tuple(Field(n, _settled(t)) for n, t in kind.parts))

@@ -1,0 +1,53 @@
+"""Columns that are proposed for a topic: those by which its sampled values fit."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tidegate.core import sampled_columns, schema
+from tidegate.core.decoding import Decoder
+from tidegate.ingest.proposal import decoder
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        ([{"id": 1, "ok": True, "name": "a", "share": 0.5}],
+         "id BIGINT, ok BOOLEAN, name STRING, share DOUBLE"),
+        ([{"n": 1}, {"n": 1.5}], "n DOUBLE"),
+        ([{"n": 1}, {"n": "x"}], "n STRING"),
+        ([{"n": 2**63}], "n STRING"),
+        ([{"n": 12345678901234567}, {"n": 0.5}], "n STRING"),
+        ([{"n": None}, {}], "n STRING"),
+        ([{"t": "2024-01-01T00:00:00Z"}, {"t": "2024-01-01 05:00:00.25+01:00"}], "t TIMESTAMP"),
+        ([{"d": "2024-01-01"}], "d DATE"),
+        ([{"d": "2024-01-01"}, {"d": "soon"}], "d STRING"),
+        ([{"s": {"a": 1}}, {"s": {"b": [1, 2.5]}}], "s STRUCT<a: BIGINT, b: ARRAY<DOUBLE>>"),
+        ([{"s": {"a": 1}}, {"s": 1}], "s STRING"),
+        ([{"l": []}, {"l": [None]}], "l ARRAY<STRING>"),
+        ([{"l": [{"a": 1}, {"b": "x"}]}], "l ARRAY<STRUCT<a: BIGINT, b: STRING>>"),
+        ([{"e": {}}], "e STRING"),
+        ([{"a": 1, "A": "x"}], "a BIGINT"),
+        ([{"a b": 1}], "`a b` BIGINT"),
+    ],
+)  # fmt: skip
+def test_columns(rows: list[Any], columns: str) -> None:
+    assert schema.ddl(sampled_columns.of_objects(map(json.dumps, rows))) == columns
+
+
+@pytest.mark.parametrize(
+    ("values", "proposed"),
+    [
+        ([b'{"id": 1}', b'{"id": 2}'], Decoder("json", "id BIGINT")),
+        ([b'{"id": 1}'] * 9 + [b"poison"], Decoder("json", "id BIGINT")),
+        ([b'{"id": 1}', b"text"], Decoder("string", "text STRING")),
+        ([b"a,b", b"c,d"], Decoder("string", "text STRING")),
+        ([b"[1]"], Decoder("string", "text STRING")),
+        ([b"\xff"], None),
+        ([], None),
+        ([b'{"Timestamp": 1, "b": 2}'], Decoder("json", "Timestamp BIGINT, b BIGINT", "value_")),
+    ],
+)
+def test_decoders(values: list[bytes], proposed: Decoder | None) -> None:
+    assert decoder(values) == proposed
