@@ -220,3 +220,54 @@ def test_from_an_unknown_topic_to_sql(
     user.run("run", "typed")
     query = "SELECT value_carrier, avg(value_delay) FROM typed GROUP BY ALL ORDER BY 1"
     assert user.json("sql", "typed", query)["rows"] == [["AA", 29.0], ["UA", 30.0], [None, None]]
+
+
+def test_a_sample_against_the_schema(
+    user: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """What would not fit, in the words that the run then counts; and by the columns that are
+    proposed, all fits.
+    """
+    name = topic()
+    user.pipeline("typed", [name], decode={name: json_of("id SMALLINT, at DATE")})
+    send(
+        broker, name, {"id": 1}, {"id": 40_000, "new": [1.5]}, {"at": "soon"}, {"at": "2024-01-01"}
+    )
+    (found,) = user.json("explain", "typed", "--sample", "100")["topics"].values()
+    assert found == {
+        "records": 4, "unfit": {"value: id: no SMALLINT": 1, "value: at: no DATE": 1},
+        "schema": "id BIGINT, at DATE, new ARRAY<DOUBLE>",
+    }  # fmt: skip
+    assert "  1  value: id: no SMALLINT\n" in user.run("explain", "typed", "--sample", "9").stdout
+    report = user.json("run", "typed")
+    assert report["commits"][0]["undecodable"] == {name: found["unfit"]}
+    user.pipeline("typed", [name], decode={name: json_of(found["schema"])})
+    send(broker, name, {"id": 40_000, "new": [1.5]})
+    assert user.json("run", "typed")["commits"][0]["undecodable"] == {}
+    assert sql("SELECT max(id), count(new) FROM typed") == [(40_000, 1)]
+
+
+def test_peek(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
+    """The newest records, or those from an offset or a time on; bytes that are no text as hex."""
+    name = topic(partitions=2)
+    user.pipeline("typed", [name])
+    send(broker, name, *({"id": n} for n in range(30)))
+    send(broker, name, b"\xff", None, partition=1)
+    found = user.json("peek", "typed", "-n", "3")["records"]
+    assert [(each["partition"], each["offset"]) for each in found] == [(0, 29), (1, 0), (1, 1)]
+    assert [each["value"] for each in found] == [{"text": '{"id": 29}'}, {"hex": "ff"}, None]
+    found = user.json("peek", "typed", "--partition", "0", "--start", "5", "-n", "2")["records"]
+    assert [each["offset"] for each in found] == [5, 6]
+    assert len(user.json("peek", "typed", "--start", "-1h", "-n", "100")["records"]) == 32
+    assert user.json("peek", "typed", "--partition", "0", "--start", "30")["records"] == []
+    lines = user.run("peek", "typed", "--partition", "0", "--start", "7", "-n", "1").stdout.split(
+        "\n"
+    )
+    assert lines[0].startswith(f"{name}-0 @ 7  ")
+    assert lines[1:5] == ["  key    k", "{", '  "id": 7', "}"]
+    for wrong, said in (
+        (("--topic", "nothing"), "has no topic 'nothing'"),
+        (("--partition", "7"), f"{name} has no partition 7; it has 0 to 1"),
+        (("--start", "soon"), "--start soon: start 'soon': neither an offset"),
+    ):
+        assert said in user.run("peek", "typed", *wrong, code=3).stderr

@@ -23,7 +23,8 @@ COMMANDS = {
         "go on.",
     },
     "query": {
-        "sql": "Ask the lake with SQL, by DuckDB: each committed row once; nothing is written."
+        "sql": "Ask the lake with SQL, by DuckDB: each committed row once; nothing is written.",
+        "peek": "Show some records of a topic, as people read them; nothing is read into the lake.",
     },
     "windows": {
         "explain": "Show what `run` would do now, without doing it.",

@@ -1,20 +1,33 @@
-"""The command that asks the lake: SQL by DuckDB, over what the ledger has committed."""
+"""Commands that show data: SQL over the lake, and records of a topic."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli.console import Json, Pipeline, note, say_columns
+from tidegate.cli.console import (
+    Document,
+    Json,
+    Pipeline,
+    answer,
+    bold,
+    note,
+    out,
+    say,
+    say_columns,
+)
+from tidegate.cli.windows import Zone
 from tidegate.core.printable import printable
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
+from tidegate.pipelines import files
+from tidegate.runs.requested_windows import absolute
 
 app = typer.Typer()
 MOST = 1_000
@@ -62,6 +75,59 @@ def sql(
         writer.writerows([["" if v is None else _text(v) for v in row] for row in rows])
     else:
         _print(names, rows)
+
+
+@app.command()
+def peek(
+    pipeline: Pipeline,
+    topic: Annotated[
+        str | None, typer.Option(help="Any topic of the pipeline's Kafka; by default its only one.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="By default all.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(help="An offset, a time, a date, -1d or -6h; by default the newest records."),
+    ] = None,
+    most: Annotated[int, typer.Option("-n", min=1, max=MOST, help="So many records.")] = 10,
+    zone: Zone = "UTC",
+    as_json: Json = False,
+) -> None:
+    """Show some records of a topic, as people read them; nothing is read into the lake."""
+    from tidegate.ingest.peek import peek as records_of
+    from tidegate.orchestration.command_connections import kafka
+
+    spec = files.load_ingest(pipeline)
+    found = records_of(
+        spec, kafka(spec), topic or spec.topic_named(topic), partition=partition,
+        start=absolute(start, zone), most=most,
+    )  # fmt: skip
+    answer(found, _print_records, as_json=as_json)
+
+
+def _print_records(found: Document) -> None:
+    for each in found["records"]:
+        place = f"{found['topic']}-{each['partition']} @ {each['offset']}"
+        say(bold(place, f"  {each['timestamp']} {each['timestamp_type']}"))
+        say(f"  key    {_of_record(each['key'])}")
+        for name, value in each["headers"]:
+            say(f"  header {printable(name)}: {_of_record(value)}")
+        value = each["value"]
+        try:
+            form = json.loads(value["text"]) if value and "text" in value else None
+        except ValueError:
+            form = None
+        if isinstance(form, dict | list):
+            out.print_json(value["text"])
+        else:
+            say(f"  value  {_of_record(value)}")
+    if not found["records"]:
+        note("no records")
+
+
+def _of_record(value: Mapping[str, str] | None) -> str:
+    if value is None:
+        return "null"
+    return printable(value["text"]) if "text" in value else f"hex {value['hex']}"
 
 
 def _print(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -17,15 +17,18 @@ from tidegate.cli.console import (
     Pipeline,
     answer,
     bold,
+    note,
     say,
     until,
 )
 from tidegate.cli.runs import carry_out, explain, new_run
 from tidegate.core.coverage import CoverageInterval, coverage_bar
 from tidegate.core.requests import Backfill
+from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.orchestration.command_connections import kafka
 from tidegate.pipelines import files
+from tidegate.pipelines.spec import Ingest
 
 app = typer.Typer()
 
@@ -61,12 +64,44 @@ def explain_run(
     pipeline: Pipeline,
     max_records: MaxRecords = None,
     max_chunks: MaxChunks = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="In its place: what of so many records does not fit `decode`, and what would.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what `run` would do now, without doing it."""
+    if sample is not None:
+        _explain_sample(files.load_ingest(pipeline), sample, as_json=as_json)
+        return
     spec = files.load_named(pipeline)
     options = flows.options(spec, max_records=max_records, max_chunks=max_chunks)
     explain(new_run(spec, "explain", **options), as_json=as_json)
+
+
+def _explain_sample(spec: Ingest, most: int, *, as_json: bool) -> None:
+    from tidegate.ingest.proposal import fit
+
+    found = {"format": 1, "pipeline": spec.name, "topics": fit(spec, kafka(spec), most)}
+    answer(found, _print_sample, as_json=as_json)
+
+
+def _print_sample(found: Document) -> None:
+    for topic, each in found["topics"].items():
+        say(bold(topic, f": {counted(each['records'], 'record')} sampled"))
+        for reason, n in each["unfit"].items():
+            say(f"  {n:,}  {reason}", "yellow")
+        if each["schema"]:
+            say("  columns that fit: change `decode` of the pipeline to")
+            say(f"    {each['schema']}")
+        elif not each["unfit"]:
+            say("  all fit")
+    if not found["topics"]:
+        note("no records")
 
 
 @app.command("backfill")

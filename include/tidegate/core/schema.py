@@ -118,6 +118,11 @@ def union(first: Fields, second: Fields) -> Fields:
     return tuple(found.values())
 
 
+def widest(one: Type, other: Type) -> Type:
+    """Return the wider one of two types; the first if neither is wider."""
+    return other if _is_wider(one, other) else one
+
+
 def _is_wider(old: Type, new: Type) -> bool:
     """Return whether a type is the other one, or wider."""
     if old == new:

@@ -1,4 +1,4 @@
-"""A proposal of `decode` for topics, by a sample of their newest records."""
+"""A sample of a topic's newest records: how they can be decoded, and what does not fit."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import first_batches
-from tidegate.core import sampled_columns, schema
-from tidegate.core.decoding import Decoder, Decoding
+from tidegate.core import sample_fit, sampled_columns, schema
+from tidegate.core.decoding import Decoder, Decoding, of_topic
+from tidegate.core.fold import Fold
 from tidegate.pipelines.spec import Ingest
+from tidegate.runs.topics import resolved
 
 RECORDS = 100
 """At most so many records of a topic are sampled."""
@@ -28,9 +30,42 @@ class Proposal(NamedTuple):
 
 def proposed(spec: Ingest, kafka: KafkaSettings, topics: Sequence[str]) -> dict[str, Proposal]:
     """Return a proposal for each topic that has records. Raises the errors of a broker."""
+    sampled = _sampled(spec, kafka, topics, RECORDS)
+    return {topic: Proposal(decoder(each), len(each)) for topic, each in sampled.items()}
+
+
+def fit(spec: Ingest, kafka: KafkaSettings, most: int) -> dict[str, dict[str, Any]]:
+    """Return, by topic with records, what of a sample does not fit the declared columns.
+
+    `records` were sampled; `unfit` counts the reasons, nearly as `_undecodable` has them: a run
+    decodes by Spark. `schema` are columns that fit, as DDL; null if the declared ones do. Of values
+    that are not declared as JSON, only `records` is known.
+    """
+    found, topics = {}, resolved(spec, kafka, Fold()).topics
+    for topic, values in _sampled(spec, kafka, topics, most).items():
+        declared = of_topic(spec.decoding, topic)
+        of_value = declared.value if declared else None
+        result: dict[str, Any] = {"records": len(values), "unfit": {}, "schema": None}
+        if of_value is None:
+            proposal = decoder(values)
+            result["schema"] = proposal.schema if proposal else None
+        elif of_value.format == "json":
+            fields = of_value.fields
+            reasons = sample_fit.reasons(values, fields)
+            result["unfit"] = {f"value: {reason}": n for reason, n in reasons.most_common()}
+            extended = sample_fit.extended(values, fields)
+            result["schema"] = schema.ddl(extended) if extended != fields else None
+        found[topic] = result
+    return found
+
+
+def _sampled(
+    spec: Ingest, kafka: KafkaSettings, topics: Sequence[str], most: int
+) -> dict[str, list[bytes]]:
+    """Return at most about so many of the newest values of each topic, without nulls."""
     marks = survey(kafka, topics, spec.isolation).watermarks
     starts = {
-        (topic, p): max(m.start, m.end - RECORDS // len(of_topic) - 1)
+        (topic, p): max(m.start, m.end - most // len(of_topic) - 1)
         for topic, of_topic in marks.items()
         for p, m in of_topic.items()
         if m.start < m.end
@@ -40,8 +75,9 @@ def proposed(spec: Ingest, kafka: KafkaSettings, topics: Sequence[str]) -> dict[
     )
     values: dict[str, list[bytes]] = {}
     for (topic, _), records in sorted(batches.items()):
-        values.setdefault(topic, []).extend(_values(records))
-    return {topic: Proposal(decoder(each), len(each)) for topic, each in values.items()}
+        newest = (record.value for record in records[-most:])
+        values.setdefault(topic, []).extend(value for value in newest if value is not None)
+    return values
 
 
 def decoder(values: Sequence[bytes]) -> Decoder | None:
@@ -59,10 +95,6 @@ def decoder(values: Sequence[bytes]) -> Decoder | None:
     if values and all(_utf8(value) is not None for value in values):
         return Decoder("string", "text STRING")
     return None
-
-
-def _values(records: list[Any]) -> list[bytes]:
-    return [record.value for record in records[-RECORDS:] if record.value is not None]
 
 
 def _utf8(value: bytes) -> str | None:
