@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -48,6 +49,7 @@ ORIGIN = 20  # of partition 0: what is below it is backfilled
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
 INGEST = parse({
     "name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake", "max_records": 60,
+    "decode": {"*": {"value": {"format": "string"}}},
     "on_expired": "skip", "start": {"offsets": {"t": {"0": ORIGIN, "1": 0}}},
 })  # fmt: skip
 
@@ -283,8 +285,14 @@ def parquet(records: tuple[tuple[int, int], ...]) -> bytes:
         "timestamp": [0] * n,
         "timestampType": [0] * n,
     }  # fmt: skip
+    unfit = [o % 7 == 0 for _, o in records]  # what Spark could not decode
+    texts = [None if bad else "text" for bad in unfit]
+    reasons = ["value: no UTF-8" if bad else None for bad in unfit]
+    table = lake_table(rows)
+    for name, column in (("text", texts), ("_undecodable", reasons)):
+        table = table.append_column(name, pa.array(column, pa.string()))
     buffer = io.BytesIO()
-    pq.write_table(lake_table(rows), buffer, write_page_checksum=True)
+    pq.write_table(table, buffer, write_page_checksum=True)
     return buffer.getvalue()
 
 
