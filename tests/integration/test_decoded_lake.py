@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 import tidegate
-from support import oracle_client
+from support import oracle_client, spark_session
 from support.cli_user import Terminal
 from tidegate_local.kafka import Broker
 
@@ -84,6 +84,15 @@ def test_a_year_of_changes(user: Terminal, broker: Broker, topic: Callable[..., 
     send(broker, name, {"id": 3_000_000_000, "carrier": "DL", "delay": 1.5}, {"carrier": "DL"})
     user.run("run", "typed")
     assert sql("SELECT sum(id), count(delay), count(*) FROM typed") == [(3_000_000_003, 1, 7)]
+    with duckdb.connect() as db:
+        db.execute(user.run("view", "typed").stdout)
+        assert db.execute("SELECT sum(id), count(delay), count(*) FROM typed").fetchall() == [
+            (3_000_000_003, 1, 7)
+        ]
+    spark = spark_session.shared()
+    spark.sql(user.run("view", "typed", "--engine", "spark").stdout.strip().removesuffix(";"))
+    (row,) = spark.sql("SELECT sum(id), count(delay), min(window_date) d FROM typed").collect()
+    assert (row[0], row[1], type(row.d).__name__) == (3_000_000_003, 1, "date")
     glob = f"read_parquet('{user.lake}/typed/data/**/*.parquet', union_by_name = true)"
     assert duckdb.sql(f"SELECT sum(id), count(delay) FROM {glob}").fetchall() == [
         (3_000_000_003, 1)

@@ -24,6 +24,7 @@ COMMANDS = {
     },
     "query": {
         "sql": "Ask the lake with SQL, by DuckDB: each committed row once; nothing is written.",
+        "view": "Print the SQL of a view of the lake, with its typed columns, for another program.",
         "peek": "Show some records of a topic, as people read them; nothing is read into the lake.",
     },
     "windows": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import enum
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,25 @@ def sql(
         writer.writerows([["" if v is None else _text(v) for v in row] for row in rows])
     else:
         _print(names, rows)
+
+
+class Engine(enum.StrEnum):
+    """Who reads a view."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
+@app.command()
+def view(
+    pipeline: Pipeline,
+    engine: Annotated[Engine, typer.Option(help="Whose SQL.")] = Engine.DUCKDB,
+    topic: Annotated[str | None, typer.Option(help="Spark: only its columns.")] = None,
+) -> None:
+    """Print the SQL of a view of the lake, with its typed columns, for another program."""
+    import tidegate
+
+    print(tidegate.open_lake(pipeline, topic).view(engine))
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow
 from pyarrow import dataset, fs
 
+from tidegate.core import columns, layout, schema
 from tidegate.core.fold import Fold
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.wording import counted
@@ -45,10 +46,7 @@ class Lake:
             each for each in located(store, fold) if topic is None or each[1].topic == topic
         ]
         topics = sorted({file.topic for _, file, _ in self._located})
-        self._decoded = [
-            pyarrow.field(field.name, footers.arrow_type(field.type))
-            for field in decodings.columns(store, fold, topics)
-        ]
+        self._fields = decodings.columns(store, fold, topics)
         self.files = tuple(live_file(store, fold, *each) for each in self._located)
 
     def __repr__(self) -> str:
@@ -67,7 +65,13 @@ class Lake:
         system, root = _filesystem(self._store)
         return dataset.FileSystemDataset.from_paths(
             [f"{root}/{path}" for _, _, path in self._located],
-            schema=pyarrow.schema([*footers.SCHEMA, *self._decoded, *OF_THE_PLACE]),
+            schema=pyarrow.schema(
+                [
+                    *footers.SCHEMA,
+                    *((field.name, footers.arrow_type(field.type)) for field in self._fields),
+                    *OF_THE_PLACE,
+                ]
+            ),
             format=dataset.ParquetFileFormat(
                 default_fragment_scan_options=dataset.ParquetFragmentScanOptions(
                     page_checksum_verification=True
@@ -80,6 +84,27 @@ class Lake:
                 & (dataset.field("window_date") == date.fromisoformat(file.window_date))
                 for listed, (_, file, _) in zip(self.files, self._located, strict=True)
             ],
+        )
+
+    def view(self, engine: str) -> str:
+        """Return SQL that creates a view of the directory `data/`, named as the pipeline.
+
+        `engine` is `duckdb` or `spark`. Such a view also shows later commits; it may miss one that
+        is not placed yet, and shows rows twice while a replay replaces them.
+        """
+        place = f"{self._store.url}/{layout.DATA}".removeprefix("file://")
+        quoted = place.replace("'", "''" if engine == "duckdb" else "\\'")
+        if engine == "duckdb":
+            name = self.name.replace('"', '""')
+            return (
+                f'CREATE OR REPLACE VIEW "{name}" AS\nSELECT * FROM read_parquet('
+                f"'{quoted}**/*.parquet',\n    hive_partitioning = true, union_by_name = true);"
+            )
+        fields = [*schema.parse(columns.ddl()), *self._fields]
+        named = ",\n  ".join(map(str, fields))
+        return (
+            f"CREATE OR REPLACE TEMPORARY VIEW {schema.quoted(self.name)} (\n  {named},\n"
+            f"  topic STRING, window_date DATE\n) USING parquet OPTIONS (path '{quoted}');"
         )
 
     def duckdb(self, connection: Any = None) -> Any:
