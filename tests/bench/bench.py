@@ -21,6 +21,7 @@ from contenders import (
     egress_by_hand,
     ingest,
     ingest_by_hand,
+    spark_decode,
     spark_egress,
     spark_ingest,
 )
@@ -109,6 +110,28 @@ def chunks(shape: Shape) -> Callable[..., list[Contender]]:
     return made
 
 
+def decoded(shape: Shape) -> Callable[..., list[Contender]]:
+    """Return what makes contenders that read one topic of JSON: its bytes, and typed columns."""
+    fields = ", ".join(["n BIGINT", *(f"{name} STRING" for name in workload.TEXTS)])
+
+    def made(broker: str, home: Path, scale: float) -> list[Contender]:
+        sent = workload.load(broker, "bench", shape.scaled(scale))
+        (name,) = sent.topics
+
+        def check(files: Path) -> None:
+            workload.check(files, sent)
+
+        form = {"topics": [name]}
+        decode = {"decode": {"*": {"value": {"format": "json", "schema": fields}}}}
+        return [
+            ingest(home, broker, form | decode, check, name="Tidegate, decoded"),
+            ingest(home, broker, form, check, name="Tidegate, bytes alone"),
+            spark_decode(broker, name, check, fields),
+        ]
+
+    return made
+
+
 def lake(rows: int, size: int) -> Callable[..., list[Contender]]:
     """Return what makes the contenders that send a lake."""
 
@@ -181,6 +204,10 @@ WORKLOADS: Mapping[str, Workload] = {
     "W8-aborted": Workload(
         "500,000 records of 300 bytes in transactions, and a fifth of all transactions aborted",
         topic(Shape(500_000, 300, aborted=True)),
+    ),
+    "W12": Workload(
+        "1 million JSON records of 300 bytes, into columns",
+        decoded(Shape(1_000_000, 300, json=True)),
     ),
     "W9-lake-1KB": Workload("a lake of 400,000 records of 1 KB", lake(400_000, 1_000), 4),
     "W9-lake-100B": Workload("a lake of 1 million records of 100 bytes", lake(1_000_000, 100), 4),

@@ -59,6 +59,15 @@ def spark_ingest(broker: str, topic: str, check: Callable[[Path], None]) -> Cont
     return Contender(SPARK, lambda output: _submit("plain_spark.py", broker, topic, output), check)
 
 
+def spark_decode(broker: str, topic: str, check: Callable[[Path], None], schema: str) -> Contender:
+    """The same with `from_json`."""
+    return Contender(
+        f"{SPARK}, decoded",
+        lambda output: _submit("plain_decode.py", broker, topic, output, schema),
+        check,
+    )
+
+
 def ingest_by_hand(
     broker: str, topic: str, check: Callable[[Path], None], processes: int
 ) -> Contender:

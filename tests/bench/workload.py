@@ -16,6 +16,8 @@ TRANSACTION = 5_000
 SILENCE = 60  # seconds
 COMPACTION = 120  # seconds to wait for it
 _KEY = 20
+TEXTS = ("carrier", "origin", "dest", "tail", "note")
+"""The fields of objects beside `n`."""
 _SCHEMA = pa.schema(
     [
         ("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary()),
@@ -30,7 +32,8 @@ Content = Mapping[tuple[str, int], tuple[int, int, int, int]]
 class Shape:
     """Topics with equal shares of `records` of `size` bytes, key included.
 
-    Values are JSON that compresses to about a third. `skew`: nine of ten records are in
+    Values compress to about a third, as JSON does; with `json` they are objects of JSON, with `n`
+    and texts. `skew`: nine of ten records are in
     partition 0. `compacted`: each key stands twice. `aborted`: beside every four committed
     transactions there is an aborted one, whose records are on top of `records`.
     """
@@ -42,6 +45,7 @@ class Shape:
     skew: bool = False
     compacted: bool = False
     aborted: bool = False
+    json: bool = False
 
     def scaled(self, scale: float) -> "Shape":
         """Return the shape with so many times its records."""
@@ -174,7 +178,7 @@ def _fill(bootstrap: str, topics: Sequence[str], shape: Shape) -> None:
         "bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": "lz4",
         "linger.ms": 50, "queue.buffering.max.kbytes": 256 * 1024,
     }  # fmt: skip
-    values = _values(shape.size)
+    values = _objects(shape.size) if shape.json else _values(shape.size)
     if not shape.aborted:
         producer = Producer(config)
         for n in range(shape.records):
@@ -209,10 +213,11 @@ def _send(
     key = n % (shape.records // 2) if shape.compacted else n
     if shape.compacted:
         partition = key % shape.partitions
+    before = b'{"n":%d,' if shape.json else b"%d:"
     while True:
         try:
             producer.produce(
-                topic, b"%d:" % n + values[n * 7 % len(values)], b"%020d" % key, partition
+                topic, before % n + values[n * 7 % len(values)], b"%020d" % key, partition
             )
             break
         except BufferError:  # the queue is full: wait for deliveries
@@ -232,3 +237,13 @@ def _values(size: int) -> list[bytes]:
         )
         values.append(("{" + ",".join(fields) + "}").encode()[:size].ljust(size))
     return values
+
+
+def _objects(size: int) -> list[bytes]:
+    """Return the ends of JSON objects of about so many bytes, whose other fields are TEXTS."""
+    noise, each = random.Random(size), max(4, (size - 8 * len(TEXTS)) // len(TEXTS) // 2)
+    return [
+        ",".join(f'"{name}":"{noise.randbytes(each // 2).hex():t<{2 * each}}"' for name in TEXTS)
+        .encode() + b"}"
+        for _ in range(1_000)
+    ]  # fmt: skip

@@ -52,8 +52,8 @@ MUTANTS = (
     Mutant(
         "of a value that does not fit as a whole no field is taken",
         _READS,
-        "F.when(fits, _finite(f, parsed.value))",
-        "_finite(f, parsed.value)",
+        "F.when(\n                        fits,\n",
+        "F.when(\n                        F.lit(True),\n",
         f"{_CASES}::test_json",
     ),
     Mutant(
@@ -73,16 +73,37 @@ MUTANTS = (
     Mutant(
         "a record of CSV is one by RFC 4180",
         _READS,
-        "F.when(~text.rlike(line), F",
+        'F.when(~text.rlike(rf"^{one}{others}*+\\z"), F',
         "F.when(F.lit(False), F",
         f"{_CASES}::test_csv",
     ),
     Mutant(
         "a record of CSV has a value for each column",
         _READS,
-        "F.when(F.col(texts).getField(_BAD).isNotNull(), F",
+        "F.when(~has_all, F",
         "F.when(F.lit(False), F",
         f"{_CASES}::test_csv",
+    ),
+    Mutant(
+        "a record of CSV with thousands of values does not fail the run",
+        _READS,
+        "record = F.when(has_all, text)",
+        "record = text",
+        f"{_CASES}::test_csv",
+    ),
+    Mutant(
+        "a time that is a number does not fit",
+        _READS,
+        "is_odd = is_bad | _may_have_seconds(text, fields)",
+        "is_odd = is_bad",
+        f"{_CASES}::test_json",
+    ),
+    Mutant(
+        "of a time that is a number no value is taken",
+        _READS,
+        "return F.when(~is_number, found)",
+        "return found",
+        f"{_CASES}::test_json",
     ),
     Mutant(
         "Java's other forms of numbers do not fit",

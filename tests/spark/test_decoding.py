@@ -19,7 +19,7 @@ from tidegate.spark.decoding import decoded
 
 COLUMNS = """a INT, b STRING, d DOUBLE, t TIMESTAMP, day DATE, n DECIMAL(5,2), ok BOOLEAN,
     raw BINARY, l ARRAY<INT>, m MAP<STRING, INT>, f ARRAY<FLOAT>, deep ARRAY<STRUCT<p: INT>>,
-    s STRUCT<p: INT, r: STRUCT<u: INT>, x: DOUBLE>"""
+    s STRUCT<p: INT, r: STRUCT<u: INT>, x: DOUBLE, at: TIMESTAMP>"""
 NO_JSON = "no JSON, a key that stands twice in an object, or over 16 MiB"
 SEVERAL = "no JSON, or more than one value"
 
@@ -56,7 +56,7 @@ FITS = {
     b'{"n":1.5,"ok":true}': {"n": Decimal("1.50"), "ok": True},
     b'{"day":"2024-02-29"}': {"day": date(2024, 2, 29)},
     b'{"l":[1,null],"m":{"k":2}}': {"l": [1, None], "m": {"k": 2}},
-    b'{"s":{"p":1,"r":{"u":2}}}': {"s": {"p": 1, "r": {"u": 2}, "x": None}},
+    b'{"s":{"p":1,"r":{"u":2}}}': {"s": {"p": 1, "r": {"u": 2}, "x": None, "at": None}},
 }
 UNFIT = {
     b'{"a":3000000000,"b":"x"}': ("a: no INT", {"b": "x"}),
@@ -64,15 +64,24 @@ UNFIT = {
     b'{"a":1.0,"ok":"true"}': ("a: no INT, ok: no BOOLEAN", {}),
     b'{"d":1e400}': ("d: beyond DOUBLE", {}),
     b'{"d":"NaN"}': ("d: no DOUBLE", {}),
+    b'{"s":{"x":-1e400}}': ("s.x: beyond DOUBLE", {"s": dict.fromkeys(("p", "r", "x", "at"))}),
     b'{"f":[1e400]}': ("f: beyond ARRAY<FLOAT>", {"f": [math.inf]}),
     b'{"n":12345.6}': ("n: no DECIMAL(5,2)", {}),
     b'{"t":"today","day":"2024-02-30"}': ("t: no TIMESTAMP, day: no DATE", {}),
+    b'{"t":1700000000}': ("t: no TIMESTAMP", {}),
+    b'{"t":9223372036854775807}': ("t: no TIMESTAMP", {}),
+    b'{"\\u0074" : 1.5e9}': ("t: no TIMESTAMP", {}),
+    b'{"s":{"at":17}}': ("s.at: no TIMESTAMP", {"s": dict.fromkeys(("p", "r", "x", "at"))}),
+    b'{"n":1e1000000000,"a":1e1000000000}': ("a: no INT, n: no DECIMAL(5,2)", {}),
     b'{"raw":"not base64!"}': ("raw: no BINARY", {}),
     b'{"l":[1,"x"]}': ("l: no ARRAY<INT>", {}),
     b'{"m":{"k":"x"}}': ("m: no MAP<STRING, INT>", {}),
     b'{"deep":[{"p":"x"}]}': ("deep: no ARRAY<STRUCT<p: INT>>", {"deep": [{"p": None}]}),
-    b'{"s":{"p":"x","x":1}}': ("s.p: no INT", {"s": {"p": None, "r": None, "x": 1.0}}),
-    b'{"s":{"r":{"u":"x"}}}': ("s.r.u: no INT", {"s": {"p": None, "r": {"u": None}, "x": None}}),
+    b'{"s":{"p":"x","x":1}}': ("s.p: no INT", {"s": {"p": None, "r": None, "x": 1.0, "at": None}}),
+    b'{"s":{"r":{"u":"x"}}}': (
+        "s.r.u: no INT",
+        {"s": {"p": None, "r": {"u": None}, "x": None, "at": None}},
+    ),
     b'{"a":1,"a":2}': (NO_JSON, {}),
     b'{"other":{"a":1,"a":2}}': (NO_JSON, {}),
     b"": (NO_JSON, {}),
@@ -230,6 +239,7 @@ CSV_UNFIT = {
     b"1,b,1e999": ("c: beyond DOUBLE", (1, "b", None)),
     b"1,b": ("not 3 values", (None, None, None)),
     b"1,b,2,3": ("not 3 values", (None, None, None)),
+    b"," * 30_000: ("not 3 values", (None, None, None)),
     b'1,"open,2': ("no record of CSV by RFC 4180", (None, None, None)),
     b'1,"a"b,2': ("no record of CSV by RFC 4180", (None, None, None)),
     b'1,b"c,2': ("no record of CSV by RFC 4180", (None, None, None)),

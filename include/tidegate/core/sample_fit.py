@@ -95,8 +95,6 @@ def _is_decimal(kind: Type, value: Any) -> bool:
 
 
 def _is_of_text(kind: str, value: Any) -> bool:
-    if kind.startswith("timestamp") and type(value) in (int, Decimal):
-        return True
     if not isinstance(value, str):
         return False
     try:

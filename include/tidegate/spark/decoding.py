@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from typing import NamedTuple
@@ -26,6 +28,9 @@ _CSV = {
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _HALF = rf"^(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])|{_PAIR})*+\\u[dD][89a-fA-F]"
 _FLOATS = "float", "double"
+_TIMES = "timestamp", "timestamp_ntz"
+_RECHECKED = (*_FLOATS, *_TIMES, "struct")
+_ONLY_DIGITS = r"^-?[0-9.]+(?:[eE][+-]?[0-9]+)?$"
 # Java reads also `1d`, and its words for what is no number.
 _NO_NUMBER = r"[^0-9eE.+-]"
 
@@ -35,8 +40,8 @@ class _Parsed(NamedTuple):
 
     `value` is a struct of its fields. `whole` is the reason why nothing of it fits, empty text if
     there is nothing to decode, or null. Only where `is_odd` may a field not fit; it is null
-    although its text, in the struct `texts`, is not. `inner` says whether a part of a field does
-    not fit.
+    although its text, in the struct `texts`, is not. `is_bad` says that Spark has found a fault;
+    `inner` returns whether a part of a field does not fit.
     """
 
     rows: DataFrame
@@ -45,6 +50,7 @@ class _Parsed(NamedTuple):
     is_odd: Column
     texts: Column | None = None
     inner: Callable[[Field, Column], Column] | None = None
+    is_bad: Column | None = None
 
 
 def decoded(rows: DataFrame, decoding: Decoding) -> DataFrame:
@@ -64,13 +70,23 @@ def decoded(rows: DataFrame, decoding: Decoding) -> DataFrame:
         rows = rows.withColumns(
             {
                 **{
-                    f"{decoder.prefix}{f.name}": F.when(fits, _finite(f, parsed.value))
+                    f"{decoder.prefix}{f.name}": F.when(
+                        fits,
+                        _taken(
+                            f,
+                            parsed.value.getField(f.name),
+                            None if parsed.texts is None else parsed.texts.getField(f.name),
+                            parsed,
+                        ),
+                    )
                     for f in decoder.fields
                 },
                 fault: F.coalesce(
                     F.col(whole),
                     F.when(fields != "", fields),
-                    F.when(parsed.is_odd, F.lit("it does not fit")),
+                    F.lit("")
+                    if parsed.is_bad is None
+                    else F.when(parsed.is_bad, F.lit("it does not fit")),
                     F.lit(""),
                 ),
             }
@@ -107,7 +123,8 @@ def _json(rows: DataFrame, column: str, decoder: Decoder) -> _Parsed:
     wrapped = F.concat(F.lit(f'{{"{_ROOT}":'), text, F.lit(f',"{_END}":0}}'))
     name, texts = _hidden(column, "json"), _hidden(column, "texts")
     row = F.col(name)
-    is_odd = row.getField(_BAD).isNotNull()
+    is_bad = row.getField(_BAD).isNotNull()
+    is_odd = is_bad | _may_have_seconds(text, fields)
     rows = rows.withColumn(name, F.from_json(wrapped, root, _JSON))
     rows = rows.withColumn(
         texts, F.when(is_odd, F.from_json(text, _struct(fields, "STRING"), _JSON))
@@ -126,7 +143,27 @@ def _json(rows: DataFrame, column: str, decoder: Decoder) -> _Parsed:
             F.lit("half a surrogate pair"),
         ),
     )
-    return _Parsed(rows, row.getField(_ROOT), whole, is_odd, F.col(texts), _misses_json)
+    value = row.getField(_ROOT)
+    return _Parsed(rows, value, whole, is_odd, F.col(texts), _misses_json, is_bad)
+
+
+def _may_have_seconds(text: Column, fields: Fields) -> Column:
+    """Return whether a time may be a number: Spark takes seconds, of which some overflow, and most
+    producers mean milliseconds. Keys within an array or a map are not looked at.
+    """
+
+    def times(of: Fields) -> Iterator[str]:
+        for name, kind in of:
+            if kind.name in _TIMES:
+                yield re.escape(json.dumps(name, ensure_ascii=False))
+            elif kind.name == "struct":
+                yield from times(kind.parts)
+
+    names = "|".join(sorted(set(times(fields))))
+    if not names:
+        return F.lit(False)
+    # A key may also be written with escapes.
+    return text.rlike(rf"(?:{names})\s*:\s*[-0-9]") | text.contains("\\u")
 
 
 def _misses_json(field: Field, text: Column) -> Column:
@@ -137,30 +174,38 @@ def _misses_json(field: Field, text: Column) -> Column:
 
 
 def _csv(rows: DataFrame, column: str, decoder: Decoder) -> _Parsed:
-    """Decode records of CSV by RFC 4180; a line break at the end, and within quotes, is allowed."""
+    """Decode records of CSV by RFC 4180; a line break at the end, and within quotes, is allowed.
+
+    Others are not parsed: Spark fails on one with thousands of values.
+    """
     whole_text, fields = F.col(column).cast("string"), decoder.fields
     text = F.regexp_replace(whole_text, r"\r?\n\z", "")  # which makes it valid UTF-8
     mark = decoder.separator or ","
-    options = {**_CSV, "sep": mark, "maxColumns": str(len(fields) + 100)}
+    between = rf"\x{{{ord(mark):x}}}"
+    one = rf'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\r\n{between}]*+)'
+    others = f"(?:{between}{one})"
+    has_all = text.rlike(rf"^{one}{others}{{{len(fields) - 1}}}\z")
+    options = {**_CSV, "sep": mark}
     name, texts = _hidden(column, "csv"), _hidden(column, "texts")
     row = F.col(name)
     is_odd = row.getField(_BAD).isNotNull()
-    as_texts = F.from_csv(text, _struct(fields, "STRING"), options)
+    record = F.when(has_all, text)
+    as_texts = F.from_csv(record, _struct(fields, "STRING"), options)
     if not any(f.type.name in _FLOATS for f in fields):
         as_texts = F.when(is_odd, as_texts)
-    rows = rows.withColumn(name, F.from_csv(text, _struct(fields), options))
+    rows = rows.withColumn(name, F.from_csv(record, _struct(fields), options))
     rows = rows.withColumn(texts, as_texts)
-    bare = rf'[^"\r\n\x{{{ord(mark):x}}}]*+'
-    one = f'(?:"[^"]*+(?:""[^"]*+)*+"|{bare})'
-    line = rf"^{one}(?:\x{{{ord(mark):x}}}{one})*+\z"
     whole = F.coalesce(
         F.when(text.isNull(), F.lit("")),
         _no_utf8(whole_text),
-        F.when(~text.rlike(line), F.lit("no record of CSV by RFC 4180")),
-        F.when(F.col(texts).getField(_BAD).isNotNull(), F.lit(f"not {len(fields)} values")),
+        F.when(~text.rlike(rf"^{one}{others}*+\z"), F.lit("no record of CSV by RFC 4180")),
+        F.when(~has_all, F.lit(f"not {len(fields)} values")),
     )
     value = F.struct(*(_number(f, row, F.col(texts)).alias(f.name) for f in fields))
-    return _Parsed(rows, value, whole, is_odd | _is_no_number(fields, F.col(texts)), F.col(texts))
+    return _Parsed(
+        rows, value, whole, is_odd | _is_no_number(fields, F.col(texts)), F.col(texts),
+        is_bad=is_odd,
+    )  # fmt: skip
 
 
 def _number(field: Field, row: Column, texts: Column) -> Column:
@@ -233,15 +278,18 @@ def _unfit(
     path: str, field: Field, found: Column, text: Column, parsed: _Parsed
 ) -> Iterator[Column]:
     fault = F.lit(f"{path}: no {field.type}")
-    yield F.when(parsed.is_odd & found.isNull() & text.isNotNull(), fault)
+    wrong = found.isNull()
+    if field.type.name in _TIMES:
+        wrong |= text.rlike(_ONLY_DIGITS)
+    yield F.when(parsed.is_odd & text.isNotNull() & wrong, fault)
     if parsed.inner is None:
         return
     if field.type.name == "struct":
-        inner = F.from_json(text, _struct(field.type.parts, "STRING"), _JSON)
+        inner = _texts_within(field, text, parsed)
         for part in field.type.parts:
             yield from _unfit(
                 f"{path}.{part.name}", part, found.getField(part.name),
-                F.when(parsed.is_odd, inner).getField(part.name), parsed,
+                inner.getField(part.name), parsed,
             )  # fmt: skip
     elif field.type.parts:
         yield F.when(parsed.is_odd & found.isNotNull() & parsed.inner(field, text), fault)
@@ -268,9 +316,29 @@ def _is_infinite(field: Field, found: Column) -> Column:
     return F.abs(found) == F.lit("Infinity").cast(str(field.type))
 
 
-def _finite(field: Field, value: Column) -> Column:
-    """Return a field of a value; null in place of a number that is infinite, or is none."""
-    found = value.getField(field.name)
-    if field.type.name not in _FLOATS:
-        return found
-    return F.when(~_is_infinite(field, found) & ~F.isnan(found), found)
+def _taken(field: Field, found: Column, text: Column | None, parsed: _Parsed) -> Column:
+    """Return a field; null in place of a number that is infinite, or is none, and of a time that is
+    a number, also within structs.
+    """
+    name, parts = field.type.name, field.type.parts
+    if name in _FLOATS:
+        return F.when(~_is_infinite(field, found) & ~F.isnan(found), found)
+    if name in _TIMES and text is not None:
+        is_number = F.coalesce(parsed.is_odd & text.rlike(_ONLY_DIGITS), F.lit(False))
+        return F.when(~is_number, found)
+    if name == "struct" and any(part.type.name in _RECHECKED for part in parts):
+        inner = None if text is None else _texts_within(field, text, parsed)
+        taken = (
+            _taken(
+                part, found.getField(part.name),
+                None if inner is None else inner.getField(part.name), parsed,
+            ).alias(part.name)
+            for part in parts
+        )  # fmt: skip
+        return F.when(found.isNotNull(), F.struct(*taken))
+    return found
+
+
+def _texts_within(field: Field, text: Column, parsed: _Parsed) -> Column:
+    """Return the parts of a struct, whose JSON is `text`, as texts, where they may not fit."""
+    return F.when(parsed.is_odd, F.from_json(text, _struct(field.type.parts, "STRING"), _JSON))

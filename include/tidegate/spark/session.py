@@ -34,6 +34,8 @@ def configure(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     # The legacy layout of lists differs from that of docs/storage.md.
     spark.conf.set("spark.sql.parquet.writeLegacyFormat", "false")
+    # Decoding keeps the fields that fit.
+    spark.conf.set("spark.sql.json.enablePartialResults", "true")
     # With an open writer per topic, tasks need not sort by topic.
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", str(WRITERS))
     return spark
