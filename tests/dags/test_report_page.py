@@ -24,6 +24,7 @@ REPORT = {
         "topics": {"flights": {
             "0": {"start": 1_000, "end": 2_500, "rows": 1_499, "invisible": 1}}},
         "proofs": {"flights": {"0": {"holes": 1, "probed": 1, "unprovable": 0}}},
+        "undecodable": {"flights": {"value: a: no <INT>": 1_200, "value: no UTF-8": 3}},
         "versions": {"spark": "4.0.4"},
         "files": [{"uri": "file:///lake/x.parquet", "topic": "flights", "rows": 1_499,
                    "bytes": 20_000,
@@ -88,6 +89,8 @@ def test_what_a_person_reads(ann: TestClient, report: None) -> None:
     ):
         assert row in rows, row
     assert "1 left out" in answer.text
+    assert "1,203 rows with a value in" in answer.text
+    assert "1,200: value: a: no &lt;INT&gt;;" in answer.text
     assert "&lt;i&gt;away&lt;/i&gt;" in answer.text
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
 
