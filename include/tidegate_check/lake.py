@@ -459,9 +459,11 @@ class Checker:
                        for k, a in accounts.items()}, commit.ranges),
             rows=(rows, {k: r[2] for k, r in commit.ranges.items()}),
         )  # fmt: skip
-        decode, unfit = plan["bytes"].get("decode", {}), manifest.get("undecodable", {})
-        decoded = {t: {"sha256": sha256(canonical(decode[t])), "undecodable": unfit.get(t, {})}
-                   for t in form["topics"] if t in decode}  # fmt: skip
+        decode, unfit = plan["bytes"].get("decode", []), manifest.get("undecodable", {})
+        how = {t: {k: v for k, v in each.items() if k != "topics"}
+               for each in decode for t in each["topics"] if t in form["topics"]}  # fmt: skip
+        decoded = {t: {"sha256": sha256(canonical(each)), "undecodable": unfit.get(t, {})}
+                   for t, each in how.items()}  # fmt: skip
         self.same("decoded", where, topics=(form.get("decoded", {}), decoded))
         if (path_of_done := f"{staging}_done.json") in self.sizes:
             done = self.document(path_of_done, is_canonical=False) or {}

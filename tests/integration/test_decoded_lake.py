@@ -280,3 +280,22 @@ def test_peek(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None
         (("--start", "soon"), "--start soon: start 'soon': neither an offset"),
     ):
         assert said in user.run("peek", "typed", *wrong, code=3).stderr
+
+
+def test_hard_names_and_old_times(
+    user: Terminal, broker: Broker, topic: Callable[..., str]
+) -> None:
+    """Columns that need quotes, and the first and the last year that a timestamp has."""
+    name = topic()
+    ddl = "`a b` INT, `a.b` INT, `x;{}()=,` INT, `\u20ac` STRUCT<`p q`: INT>, t TIMESTAMP, d DATE"
+    user.pipeline("typed", [name], decode={name: json_of(ddl)})
+    first = {"a b": 1, "a.b": 2, "x;{}()=,": 3, "\u20ac": {"p q": 4}}
+    send(broker, name, {**first, "t": "0001-01-01T00:00:00Z", "d": "0001-01-01"})
+    send(broker, name, {"t": "9999-12-31T23:59:59.999999Z", "d": "9999-12-31"})
+    user.run("run", "typed")
+    query = 'SELECT "a b", "a.b", "x;{}()=,", "\u20ac"."p q", t::VARCHAR, d::VARCHAR FROM lake'
+    assert user.json("sql", "typed", f"SET TimeZone = 'UTC'; {query} ORDER BY d")["rows"] == [
+        [1, 2, 3, 4, "0001-01-01 00:00:00+00", "0001-01-01"],
+        [None, None, None, None, "9999-12-31 23:59:59.999999+00", "9999-12-31"],
+    ]
+    is_consistent(user, [name])

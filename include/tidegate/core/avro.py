@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ _LOGICAL = {
     ("long", "local-timestamp-millis"): "timestamp_ntz",
     ("long", "local-timestamp-micros"): "timestamp_ntz",
 }
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _UNIONS = ({"int", "long"}, "bigint"), ({"float", "double"}, "double")
 
 
@@ -122,6 +124,10 @@ class _Named:
             raise SchemaError(
                 f"a field of record {full.lstrip('.')} has no name or no type"
             ) from None
+        if odd := [f.name for f in parts if not _NAME.fullmatch(f.name)]:
+            raise SchemaError(f"{odd[0]!r} is no name of a field in Avro")
+        if len({f.name.lower() for f in parts}) < len(parts):
+            raise SchemaError(f"record {full.lstrip('.')} has a field twice (case does not matter)")
         self._known[full] = found = Type("struct", parts=tuple(parts))
         return found
 
@@ -145,5 +151,7 @@ def _simple(name: str, schema: Mapping[str, Any]) -> Type:
 
 
 def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
-    name = str(schema.get("name"))
+    name = str(schema.get("name", ""))
+    if not all(map(_NAME.fullmatch, name.split("."))):
+        raise SchemaError(f"{name!r} is no name of a type in Avro")
     return name if "." in name else f"{schema.get('namespace', namespace)}.{name}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from tidegate.core import avro, columns, schema
 from tidegate.core.json_codec import OMITTED, Document, StoredDocument
@@ -102,7 +102,18 @@ def changes(old: Decoding, new: Decoding | None) -> list[str]:
     return found
 
 
+def in_plan(decodings: Mapping[str, Decoding]) -> list[dict[str, Any]]:
+    """Return how a plan has the decodings of its topics: each once, with its topics."""
+    topics: dict[Decoding, list[str]] = {}
+    for topic, each in sorted(decodings.items()):
+        topics.setdefault(each, []).append(topic)
+    return [{"topics": named, **each.to_json()} for each, named in topics.items()]
+
+
 def of_plan(plan: Plan) -> dict[str, Decoding]:
     """Return the decoding of each topic that a frozen plan decodes."""
-    forms = plan.byte_settings.get("decode", {})
-    return {topic: Decoding.from_json(form) for topic, form in forms.items()}
+    return {
+        topic: Decoding.from_json(form)
+        for form in plan.byte_settings.get("decode", ())
+        for topic in form["topics"]
+    }

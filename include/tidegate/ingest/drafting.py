@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidegate.broker.cluster import Cluster, Survey, survey
 from tidegate.broker.retention import expiries
 from tidegate.broker.unreadable import find
-from tidegate.core import unreadable_records
+from tidegate.core import decoding, unreadable_records
 from tidegate.core.chunking import chunked
 from tidegate.core.draft import Draft, draft_live
 from tidegate.core.fold import Fold
@@ -132,7 +132,7 @@ def plan_of(
             "max_records_per_file": file_size.records_per_file(
                 store, fold, run.kafka, chunks, run.spec.isolation
             ),
-            **({"decode": {t: each.to_json() for t, each in decode.items()}} if decode else {}),
+            **({"decode": decoding.in_plan(decode)} if decode else {}),
         },
         left_out=tuple(draft.left_out),
         replay=draft.replay,

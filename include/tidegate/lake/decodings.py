@@ -39,7 +39,7 @@ def declared(
 def columns(store: Store, fold: Fold, topics: Iterable[str]) -> Fields:
     """Return the decoded columns of the committed rows of topics, each with its widest type.
 
-    ConfigurationError if topics have a column of one name with types that do not fit together.
+    ConfigurationError if rows have a column of one name with types that do not fit together.
     """
     found: Fields = ()
     for topic in topics:
@@ -48,8 +48,8 @@ def columns(store: Store, fold: Fold, topics: Iterable[str]) -> Fields:
                 found = schema.union(found, each.columns)
             except SchemaError as error:
                 raise ConfigurationError(
-                    f"the columns of topic {topic!r} and of another one do not fit together: "
-                    f"{error}; open the lake with one topic"
+                    f"decoded columns, those of topic {topic!r} among them, do not fit together: "
+                    f"{error}; open the lake with one topic, or replay one of them"
                 ) from None
     return found
 

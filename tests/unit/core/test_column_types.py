@@ -148,6 +148,9 @@ def test_avro() -> None:
         (record(a=["null"]), "a field of type null alone"),
         (record(a={"type": "array"}), "unknown type 'array'"),
         (record(a=7), "no Avro schema: 7"),
+        (record(**{"a-b": "int"}), "'a-b' is no name of a field in Avro"),
+        (record(a="int", A="int"), "record x.R has a field twice (case does not matter)"),
+        (record(a={"type": "enum", "symbols": ["A"]}), "'' is no name of a type in Avro"),
     ],
 )
 def test_avro_that_is_wrong(text: str, message: str) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.core.decoding import Decoder, Decoding, changes, of_topic
+from tidegate.core.decoding import Decoder, Decoding, changes, in_plan, of_topic
 
 JSON = Decoding(Decoder("json", "a INT, b STRING"))
 
@@ -25,6 +25,13 @@ def test_its_columns() -> None:
     assert JSON.to_json() == {
         "value": {"format": "json", "schema": "a INT, b STRING", "prefix": ""}
     }
+
+
+def test_a_plan_has_each_decoding_once() -> None:
+    """Whatever the number of topics of a pattern."""
+    found = in_plan({"b": JSON, "a": JSON, "c": Decoding(key=Decoder("string", "k STRING"))})
+    assert [each["topics"] for each in found] == [["a", "b"], ["c"]]
+    assert found[0] == {"topics": ["a", "b"], **JSON.to_json()}
 
 
 @pytest.mark.parametrize(
