@@ -261,7 +261,7 @@ def _proposed(name: str, text: str) -> dict[str, Decoder]:
 
     try:
         kafka = command_connections.kafka(spec)
-    except ConfigurationError:
+    except TidegateError:
         return {}  # it is not defined yet
     note(f"a sample of {', '.join(spec.topics)} from {kafka.cluster}")
     try:

@@ -53,20 +53,7 @@ def sql(
 
     if as_json and as_csv:
         raise ConfigurationError("give --json or --csv, not both")
-    lake = tidegate.open_lake(pipeline, topic)
-    import duckdb
-
-    # Neither files nor variables of this process can be read, and nothing be written.
-    options = {"enable_external_access": "false", "python_enable_replacements": "false"}
-    with duckdb.connect(config=options) as connection:
-        lake.duckdb(connection)
-        connection.register("lake", lake.dataset())
-        try:
-            result = connection.execute(query)
-            names = [each[0] for each in result.description or ()]
-            rows = result.fetchall()
-        except duckdb.Error as error:
-            raise ConfigurationError(f"{type(error).__name__}: {error}") from None
+    names, rows = tidegate.open_lake(pipeline, topic).query(query)
     if as_json:
         form = {"format": 1, "columns": names, "rows": [list(map(_plain, row)) for row in rows]}
         print(json.dumps(form))

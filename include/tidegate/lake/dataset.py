@@ -124,6 +124,26 @@ class Lake:
         connection.register(self.name, self.dataset())
         return connection
 
+    def query(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of the columns and the rows of SQL of DuckDB; nothing can be written.
+
+        The view of the dataset is named as the pipeline, and `lake`. ConfigurationError for what
+        DuckDB refuses, and without the package `duckdb`.
+        """
+        connection = self.duckdb(None)
+        import duckdb
+
+        with connection:
+            connection.register("lake", self.dataset())
+            # Neither files nor variables of this process can be read, and no file be written.
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET python_enable_replacements = false")
+            try:
+                result = connection.execute(sql)
+                return [each[0] for each in result.description or ()], result.fetchall()
+            except duckdb.Error as error:
+                raise ConfigurationError(f"{type(error).__name__}: {error}") from None
+
 
 def _filesystem(store: Store) -> tuple[fs.FileSystem, str]:
     """Return PyArrow's file system of a store, and the path of the store in it."""
