@@ -8,7 +8,8 @@ from nets import interleavings
 from nets.world import playing
 from tidegate.lake import committing, ledger
 
-SEEDS = 200
+SEEDS = (*range(200), 669, 1312)
+"""The last ones are orders in which an attempt is to be committed after it was abandoned: rare."""
 SENDS = 200
 
 
@@ -52,7 +53,7 @@ def test_any_order(state, monkeypatch):
             return verdict
 
         monkeypatch.setattr(module, "judge", counted)
-    found = [(seed, wrong) for seed in range(SEEDS) if (wrong := interleavings.judged(state, seed))]
+    found = [(seed, wrong) for seed in SEEDS if (wrong := interleavings.judged(state, seed))]
     assert not found, found[:3]
     assert verdicts.keys() >= {
         ("Commit", "Adopt"), ("Commit", "CoveredBy"), ("Commit", "PartlyCovered"),
