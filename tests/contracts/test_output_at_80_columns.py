@@ -80,7 +80,7 @@ flights  {TOPIC_ID}
           0       0  3,999,000,000  3,990,000,000  4,000,204,551  1,204,556
          11       0             40             90            120         80
 refunds  not read yet
-flights: 2,001 rows that do not fit the schema: see _undecodable
+flights: 2,001 rows do not fit the schema: see _undecodable
   2,000  value: a: no INT
   1  value: no UTF-8
 flights-0: 5 offsets behind a transaction that is open for 1h 2m

@@ -198,8 +198,9 @@ def _problems(state: Document) -> Iterator[str]:
 def _undecodable(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """Yield for each topic how many rows do not fit their schema, and why."""
     for topic, counts in topics.items():
-        rows = counted(sum(counts.values()), "row")
-        yield f"{topic}: {rows} that do not fit the schema: see _undecodable"
+        rows = sum(counts.values())
+        verb = "does" if rows == 1 else "do"
+        yield f"{topic}: {counted(rows, 'row')} {verb} not fit the schema: see _undecodable"
         for reason, n in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:MOST]:
             yield f"  {n:,}  {reason}"
 

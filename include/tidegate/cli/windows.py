@@ -95,11 +95,11 @@ def _print_sample(found: Document) -> None:
         say(bold(topic, f": {counted(each['records'], 'record')} sampled"))
         for reason, n in each["unfit"].items():
             say(f"  {n:,}  {reason}", "yellow")
-        if each["schema"]:
-            say("  columns that fit: change `decode` of the pipeline to")
-            say(f"    {each['schema']}")
-        elif not each["unfit"]:
+        if not each["unfit"]:
             say("  all fit")
+        if each["schema"]:
+            could = "columns that fit more" if each["unfit"] else "columns that could be declared"
+            say(f"  {could}: {each['schema']}")
     if not found["topics"]:
         note("no records")
 

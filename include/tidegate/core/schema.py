@@ -100,8 +100,9 @@ def changes(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
             )
         elif not _is_wider(field.type, kind):
             found.append(
-                f"column {field.name} was {field.type} and is {kind}: only integers, floats and "
-                "decimals can be widened; give the new type to a new column"
+                f"column {field.name} was {field.type} and is {kind}: a column can only be widened "
+                f"(INT to BIGINT, FLOAT to DOUBLE, a DECIMAL by digits). Write {field.type} again, "
+                "or give the new type to a new column"
             )
     return found
 

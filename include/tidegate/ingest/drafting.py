@@ -115,7 +115,10 @@ def plan_of(
     urgency = {key: timestamp // _HOUR_MS for key, timestamp in draft.expires.items()}
     chunks = draft.chunks or chunked(draft.ranges, run.chunk_size, urgency)[: run.max_chunks]
     topics = sorted({r.topic for window in chunks for r in window})
-    decode = decodings.declared(run.spec.name, run.spec.decoding, store, fold, topics)
+    declared = decodings.declared(
+        run.spec.name, run.spec.decoding, store, fold, sorted({*run.topics, *topics})
+    )
+    decode = {topic: declared[topic] for topic in topics if topic in declared}
     return Plan(
         pipeline=run.spec.name,
         kind=run.spec.kind,

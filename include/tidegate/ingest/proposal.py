@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
-from tidegate.broker.consumer import first_batches
+from tidegate.broker.consumer import reading
 from tidegate.core import sample_fit, sampled_columns, schema
 from tidegate.core.decoding import Decoder, Decoding, of_topic
 from tidegate.core.fold import Fold
+from tidegate.core.offsets import OffsetRange
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import resolved
 
 RECORDS = 100
 """At most so many records of a topic are sampled."""
-_SECONDS = 5.0
-_FETCHED = 256 * 1024  # bytes per partition
+_PARTITIONS = 32  # of a topic, those with the most records
 _PREFIX = "value_"
 
 
@@ -63,21 +63,18 @@ def _sampled(
     spec: Ingest, kafka: KafkaSettings, topics: Sequence[str], most: int
 ) -> dict[str, list[bytes]]:
     """Return at most about so many of the newest values of each topic, without nulls."""
-    marks = survey(kafka, topics, spec.isolation).watermarks
-    starts = {
-        (topic, p): max(m.start, m.end - most // len(of_topic) - 1)
-        for topic, of_topic in marks.items()
-        for p, m in of_topic.items()
-        if m.start < m.end
-    }
-    batches = first_batches(
-        kafka, starts, spec.isolation, list, patience=_SECONDS, fetch_bytes=_FETCHED
-    )
     values: dict[str, list[bytes]] = {}
-    for (topic, _), records in sorted(batches.items()):
-        newest = (record.value for record in records[-most:])
-        values.setdefault(topic, []).extend(value for value in newest if value is not None)
-    return values
+    marks = survey(kafka, topics, spec.isolation).watermarks
+    with reading(kafka) as records:
+        for topic, of_topic in marks.items():
+            full = sorted(of_topic.items(), key=lambda each: each[1].start - each[1].end)
+            chosen = [(p, m) for p, m in full[:_PARTITIONS] if m.start < m.end]
+            share = -(-most // max(1, len(chosen)))
+            for p, m in sorted(chosen):
+                r = OffsetRange(topic, p, max(m.start, m.end - share), m.end)
+                found = (record.value for record in records(r, spec.isolation))
+                values.setdefault(topic, []).extend(v for v in found if v is not None)
+    return {topic: each for topic, each in values.items() if each}
 
 
 def decoder(values: Sequence[bytes]) -> Decoder | None:

@@ -142,7 +142,9 @@ class Lake:
                 result = connection.execute(sql)
                 return [each[0] for each in result.description or ()], result.fetchall()
             except duckdb.Error as error:
-                raise ConfigurationError(f"{type(error).__name__}: {error}") from None
+                named = f'\nthe lake is the view lake, or "{self.name}"'
+                hint = named if isinstance(error, duckdb.CatalogException) else ""
+                raise ConfigurationError(f"{error}{hint}") from None
 
 
 def _filesystem(store: Store) -> tuple[fs.FileSystem, str]:
