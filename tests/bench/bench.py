@@ -2,7 +2,8 @@
 
 Each workload has a broker of its own. Its contenders take turns (A B C C B A …), each from cold,
 with a warm page cache; every result is compared with what an independent client reads, and ends
-the run if it differs. `make docs` makes docs/benchmarks.md and its figure from the results.
+the run if it differs. `tests/tools/benchmarks_page.py` prints docs/benchmarks.md from the results,
+and its figure with `--svg`.
 """
 
 import argparse

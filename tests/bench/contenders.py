@@ -63,7 +63,7 @@ def spark_decode(broker: str, topic: str, check: Callable[[Path], None], schema:
     """The same with `from_json`."""
     return Contender(
         f"{SPARK}, decoded",
-        lambda output: _submit("plain_decode.py", broker, topic, output, schema),
+        lambda output: _submit("plain_spark.py", broker, topic, output, schema),
         check,
     )
 

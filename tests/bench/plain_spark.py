@@ -1,26 +1,27 @@
 """What one writes without thinking of settings: a topic, from its beginning to now, as Parquet.
 
-`spark-submit plain_spark.py BOOTSTRAP TOPIC DIRECTORY…`: writes it once into each directory.
+`spark-submit plain_spark.py BOOTSTRAP TOPIC DIRECTORY [SCHEMA]`: with a schema, as DDL, the values
+are also columns, by `from_json`.
 """
 
 import sys
-import time
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-bootstrap, topic, *directories = sys.argv[1:]
+bootstrap, topic, directory, *schema = sys.argv[1:]
 spark = SparkSession.builder.appName("plain").getOrCreate()
-for directory in directories:
-    started = time.monotonic()
-    (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("endingOffsets", "latest")
-        .load()
-        .write.parquet(directory)
-    )
-    print(f"wrote in {time.monotonic() - started:.3f} s", flush=True)
+records = (
+    spark.read.format("kafka")
+    .option("kafka.bootstrap.servers", bootstrap)
+    .option("kafka.isolation.level", "read_committed")
+    .option("subscribe", topic)
+    .option("startingOffsets", "earliest")
+    .option("endingOffsets", "latest")
+    .load()
+)
+for columns in schema:
+    parsed = F.from_json(F.col("value").cast("string"), columns)
+    records = records.withColumn("json", parsed).select("*", "json.*").drop("json")
+records.write.parquet(directory)
 spark.stop()

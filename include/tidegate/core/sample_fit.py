@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import math
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from datetime import date, datetime
@@ -18,6 +18,7 @@ from typing import Any
 from tidegate.core import sampled_columns
 from tidegate.core.schema import Field, Fields, Type, widest
 
+_LARGEST = Decimal(sys.float_info.max)
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
@@ -27,7 +28,7 @@ def reasons(values: Iterable[bytes], fields: Fields) -> Counter[str]:
     for value in values:
         try:
             form = json.loads(value, parse_float=Decimal)
-        except (ValueError, RecursionError):
+        except (ValueError, ArithmeticError, RecursionError):
             found["no JSON"] += 1
             continue
         if not isinstance(form, dict):
@@ -64,7 +65,7 @@ def _fits(kind: Type, value: Any) -> bool:
             limit = 1 << (_BITS[kind.name] - 1)
             return type(value) is int and -limit <= value < limit
         case "float" | "double":
-            return type(value) in (int, Decimal) and math.isfinite(float(value))
+            return type(value) in (int, Decimal) and abs(value) <= _LARGEST
         case "decimal":
             return _is_decimal(kind, value)
         case "array":

@@ -30,7 +30,7 @@ def of_objects(texts: Iterable[bytes | str], *, as_text: bool = False) -> Fields
     for text in texts:
         try:
             value = json.loads(text, parse_float=Decimal)
-        except (ValueError, RecursionError):
+        except (ValueError, ArithmeticError, RecursionError):  # 1e99999999999999999999, for one
             continue
         if isinstance(value, dict):
             found = _merged(found, _object(value, as_text=as_text))

@@ -34,6 +34,14 @@ def test_values(kind: str, fits: list[Any], unfit: list[Any]) -> None:
             assert sum(found.values()) == number, value
 
 
+def test_numbers_that_python_cannot_hold() -> None:
+    """They are named, and end neither a sample nor a proposal."""
+    values = [b'{"a": 1e99999999999999999999}', b'{"a": %d}' % 10**400, b'{"a": 1e400}']
+    found = sample_fit.reasons(values, parse("a DOUBLE"))
+    assert found == {"no JSON": 1, "a: no DOUBLE": 2}
+    assert ddl(sample_fit.extended(values, parse("a DOUBLE, b INT"))) == "a DOUBLE, b INT"
+
+
 def test_what_is_no_object() -> None:
     found = sample_fit.reasons([b"x", b"[1]", b'{"a": 1e999}', b"{}"], parse("a DOUBLE"))
     assert found == {"no JSON": 1, "no JSON object": 1, "a: no DOUBLE": 1}
