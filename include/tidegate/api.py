@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,19 +50,23 @@ def files(pipeline: Pipeline) -> list[CommittedFile]:
     return committed(_ingest(pipeline))
 
 
-def open_lake(pipeline: Pipeline, topic: str | None = None) -> Lake:
+def open_lake(
+    pipeline: Pipeline, topic: str | None = None, *, at: int | datetime | None = None
+) -> Lake:
     """Return the lake of an ingest pipeline, or one topic of it, read-only, as its ledger is now.
 
-    Errors as those of `files`; ConfigurationError also if decoded columns of one name have types
-    that do not fit together: then give the `topic`.
+    `at`: as it was after a ledger entry, or the last one written by a time (with a zone). Errors as
+    those of `files`; ConfigurationError also if decoded columns of one name have types that do not
+    fit together: then give the `topic`; and if files of an earlier state are deleted.
     """
     from tidegate.lake import dataset
-    from tidegate.lake.ledger import existing
+    from tidegate.lake.ledger import as_of, existing
     from tidegate.lake.store import open_store
 
     spec = _ingest(pipeline)
     store = open_store(spec.lake, spec.name)
-    return dataset.Lake(spec.name, store, existing(store, spec.name), topic)
+    fold = existing(store, spec.name) if at is None else as_of(store, spec.name, at)
+    return dataset.Lake(spec.name, store, fold, topic, is_past=at is not None)
 
 
 def status(pipeline: Pipeline, kafka: Mapping[str, Any] | None = None) -> dict[str, Any]:

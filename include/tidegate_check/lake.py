@@ -20,6 +20,7 @@ from collections import Counter, defaultdict, namedtuple
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import date
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ PLACED, CHECKPOINTS = "_tidegate/placed/", "_tidegate/checkpoints/"
 MANIFESTS, STAGING = "_tidegate/manifests/", "_tidegate/staging/"
 QUARANTINE, DATA, FORMAT = "_tidegate/quarantine/", "data/", 2
 COLUMNS = ["key", "value", "partition", "offset", "timestamp", "timestampType", "headers"]
-UNFIT = "_undecodable"
+UNFIT, FIELD = "_undecodable", re.compile(r"(\w+)\((\w+)\)")
 MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 
 Key = tuple[str, int]  # topic id and partition
@@ -56,6 +57,26 @@ def sha256(data: bytes) -> str:
 def by_key(form: Form, topic_ids: Form) -> dict[Key, Any]:
     """Return {topic: {partition: value}} by topic id and partition."""
     return {(topic_ids[t], int(p)): value for t, ps in form.items() for p, value in ps.items()}
+
+
+def of_rows(transform: str, values: Any) -> set[str]:
+    """Return the directories of the values of a column, but for years that no Python date has."""
+    found, is_date = set[str](), pa.types.is_date(values.type)
+    if transform != "identity" and not pa.types.is_null(values.type):
+        values = values.cast(pa.int32() if is_date else pa.int64())
+    for value in values.unique().to_pylist():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if value is None:
+            found.add("__HIVE_DEFAULT_PARTITION__")
+        elif transform == "identity":
+            long = f"~{sha256(text.encode())[:32]}"
+            found.add(text if re.fullmatch(r"(?! )[\w. -]{1,40}", text) else long)
+        else:
+            day, rest = (value, 0) if is_date else divmod(value, 86_400_000_000)
+            if 0 < (n := day + date(1970, 1, 1).toordinal()) <= date.max.toordinal():
+                parts = f"{date.fromordinal(n)}-{rest // 3_600_000_000:02d}"
+                found.add(parts[: {"month": 7, "day": 10, "hour": 13}[transform]])
+    return found
 
 
 class Commit(NamedTuple):
@@ -469,7 +490,11 @@ class Checker:
             done = self.document(path_of_done, is_canonical=False) or {}
             self.same("done", staging, rows=(done.get("rows"), sum(rows.values())))
         for f in manifest["files"]:
-            directory = f"{DATA}topic={f['topic']}/window_date={plan['window_date']}/part-"
+            staged, levels = f["path"].removeprefix(staging).split("/")[1:-1], list[str]()
+            for level in plan["bytes"].get("partition_by", ["topic", "window_date"])[1:]:
+                is_date = level == "window_date"
+                levels.append(f"{level}={plan['window_date']}" if is_date else staged.pop(0))
+            directory = f"{DATA}topic={f['topic']}/{''.join(f'{level}/' for level in levels)}part-"
             (p, first, last, _), *others = f["parts"]
             name = f"shared-{p:05d}-{first:019d}" if others else f"{p:05d}-{first:019d}-{last:019d}"
             tail = f"-{name}-{commit.plan}.parquet"
@@ -477,7 +502,9 @@ class Checker:
             if not is_ours or f["final"] in self.final:
                 self.add("final", path, f"{f['final']}, expected once {directory}…{tail}")
             parts = {(plan["topics"][f["topic"]], p): rest for p, *rest in f["parts"]}
-            self.final[f["final"]] = commit, {**f, "parts": parts, "decoded": f["topic"] in decoded}
+            by_rows = plan["bytes"].get("partition_by", [])
+            known = {**f, "parts": parts, "decoded": f["topic"] in decoded, "by_rows": by_rows}
+            self.final[f["final"]] = commit, known
         self.holes |= {(commit.n, key): account["holes"] for key, account in accounts.items()}
 
     def holder(self, f: Form) -> int | None:
@@ -540,7 +567,14 @@ class Checker:
             self.same("file", at, columns=(names[:n] + names[n:][-1:], COLUMNS + added))
             (topic_id, _), *_ = f["parts"]
             order, unfit = list[int](), 0  # `order` of the partitions
+            levels = dict(each.split("=") for each in f["final"].split("/")[1:-1])
+            fields = [each for each in map(FIELD.fullmatch, f["by_rows"]) if each]
             for batch in parquet.iter_batches():  # of all columns: each page has a checksum
+                for transform, column in (each.groups() for each in fields):
+                    name = f"{column}_{'value' if transform == 'identity' else transform}"
+                    values = batch[column] if column in names else pa.nulls(len(batch))
+                    if strange := of_rows(transform, values) - {levels.get(name)}:
+                        self.add("directory", at, f"{name}: rows of {sorted(strange)[:3]}")
                 if f["decoded"]:
                     unfit += len(batch) - batch[UNFIT].null_count
                 both = (batch[name].to_pylist() for name in ("partition", "offset"))

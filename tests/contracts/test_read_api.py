@@ -7,6 +7,7 @@ import ast
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tidegate.core.entries import Origin
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerUnreachable, ConfigurationError
 from tidegate.lake import committing
-from tidegate.lake.ledger import Ledger
+from tidegate.lake.ledger import Appended, Ledger, written_at
 from tidegate.lake.store import LocalStore
 from tidegate.pipelines import files
 
@@ -117,6 +118,35 @@ def test_a_lake_as_the_ledger_has_it(store: LocalStore) -> None:
         (row,) = db.execute("SELECT topic, max(window_date)::VARCHAR, count(*) FROM p GROUP BY 1"
                             ).fetchall()  # fmt: skip
     assert row == ("t", "2024-05-01", 15)
+
+
+def test_a_lake_as_it_was(store: LocalStore) -> None:
+    """After an entry, or at a time; what a replay has replaced since is refused by name once it is
+    deleted.
+    """
+    first = Ledger(store, "p").fold.n
+    plan = staged_attempts.plan_of((OffsetRange("t", 1, 0, 5),))
+    seal = staged_attempts.seal(store, plan)
+    done = committing.commit(store, staged_attempts.ledger_of(store), plan, seal, run="r")
+    assert isinstance(done, Appended)
+    n = done.n
+    past = tidegate.open_lake("p", at=first)
+    assert (past.dataset().count_rows(), tidegate.open_lake("p", at=n).dataset().count_rows()) == (
+        10, 15,
+    )  # fmt: skip
+    assert tidegate.open_lake("p", at=written_at(store, n)).dataset().count_rows() == 15
+    before = datetime(2024, 1, 1, tzinfo=UTC)
+    for at, said in (
+        (n + 1, f"has no entry {n + 1}; the last is {n}"), (0, "has no entry 0"),
+        (before, r"has no entry of 2024-01-01 00:00:00\+00:00 or earlier"),
+        (datetime(2024, 1, 1), "has no zone"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigurationError, match=said):
+            tidegate.open_lake("p", at=at)
+    for file in past.files:
+        Path(file["path"]).unlink()
+    with pytest.raises(ConfigurationError, match=r"1 file of this state of the lake, file://"):
+        tidegate.open_lake("p", at=first)
 
 
 def test_a_lake_without_a_commit(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(b"x")
         parts = (Part(r.partition, r.start, r.end - 1, len(r)),)
-        final = final_name(r.topic, planned.window_date, parts, planned.id)
+        final = final_name(r.topic, [], parts, planned.id)
         files.append(LakeFile(r.topic, parts, True, 1, "d" * 64, path, final))
     accounts: dict[str, dict[int, Account]] = {}
     for r in planned.chunks[0]:

@@ -17,8 +17,9 @@ from support.cli_user import Terminal
 from support.process_list import command_line
 from support.spark_cluster import Cluster
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.launch import jars, job_zip
-from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate_local.kafka import Broker
 
 JOBS = Path(__file__).parents[2] / "spark_jobs"

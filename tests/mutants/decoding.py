@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "the files of an attempt have the columns of its plan",
         "lake/attempts.py",
-        "decoded=added.get(pair[0], ()))",
+        "decoded=added.get(item[0], ()))",
         "decoded=())",
         f"{_LAKE}::test_one_in_a_hundred_is_poison",
     ),

@@ -60,9 +60,9 @@ MUTANTS = (
         "tests/unit/ingest/test_ingest_runs.py::test_plan_publishes_what_other_runs_have_sealed",
     ),
     Mutant(
-        "files of an attempt do not overlap",
+        "no offset is in two files of an attempt",
         "core/accounting.py",
-        "if first <= last",
+        "if start < end",
         "if False",
         "tests/unit/lake/test_attempts.py::test_a_row_in_two_shared_files_is_refused",
     ),
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "a partition is compared with its own rows of a shared file",
         "ingest/verify.py",
-        '            batch = batch.filter(pc.equal(batch.column("partition"), r.partition))\n',
+        '        batch = batch.filter(pc.equal(batch.column("partition"), r.partition))\n',
         "",
         "tests/unit/lake/test_audit.py::test_a_shared_file_is_compared_by_partition",
     ),

@@ -14,7 +14,7 @@ from datetime import date
 
 from nets.crashes import CHANGES, at_the_end
 from nets.objects import Crash, Gate, Handle, Request
-from nets.world import DAY, INGEST, KAFKA, Now, World, rows_of
+from nets.world import DAY, KAFKA, Now, World, rows_of
 from tidegate.core import layout
 from tidegate.errors import AttemptWrong, TidegateError
 from tidegate.ingest.plan import plan
@@ -78,7 +78,7 @@ class Turn(Gate):
 
 
 def opened(run_id: str) -> OpenRun[Run]:
-    return open_run(Run(INGEST, KAFKA, "dag", run_id, date(2024, 5, 1)))
+    return open_run(Run(Now.world.spec, KAFKA, "dag", run_id, date(2024, 5, 1)))
 
 
 def live(world: World) -> None:

@@ -1,8 +1,10 @@
 """A fault at any request of any step of a pipeline's life, or two: no row is lost or repeated."""
 
+from contextlib import contextmanager
+
 import pytest
 
-from nets import crashes
+from nets import crashes, world
 from nets.crashes import INGEST, STEPS
 from nets.world import playing
 from tidegate.lake import checkpointing
@@ -12,23 +14,50 @@ SEEDS = 120
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
-    """The state before each step, in a world in which all tests of this file play.
+    """The state before each step, in a world in which all tests of this fixture play."""
+    with played(tmp_path_factory, world.INGEST) as states:
+        yield states
 
-    A publish makes a checkpoint there of every third entry.
-    """
-    with playing(tmp_path_factory.mktemp("world") / "in"), pytest.MonkeyPatch.context() as patch:
+
+@pytest.fixture(scope="module")
+def known_of_values(tmp_path_factory):
+    """The same of a lake that is partitioned by values of its rows."""
+    with played(tmp_path_factory, world.PARTITIONED) as states:
+        yield states
+
+
+@contextmanager
+def played(tmp_path_factory, spec):
+    """A publish makes a checkpoint of every third entry."""
+    with (
+        playing(tmp_path_factory.mktemp("world") / "in") as made,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        made.spec = spec
         patch.setattr(checkpointing, "DUE", 3)
         yield crashes.states()
 
 
+def wrong(known, step):
+    """Return what a fault at a request leaves wrong: a crash, an error around it, or late."""
+    judged = ((c, crashes.judged(known[step], c)) for c in crashes.cases({step: known[step]}))
+    return [(case, found) for case, found in judged if found]
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_one_fault(known, step):
-    """Every request of a step: with a crash after it, an error before or after it, or late."""
-    found = [
-        (case, wrong)
-        for case in crashes.cases({step: known[step]})
-        if (wrong := crashes.judged(known[step], case))
-    ]
+    found = wrong(known, step)
+    assert not found, found[:3]
+
+
+OFTEN = ("replay", "repair")
+
+
+@pytest.mark.parametrize(
+    "step", [*OFTEN, *(pytest.param(s, marks=pytest.mark.slow) for s in INGEST if s not in OFTEN)]
+)
+def test_one_fault_in_a_partitioned_lake(known_of_values, step):
+    found = wrong(known_of_values, step)
     assert not found, found[:3]
 
 

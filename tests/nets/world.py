@@ -47,11 +47,13 @@ from tidegate_check.lake import Checker, Difference
 DAY = 25 * 3600.0
 ORIGIN = 20  # of partition 0: what is below it is backfilled
 KAFKA = KafkaSettings("kafka_default", {"bootstrap.servers": "nowhere:1"})
-INGEST = parse({
+FORM = {
     "name": "p", "kind": "ingest", "topics": ["t"], "lake": "/lake", "max_records": 60,
     "decode": {"*": {"value": {"format": "string"}}},
     "on_expired": "skip", "start": {"offsets": {"t": {"0": ORIGIN, "1": 0}}},
-})  # fmt: skip
+}  # fmt: skip
+INGEST = parse(FORM)
+PARTITIONED = parse({**FORM, "partition_by": ["topic", "day(timestamp)", "window_date"]})
 
 
 @dataclass
@@ -63,6 +65,7 @@ class World:
     attempts whose senders run. `loses` is the offset of a record that Spark does not write; `away`:
     no question to the broker is answered. `meanwhile` happens once, before the next record is sent.
     `bad` are the files that cannot be sent until the pipeline's settings change: `is_edited`.
+    `spec` is that of the ingest: `PARTITIONED` has odd offsets in other files than even ones.
     """
 
     home: Path
@@ -77,6 +80,7 @@ class World:
     is_backfilled: bool = False
     bad: frozenset[str] = frozenset()
     is_edited: bool = False
+    spec: Any = INGEST
     open_store: Callable[[Objects, str], Any] = Handle
 
     def copy(self) -> "World":
@@ -147,14 +151,19 @@ class World:
                     if len(file) < 40:
                         shared += file
                     else:
-                        path = f"{directory}topic={r.topic}/part-{r.partition}-{at}.parquet"
-                        store.write(path, parquet(tuple(file)))
+                        self._write(store, directory, f"part-{r.partition}-{at}", file)
                 rows += len(here)
-            if shared:
-                store.write(f"{directory}topic=t/part-all.parquet", parquet(tuple(shared)))
+            self._write(store, directory, "part-all", shared)
             done = {"format": 2, "plan_id": job.plan_id, "chunk": chunk.number, "rows": rows}
             done |= {"largest": None, "versions": {}}
             store.write(f"{directory}_done.json", json.dumps(done).encode())
+
+    def _write(self, store: Any, directory: str, name: str, rows: list[tuple[int, int]]) -> None:
+        """Write rows into a file, or into one for each day."""
+        for odd in (0, 1) if self.spec is PARTITIONED else (None,):
+            day = "" if odd is None else f"timestamp_day=1970-01-0{1 + odd}/"
+            if here := tuple(row for row in rows if odd in (None, row[1] % 2)):
+                store.write(f"{directory}topic=t/{day}{name}.parquet", parquet(here))
 
     def send(self, given: Any) -> None:
         """Send the rows of the plan that the target does not hold, and read them back."""
@@ -191,7 +200,7 @@ class World:
     # Steps: each is a process of its own.
 
     def run(self, run_id: str, **asked: Any) -> None:
-        ingest(Run(INGEST, KAFKA, "dag", run_id, date(2024, 5, 1), **asked), self.stage)
+        ingest(Run(self.spec, KAFKA, "dag", run_id, date(2024, 5, 1), **asked), self.stage)
 
     def live(self, run_id: str = "live") -> None:
         self.run(run_id)
@@ -209,10 +218,10 @@ class World:
         sweeping.sweep(store, Ledger(store, "p"), run="sweep")
 
     def repair(self) -> None:
-        repair(INGEST)
+        repair(self.spec)
 
     def checkpoint(self) -> None:
-        checkpoint(INGEST)
+        checkpoint(self.spec)
 
     def egress(self, run_id: str = "send", asked: FileReplay | None = None) -> None:
         spec = egress_spec(self.home, tombstones=self.is_edited)
@@ -282,7 +291,7 @@ def parquet(records: tuple[tuple[int, int], ...]) -> bytes:
     rows = {
         "key": [None] * n, "value": [b"%d-%d" % record for record in records],
         "partition": [p for p, _ in records], "offset": [o for _, o in records],
-        "timestamp": [0] * n,
+        "timestamp": [o % 2 * 86_400_000_000 for _, o in records],
         "timestampType": [0] * n,
     }  # fmt: skip
     unfit = [o % 7 == 0 for _, o in records]  # what Spark could not decode

@@ -8,12 +8,13 @@ import pytest
 from support.process_list import CommandLines
 from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.errors import StageFailed
 from tidegate.launch import jars
 from tidegate.launch.masters import for_places
 from tidegate.launch.spark_submit import ensure_archive, submit
 from tidegate.launch.submission import submission
-from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate_local.kafka import Broker
 
 CANARY = "hunter2-never-to-be-seen"

@@ -15,7 +15,8 @@ import pytest
 from support.process_list import command_line, descendants, is_job, is_running, spark_jvm
 from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
-from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.core.parquet_settings import ParquetSettings
+from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate_local.kafka import Broker
 
 RECORDS = 200_000

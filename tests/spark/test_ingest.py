@@ -20,12 +20,13 @@ from tidegate.core import columns
 from tidegate.core.accounting import collect
 from tidegate.core.files import Contents, LakeFile, Part
 from tidegate.core.offsets import OffsetRange, Window
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.lake import footers
 from tidegate.lake.store import Listed, LocalStore
 from tidegate.spark import ingest
 from tidegate.spark.failures import describe, thrown
 from tidegate.spark.hadoop_files import HadoopDirectory
-from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate.spark.parquet_writer import written_files
 from tidegate.spark.record_size import record_size
 from tidegate.spark.session import configure
@@ -480,4 +481,5 @@ def test_files_of_a_committer_are_not_listed(spark: SparkSession, tmp_path: Path
     left.touch()
     (tmp_path / "topic=t/part-00001-0.parquet").touch()
     directory = HadoopDirectory.of(spark, str(tmp_path))
-    assert written_files(directory) == ["topic=t/part-00001-0.parquet"]
+    settings = ParquetSettings("zstd", 1, 1)
+    assert written_files(directory, settings) == ["topic=t/part-00001-0.parquet"]

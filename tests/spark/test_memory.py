@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 
 from support.topic_records import create
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.spark import ingest
-from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate_local.kafka import Broker
 
 

@@ -7,10 +7,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from support.topic_records import numbers
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.pipelines.spec import Egress, Ingest, parse
 from tidegate.spark import ingest, target_records
 from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
-from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate_local.kafka import Broker
 
 PACKAGE = "org.apache.spark.sql.kafka010."

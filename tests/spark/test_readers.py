@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
@@ -50,6 +51,8 @@ def rows_of(found: Any) -> list[tuple[Any, ...]]:
     """Return topic (None if there is no such column), offset, key and day of each row."""
     if isinstance(found, DataFrame):
         dicts = [row.asDict() for row in found.collect()]
+    elif isinstance(found, polars.DataFrame):
+        dicts = found.to_dicts()
     elif isinstance(found, pd.DataFrame):
         dicts = found.to_dict("records")
     else:
@@ -72,7 +75,7 @@ def test_each_reads_all_rows(
     if reader.startswith("Spark"):  # whose working directory is that of the process's start
         expression = expression.replace('".tidegate', f'"{tmp_path}/.tidegate')
     names = {
-        "spark": spark, "pandas": pd, "pyarrow": pyarrow,
+        "spark": spark, "pandas": pd, "polars": polars, "pyarrow": pyarrow,
         "tidegate": SimpleNamespace(files=lambda _: files),
     }  # fmt: skip
     found = rows_of(eval(expression, names))
@@ -87,4 +90,4 @@ def test_each_reads_all_rows(
 
 
 def test_the_page_names_readers() -> None:
-    assert len(READERS) == 5
+    assert len(READERS) == 6

@@ -162,26 +162,35 @@ def covered(ledger: Ledger, topic: str, partition: int) -> tuple[tuple[int, int]
 
 
 def commit_stamped(
-    store: LocalStore, *parts: tuple[int, int, list[int]], topic_id: str = "id"
+    store: LocalStore, *parts: tuple[int, int, list[int]], topic_id: str = "id", files: int = 1
 ) -> None:
-    """Commit a file of t with parts (partition, first offset, timestamps of its rows in ms)."""
+    """Commit a file of t with parts (partition, first offset, timestamps of its rows in ms).
+
+    Of one partition: the rows are dealt out to so many `files`.
+    """
     plan = "-".join(f"{partition}-{first}" for partition, first, _ in parts)
-    path = f"_tidegate/staging/{plan}.parquet"
-    native = Path(store.native(path))
-    native.parent.mkdir(parents=True, exist_ok=True)
     rows = [
         {"partition": partition, "offset": first + i, "timestamp": stamp * 1000}
         for partition, first, stamps in parts
         for i, stamp in enumerate(stamps)
     ]
-    pq.write_table(pa.Table.from_pylist(rows, STAMPED), native, row_group_size=3)
     ends = {partition: first + len(stamps) for partition, first, stamps in parts}
-    file = {
-        "path": path, "size": native.stat().st_size, "digest": "", "topic": "t",
-        "parts": [[p, first, ends[p] - 1, len(stamps)] for p, first, stamps in parts],
-        "ascending": True, "final": f"data/{plan}",
-    }  # fmt: skip
-    data = manifest_of(plan, [file])
+    made = []
+    for n in range(files):
+        path = f"_tidegate/staging/{plan}-{n}.parquet"
+        native = Path(store.native(path))
+        native.parent.mkdir(parents=True, exist_ok=True)
+        dealt = rows[n::files]
+        pq.write_table(pa.Table.from_pylist(dealt, STAMPED), native, row_group_size=3)
+        found: dict[int, list[int]] = {}
+        for row in dealt:
+            found.setdefault(row["partition"], []).append(row["offset"])
+        made.append({
+            "path": path, "size": native.stat().st_size, "digest": "", "topic": "t",
+            "parts": [[p, each[0], each[-1], len(each)] for p, each in found.items()],
+            "ascending": True, "final": f"data/{plan}-{n}",
+        })  # fmt: skip
+    data = manifest_of(plan, made)
     manifest = Reference(layout.manifest(plan, 0, "a"), canonical.digest(data))
     store.create(manifest.path, data)
     accounts = {"t": {p: Account(first, ends[p], len(stamps), 0) for p, first, stamps in parts}}

@@ -95,8 +95,12 @@ def test_the_tables_of_keys(heading: str, keys: Any, model: Any) -> None:
         stated, field = cell.strip(" `"), model.model_fields.get(key)
         if field is None or key in ("spark", "columns", "tombstones"):
             continue
-        default = str(field.get_default(call_default_factory=True))
-        default = "needed" if field.is_required() else default
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, tuple):
+            default = f"[{', '.join(default)}]"
+        elif key == "file_size":
+            default = f"{default >> 20}MB"
+        default = "needed" if field.is_required() else str(default)
         assert stated == ("none" if default == "None" else default), key
 
 

@@ -7,6 +7,7 @@ import enum
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -45,6 +46,11 @@ def sql(
     topic: Annotated[
         str | None, typer.Option(help="Only this topic; by default all of the lake.")
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(help="The lake as it was: after a ledger entry, by its number, or at a time."),
+    ] = None,
+    zone: Zone = "UTC",
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on stdout, with a header.")] = False,
 ) -> None:
@@ -53,7 +59,8 @@ def sql(
 
     if as_json and as_csv:
         raise ConfigurationError("give --json or --csv, not both")
-    names, rows = tidegate.open_lake(pipeline, topic).query(query)
+    past = None if at is None else _entry_or_time(at, zone)
+    names, rows = tidegate.open_lake(pipeline, topic, at=past).query(query)
     if as_json:
         form = {"format": 1, "columns": names, "rows": [list(map(_plain, row)) for row in rows]}
         print(json.dumps(form))
@@ -63,6 +70,20 @@ def sql(
         writer.writerows([["" if v is None else _text(v) for v in row] for row in rows])
     else:
         _print(names, rows)
+
+
+def _entry_or_time(text: str, zone: str) -> int | datetime:
+    """Return what `--at` says; ConfigurationError for anything else."""
+    said = absolute(text, zone) or ""
+    if said.isdecimal():
+        return int(said)
+    try:
+        return datetime.fromisoformat(said)
+    except ValueError:
+        raise ConfigurationError(
+            f"--at {text}: neither the number of an entry nor a time, for example "
+            "2026-03-14T06:00:00Z or -1d"
+        ) from None
 
 
 class Engine(enum.StrEnum):

@@ -19,13 +19,12 @@ def collect(
 ) -> tuple[OffsetSets, list[str]]:
     """Return all offsets of an attempt's files by (topic, partition), and what is wrong.
 
-    Wrong are rows of partitions that were not planned, offsets outside of the ranges, and files
-    whose parts of a partition overlap: a replay could not replace one of them.
+    Wrong are rows of partitions that were not planned, offsets outside of the ranges, and an offset
+    that two files have.
     """
     wrong = []
     ranges = {(r.topic, r.partition): r for r in window}
-    spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    parts: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
+    spans: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
     for file, contents in staged:
         for part in contents.parts:
             key = file.topic, part.partition
@@ -36,15 +35,17 @@ def collect(
                 wrong.append(
                     f"{file.path}: offsets {part.first} to {part.last} are outside {r}"
                 )  # fmt: skip
-            spans.setdefault(key, []).extend(contents.offsets[part.partition])
-            parts.setdefault(key, []).append((part.first, part.last, file.path))
-    for (topic, partition), each in parts.items():
+            spans.setdefault(key, []).extend(
+                (start, end, file.path) for start, end in contents.offsets[part.partition]
+            )
+    for (topic, partition), each in spans.items():
         wrong += [
-            f"{b_path}: offset {first} of {topic}-{partition} is within another file, {a_path}"
-            for (_, last, a_path), (first, _, b_path) in pairwise(sorted(each))
-            if first <= last
+            f"{b_path}: offset {start} of {topic}-{partition} is in another file, too, {a_path}"
+            for (_, end, a_path), (start, _, b_path) in pairwise(sorted(each))
+            if start < end
         ][:1]
-    return OffsetSets({key: Intervals.of(each) for key, each in spans.items()}), wrong
+    found = {key: Intervals.of((a, b) for a, b, _ in each) for key, each in spans.items()}
+    return OffsetSets(found), wrong
 
 
 def holes(window: Iterable[OffsetRange], found: OffsetSets) -> dict[OffsetRange, list[OffsetRange]]:

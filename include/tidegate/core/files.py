@@ -92,8 +92,8 @@ class LakeFile(Document):
         return sum(part.rows for part in self.parts)
 
     @property
-    def window_date(self) -> str:
-        """The date in its path, as YYYY-MM-DD."""
+    def window_date(self) -> str | None:
+        """The date in its path, as YYYY-MM-DD, if there is one."""
         return layout.window_date(self.final)
 
     @property
@@ -118,13 +118,16 @@ class LakeFile(Document):
         return (self.topic, partition) == (r.topic, r.partition) and r.start <= offset < r.end
 
 
-def final_name(topic: str, window_date: str, parts: Sequence[Part], plan_id: str) -> str:
-    """Return the path of a data file. No other file of the plan has the offset that it names."""
+def final_name(topic: str, directories: Iterable[str], parts: Sequence[Part], plan_id: str) -> str:
+    """Return the path of a data file, by its directories below that of the topic.
+
+    No other file of the plan has the offset that it names.
+    """
     first = parts[0]
     numbers = f"{first.partition:05d}-{first.first:019d}"
     return layout.data_file(
         topic,
-        window_date,
+        directories,
         f"{numbers}-{first.last:019d}-{plan_id}" if len(parts) == 1
         else f"shared-{numbers}-{plan_id}",
     )  # fmt: skip
@@ -142,28 +145,44 @@ def rows_by_partition(files: Iterable[LakeFile]) -> dict[tuple[str, int], int]:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Tile:
-    """The offsets of commit `n` that a file stands for in a partition: up to the next file's first.
+    """The offsets of commit `n` that files stand for in a partition.
 
-    `file` is the file's final name; None for a range of the commit without a row.
+    `files` are their final names: one, whose offsets go on to the next file's first, or all that
+    the commit has of the topic, where these have offsets between one another's. None for a range
+    without a row.
     """
 
     range: OffsetRange
     n: int
-    file: str | None
+    files: tuple[str, ...] = ()
 
 
 def tiles_of(n: int, ranges: Iterable[OffsetRange], files: Iterable[LakeFile]) -> list[Tile]:
-    """Cut a commit's ranges at the first offsets of its files' parts, which do not overlap."""
-    by_partition: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    """Cut a commit's ranges at the first offsets of its files' parts.
+
+    Not those of a topic of which files have offsets between one another's: they are replaced
+    together.
+    """
+    by_partition: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
+    by_topic: dict[str, set[str]] = {}
     for file in files:
+        by_topic.setdefault(file.topic, set()).add(file.final)
         for part in file.parts:
             key = file.topic, part.partition
-            by_partition.setdefault(key, []).append((part.first, file.final))
+            by_partition.setdefault(key, []).append((part.first, part.last, file.final))
+    mixed = {
+        topic
+        for (topic, _), each in by_partition.items()
+        if any(a[1] > b[0] for a, b in pairwise(sorted(each)))
+    }
     tiles = []
     for r in ranges:
+        if r.topic in mixed:
+            tiles.append(Tile(r, n, tuple(sorted(by_topic[r.topic]))))
+            continue
         starts = sorted(by_partition.get((r.topic, r.partition), ()))
-        cuts = [r.start, *(first for first, _ in starts[1:]), r.end]
-        names: list[str | None] = [final for _, final in starts] or [None]
+        cuts = [r.start, *(first for first, *_ in starts[1:]), r.end]
+        names: list[tuple[str, ...]] = [(final,) for *_, final in starts] or [()]
         parts = r.parts(pairwise(cuts))
         tiles += [Tile(part, n, name) for part, name in zip(parts, names, strict=True)]
     return tiles

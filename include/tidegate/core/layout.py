@@ -6,6 +6,7 @@ All are relative to `<lake>/<pipeline>/`, with forward slashes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from tidegate.core import canonical
 
@@ -106,15 +107,16 @@ def cleared(n: int) -> str:
     return f"{PLACED}{n:020d}.cleared"
 
 
-def window_date(data_file: str) -> str:
-    """Return the date in the path of a data file."""
-    return data_file.partition("/window_date=")[2].partition("/")[0]
+def window_date(data_file: str) -> str | None:
+    """Return the date in the path of a data file; None if its directories have none."""
+    return data_file.partition("/window_date=")[2].partition("/")[0] or None
 
 
-def data_file(topic: str, window_date: str, name: str) -> str:
+def data_file(topic: str, directories: Iterable[str], name: str) -> str:
     """Return the path of a data file whose name ends so; ValueError for what is no topic.
 
-    Kafka allows no "~" in a topic, so a shortened name cannot equal another topic.
+    `directories` are those below the topic's. Kafka allows no "~" in a topic, so a shortened name
+    cannot equal another topic.
     """
     if not _TOPIC.fullmatch(topic):
         raise ValueError(f"not a topic: {topic!r}")
@@ -122,4 +124,5 @@ def data_file(topic: str, window_date: str, name: str) -> str:
     if len(short) > _LONGEST_TOPIC_IN_A_NAME:
         tail = canonical.digest(topic.encode())[:16]
         short = f"{topic[: _LONGEST_TOPIC_IN_A_NAME - 17]}~{tail}"
-    return f"{DATA}topic={topic}/window_date={window_date}/{_PREFIX}{short}-{name}.parquet"
+    within = "".join(f"{each}/" for each in (f"topic={topic}", *directories))
+    return f"{DATA}{within}{_PREFIX}{short}-{name}.parquet"

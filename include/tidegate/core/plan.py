@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 from tidegate.core.canonical import FORMAT
 from tidegate.core.json_codec import OMITTED, Document, Form, Name, StoredDocument
 from tidegate.core.offsets import Window
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.core.partition import LeftOut
 from tidegate.core.replacement import Replaced, replaces_from_json
 
@@ -115,6 +116,11 @@ class Plan(StoredDocument):
     def keep_replaced(self) -> int:
         """For how many seconds the files that a re-ingest replaces stay under `data/`."""
         return int((self.replay or {}).get("keep_replaced", 0))
+
+    @property
+    def parquet(self) -> ParquetSettings:
+        """How the data files of an ingest are written."""
+        return ParquetSettings.from_json(self.byte_settings)
 
     @property
     def where(self) -> str | None:

@@ -79,10 +79,10 @@ Spans = Mapping[tuple[str, int], tuple[int, int]]
 
 def _whole_files(asked: Spans, tiles: Sequence[Tile]) -> tuple[Spans, list[Tile]]:
     """Return the smallest window of whole files that contains another one, and its tiles."""
-    of_file: dict[str, list[Tile]] = {}
+    of_files: dict[tuple[str, ...], list[Tile]] = {}
     for tile in tiles:
-        if tile.file:
-            of_file.setdefault(tile.file, []).append(tile)
+        if tile.files:
+            of_files.setdefault(tile.files, []).append(tile)
     spans = dict(asked)
     while True:
         selected = [
@@ -94,7 +94,7 @@ def _whole_files(asked: Spans, tiles: Sequence[Tile]) -> tuple[Spans, list[Tile]
         ]
         grown = dict(spans)
         for chosen in selected:
-            for r in (each.range for each in of_file.get(chosen.file or "", [chosen])):
+            for r in (each.range for each in of_files.get(chosen.files, [chosen])):
                 low, high = grown.get((r.topic, r.partition), (r.start, r.end))
                 grown[r.topic, r.partition] = min(low, r.start), max(high, r.end)
         if grown == spans:
@@ -103,15 +103,16 @@ def _whole_files(asked: Spans, tiles: Sequence[Tile]) -> tuple[Spans, list[Tile]
 
 
 def pack(tiles: Sequence[Tile], max_records: int) -> list[list[Tile]]:
-    """Divide tiles, in order, into chunks of at most `max_records` offsets, or one larger file.
+    """Divide tiles, in order, into chunks of at most `max_records` offsets, or larger ones
+    of files that are replaced together.
 
     All tiles of a file are in one chunk, and a chunk has one range of each partition.
     """
-    of_file: dict[str | Tile, list[Tile]] = {}
+    of_files: dict[tuple[str, ...] | Tile, list[Tile]] = {}
     for tile in tiles:
-        of_file.setdefault(tile.file or tile, []).append(tile)
+        of_files.setdefault(tile.files or tile, []).append(tile)
     chunks: list[list[Tile]] = []
-    for group in of_file.values():
+    for group in of_files.values():
         joined = [*chunks[-1], *group] if chunks else []
         ranges = merge_ranges(tile.range for tile in joined)
         one_range_each = len(ranges) == len({(r.topic, r.partition) for r in ranges})

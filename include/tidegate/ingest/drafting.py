@@ -119,6 +119,9 @@ def plan_of(
         run.spec.name, run.spec.decoding, store, fold, sorted({*run.topics, *topics})
     )
     decode = {topic: declared[topic] for topic in topics if topic in declared}
+    most = file_size.records_per_file(
+        store, fold, run.kafka, chunks, run.spec.isolation, run.spec.file_size
+    )
     return Plan(
         pipeline=run.spec.name,
         kind=run.spec.kind,
@@ -130,11 +133,7 @@ def plan_of(
         chunks=chunks,
         destination=store.url,
         byte_settings={
-            "compression": "zstd",
-            "level": 1,
-            "max_records_per_file": file_size.records_per_file(
-                store, fold, run.kafka, chunks, run.spec.isolation
-            ),
+            **run.spec.parquet(most).to_json(),
             **({"decode": decoding.in_plan(decode)} if decode else {}),
         },
         left_out=tuple(draft.left_out),

@@ -1,4 +1,6 @@
-"""The number of records per file, so that files have about 256 MiB; the largest rows decide."""
+"""The number of records per file, so that files have the size that is asked for; the largest rows
+decide.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,6 @@ from tidegate.errors import LakeDamaged
 from tidegate.lake import attempts
 from tidegate.lake.store import Store
 
-BYTES = 256 * 1024 * 1024
 _MEASURABLE = 1024 * 1024  # bytes of a topic's files; of smaller ones, footers are a large part
 _MOST_SAMPLED = 16  # partitions
 _FEW = 256  # records of 1 MiB, a broker's default limit, fit into one file
@@ -37,9 +38,15 @@ def density(store: Store, fold: Fold) -> Density | None:
 
 
 def records_per_file(
-    store: Store, fold: Fold, kafka: KafkaSettings, chunks: tuple[Window, ...], isolation: str
+    store: Store,
+    fold: Fold,
+    kafka: KafkaSettings,
+    chunks: tuple[Window, ...],
+    isolation: str,
+    size: int,
 ) -> int:
-    """Return the number of records that make a file of about 256 MiB, for every topic of a plan.
+    """Return the number of records that make a file of about `size` bytes, for every topic of a
+    plan.
 
     Record sizes are those of the newest commit's files; of topics that are not in it, those of a
     sample. Rounded down to a power of two, so that small changes in the data do not change plans.
@@ -61,7 +68,7 @@ def records_per_file(
         sizes += [sampled] if sampled else []
     elif not sizes:
         most = MOST_RECORDS
-    limit = 1 << max(0, int(BYTES / max(sizes)).bit_length() - 1) if sizes else MOST_RECORDS
+    limit = 1 << max(0, int(size / max(sizes)).bit_length() - 1) if sizes else MOST_RECORDS
     return limit if most is None else min(limit, most)
 
 

@@ -97,5 +97,5 @@ def _replaces(chunk: list[Tile]) -> list[dict[str, Any]]:
     for n, replaced in sorted(by_commit.items()):
         ranges: Window = replacement.merge_ranges(tile.range for tile in replaced)
         (form,) = replaces_to_json(Replaced(n, r) for r in ranges)
-        forms.append(form | {"files": sorted(tile.file for tile in replaced if tile.file)})
+        forms.append(form | {"files": sorted({name for tile in replaced for name in tile.files})})
     return forms

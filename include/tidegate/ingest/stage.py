@@ -43,7 +43,7 @@ from tidegate.runs.run import OpenRun, Run
 from tidegate.runs.step_progress import StepProgress
 from tidegate.runs.steps import Submit
 from tidegate.spark.answers import ReadAnswer
-from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.ingest_job import Chunk, IngestJob
 
 _LOOK_AGAIN = 1.0  # seconds
 # How an application may end; the chunks that it has finished are sealed nevertheless.
@@ -169,7 +169,7 @@ def _job(opened: OpenRun[Run], plan: Plan, started: Sequence[Attempt], private: 
         chunks=tuple(
             Chunk(a.chunk, plan.chunks[a.chunk], store.native(a.directory)) for a in started
         ),
-        parquet=ParquetSettings(**{k: v for k, v in plan.byte_settings.items() if k != "decode"}),
+        parquet=plan.parquet,
         logins=logins,
         decode=decoding.of_plan(plan),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import lru_cache
@@ -34,6 +35,7 @@ from tidegate.runs.findings import Findings
 
 Say = Callable[[str], None]
 _TRIES = 3
+_BATCH = 20_000  # rows
 
 
 def verify(spec: Ingest, kafka: KafkaSettings | None, say: Say) -> dict[str, Any]:
@@ -309,42 +311,54 @@ def _is_as_spark_reads(row: Record, record: Record) -> bool:
 
 def _rows(store: Store, files: list[LakeFile], r: OffsetRange) -> Iterator[Record]:
     """Yield the rows of a range as records, in the order of their offsets."""
-    of_range = [
-        (part, file)
-        for file in files
+    of_range = sorted(
+        (part.first, part.last, n)
+        for n, file in enumerate(files)
         for part in file.parts
         if file.topic == r.topic and part.overlaps({r.partition: (r.start, r.end)})
-    ]
-    for _, file in sorted(of_range, key=lambda each: each[0]):
-        in_order = file.ascending and len(file.parts) == 1
-        for batch in _batches(store, file) if in_order else _sorted(store, file):
-            batch = batch.filter(pc.equal(batch.column("partition"), r.partition))
-            # As numbers: a timestamp may lie in a year that no Python datetime holds.
-            microseconds = batch.column("timestamp").cast("int64").to_pylist()
-            columns = batch.drop_columns(["timestamp"]).to_pydict()
-            for i, offset in enumerate(columns["offset"]):
-                if r.start <= offset < r.end:
-                    yield Record(
-                        offset,
-                        columns["key"][i],
-                        columns["value"][i],
-                        microseconds[i] // 1000,
-                        columns["timestampType"][i],
-                        tuple((h["key"], h["value"]) for h in columns["headers"][i] or ()),
-                    )
+    )
+    end, groups = -1, list[list[LakeFile]]()  # of files with offsets between one another's
+    for first, last, n in of_range:
+        if first > end:
+            groups.append([])
+        groups[-1].append(files[n])
+        end = max(end, last)
+    for group in groups:
+        rows = (_rows_of_file(store, file, r, _BATCH // len(group) + 1) for file in group)
+        yield from heapq.merge(*rows, key=lambda row: row.offset)
 
 
-def _batches(store: Store, file: LakeFile) -> Iterator[pyarrow.RecordBatch]:
+def _rows_of_file(store: Store, file: LakeFile, r: OffsetRange, most: int) -> Iterator[Record]:
+    """Yield the rows of a range in a file, in the order of their offsets."""
+    in_order = file.ascending and len(file.parts) == 1
+    for batch in _batches(store, file, most) if in_order else _sorted(store, file):
+        batch = batch.filter(pc.equal(batch.column("partition"), r.partition))
+        # As numbers: a timestamp may lie in a year that no Python datetime holds.
+        microseconds = batch.column("timestamp").cast("int64").to_pylist()
+        columns = batch.drop_columns(["timestamp"]).to_pydict()
+        for i, offset in enumerate(columns["offset"]):
+            if r.start <= offset < r.end:
+                yield Record(
+                    offset,
+                    columns["key"][i],
+                    columns["value"][i],
+                    microseconds[i] // 1000,
+                    columns["timestampType"][i],
+                    tuple((h["key"], h["value"]) for h in columns["headers"][i] or ()),
+                )
+
+
+def _batches(store: Store, file: LakeFile, most: int) -> Iterator[pyarrow.RecordBatch]:
     path = file.final if store.size(file.final) is not None else file.path
     with opened_committed(store, path) as opened:
         parquet = pq.ParquetFile(opened, page_checksum_verification=True)
-        yield from parquet.iter_batches(batch_size=20_000)
+        yield from parquet.iter_batches(batch_size=most)
 
 
 @lru_cache(maxsize=4)
 def _sorted(store: Store, file: LakeFile) -> list[pyarrow.RecordBatch]:
     """Return the rows of a file by partition and offset; it is asked for once per partition."""
-    table = pyarrow.Table.from_batches(_batches(store, file))
+    table = pyarrow.Table.from_batches(_batches(store, file, _BATCH))
     if not file.ascending:
         table = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
     batches: list[pyarrow.RecordBatch] = table.to_batches()

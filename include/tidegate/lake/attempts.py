@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
-from tidegate.core import accounting, decoding, layout
+from tidegate.core import accounting, decoding, layout, parquet_settings
 from tidegate.core.canonical import FORMAT
 from tidegate.core.entries import Account, Commit, accounts_of
 from tidegate.core.files import LakeFile, final_name
@@ -331,20 +331,19 @@ def _read(store: Store, plan: Plan, attempt: Attempt) -> Iterator[tuple[LakeFile
     """
     from tidegate.lake import footers  # and PyArrow, which a plan does not need
 
-    listed = []
+    listed, fields = [], plan.parquet.fields
     for each in store.objects(attempt.directory):
-        directory, _, name = each.path.removeprefix(attempt.directory).partition("/")
-        # Spark writes no deeper; what lies there belongs to a committer (`__magic_job-…`).
-        if name.endswith(".parquet") and "/" not in name and directory.startswith("topic="):
-            listed.append((directory.removeprefix("topic="), each))
+        if of_file := parquet_settings.staged(each.path.removeprefix(attempt.directory), fields):
+            listed.append((of_file[0].removeprefix("topic="), of_file[1:], each))
     added = {topic: each.columns for topic, each in decoding.of_plan(plan).items()}
     read = in_parallel(
-        lambda pair: footers.read(store, pair[1], is_new=True, decoded=added.get(pair[0], ())),
+        lambda item: footers.read(store, item[2], is_new=True, decoded=added.get(item[0], ())),
         listed,
     )
-    for (topic, (path, size)), found in zip(listed, read, strict=True):
+    for (topic, of_rows, (path, size)), found in zip(listed, read, strict=True):
         if parts := found.contents.parts:
-            final = final_name(topic, plan.window_date, parts, plan.id)
+            within = plan.parquet.directories(plan.window_date, of_rows)
+            final = final_name(topic, within, parts, plan.id)
             ascending = found.contents.ascending
             yield LakeFile(topic, parts, ascending, size, found.digest, path, final), found
 

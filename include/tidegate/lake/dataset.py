@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow
 from pyarrow import dataset, fs
 
-from tidegate.core import columns, layout, schema
+from tidegate.core import columns, layout, parquet_settings, schema
 from tidegate.core.fold import Fold
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.wording import counted
@@ -16,6 +16,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.lake import decodings, footers, s3_settings
 from tidegate.lake.files import CommittedFile, live_file, located
 from tidegate.lake.local_store import LocalStore
+from tidegate.lake.parallel import in_parallel
 from tidegate.lake.store import Store
 
 OF_THE_PLACE = (*footers.FROM_THE_LEDGER, pyarrow.field("window_date", pyarrow.date32()))
@@ -27,15 +28,24 @@ SCHEMA = pyarrow.schema([*footers.SCHEMA, *OF_THE_PLACE])
 class Lake:
     """The files that the ledger had committed when the lake was opened: each row exactly once.
 
-    Later commits are not in it. A file whose commit was not placed yet is read where it was staged,
-    and may disappear one hour after its commit is placed: open the lake again for each query.
+    Or those of an earlier state (`open_lake(…, at=…)`). Later commits are not in it. A file whose
+    commit was not placed yet is read where it was staged, and may disappear one hour after its
+    commit is placed: open the lake again for each query.
     """
 
     name: str
     """The pipeline's name."""
     files: tuple[CommittedFile, ...]
 
-    def __init__(self, name: str, store: Store, fold: Fold, topic: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        fold: Fold,
+        topic: str | None = None,
+        *,
+        is_past: bool = False,
+    ) -> None:
         if topic is not None and topic not in fold.topic_ids:
             near = did_you_mean(topic, fold.topic_ids)
             known = near or f"; there are: {', '.join(fold.topic_ids)}"
@@ -45,6 +55,8 @@ class Lake:
         self._located = [
             each for each in located(store, fold) if topic is None or each[1].topic == topic
         ]
+        if is_past:
+            _refuse_deleted(store, [path for _, _, path in self._located])
         topics = sorted({file.topic for _, file, _ in self._located})
         self._fields = decodings.columns(store, fold, topics)
         self.files = tuple(live_file(store, fold, *each) for each in self._located)
@@ -79,9 +91,7 @@ class Lake:
             ),
             filesystem=system,
             partitions=[
-                (dataset.field("topic") == listed["topic"])
-                & (dataset.field("topic_id") == listed["topic_id"])
-                & (dataset.field("window_date") == date.fromisoformat(file.window_date))
+                _values(listed, file.window_date)
                 for listed, (_, file, _) in zip(self.files, self._located, strict=True)
             ],
         )
@@ -90,8 +100,19 @@ class Lake:
         """Return SQL that creates a view of the directory `data/`, named as the pipeline.
 
         `engine` is `duckdb` or `spark`. Such a view also shows later commits; it may miss one that
-        is not placed yet, and shows rows twice while a replay replaces them.
+        is not placed yet, and shows rows twice while a replay replaces them. ConfigurationError for
+        files in directories by different `partition_by`.
         """
+        levels = {
+            tuple(each.partition("=")[0] for each in file.final.split("/")[1:-1])
+            for _, file, _ in self._located
+        }
+        if len(levels) > 1:
+            found = ", ".join(sorted("/".join(each) for each in levels))
+            raise ConfigurationError(
+                f"the lake of {self.name!r} has files by {found}: no engine reads these by a glob; "
+                "use `tidegate sql` or open_lake(), or replay what is in old directories"
+            )
         place = f"{self._store.url}/{layout.DATA}".removeprefix("file://")
         quoted = place.replace("'", "''" if engine == "duckdb" else "\\'")
         if engine == "duckdb":
@@ -102,9 +123,10 @@ class Lake:
             )
         fields = [*schema.parse(columns.ddl()), *self._fields]
         named = ",\n  ".join(map(str, fields))
+        of_levels = ", ".join(map(parquet_settings.typed, (*levels, parquet_settings.DEFAULT)[0]))
         return (
             f"CREATE OR REPLACE TEMPORARY VIEW {schema.quoted(self.name)} (\n  {named},\n"
-            f"  topic STRING, window_date DATE\n) USING parquet OPTIONS (path '{quoted}');"
+            f"  {of_levels}\n) USING parquet OPTIONS (path '{quoted}');"
         )
 
     def duckdb(self, connection: Any = None) -> Any:
@@ -145,6 +167,26 @@ class Lake:
                 named = f'\nthe lake is the view lake, or "{self.name}"'
                 hint = named if isinstance(error, duckdb.CatalogException) else ""
                 raise ConfigurationError(f"{error}{hint}") from None
+
+
+def _refuse_deleted(store: Store, paths: list[str]) -> None:
+    """Raise ConfigurationError for files of an earlier state that are not there any more."""
+    sizes = in_parallel(store.size, paths)
+    if gone := [path for path, size in zip(paths, sizes, strict=True) if size is None]:
+        raise ConfigurationError(
+            f"{counted(len(gone), 'file')} of this state of the lake, {store.uri(gone[0])} the "
+            "first, was replaced by a replay and deleted; `keep_replaced` of the pipeline keeps "
+            "such files"
+        )
+
+
+def _values(file: CommittedFile, window_date: str | None) -> dataset.Expression:
+    """Return what is so of all rows of a file."""
+    topic = dataset.field("topic") == file["topic"]
+    known = topic & (dataset.field("topic_id") == file["topic_id"])
+    if window_date is None:
+        return known
+    return known & (dataset.field("window_date") == date.fromisoformat(window_date))
 
 
 def _filesystem(store: Store) -> tuple[fs.FileSystem, str]:

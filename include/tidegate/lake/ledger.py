@@ -41,9 +41,10 @@ class Appended:
 class Ledger:
     """One pipeline's ledger, folded up to the last entry seen.
 
-    Opening it reads the newest checkpoint and the entries after it; `whole` reads every entry.
-    `checkpoint` is the number of the last entry in that checkpoint, or 0. `watch` is called with
-    each entry before it is added to the fold.
+    Opening it reads the newest checkpoint and the entries after it; `whole` reads every entry,
+    `until` those up to a number, for a state of before. `checkpoint` is the number of the last
+    entry in that checkpoint, or 0. `watch` is called with each entry before it is added to the
+    fold.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Ledger:
         pipeline: str,
         *,
         whole: bool = False,
+        until: int | None = None,
         watch: Callable[[Fold, Entry], None] = lambda _, __: None,
     ) -> None:
         self._store = store
@@ -59,11 +61,12 @@ class Ledger:
         self._writer = secrets.token_hex(8)
         self._unsafe = False
         self._watch = watch
-        self.fold = (None if whole else checkpoints.latest(store, pipeline)) or Fold()
+        is_whole = whole or until is not None
+        self.fold = (None if is_whole else checkpoints.latest(store, pipeline)) or Fold()
         self.checkpoint = self.fold.n
         self._checked = 0, ""
         """Number and digest of the last entry when all of the ledger was read or checked."""
-        self._read()
+        self._read(until)
 
     def recheck(self) -> None:
         """Refresh, and refuse what opening refuses: for a process that has had it open for long.
@@ -85,8 +88,9 @@ class Ledger:
             self._add(data)
         return self.fold
 
-    def _read(self) -> None:
-        """Fold all entries; LedgerCorrupt if one is missing or was changed.
+    def _read(self, until: int | None = None) -> None:
+        """Fold all entries, or those up to a number; LedgerCorrupt if one is missing or was
+        changed.
 
         Two listings show the highest number, whether the store is recorded as unsafe, and which
         commits are in place.
@@ -98,7 +102,7 @@ class Ledger:
         markers = self._store.names(layout.PLACED, after=posixpath.basename(layout.placed(n)))
         placed = _numbers(markers)
         highest = max([n, *_numbers(entries), *placed])
-        listed = range(n + 1, highest + 1)
+        listed = range(n + 1, (highest if until is None else until) + 1)
         for data in in_parallel(lambda n: self._store.get(layout.entry(n)), listed):
             if data is None:
                 # Going on would commit again what the missing entries have committed.
@@ -106,7 +110,8 @@ class Ledger:
             self._add(data)
         for m in placed:
             self.mark_placed(m)
-        self.refresh()
+        if until is None:
+            self.refresh()
         self._checked = self.fold.n, self.fold.digest
 
     def mark_placed(self, n: int) -> None:
@@ -250,6 +255,23 @@ def written_at(store: Store, n: int) -> datetime:
     if form is None:
         raise LakeDamaged(f"entry {n} ({store.uri(layout.entry(n))}) was there, and is gone")
     return datetime.fromisoformat(form["at"])
+
+
+def as_of(store: Store, pipeline: str, at: int | datetime) -> Fold:
+    """Return the state of a ledger after an entry, or after the last one written by a time.
+
+    The time is that of the writers' clocks. ConfigurationError for an entry that there is not.
+    """
+    last = existing(store, pipeline).n
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise ConfigurationError(f"the time {at} has no zone")
+        n = next((n for n in range(last, 0, -1) if written_at(store, n) <= at), 0)
+        if not n:
+            raise ConfigurationError(f"pipeline {pipeline!r} has no entry of {at} or earlier")
+    elif not 0 < (n := at) <= last:
+        raise ConfigurationError(f"pipeline {pipeline!r} has no entry {at}; the last is {last}")
+    return Ledger(store, pipeline, until=n).fold
 
 
 def _numbers(names: Iterable[str]) -> list[int]:

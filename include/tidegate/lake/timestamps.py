@@ -47,10 +47,11 @@ def first_since(
     for ms, each in spans.items():
         for part, path in parts:
             p = part.partition
-            if p not in found[ms] and newest[path] >= ms * 1000 and part.overlaps(each):
+            least = found[ms].get(p, part.first + 1)  # files may have offsets between one another's
+            if part.first < least and newest[path] >= ms * 1000 and part.overlaps(each):
                 offset = _first_since(store, path, ms * 1000, p, each[p])
                 if offset is not None:
-                    found[ms][p] = offset
+                    found[ms][p] = min(offset, found[ms].get(p, offset))
     return found
 
 

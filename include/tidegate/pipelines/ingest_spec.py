@@ -8,17 +8,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from tidegate.core import parquet_settings
 from tidegate.core.decoding import Decoding
+from tidegate.core.parquet_settings import ParquetSettings
+from tidegate.core.schema import Fields
 from tidegate.errors import ConfigurationError
-from tidegate.pipelines.decode_spec import Decode, unknown_topics
+from tidegate.pipelines.decode_spec import Decode, TopicDecode, unknown_topics
 from tidegate.pipelines.strict import Contradiction, Spark, Strict
 from tidegate.pipelines.value_types import (
     LONGEST_WAIT,
     OLD_WORDS,
     Count,
+    FileSize,
     Lake,
     LakeTopic,
     LakeTopics,
+    Listed,
     Partition,
     Partitions,
     PipelineName,
@@ -96,6 +101,10 @@ class Ingest(Strict):
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     options: dict[str, Scalar] = Field(default_factory=dict)
     decode: Decode = Field(default_factory=dict)
+    partition_by: Listed = parquet_settings.DEFAULT
+    sort_by: Listed = ()
+    file_size: FileSize = 256 << 20
+    compression: Literal["zstd", "snappy", "gzip", "none"] = "zstd"
     on_expired: Literal["fail", "skip"] = "fail"
     on_unreadable: Literal["fail", "gap"] = "fail"
     keep_replaced: Annotated[Whole, Field(ge=0, le=LONGEST_WAIT)] = 0
@@ -129,6 +138,12 @@ class Ingest(Strict):
             case "decode" if value and {"topics", "pattern", "assign", "exclude"} <= given.keys():
                 if unknown := unknown_topics(value, _selected(value, given)):
                     return "decode", f"not among the topics: {unknown}"
+            case "partition_by" if "decode" in given:
+                if wrong := parquet_settings.complaints(value, _columns(given["decode"])):
+                    return "partition_by", wrong
+            case "sort_by" if value and "decode" in given:
+                if unsorted := parquet_settings.unsortable(value, _columns(given["decode"])):
+                    return "sort_by", unsorted
             case "start" if isinstance(value, StartAt):
                 if {"topics", "pattern", "assign", "exclude"} <= given.keys():
                     return _start_complaint(value, given)
@@ -150,6 +165,16 @@ class Ingest(Strict):
     def decoding(self) -> dict[str, Decoding]:
         """How records are decoded, by topic; `*` stands for all others."""
         return {topic: each.decoding for topic, each in self.decode.items()}
+
+    def parquet(self, max_records_per_file: int) -> ParquetSettings:
+        """Return how data files are written, each of at most so many records."""
+        return ParquetSettings(
+            compression=self.compression,
+            level=1 if self.compression == "zstd" else None,
+            max_records_per_file=max_records_per_file,
+            partition_by=self.partition_by,
+            sort_by=self.sort_by,
+        )
 
     @property
     def source_options(self) -> dict[str, str]:
@@ -181,6 +206,11 @@ class Ingest(Strict):
         if self.pattern is None:
             return ", ".join(self.topics)
         return f"/{self.pattern}/" + (f" without /{self.exclude}/" if self.exclude else "")
+
+
+def _columns(decode: Mapping[str, TopicDecode]) -> list[Fields]:
+    """Return the decoded columns of each topic that `decode` names; of one without any, none."""
+    return [each.decoding.columns for each in decode.values()] or [()]
 
 
 def one_of(pipeline: str, topics: Sequence[str], topic: str | None) -> str:

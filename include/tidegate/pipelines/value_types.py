@@ -17,6 +17,8 @@ from tidegate.settings import secrets
 LONGEST_WAIT = 10**9  # seconds
 # Numbers from environment variables are text.
 _WHOLE = re.compile(r"-?(0|[1-9][0-9_]*)")
+_SIZE = re.compile(r"([0-9]{1,15}) ?(?:([KMG])i?B)?", re.IGNORECASE)
+_LEAST_FILE, _MOST_FILE = 1 << 20, 4 << 30  # bytes
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 _PIPELINE = re.compile(r"[a-z](?!.*__)[a-z0-9_-]{0,63}")
@@ -131,6 +133,16 @@ def _is_safe(lake: str) -> str:
     return lake
 
 
+def _bytes(value: Any) -> Any:
+    found = _SIZE.fullmatch(str(value))
+    if isinstance(value, bool) or not found:
+        raise ValueError("must be a size, for example 256MB: a whole number, and KB, MB or GB")
+    size = int(found[1]) << {"K": 10, "M": 20, "G": 30}.get((found[2] or "").upper(), 0)
+    if not _LEAST_FILE <= size <= _MOST_FILE:
+        raise ValueError("must be between 1MB and 4GB")
+    return size
+
+
 Whole = Annotated[int, BeforeValidator(_whole), Field(ge=-(2**63), lt=2**63)]
 Count = Annotated[Whole, Field(ge=1)]
 Offset = Annotated[Whole, Field(ge=0)]
@@ -140,6 +152,9 @@ Partitions = Annotated[
 ]
 Time = Annotated[AwareDatetime, BeforeValidator(_is_date)]
 Text = Annotated[str, Field(min_length=1)]
+FileSize = Annotated[int, BeforeValidator(_bytes)]
+"""A size of files in bytes; in YAML as of Spark, in which 1MB are 1,048,576."""
+Listed = Annotated[tuple[Text, ...], AfterValidator(_are_distinct)]
 Scalar = Annotated[str | int | float | bool, BeforeValidator(_is_scalar)]
 Regex = Annotated[Text, AfterValidator(_compiles)]
 Schedule = Annotated[str, AfterValidator(_fires)]

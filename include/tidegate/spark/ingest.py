@@ -25,6 +25,7 @@ from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate.spark.job_files import with_logins
 from tidegate.spark.parquet_writer import write_parquet, written_files
+from tidegate.spark.partition_values import with_values
 from tidegate.spark.received_job import received
 from tidegate.spark.record_size import record_size
 from tidegate.spark.task_size import readings, records_per_task
@@ -106,6 +107,8 @@ def write(
         )
         if how := job.decode.get(part.window[0].topic):
             rows = decoded(rows, how)
+        if fields := job.parquet.fields:
+            rows = with_values(rows, fields)
         write_parquet(rows, part, job.parquet, directory.settings, begun=bool(counts))
         counts.append(counted.get["rows"])
         largest.append(counted.get["largest"])
@@ -115,7 +118,7 @@ def write(
         "chunk": chunk.number,
         "rows": sum(counts),
         "largest": max((size for size in largest if size is not None), default=None),
-        "files": written_files(directory),
+        "files": written_files(directory, job.parquet),
         "versions": session.versions(spark),
     }
     directory.create(DONE, json.dumps(done, sort_keys=True, indent=1))

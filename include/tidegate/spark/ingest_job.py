@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidegate.core.decoding import Decoding
 from tidegate.core.offsets import Window
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.spark.job_files import JobFile, Login
 
 
@@ -17,15 +18,6 @@ class Chunk:
     number: int
     window: Window
     directory: str
-
-
-@dataclass(frozen=True)
-class ParquetSettings:
-    """The plan's settings for its Parquet files: codec, its level, and rows per file."""
-
-    compression: str
-    level: int
-    max_records_per_file: int
 
 
 @dataclass(frozen=True)

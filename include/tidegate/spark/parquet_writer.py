@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
+from tidegate.core.parquet_settings import ParquetSettings, staged
 from tidegate.spark.hadoop_files import HadoopDirectory, located
-from tidegate.spark.ingest_job import Chunk, ParquetSettings
+from tidegate.spark.ingest_job import Chunk
 
 
 def write_parquet(
@@ -20,20 +21,28 @@ def write_parquet(
 ) -> None:
     """Write rows below the chunk's directory, each topic into `topic=<name>/`.
 
-    `hadoop` are the settings of the directory's file system. `begun`: other topics of the chunk are
-    there already.
+    The rows have a column for each level of directories in it. `hadoop` are the settings of the
+    directory's file system. `begun`: other topics of the chunk are there already.
     """
     topics = {r.topic for r in chunk.window}
-    directory = located(chunk.directory)
+    directory, levels = located(chunk.directory), [field.directory for field in settings.fields]
+    if settings.sort_by:
+        known = [name for name in settings.sort_by if name in rows.columns]
+        rows = rows.sortWithinPartitions("topic", *levels, *known)
     if len(topics) == 1:
         # The same place as by partitionBy, which would copy every row to drop its topic.
-        directory, writer = f"{directory}/topic={topics.pop()}", rows.drop("topic").write
+        directory, rows = f"{directory}/topic={topics.pop()}", rows.drop("topic")
     else:
-        writer = rows.write.partitionBy("topic").mode("append" if begun else "error")
+        levels.insert(0, "topic")
+    writer = rows.write.partitionBy(*levels) if levels else rows.write
+    if settings.level is not None:
+        writer = writer.option(
+            f"parquet.compression.codec.{settings.compression}.level", str(settings.level)
+        )
     (
-        writer.options(**hadoop)
+        writer.mode("append" if begun and len(topics) > 1 else "error")
+        .options(**hadoop)
         .option("compression", settings.compression)
-        .option(f"parquet.compression.codec.{settings.compression}.level", str(settings.level))
         .option("maxRecordsPerFile", str(settings.max_records_per_file))
         # Keys and values hardly repeat: a dictionary costs time and is given up anyway.
         .option("parquet.enable.dictionary#key", "false")
@@ -50,9 +59,6 @@ def write_parquet(
     )
 
 
-def written_files(directory: HadoopDirectory) -> list[str]:
-    """Return the paths of the Parquet files below a directory, without those of a committer."""
-    # Below `topic=…/` committers leave files of their own (`__magic_job-…`).
-    return sorted(
-        path for path in directory.files() if path.endswith(".parquet") and path.count("/") == 1
-    )
+def written_files(directory: HadoopDirectory, settings: ParquetSettings) -> list[str]:
+    """Return the paths of the data files below a directory."""
+    return sorted(path for path in directory.files() if staged(path, settings.fields))

@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.core import columns
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.spark import ingest, preflight, records, session
 from tidegate.spark.egress_job import EgressJob, RowSource, TargetTopic
-from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.ingest_job import Chunk, IngestJob
 
 _NO_BROKER = {
     "kafka.bootstrap.servers": "127.0.0.1:9",  # the discard port

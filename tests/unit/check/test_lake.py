@@ -129,6 +129,25 @@ def test_a_flipped_byte_in_a_data_page(root):
     assert names(root) == {"file", "offsets"}
 
 
+def test_a_file_in_the_directory_of_another_day(tmp_path):
+    """The documents agree that it lies there; its rows do not."""
+    store = LocalStore(tmp_path / "p")
+    levels = ["topic", "day(timestamp)"]
+    for n, day in enumerate(("1970-01-01", "1970-01-02")):
+        plan = live(10 * n, 10 * n + 10)
+        plan = replace(plan, byte_settings={**plan.byte_settings, "partition_by": levels})
+        plans.freeze(store, plan.id, plan, 1, note={})
+        attempt = staged_attempts.stage(store, plan, rows=10, files={})
+        r = plan.chunks[0][0]
+        staged_attempts.write_file(
+            store, attempt.directory, f"topic=t/timestamp_day={day}/part-0.parquet", 0,
+            range(r.start, r.end),
+        )  # fmt: skip
+        attempts.create(store, staged_attempts.check(store, plan, attempt))
+        committing.publish_sealed(store, staged_attempts.ledger_of(store), plan, run="run")
+        assert names(tmp_path / "p") == ({"directory"} if n else set())
+
+
 def test_an_edited_entry(root):
     path = entry(root, 2)
     path.write_bytes(path.read_bytes().replace(b'"run":"test"', b'"run":"tent"'))

@@ -21,9 +21,14 @@ def file(path, *runs, topic="t"):
 
 
 def test_a_valid_attempt_has_no_complaints():
-    """Files that meet but do not overlap, in any order, inside the window, with holes."""
+    """Files in any order, with offsets between one another's, inside the window, with holes."""
     found, wrong = collect(
-        WINDOW, [file("b", (0, 15, 19)), file("a", (0, 10, 14)), file("c", (1, 2, 3))]
+        WINDOW,
+        [
+            file("b", (0, 15, 16), (0, 18, 19)),
+            file("a", (0, 10, 14), (0, 17, 17)),
+            file("c", (1, 2, 3)),
+        ],
     )
     assert wrong == []
     assert found == {("t", 0): Intervals(((10, 20),)), ("t", 1): Intervals(((2, 4),))}
@@ -42,20 +47,20 @@ def test_a_valid_attempt_has_no_complaints():
         ([file("f", (0, 10, 19), topic="u")], "f: u-0 is not in the plan"),
         (
             [file("e", (0, 10, 15)), file("f", (1, 0, 1), (0, 15, 19))],
-            "f: offset 15 of t-0 is within another file, e",
+            "f: offset 15 of t-0 is in another file, too, e",
         ),
         (
             [file("e", (0, 12, 12)), file("f", (0, 10, 11), (0, 13, 19)), file("g", (0, 12, 12))],
-            "e: offset 12 of t-0 is within another file, f",
+            "g: offset 12 of t-0 is in another file, too, e",
         ),
         (
-            [file("e", (0, 10, 12), (0, 14, 14)), file("f", (0, 13, 13), (0, 15, 19))],
-            "f: offset 13 of t-0 is within another file, e",
+            [file("e", (0, 10, 12), (0, 14, 14)), file("f", (0, 13, 13), (0, 14, 19))],
+            "e: offset 14 of t-0 is in another file, too, f",
         ),
     ],
 )
 def test_each_fault_of_an_attempt_is_named(files, complaint):
-    """Offsets outside the range, unplanned partitions, files that overlap."""
+    """Offsets outside the range, unplanned partitions, an offset in two files."""
     assert collect(WINDOW, files)[1] == [complaint]
 
 

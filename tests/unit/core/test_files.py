@@ -1,5 +1,7 @@
 """What a file covers: its parts, whether they are in order, the offsets that it stands for."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,9 +85,26 @@ def test_a_file_stands_for_the_offsets_up_to_the_next_one():
         lake_file("c", (0, 30, 30, 1)),
     ]  # fmt: skip
     assert tiles_of(7, [part(10, 40), part(5, 9, 1), part(0, 9, 2)], files) == [
-        Tile(part(10, 20), 7, "a"),
-        Tile(part(20, 30), 7, "b"),
-        Tile(part(30, 40), 7, "c"),
-        Tile(part(5, 9, 1), 7, None),
-        Tile(part(0, 9, 2), 7, "a"),
+        Tile(part(10, 20), 7, ("a",)),
+        Tile(part(20, 30), 7, ("b",)),
+        Tile(part(30, 40), 7, ("c",)),
+        Tile(part(5, 9, 1), 7),
+        Tile(part(0, 9, 2), 7, ("a",)),
+    ]
+
+
+def test_files_with_offsets_between_one_anothers_stand_for_all_ranges_together():
+    """Of one topic: another topic of the commit is cut as ever."""
+    files = [
+        lake_file("a", (0, 10, 30, 3), (1, 0, 0, 1)),
+        lake_file("b", (0, 20, 39, 2)),
+        lake_file("c", (3, 5, 6, 2)),
+        replace(lake_file("d", (0, 0, 4, 5)), topic="u"),
+    ]
+    other = OffsetRange("u", 0, 0, 9)
+    assert tiles_of(7, [part(10, 40), part(0, 9, 1), part(5, 7, 3), other], files) == [
+        Tile(part(10, 40), 7, ("a", "b", "c")),
+        Tile(part(0, 9, 1), 7, ("a", "b", "c")),
+        Tile(part(5, 7, 3), 7, ("a", "b", "c")),
+        Tile(other, 7, ("d",)),
     ]

@@ -23,10 +23,10 @@ def test_a_data_file_has_the_name_of_the_contract():
     """Offsets inclusive, padded so that names sort as numbers do; the first part names it."""
     parts = (Part(3, 7, 1200, 9), Part(4, 0, 5, 6))
     directory = "data/topic=flights/window_date=2024-05-01/part-flights-"
-    assert final_name("flights", "2024-05-01", parts[:1], PLAN) == (
+    assert final_name("flights", ["window_date=2024-05-01"], parts[:1], PLAN) == (
         f"{directory}00003-0000000000000000007-0000000000000001200-0123456789abcdef.parquet"
     )
-    assert final_name("flights", "2024-05-01", parts, PLAN) == (
+    assert final_name("flights", ["window_date=2024-05-01"], parts, PLAN) == (
         f"{directory}shared-00003-0000000000000000007-0123456789abcdef.parquet"
     )
 
@@ -36,7 +36,7 @@ def test_a_data_file_has_the_name_of_the_contract():
 def test_a_name_fits(topic, partition, first, last, is_shared):
     """Any topic, partition and offsets Kafka can have; 255 bytes are enough for the name."""
     parts = [Part(partition, first, last, 1)] * (1 + is_shared)
-    path = final_name(topic, "2024-05-01", parts, PLAN)
+    path = final_name(topic, ["window_date=2024-05-01"], parts, PLAN)
     assert layout.window_date(path) == "2024-05-01"
     assert all(len(part.encode()) <= 255 for part in path.split("/"))
 
@@ -44,7 +44,7 @@ def test_a_name_fits(topic, partition, first, last, is_shared):
 def test_two_long_topics_never_meet():
     """Their names are shortened, but differ."""
     one, other = "a" * 248 + "b", "a" * 248 + "c"
-    names = {posixpath.basename(layout.data_file(t, "2024-05-01", "x")) for t in (one, other)}
+    names = {posixpath.basename(layout.data_file(t, [], "x")) for t in (one, other)}
     assert len(names) == 2
 
 
@@ -55,7 +55,7 @@ def test_two_long_topics_never_meet():
 def test_a_topic_that_kafka_would_not_have_names_no_file(topic):
     """No topic leads out of its directory."""
     with pytest.raises(ValueError):
-        layout.data_file(topic, "2024-05-01", "x")
+        layout.data_file(topic, [], "x")
 
 
 def test_numbered_names_sort_as_numbers():

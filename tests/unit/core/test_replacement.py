@@ -19,7 +19,7 @@ def part(start, end, partition=0):
     return OffsetRange("t", partition, start, end)
 
 
-HELD = [Tile(part(0, 10), 3, "a"), Tile(part(10, 25), 3, "b"), Tile(part(25, 30), 5, "c")]
+HELD = [Tile(part(0, 10), 3, ("a",)), Tile(part(10, 25), 3, ("b",)), Tile(part(25, 30), 5, ("c",))]
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_a_window_of_whole_files_or_the_nearest_one_that_is(window, said):
 
 
 SHARED = [
-    Tile(part(0, 10), 3, "a"), Tile(part(0, 5, 1), 3, "a"), Tile(part(10, 25), 3, "b"),
-    Tile(part(5, 9, 1), 4, "c"), Tile(part(0, 2, 2), 4, "c"),
+    Tile(part(0, 10), 3, ("a",)), Tile(part(0, 5, 1), 3, ("a",)), Tile(part(10, 25), 3, ("b",)),
+    Tile(part(5, 9, 1), 4, ("c",)), Tile(part(0, 2, 2), 4, ("c",)),
 ]  # fmt: skip
 
 
@@ -80,9 +80,9 @@ def test_a_file_is_replaced_with_all_its_partitions(window, said):
 
 def test_a_chunk_has_whole_files_and_one_range_of_each_partition():
     """A plan says one range of each partition of a chunk."""
-    first = [Tile(part(0, 5), 3, "a"), Tile(part(0, 3, 1), 3, "a")]
-    later = [Tile(part(5, 6), 9, "c"), Tile(part(50, 51, 1), 9, "c")]
-    middle = Tile(part(3, 50, 1), 5, "b")
+    first = [Tile(part(0, 5), 3, ("a",)), Tile(part(0, 3, 1), 3, ("a",))]
+    later = [Tile(part(5, 6), 9, ("c",)), Tile(part(50, 51, 1), 9, ("c",))]
+    middle = Tile(part(3, 50, 1), 5, ("b",))
     chunks = replacement.pack(sorted([*first, *later, middle]), 1000)
     assert chunks == [first, [*later, middle]]
 
@@ -93,7 +93,7 @@ def test_chunks_are_whole_files(lengths, most):
     """In order, each at most the cap unless one file alone is more; each is one range."""
     at, chosen = 0, []
     for length in lengths:
-        chosen.append(Tile(part(at, at + length), 3, str(at)))
+        chosen.append(Tile(part(at, at + length), 3, (str(at),)))
         at += length
     chunks = replacement.pack(chosen, most)
     assert [tile for chunk in chunks for tile in chunk] == chosen

@@ -358,15 +358,21 @@ def test_a_replay_that_was_refused_may_be_corrected(world: World) -> None:
 
 @pytest.mark.usefixtures("lake")
 def test_a_replay_that_may_have_sent_something_keeps_its_plan(world: World) -> None:
-    """Frozen and not yet claimed, claimed, released by hand: another filter is refused."""
+    """Frozen and not yet claimed, claimed, released by hand: another filter is refused, also if an
+    earlier claim ended with nothing sent.
+    """
     world.plan("one", **replay_of(where="true"))
     with pytest.raises(ReplayRefused):
         world.plan("two", **replay_of())
+    with pytest.raises(RowsRefused):
+        world.send("one", refuses(), **replay_of(where="true"))
     with pytest.raises(SendFailed):
         world.send("one", dies_while_sending, **replay_of(where="true"))
     with pytest.raises(ReplayRefused):
         world.plan("two", **replay_of())
     release(world.spec, None, "resend", "looked", run="me")
+    with pytest.raises(ReplayRefused):
+        world.plan("two", **replay_of())
     with pytest.raises(RowsRefused):
         world.send("one", refuses(), **replay_of(where="true"))
     with pytest.raises(ReplayRefused):

@@ -27,7 +27,7 @@ def decide(tmp_path, monkeypatch):
     size that the broker tells; with the ranges that were sampled.
     """
 
-    def decide(windows, *, files=None, sample=None):
+    def decide(windows, *, files=None, sample=None, size=256 * MIB):
         asked = []
 
         def sampled(_, ranges, __):
@@ -47,7 +47,9 @@ def decide(tmp_path, monkeypatch):
         monkeypatch.setattr(attempts, "committed", manifest)
         fold = Fold() if files is None else Fold(live={3: "commit"})
         store = LocalStore(tmp_path)
-        return file_size.records_per_file(store, fold, KAFKA, windows, "read_committed"), asked
+        return file_size.records_per_file(
+            store, fold, KAFKA, windows, "read_committed", size
+        ), asked
 
     return decide
 

@@ -181,7 +181,7 @@ def test_a_missing_file_is_missed(store):
     [
         ({("t", 0): [range(10, 21)]}, r"offsets 10 to 20 are outside t-0 \[10, 20\)"),
         ({("t", 0): [range(9, 20)]}, r"offsets 9 to 19 are outside t-0 \[10, 20\)"),
-        ({("t", 0): [range(10, 16), range(15, 20)]}, "offset 15 of t-0 is within another file"),
+        ({("t", 0): [range(10, 16), range(15, 20)]}, "offset 15 of t-0 is in another file, too"),
         ({("t", 0): [[*range(10, 20), 12]]}, "offset 12 of partition 0 stands twice"),
         ({("t", 0): [[10, 11, 11, 15]]}, "offset 11 of partition 0 stands twice"),
         ({("t", 7): [range(3)]}, "t-7 is not in the plan"),
@@ -238,7 +238,7 @@ def test_a_file_of_several_partitions_has_several_parts(store):
 def test_a_row_in_two_shared_files_is_refused(store):
     attempt = stage(store, PLAN)
     write_file(store, attempt.directory, "topic=t/part-x.parquet", [0, 1], [18, 4])
-    with pytest.raises(AttemptWrong, match=r"offset 18 of t-0 is within another.*offset 4 of t-1"):
+    with pytest.raises(AttemptWrong, match=r"offset 18 of t-0 is in another.*offset 4 of t-1"):
         check(store, PLAN, attempt)
 
 

@@ -274,6 +274,16 @@ def test_a_topic_that_was_taken_out_has_nothing_to_compare_with(world, monkeypat
     assert verify(spec, run.kafka, print)["against_kafka"] == {"rows": 0, "expired": 15}
 
 
+def test_files_with_offsets_between_one_anothers_are_compared_in_order(store):
+    """As those that a topic is partitioned into by values; a file further on is read after them."""
+    offsets = [2, 5, 3, 9], [0, 4, 7], [1, 6, 8], range(10, 14)
+    plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 14),))
+    attempt = staged_attempts.stage(store, plan, files={("t", 0): offsets})
+    files = [*staged_attempts.check(store, plan, attempt).files]
+    for r in (*plan.chunks[0], OffsetRange("t", 0, 3, 12)):
+        assert [row.offset for row in module._rows(store, files, r)] == [*range(r.start, r.end)]
+
+
 def test_a_shared_file_is_compared_by_partition(store):
     """Only the rows of the partition, in the order of their offsets."""
     offsets = [2, 3, 1, 2, 3]

@@ -41,6 +41,18 @@ def test_the_first_row_at_or_after_a_moment(tmp_path: Path) -> None:
     assert first_since(store, fold, "other", {0: spans}) == {0: {}}
 
 
+def test_files_with_offsets_between_one_anothers(tmp_path: Path) -> None:
+    """The first row of all of them: that of a file which begins later may come before."""
+    store = LocalStore(tmp_path)
+    Ledger(store, "p").append(Origin("t", "id", {0: 0}), run="r")
+    staged_attempts.commit_stamped(store, (0, 0, [1, 2, 3, 9, 9, 1, 2]), files=3)
+    fold = Ledger(store, "p").fold
+    assert first_since(store, fold, "id", {ms: {0: (0, 7)} for ms in (2, 3, 4)}) == {
+        2: {0: 1}, 3: {0: 2}, 4: {0: 3},
+    }  # fmt: skip
+    assert first_since(store, fold, "id", {2: {0: (2, 7)}}) == {2: {0: 2}}
+
+
 def test_rows_of_other_partitions_in_a_file_do_not_count(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     Ledger(store, "p").append(Origin("t", "id", {0: 0, 1: 0}), run="r")

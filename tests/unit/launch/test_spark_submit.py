@@ -17,6 +17,7 @@ from support.process_list import have_ended, is_job
 from support.unreachable_broker import unreachable
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.errors import (
     BrokerUnreachable,
     ConfigurationError,
@@ -33,7 +34,7 @@ from tidegate.launch.spark_submit import ensure_archive, submit, terminal_if_ref
 from tidegate.launch.submission import Submission, sending_submission, submission
 from tidegate.spark.answers import LocalAnswers
 from tidegate.spark.hadoop_files import WITHOUT_SHELL
-from tidegate.spark.ingest_job import Chunk, IngestJob, ParquetSettings
+from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate.spark.job_files import write_refusal
 
 

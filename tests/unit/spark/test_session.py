@@ -6,10 +6,11 @@ from typing import Any, cast
 
 import pytest
 
+from tidegate.core.parquet_settings import ParquetSettings
 from tidegate.errors import ConfigurationError
 from tidegate.spark import egress, ingest, session
 from tidegate.spark.answers import LocalAnswers
-from tidegate.spark.ingest_job import IngestJob, ParquetSettings
+from tidegate.spark.ingest_job import IngestJob
 from tidegate.spark.job_files import read_refusal
 
 
