@@ -112,8 +112,10 @@ def chunks(shape: Shape) -> Callable[..., list[Contender]]:
 
 
 def decoded(shape: Shape) -> Callable[..., list[Contender]]:
-    """Return what makes contenders that read one topic of JSON: its bytes, and typed columns."""
-    fields = ", ".join(["n BIGINT", *(f"{name} STRING" for name in workload.TEXTS)])
+    """Return what makes contenders that read one topic of JSON: its bytes, and typed columns, in
+    directories by day of the run and of the records.
+    """
+    fields = ["n BIGINT", "flown DATE", *(f"{name} STRING" for name in workload.TEXTS)]
 
     def made(broker: str, home: Path, scale: float) -> list[Contender]:
         sent = workload.load(broker, "bench", shape.scaled(scale))
@@ -123,11 +125,14 @@ def decoded(shape: Shape) -> Callable[..., list[Contender]]:
             workload.check(files, sent)
 
         form = {"topics": [name]}
-        decode = {"decode": {"*": {"value": {"format": "json", "schema": fields}}}}
+        schema = ", ".join(fields)
+        decode = form | {"decode": {"*": {"value": {"format": "json", "schema": schema}}}}
+        by_day = decode | {"partition_by": ["topic", "day(flown)"]}
         return [
-            ingest(home, broker, form | decode, check, name="Tidegate, decoded"),
+            ingest(home, broker, decode, check, name="Tidegate, decoded"),
+            ingest(home, broker, by_day, check, name="Tidegate, decoded, by day"),
             ingest(home, broker, form, check, name="Tidegate, bytes alone"),
-            spark_decode(broker, name, check, fields),
+            spark_decode(broker, name, check, schema),
         ]
 
     return made

@@ -32,10 +32,10 @@ Content = Mapping[tuple[str, int], tuple[int, int, int, int]]
 class Shape:
     """Topics with equal shares of `records` of `size` bytes, key included.
 
-    Values compress to about a third, as JSON does; with `json` they are objects of JSON, with `n`
-    and texts. `skew`: nine of ten records are in
-    partition 0. `compacted`: each key stands twice. `aborted`: beside every four committed
-    transactions there is an aborted one, whose records are on top of `records`.
+    Values compress to about a third, as JSON does; with `json` they are objects of JSON, with `n`,
+    texts and a date: ten days in turn, and one in twenty records is ten days late. `skew`: nine of
+    ten records are in partition 0. `compacted`: each key stands twice. `aborted`: beside every four
+    committed transactions there is an aborted one, whose records are on top of `records`.
     """
 
     records: int
@@ -213,12 +213,14 @@ def _send(
     key = n % (shape.records // 2) if shape.compacted else n
     if shape.compacted:
         partition = key % shape.partitions
-    before = b'{"n":%d,' if shape.json else b"%d:"
+    before = b"%d:" % n
+    if shape.json:
+        day = 11 + n * 10 // shape.records - (0 if n % 20 else 10)
+        before = b'{"n":%d,"flown":"2026-03-%02d",' % (n, day)
+    value = before + values[n * 7 % len(values)]
     while True:
         try:
-            producer.produce(
-                topic, before % n + values[n * 7 % len(values)], b"%020d" % key, partition
-            )
+            producer.produce(topic, value, b"%020d" % key, partition)
             break
         except BufferError:  # the queue is full: wait for deliveries
             producer.poll(0.1)
