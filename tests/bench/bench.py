@@ -204,8 +204,8 @@ WORKLOADS: Mapping[str, Workload] = {
         chunks(Shape(6_000, 300, partitions=4)),
     ),
     "W8-compacted": Workload(
-        "500,000 records of 300 bytes, of which compaction leaves half",
-        topic(Shape(500_000, 300, compacted=True)),
+        "500,000 records of 300 bytes in 2 partitions, of which compaction leaves half",
+        topic(Shape(500_000, 300, partitions=2, compacted=True)),
     ),
     "W8-aborted": Workload(
         "500,000 records of 300 bytes in transactions, and a fifth of all transactions aborted",
