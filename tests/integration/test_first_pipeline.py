@@ -2,11 +2,7 @@
 
 import os
 import subprocess
-from decimal import Decimal
 from pathlib import Path
-
-import duckdb
-import pytest
 
 from support.cli_user import Terminal
 from support.doc_pages import PROJECT, command_lines, fenced, page
@@ -15,9 +11,7 @@ from tidegate_local.kafka import Broker
 HOW_TO = page("docs/how-to/first-pipeline.md")
 
 
-def test_the_first_pipeline(
-    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_pipeline(broker: Broker, tmp_path: Path) -> None:
     """All of it but what needs Airflow; the query has typed columns."""
     (fill,) = (block for block in fenced(HOW_TO, "sh") if "topics create" in block)
     subprocess.run(
@@ -34,14 +28,9 @@ def test_the_first_pipeline(
         file.replace("${TIDEGATE_LAKE}", str(terminal.lake))
     )
     commands = [words for words in command_lines(HOW_TO) if words[0] != "local"]
-    assert [words[0] for words in commands] == ["doctor", "explain", "run", "status", "verify"]
+    assert [words[0] for words in commands] == [
+        "doctor", "explain", "run", "status", "verify", "sql",
+    ]  # fmt: skip
     for words in commands:
-        terminal.run(*words)
-    (tmp_path / ".tidegate").mkdir()
-    (tmp_path / ".tidegate/lake").symlink_to(terminal.lake)
-    monkeypatch.chdir(tmp_path)
-    (query,) = fenced(HOW_TO, "sql")
-    with duckdb.connect() as db:
-        assert db.execute(query).fetchall() == [
-            ("Ada", 2, Decimal("15.75")), ("Grace", 1, Decimal("7.00"))
-        ]  # fmt: skip
+        done = terminal.run(*words)
+    assert done.stdout in fenced(HOW_TO, "")

@@ -1,6 +1,7 @@
 """A lake that is decoded and partitioned by event time: as exact as any other, for all readers."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,8 +18,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 import tidegate
 from support import oracle_client, spark_session
+from support.buckets import BUCKET
 from support.cli_user import Terminal
 from tidegate_local.kafka import Broker
+from tidegate_local.s3 import Server
 
 CHECKER = Path(__file__).parents[2] / "include/tidegate_check/lake.py"
 SCHEMA = "id INT, carrier STRING, at TIMESTAMP"
@@ -41,7 +44,11 @@ def send(broker: Broker, topic: str, first: int, number: int, *, partitions: int
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for n in range(first, first + number):
         day = DAYS[n % len(DAYS)]
-        value = {"id": n, "carrier": ("UA", "a/b", None)[n % 3], "at": f"{day}T{n % 24:02}:00:00Z"}
+        value = {
+            "id": n,
+            "carrier": ("S\u00e3o Tom\u00e9", "a/b", None)[n % 3],
+            "at": f"{day}T{n % 24:02}:00:00Z",
+        }
         data = b"poison" if n % 7 == 0 else json.dumps(value).encode()
         producer.produce(topic, data, b"k", n % partitions)
     assert producer.flush(30) == 0
@@ -103,7 +110,7 @@ def test_from_runs_to_replays_and_back(
     levels = {f"at_day={day}" for day in (*DAYS, nothing)}
     assert {each.split("/")[0] for each in directories(user)} == levels
     assert {each.split("/")[1].partition("=")[2][:2] for each in directories(user)} == {
-        "UA", "~c", "__",
+        "S\u00e3", "~c", "__",
     }  # fmt: skip
     is_consistent(user, [name])
     query = "SELECT count(*), count(id), count(DISTINCT id), count(_undecodable) FROM lake"
@@ -205,6 +212,26 @@ def test_another_layout_for_new_files(
             (140, 140)
         ]
     is_consistent(user, [name])
+
+
+@pytest.mark.slow
+def test_in_a_bucket(broker: Broker, s3: Server, tmp_path: Path, topic: Callable[..., str]) -> None:
+    """Keys with blanks and letters of any language."""
+    name, url = topic(partitions=2), f"s3://{BUCKET}/partitioned"
+    user = Terminal(tmp_path, broker.bootstrap, environ=s3.environment, url=url)
+    user.pipeline("events", [name], **BY_EVENT)
+    send(broker, name, 0, 105)
+    user.run("run", "events")
+    user.run("verify", "events", "--against-kafka")
+    query = "SELECT count(*), count(DISTINCT carrier) FROM lake"
+    assert user.json("sql", "events", query)["rows"] == [[105, 2]]
+    paths = [file["path"] for file in user.json("files", "events")]
+    assert [path for path in paths if "/carrier_value=S\u00e3o Tom\u00e9/part-" in path]
+    found = subprocess.run(
+        [sys.executable, CHECKER, f"{url}/events"],
+        env={**os.environ, **s3.environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stdout
 
 
 @pytest.mark.parametrize(

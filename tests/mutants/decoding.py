@@ -196,4 +196,25 @@ MUTANTS = (
         "{})",
         f"{_LAKE}::test_one_in_a_hundred_is_poison",
     ),
+    Mutant(
+        "bytes of what does not fit are kept",
+        _READS,
+        'F.when(text != "", F.col(name)).alias(name)',
+        "F.lit(None).cast('binary').alias(name)",
+        f"{_LAKE}::test_bytes_of_what_does_not_fit_alone",
+    ),
+    Mutant(
+        "rows without their bytes are not sent",
+        "egress/lake_source.py",
+        "if lacking := decodings.dropping(source.store, source.fold, topics):",
+        "if lacking := []:",
+        f"{_LAKE}::test_bytes_of_what_does_not_fit_alone",
+    ),
+    Mutant(
+        "bytes that are there are compared with Kafka's",
+        "ingest/verify.py",
+        "for c in dropped if getattr(row, c) is None}",
+        "for c in dropped}",
+        f"{_LAKE}::test_bytes_of_what_does_not_fit_alone",
+    ),
 )

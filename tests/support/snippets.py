@@ -66,7 +66,8 @@ PAGES: dict[str, tuple[Block, ...]] = {
         Block("sh", ".venv/bin/kafka-python admin", _FIRST),
         Block("yaml", "# include/pipelines/orders.yaml", _FIRST),
         Block("sh", ".venv/bin/tidegate doctor orders", _FIRST),
-        Block("sql", "SELECT customer, count(*)", _FIRST),
+        Block("sh", ".venv/bin/tidegate sql orders", _FIRST),
+        Block("", "  customer  n  amount", _FIRST),
         Block("sh", "AIRFLOW=", _REST),
     ),
     "docs/how-to/helm.md": (

@@ -34,6 +34,8 @@ from tidegate.runs.requested_windows import absolute
 app = typer.Typer()
 MOST = 1_000
 """Rows that are printed for people; JSON and CSV have all."""
+LONG = 16
+"""Bytes of a value that are printed for people; JSON and CSV have all."""
 
 
 @app.command()
@@ -199,6 +201,8 @@ def _text(value: Any) -> str:
 def _on_one_line(value: Any) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, bytes) and len(value) > LONG:
+        return f"{value[:LONG].hex()}… {counted(len(value), 'byte')}"
     text = _text(value)
     for mark, name in (("\r", r"\r"), ("\n", r"\n"), ("\t", r"\t")):
         text = text.replace(mark, name)

@@ -12,7 +12,7 @@ from tidegate.core.nearest import did_you_mean
 from tidegate.core.offsets import OffsetRange, Window
 from tidegate.core.plan import Plan
 from tidegate.errors import ConfigurationError, LakeDamaged, SourceChanged
-from tidegate.lake import attempts
+from tidegate.lake import attempts, decodings
 from tidegate.lake.files import files_over
 from tidegate.lake.footers import rows_within
 from tidegate.lake.ledger import Ledger
@@ -77,7 +77,9 @@ def files_and_counts(
 ) -> tuple[tuple[tuple[str, str], ...], dict[str, int]]:
     """Return topic and Spark path of each file of a plan's window, and the window's rows by
     `<topic id>/<partition>`; LakeDamaged if a file does not have its committed size.
+    ConfigurationError if a replay has taken the bytes away meanwhile.
     """
+    refuse_dropped(lake, plan.topics)
     window = window_of(plan)
     spans: dict[str, dict[int, tuple[int, int]]] = {r.topic: {} for r in window}
     for r in window:
@@ -162,6 +164,7 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
             f"pipeline {spec.name!r}: source.topics: {', '.join(unknown)}: not of "
             f"{source.pipeline.name!r}{did_you_mean(unknown, sorted(known))}"
         )
+    refuse_dropped(source, topics)
     ids: dict[str, str] = {}
     ranges: list[OffsetRange] = []
     late: list[tuple[str, OffsetRange]] = []
@@ -193,6 +196,15 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
         ahead,
         unselected,
     )
+
+
+def refuse_dropped(source: SourceLake, topics: Iterable[str]) -> None:
+    """Raise ConfigurationError for topics of which the lake does not have the records' bytes."""
+    if lacking := decodings.dropping(source.store, source.fold, topics):
+        raise ConfigurationError(
+            f"the lake of {source.pipeline.name!r} does not have the bytes of "
+            f"{', '.join(lacking)}: it was decoded with `raw: undecodable`, and cannot be sent"
+        )
 
 
 def _ids_of(lake: Fold, topic: str) -> list[str]:

@@ -81,8 +81,12 @@ def notices_of_path(spec: Egress, names: Iterable[str], cluster_id: str) -> list
         return []
     root, notices = Root.of(spec.source.path), []
     base = root.native if root.url.startswith("file://") else root.url
-    paths = (f"{base}/{name}".partition(_DATA) for name in names)
-    for url in sorted({before for before, found, _ in paths if found})[:_MOST_LAKES]:
+    levels: dict[str, set[str]] = {}  # by lake, the directories of its files below a topic's
+    for before, found, path in (f"{base}/{name}".partition(_DATA) for name in names):
+        if found:
+            below = f"/{path.partition('/')[2]}"
+            levels.setdefault(before, set()).add(below.rpartition("/")[0])
+    for url in sorted(levels)[:_MOST_LAKES]:
         lake, _, pipeline = url.rpartition("/")
         try:
             fold = Ledger(open_store(lake, pipeline), pipeline).fold
@@ -94,7 +98,8 @@ def notices_of_path(spec: Egress, names: Iterable[str], cluster_id: str) -> list
         fed = [
             topic
             for topic in sorted(fold.topic_ids.keys() & set(spec.target.names))
-            if root.may_hold_path(f"{url}{_DATA}{topic}/window_date=2026-01-01/part-0.parquet")
+            for of_topic in (f"{url}{_DATA}{topic}",)
+            if any(root.may_hold_path(f"{of_topic}{level}/x.parquet") for level in levels[url])
         ]
         if fed and fold.cluster_id in (None, cluster_id):
             raise ConfigurationError(

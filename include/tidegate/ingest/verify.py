@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,7 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Survey, survey
 from tidegate.broker.consumer import Reader, Record, reading
 from tidegate.broker.header_keys import NotUtf8
-from tidegate.core import layout
+from tidegate.core import decoding, layout
 from tidegate.core.entries import Account, Commit
 from tidegate.core.files import LakeFile
 from tidegate.core.fold import Fold
@@ -242,9 +242,10 @@ def _compare_commit(
 ) -> None:
     """Compare the rows of a commit's `files` with their records."""
     try:
-        isolation = plan_of(now.fold.live[n].plan_id).isolation
+        plan = plan_of(now.fold.live[n].plan_id)
     except LakeDamaged:
         return  # a finding already
+    decoded = decoding.of_plan(plan)
     expected = now.spec.select(now.fold.live[n].topic_ids)
     for topic_id, r in now.fold.live_ranges(n):
         if r.topic not in seen.topic_ids and r.topic in expected:
@@ -264,6 +265,7 @@ def _compare_commit(
         log_start = marks.start if marks else r.end  # a partition that vanished
         start = min(max(r.start, log_start), r.end)
         findings.expired += start - r.start
+        dropped = decoded[r.topic].dropped if r.topic in decoded else ()
         where = {"commit": n, "topic": r.topic, "partition": r.partition}
         lost = Intervals.of(
             (part.first, part.last + 1)
@@ -272,18 +274,21 @@ def _compare_commit(
             if (file.topic, part.partition) == (r.topic, r.partition)
         )
         for retained in r.parts(lost.missing(start, r.end)):
-            rows = _rows(now.store, files, retained)
+            rows, records = _rows(now.store, files, retained), read(retained, plan.isolation)
             try:
-                for offset, difference in _differences(rows, read(retained, isolation), findings):
+                for offset, difference in _differences(rows, records, findings, dropped):
                     findings.add(difference, **where, offset=offset)
             except LakeDamaged as error:
                 findings.add(f"the rows of {retained} were not all compared: {error}", **where)
 
 
 def _differences(
-    lake: Iterator[Record], kafka: Iterator[Record], findings: Findings
+    lake: Iterator[Record], kafka: Iterator[Record], findings: Findings, dropped: Sequence[str] = ()
 ) -> Iterator[tuple[int, str]]:
-    """Yield the offsets that are in one stream only or differ; both are in offset order."""
+    """Yield the offsets that are in one stream only or differ; both are in offset order.
+
+    `dropped` columns of bytes are not compared where the lake has null.
+    """
     row, record = next(lake, None), next(kafka, None)
     while row or record:
         findings.compared += 1
@@ -295,7 +300,9 @@ def _differences(
             yield record.offset, "a record that is not in the lake"
             record = next(kafka, None)
         else:
-            if row != record and not _is_as_spark_reads(row, record):
+            lacking: dict[str, Any] = {c: None for c in dropped if getattr(row, c) is None}
+            kept = record._replace(**lacking)
+            if row != kept and not _is_as_spark_reads(row, kept):
                 yield row.offset, "the row is not the record"
             findings.not_utf8 += any(isinstance(key, NotUtf8) for key, _ in record.headers)
             row, record = next(lake, None), next(kafka, None)

@@ -54,6 +54,13 @@ def columns(store: Store, fold: Fold, topics: Iterable[str]) -> Fields:
     return found
 
 
+def dropping(store: Store, fold: Fold, topics: Iterable[str]) -> list[str]:
+    """Return the topics of which committed rows lack bytes of records that fit their schema."""
+    return [
+        topic for topic in topics if any(each.dropped for each in _of_topic(store, fold, topic))
+    ]
+
+
 def _of_topic(
     store: Store, fold: Fold, topic: str, *, but: Decoding | None = None
 ) -> list[Decoding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -78,6 +79,7 @@ class TopicDecode(Strict):
 
     value: DecoderSpec | None = None
     key: DecoderSpec | None = None
+    raw: Literal["always", "undecodable"] = "always"
 
     @classmethod
     def contradiction(cls, key: str, value: Any, given: Mapping[str, Any]) -> Contradiction | None:
@@ -85,17 +87,17 @@ class TopicDecode(Strict):
             return None
         if value is None and given["value"] is None:
             return "", "give value, key or both"
-        if found := cls._decoding(given["value"], value).complaints():
+        if found := _decoding(given["value"], value).complaints():
             return "", found
         return None
 
     @property
     def decoding(self) -> Decoding:
-        return self._decoding(self.value, self.key)
+        return replace(_decoding(self.value, self.key), raw=self.raw)
 
-    @staticmethod
-    def _decoding(value: DecoderSpec | None, key: DecoderSpec | None) -> Decoding:
-        return Decoding(value.decoder if value else None, key.decoder if key else None)
+
+def _decoding(value: DecoderSpec | None, key: DecoderSpec | None) -> Decoding:
+    return Decoding(value.decoder if value else None, key.decoder if key else None)
 
 
 DecodedTopic = Literal["*"] | LakeTopic

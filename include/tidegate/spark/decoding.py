@@ -93,8 +93,9 @@ def decoded(rows: DataFrame, decoding: Decoding) -> DataFrame:
         )
         faults.append(F.when(F.col(fault) != "", F.concat(F.lit(f"{column}: "), F.col(fault))))
     text = F.concat_ws("; ", *faults)
+    kept = {name: F.when(text != "", F.col(name)).alias(name) for name in decoding.dropped}
     return rows.select(
-        *map(schema.quoted, given),
+        *(kept.get(name, F.col(schema.quoted(name))) for name in given),
         *(schema.quoted(f.name) for f in decoding.columns[:-1]),
         F.when(text != "", text).alias(UNDECODABLE),
     )

@@ -45,7 +45,7 @@ def main(*args: str) -> int:
             spark = session.start(job.app_name)
             try:
                 with tokens.used_by(spark):
-                    _log_no_group_advice(spark)
+                    _log_no_advice(spark)
                     for i, chunk in enumerate(job.chunks, start=1):
                         doing = f"plan {job.plan_id} chunk {chunk.number} ({_topics(chunk)})"
                         stage(spark, job, chunk)
@@ -134,10 +134,13 @@ def _decoded_alike(job: IngestJob, chunk: Chunk) -> list[Chunk]:
     return [replace(chunk, window=tuple(ranges)) for ranges in groups.values()]
 
 
-def _log_no_group_advice(spark: SparkSession) -> None:
-    """Silence Spark's warning about a group id, six lines a chunk: it concerns group members."""
+def _log_no_advice(spark: SparkSession) -> None:
+    """Silence Spark's warnings about a group id, six lines a chunk, which concern group members,
+    and about the length of a plan's text.
+    """
     log4j = spark.sparkContext._jvm.org.apache.logging.log4j.core.config.Configurator
     log4j.setLevel("org.apache.spark.sql.kafka010.KafkaSourceProvider", "ERROR")
+    log4j.setLevel("org.apache.spark.sql.catalyst.util.SparkStringUtils", "ERROR")
 
 
 def _topics(chunk: Chunk) -> str:

@@ -59,8 +59,9 @@ def test_a_loop_is_refused(world: World, source: Any, lake: str, loops: bool) ->
     ("topic", "cluster", "loops"),
     [("t", "cluster", True), ("t", "another", False), ("u", "cluster", False)],
 )
+@pytest.mark.parametrize("level", ["window_date=2026-03-14/", "at_day=2026-03-14/x_value=1/", ""])
 def test_a_path_into_a_lake_of_unknown_pipelines(
-    world: World, topic: str, cluster: str, loops: bool
+    world: World, topic: str, cluster: str, loops: bool, level: str
 ) -> None:
     """Its ledger has what it reads; without a loop a notice names `source.lake`."""
     lake = world.home / "far away"
@@ -73,7 +74,7 @@ def test_a_path_into_a_lake_of_unknown_pipelines(
     source = {"path": str(lake), "format": "parquet"}
     spec = parse({**world.spec.model_dump(), "source": source})
     assert isinstance(spec, Egress)
-    name = f"their/{layout.DATA}topic={topic}/window_date=2026-03-14/part-0.parquet"
+    name = f"their/{layout.DATA}topic={topic}/{level}part-0.parquet"
     refuse_loop(spec, "cluster")
     deep = {**source, "path": str(lake / f"their/data/topic={topic}")}
     deeper = parse({**world.spec.model_dump(), "source": deep})
