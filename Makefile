@@ -81,7 +81,7 @@ constraints: setup ## choose versions for each Airflow that is supported: docs/c
 	    pyproject.toml -o docs/constraints/airflow-$$airflow.txt || exit 1; \
 	done
 
-bench: setup ## Tidegate, plain Spark and programs by hand in turns, on this machine: 20 minutes
+bench: setup ## Tidegate, plain Spark and programs by hand in turns, on this machine: 35 minutes
 	@$(BIN)/python tests/bench/bench.py
 
 bench-against: setup ## this tree against a commit, in turns; 10 % more CPU fails: make bench-against REF=…

@@ -1,4 +1,4 @@
-"""Measure both directions on this machine: `make bench`, about 20 minutes.
+"""Measure both directions on this machine: `make bench`, about 35 minutes.
 
 Each workload has a broker of its own. Its contenders take turns (A B C C B A …), each from cold,
 with a warm page cache; every result is compared with what an independent client reads, and ends

@@ -15,6 +15,7 @@ BATCH = 50_000
 TRANSACTION = 5_000
 SILENCE = 60  # seconds
 COMPACTION = 120  # seconds to wait for it
+_PARTITIONS = 2_000  # made by a request: a controller has a limit
 _KEY = 20
 TEXTS = ("carrier", "origin", "dest", "tail", "note")
 """The fields of objects beside `n`."""
@@ -96,8 +97,11 @@ def create(bootstrap: str, prefix: str, shape: Shape) -> tuple[str, ...]:
         }
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = [NewTopic(topic, shape.partitions, 1, config=config) for topic in topics]
-    for done in admin.create_topics(new, request_timeout=300).values():
-        done.result(300)
+    at_once = max(1, _PARTITIONS // shape.partitions)
+    for start in range(0, len(new), at_once):
+        asked = admin.create_topics(new[start : start + at_once], request_timeout=300)
+        for done in asked.values():
+            done.result(300)
     _fill(bootstrap, topics, shape)
     return topics
 

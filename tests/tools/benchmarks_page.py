@@ -18,7 +18,7 @@ WIDTH, BAR, LABELS = 900, 16, 330  # pixels
 INTRODUCTION = """\
 # Benchmarks
 
-`make bench` measures both directions on your machine, in about 20 minutes; `make bench-against \
+`make bench` measures both directions on your machine, in about 35 minutes; `make bench-against \
 REF=<commit>` compares this tree with a commit. Contenders take turns (A B C C B A …), each from a \
 cold start to its end, with a warm page cache. Every result is compared, by partition, with what \
 an independent client reads: the number of rows, the first and the last offset, and a sum of \

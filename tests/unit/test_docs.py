@@ -23,7 +23,7 @@ from tidegate.lake.ledger import Ledger
 from tidegate.lake.store import LocalStore
 from tidegate.launch import jars
 from tidegate.pipelines.spec import Columns, Egress, Ingest, Source, Spark, StartAt, Target
-from tools import command_reference, settings_reference, versions_page
+from tools import benchmarks_page, command_reference, settings_reference, versions_page
 
 README, CONFIGURATION, STORAGE, JSON, ERRORS = map(
     page,
@@ -117,6 +117,12 @@ def test_the_reference_of_settings_is_up_to_date() -> None:
 def test_the_page_of_versions_is_up_to_date() -> None:
     """It is generated: `.venv/bin/python tests/tools/versions_page.py > docs/versions.md`."""
     assert page("docs/versions.md") == versions_page.text()
+
+
+def test_the_page_of_benchmarks_is_up_to_date() -> None:
+    """By `tests/tools/benchmarks_page.py`, and its figure with `--svg`."""
+    assert page("docs/benchmarks.md") == benchmarks_page.text()
+    assert (PROJECT / "docs/img/benchmarks.svg").read_text() == benchmarks_page.svg()
 
 
 def test_the_table_of_tried_brokers() -> None:

@@ -16,6 +16,11 @@ from tidegate.core.offsets import OffsetRange, Window
 _SMALLEST = 20_000  # below this, a task costs more than a second core saves
 _MOST_RANGES = 100  # each costs a consumer: with more, a second core saves time
 _MOST_GROUPS = 4  # each is planned by Spark on its own
+# Of each of its ranges a task keeps the last fetch until it ends: Spark closes no reader before.
+_FETCH = 1 << 20  # bytes at most, compressed: Kafka's max.partition.fetch.bytes
+_MOST_FETCHED = 32 << 20
+_FILE = 256 << 20  # bytes of as many records as a file has; their size is known by it
+_LEAST_RECORD = 300  # bytes: files have no more records while their size is known by a sample
 WRITERS = 8
 """Files that a task writes at the same time; for as many topics Spark sorts the rows, by topic."""
 _NONE: Mapping[str, str] = {}
@@ -40,13 +45,17 @@ def readings(
     topic is cut into would overlap. So a topic of more than `most` records is in a group of so few
     topics that nothing is sorted. With `minPartitions` or `maxRecordsPerPartition` among the
     options of Spark's source, no range shares a task.
+
+    A task that many ranges share has what one core does, and no more than it can keep in memory.
     """
     short = sorted(r for r in window if 0 < len(r) < _SMALLEST)
     if len(short) < 2 or {"minPartitions", "maxRecordsPerPartition"} & options.keys():
         return [Reading(window)]
     long = tuple(r for r in window if len(r) >= _SMALLEST)
     pieces = max(sum(map(len, short)) / _SMALLEST, len(short) / _MOST_RANGES)
-    tasks = min(cores, math.ceil(pieces))
+    record = max(_FILE // most, _LEAST_RECORD)
+    fetched = sum(min(len(r) * record, _FETCH) for r in short)
+    tasks = max(min(cores, math.ceil(pieces)), math.ceil(fetched / _MOST_FETCHED))
     number = min(tasks, _MOST_GROUPS)
     records: Counter[str] = Counter()
     for r in short:

@@ -204,7 +204,22 @@ def test_short_ranges_share_tasks() -> None:
     assert [each.tasks for each in readings(many, 2, MOST)] == [2]
     assert [each.tasks for each in readings(many, 64, MOST)] == [20]
     assert splits(many, 2, MOST) == [(2, 1_000)]
-    assert (files(many, 2, 1_000_000), files(many, 2, 100)) == (2, 20)
+    assert (files(many, 2, 1_000_000), files(many, 2, 100)) == (2, 63)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "records", "most", "tasks"),
+    [(600, 50, MOST, 2), (1_000, 2_000, 1_000_000, 16), (1_000, 19_000, 1_000_000, 32),
+     (600, 50, 1_024, 20), (600, 50, 131_072, 2), (5, 19_000, 1_024, 2)],
+)  # fmt: skip
+def test_a_task_keeps_a_bounded_number_of_fetches(
+    ranges: int, records: int, most: int, tasks: int
+) -> None:
+    """Of each range the last one, until the task ends: 1 MiB, or what the range has; 32 MiB."""
+    window = tuple(OffsetRange(f"t{i:04d}", 0, 0, records) for i in range(ranges))
+    found = readings(window, 2, most)
+    assert sum(each.tasks or 0 for each in found) == tasks
+    assert max(len(each.window) / (each.tasks or 1) for each in found) < ranges / tasks + 2
 
 
 def test_a_long_range_shares_no_task() -> None:
