@@ -62,20 +62,20 @@ def by_key(form: Form, topic_ids: Form) -> dict[Key, Any]:
 def of_rows(transform: str, values: Any) -> set[str]:
     """Return the directories of the values of a column, but for years that no Python date has."""
     found, is_date = set[str](), pa.types.is_date(values.type)
-    if transform != "identity" and not pa.types.is_null(values.type):
+    if not pa.types.is_null(values.type) and (is_date or transform != "identity"):
         values = values.cast(pa.int32() if is_date else pa.int64())
     for value in values.unique().to_pylist():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if value is None:
             found.add("__HIVE_DEFAULT_PARTITION__")
-        elif transform == "identity":
-            long = f"~{sha256(text.encode())[:32]}"
-            found.add(text if re.fullmatch(r"(?! )[\w. -]{1,40}", text) else long)
+        elif transform == "identity" and not is_date:
+            is_plain = re.fullmatch(r"(?!__HIVE| )[A-Za-z0-9_. -]{1,40}(?<! )", text)
+            found.add(text if is_plain else f"~{sha256(text.encode())[:32]}")
         else:
             day, rest = (value, 0) if is_date else divmod(value, 86_400_000_000)
             if 0 < (n := day + date(1970, 1, 1).toordinal()) <= date.max.toordinal():
                 parts = f"{date.fromordinal(n)}-{rest // 3_600_000_000:02d}"
-                found.add(parts[: {"month": 7, "day": 10, "hour": 13}[transform]])
+                found.add(parts[: {"month": 7, "hour": 13}.get(transform, 10)])
     return found
 
 

@@ -250,7 +250,7 @@ def test_bytes_of_what_does_not_fit_alone(
     user.run("replay", "typed", "--start", start, "--end", end, "--replay-id", "r")
     query = 'SELECT id, decode(value), decode(key) FROM typed ORDER BY "offset"'
     assert sql(query) == [(1, None, "k"), (None, "poison", "k"), (None, None, "k")]
-    window = ("--start", "0", "--end", "3", "--replay-id", "x")
+    window = ("--partitions", "0", "--start", "0", "--end", "3", "--replay-id", "x")
     for command in (
         ("run", "out", "--run-id", "one"),
         ("explain", "out"),
@@ -264,6 +264,7 @@ def test_bytes_of_what_does_not_fit_alone(
     user.pipeline("typed", [name], decode={name: json_of("id INT")})
     user.run("replay", "typed", "--start", start, "--end", end, "--replay-id", "s")
     is_consistent(user, [name])
+    assert user.json("run", "out", "--run-id", "one")["rows"] == 3, "the bytes are back"
 
 
 def test_sql(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:

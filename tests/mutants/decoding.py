@@ -206,7 +206,7 @@ MUTANTS = (
     Mutant(
         "rows without their bytes are not sent",
         "egress/lake_source.py",
-        "if lacking := decodings.dropping(source.store, source.fold, topics):",
+        "if lacking := decodings.dropping(source.store, source.fold, window, topic_ids):",
         "if lacking := []:",
         f"{_LAKE}::test_bytes_of_what_does_not_fit_alone",
     ),

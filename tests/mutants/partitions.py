@@ -39,8 +39,15 @@ MUTANTS = (
     Mutant(
         "a plain text has no end of a line",
         _SETTINGS,
-        "{0,39}\\z",
-        "{0,39}$",
+        ")?\\z",
+        ")?$",
+        f"{_NAMES}::test_texts",
+    ),
+    Mutant(
+        "a text that Hive reads as null is named by a digest",
+        _SETTINGS,
+        "(?!__HIVE)",
+        "",
         f"{_NAMES}::test_texts",
     ),
     Mutant(
@@ -65,6 +72,20 @@ MUTANTS = (
         "        if True:",
         "tests/unit/lake/test_audit.py::"
         "test_files_with_offsets_between_one_anothers_are_compared_in_order",
+    ),
+    Mutant(
+        "verify: rows beside a damaged file are compared",
+        "ingest/verify.py",
+        "for retained in r.parts(Intervals.of([(start, r.end)])):",
+        "for retained in r.parts(lost.missing(start, r.end)):",
+        "tests/unit/lake/test_audit.py::test_a_damaged_file_hides_no_other",
+    ),
+    Mutant(
+        "a file is never opened beside too many others",
+        "ingest/verify.py",
+        "if are_in_order and len(group) <= _MOST_OPEN:",
+        "if are_in_order:",
+        "tests/unit/lake/test_audit.py::test_more_files_than_can_be_open",
     ),
     Mutant(
         "the first row since a time is that of all files",

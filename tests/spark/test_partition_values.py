@@ -60,7 +60,8 @@ def test_times(spark: SparkSession) -> None:
 
 
 TEXTS = [
-    "AA", "New York", "M\u00fcnchen", "\u6771\u4eac", "a.b-c_d", "", " a", "a" * 40, "a" * 41,
+    "AA", "DE ", "New York",
+    "M\u00fcnchen", "\u6771\u4eac", "a.b-c_d", "", " a", "a" * 40, "a" * 41,
     "a\n", "\n", "a\0b", "a/b", "..", ".", "a=b", "50%", "50%25", "a:b",
     "__HIVE_DEFAULT_PARTITION__", "a~b", "~a", "'", '"', "\\",
     "{a}", "*", "?", "\U0001f600", "\u202e", "\x7f", "\u0301",
@@ -73,12 +74,14 @@ def test_texts(spark: SparkSession, tmp_path: Path) -> None:
     said = [found for (found,) in values(spark, TEXTS, "STRING", field, cast=F.col("c"))]
     for text, found in zip(TEXTS, said, strict=True):
         digest = "~" + hashlib.sha256(text.encode()).hexdigest()[:32]
-        plain = re.fullmatch(r"(?! )[\w. -]{1,40}", text) is not None
+        plain = re.fullmatch(r"(?! |__HIVE)[A-Za-z0-9_. -]{1,40}(?<! )", text) is not None
         assert found == (text if plain else digest)
-    rows = spark.createDataFrame([(text,) for text in TEXTS], "c STRING")
+    rows = spark.createDataFrame([(text,) for text in [*TEXTS, None]], "c STRING").coalesce(1)
     with_values(rows, [field]).write.partitionBy("c_value").parquet(str(tmp_path / "out"))
     directories = {path.name: path for path in (tmp_path / "out").glob("c_value=*")}
-    assert directories.keys() == {f"c_value={found}" for found in said}, "none is escaped"
+    nothing = "c_value=__HIVE_DEFAULT_PARTITION__"
+    assert directories.keys() == {nothing, *(f"c_value={found}" for found in said)}, "as they are"
+    assert pq.read_table(directories[nothing])["c"].to_pylist() == [None]
     for text, found in zip(TEXTS, said, strict=True):
         assert pq.read_table(directories[f"c_value={found}"])["c"].to_pylist() == [text]
 

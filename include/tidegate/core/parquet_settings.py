@@ -22,9 +22,10 @@ MOST = 4
 """Levels of directories, at most."""
 LONGEST_NAME = 64
 """Characters of a column that a directory is named after, at most."""
-PLAIN_VALUE = r"\A[\p{L}\p{N}_.-][\p{L}\p{N}_. -]{0,39}\z"
+PLAIN_VALUE = r"\A(?!__HIVE)[A-Za-z0-9_.-]([A-Za-z0-9_. -]{0,38}[A-Za-z0-9_.-])?\z"
 """The texts that are directories' names as they are, as a pattern of Java. For any other one, a
-digest is: a text may be longer than a name can be, or hold what no name can."""
+digest is: a text may be longer than a name can be, hold what no name can, or what a JVM in another
+locale writes as `?`; or be what Hive writes for null."""
 
 _TIMES = frozenset(("timestamp", "timestamp_ntz"))
 _TYPES: Mapping[str, frozenset[str]] = {
@@ -36,7 +37,7 @@ _TYPES: Mapping[str, frozenset[str]] = {
     ),
 }  # fmt: skip
 _SUFFIXES = {"identity": "value"}
-_CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(\s*([A-Za-z_]\w*)\s*\)\s*")
+_CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(\s*([A-Za-z_]\w*)\s*\)\s*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,11 @@ def parse(text: str) -> PartitionField:
     if len(column) > LONGEST_NAME:
         raise ValueError(f"{text!r}: a column of more than {LONGEST_NAME} characters")
     return PartitionField(transform, column)
+
+
+def normalised(partition_by: Iterable[str]) -> tuple[str, ...]:
+    """Return `partition_by` in one form for each meaning; ValueError as `parse`."""
+    return tuple(each if each in DEFAULT else str(parse(each)) for each in partition_by)
 
 
 def complaints(partition_by: Sequence[str], known: Sequence[Fields]) -> list[str]:

@@ -79,8 +79,8 @@ def files_and_counts(
     `<topic id>/<partition>`; LakeDamaged if a file does not have its committed size.
     ConfigurationError if a replay has taken the bytes away meanwhile.
     """
-    refuse_dropped(lake, plan.topics)
     window = window_of(plan)
+    refuse_dropped(lake, window, plan.topics)
     spans: dict[str, dict[int, tuple[int, int]]] = {r.topic: {} for r in window}
     for r in window:
         spans[r.topic][r.partition] = r.start, r.end
@@ -164,7 +164,6 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
             f"pipeline {spec.name!r}: source.topics: {', '.join(unknown)}: not of "
             f"{source.pipeline.name!r}{did_you_mean(unknown, sorted(known))}"
         )
-    refuse_dropped(source, topics)
     ids: dict[str, str] = {}
     ranges: list[OffsetRange] = []
     late: list[tuple[str, OffsetRange]] = []
@@ -181,6 +180,7 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
             ranges += to_send
             if to_send:
                 break
+    refuse_dropped(source, tuple(ranges), ids)
     sent_ids = {topic_id for topic_id, _ in fold.covered}
     unselected = {
         topic: count
@@ -198,12 +198,13 @@ def read_unsent(spec: Egress, source: SourceLake, fold: Fold, *, in_order: bool)
     )
 
 
-def refuse_dropped(source: SourceLake, topics: Iterable[str]) -> None:
-    """Raise ConfigurationError for topics of which the lake does not have the records' bytes."""
-    if lacking := decodings.dropping(source.store, source.fold, topics):
+def refuse_dropped(source: SourceLake, window: Window, topic_ids: Mapping[str, str]) -> None:
+    """Raise ConfigurationError if the lake does not have the bytes of a window's records."""
+    if lacking := decodings.dropping(source.store, source.fold, window, topic_ids):
         raise ConfigurationError(
             f"the lake of {source.pipeline.name!r} does not have the bytes of "
-            f"{', '.join(lacking)}: it was decoded with `raw: undecodable`, and cannot be sent"
+            f"{', '.join(lacking)} there: it was decoded with `raw: undecodable`, and cannot be "
+            "sent; a replay of the ingest with `raw: always` brings them back"
         )
 
 

@@ -99,7 +99,7 @@ def notices_of_path(spec: Egress, names: Iterable[str], cluster_id: str) -> list
             topic
             for topic in sorted(fold.topic_ids.keys() & set(spec.target.names))
             for of_topic in (f"{url}{_DATA}{topic}",)
-            if any(root.may_hold_path(f"{of_topic}{level}/x.parquet") for level in levels[url])
+            if any(root.may_hold_path(f"{of_topic}{level}/part-0.parquet") for level in levels[url])
         ]
         if fed and fold.cluster_id in (None, cluster_id):
             raise ConfigurationError(

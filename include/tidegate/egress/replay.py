@@ -97,9 +97,9 @@ def requested_backlog(
         return _sent_files(opened, asked)
     run = opened.run
     lake = open_lake(str(run.spec.source.lake))
-    refuse_dropped(lake, [asked.topic])
     for _ in range(boundaries.MOST_TRIES):
         ranges, cuts = _resolve_window(run, asked, lake)
+        refuse_dropped(lake, tuple(ranges), lake.fold.topic_ids)
         if not record or all(boundaries.freeze(lake.store, each) for each in cuts):
             return Backlog(unsent=Unsent(lake, lake.fold.topic_ids, tuple(ranges)))
     raise LakeUnavailable(

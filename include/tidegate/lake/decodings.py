@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from tidegate.core import decoding, schema
 from tidegate.core.decoding import Decoding
 from tidegate.core.fold import Fold
+from tidegate.core.offsets import Window
 from tidegate.core.schema import Fields, SchemaError
 from tidegate.errors import ConfigurationError
 from tidegate.lake import plans
@@ -54,11 +55,22 @@ def columns(store: Store, fold: Fold, topics: Iterable[str]) -> Fields:
     return found
 
 
-def dropping(store: Store, fold: Fold, topics: Iterable[str]) -> list[str]:
-    """Return the topics of which committed rows lack bytes of records that fit their schema."""
-    return [
-        topic for topic in topics if any(each.dropped for each in _of_topic(store, fold, topic))
-    ]
+def dropping(store: Store, fold: Fold, window: Window, topic_ids: Mapping[str, str]) -> list[str]:
+    """Return the topics of a window whose live commits lack bytes of records that fit."""
+    topics = {r.topic for r in window}
+    found = {
+        (topic, decoded.sha256)
+        for n in fold.commits_over(window, topic_ids)
+        for topic, decoded in (fold.live[n].decoded or {}).items()
+        if topic in topics
+    }
+    return sorted(
+        {
+            topic
+            for topic, sha256 in found
+            if _of(store, fold.decodings[topic][sha256])[topic].dropped
+        }
+    )
 
 
 def _of_topic(
@@ -66,7 +78,11 @@ def _of_topic(
 ) -> list[Decoding]:
     """Return the decodings of a topic's committed rows, the oldest first, without one of them."""
     return [
-        decoding.of_plan(plans.load(store, plan_id))[topic]
+        _of(store, plan_id)[topic]
         for sha256, plan_id in fold.decodings.get(topic, {}).items()
         if but is None or but.sha256 != sha256
     ]
+
+
+def _of(store: Store, plan_id: str) -> dict[str, Decoding]:
+    return decoding.of_plan(plans.load(store, plan_id))

@@ -172,7 +172,7 @@ class Ingest(Strict):
             compression=self.compression,
             level=1 if self.compression == "zstd" else None,
             max_records_per_file=max_records_per_file,
-            partition_by=self.partition_by,
+            partition_by=parquet_settings.normalised(self.partition_by),
             sort_by=self.sort_by,
         )
 

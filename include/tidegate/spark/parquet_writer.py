@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
+from tidegate.core import schema
 from tidegate.core.parquet_settings import ParquetSettings, staged
 from tidegate.spark.hadoop_files import HadoopDirectory, located
 from tidegate.spark.ingest_job import Chunk
@@ -27,7 +28,7 @@ def write_parquet(
     topics = {r.topic for r in chunk.window}
     directory, levels = located(chunk.directory), [field.directory for field in settings.fields]
     if settings.sort_by:
-        known = [name for name in settings.sort_by if name in rows.columns]
+        known = [schema.quoted(name) for name in settings.sort_by if name in rows.columns]
         rows = rows.sortWithinPartitions("topic", *levels, *known)
     if len(topics) == 1:
         # The same place as by partitionBy, which would copy every row to drop its topic.

@@ -79,6 +79,12 @@ def test_a_path_into_a_lake_of_unknown_pipelines(
     deep = {**source, "path": str(lake / f"their/data/topic={topic}")}
     deeper = parse({**world.spec.model_dump(), "source": deep})
     assert isinstance(deeper, Egress)
+    files = {**source, "path": str(lake / f"their/data/topic=*/{level}part-*.parquet")}
+    by_glob = parse({**world.spec.model_dump(), "source": files})
+    assert isinstance(by_glob, Egress)
+    if loops:
+        with pytest.raises(ConfigurationError, match="t feeds the lake"):
+            notices_of_path(by_glob, [name.removeprefix("their/data/")], "cluster")
     below = name.partition(f"topic={topic}/")[2]
     if loops:
         with pytest.raises(ConfigurationError, match="t feeds the lake"):

@@ -4,11 +4,13 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from support import ingest_world, staged_attempts
 from tidegate.broker.cluster import Survey
+from tidegate.broker.consumer import Record
 from tidegate.core import canonical, layout, replacement
 from tidegate.core.cursor import Watermarks
 from tidegate.core.entries import Gap
@@ -17,10 +19,11 @@ from tidegate.errors import BrokerError
 from tidegate.ingest import verify as module
 from tidegate.ingest.run import ingest
 from tidegate.ingest.verify import verify
-from tidegate.lake import committing, plans
+from tidegate.lake import attempts, committing, plans
 from tidegate.lake.store import LocalStore
 from tidegate.maintenance.checkpoint import checkpoint
 from tidegate.pipelines.spec import parse
+from tidegate.runs.findings import Findings
 
 
 @pytest.fixture
@@ -282,6 +285,40 @@ def test_files_with_offsets_between_one_anothers_are_compared_in_order(store):
     files = [*staged_attempts.check(store, plan, attempt).files]
     for r in (*plan.chunks[0], OffsetRange("t", 0, 3, 12)):
         assert [row.offset for row in module._rows(store, files, r)] == [*range(r.start, r.end)]
+
+
+def test_a_damaged_file_hides_no_other(store):
+    """Its own rows are not told one by one; those with offsets between them are compared."""
+    plan = staged_attempts.plan_of((OffsetRange("t", 0, 30, 40),))
+    files = {("t", 0): [range(30, 40, 2), range(31, 40, 2)]}
+    attempt = staged_attempts.stage(store, plan, files=files)
+    manifest = staged_attempts.check(store, plan, attempt)
+    attempts.create(store, manifest)
+    ledger = staged_attempts.ledger_of(store)
+    done = committing.commit(store, ledger, plan, manifest, run="r")
+    now = SimpleNamespace(fold=ledger.fold, store=store, spec=SimpleNamespace(select=set))
+    seen = SimpleNamespace(
+        topic_ids=plan.topics, leaderless={}, watermarks={"t": {0: Watermarks(0, 40, 40)}}
+    )
+    log = [Record(o, b"k", b"%d" % o if o != 35 else b"other", 0, 0, ()) for o in range(30, 40)]
+    damaged, whole = manifest.files
+    findings = Findings()
+    module._compare_commit(
+        now, seen, lambda *_: iter(log), done.n, lambda _: plan, [whole], [damaged], findings
+    )
+    assert [each["offset"] for each in findings.found] == [35]
+    assert findings.compared == 5
+
+
+def test_more_files_than_can_be_open(store):
+    """A file for each offset: they are read one after the other."""
+    number = module._MOST_OPEN + 50
+    offsets = [[n, number + n] for n in range(number)]
+    plan = staged_attempts.plan_of((OffsetRange("t", 0, 0, 2 * number),))
+    attempt = staged_attempts.stage(store, plan, files={("t", 0): offsets})
+    files = [*staged_attempts.check(store, plan, attempt).files]
+    r = OffsetRange("t", 0, 5, 2 * number - 5)
+    assert [row.offset for row in module._rows(store, files, r)] == [*range(r.start, r.end)]
 
 
 def test_a_shared_file_is_compared_by_partition(store):
