@@ -1,6 +1,7 @@
 """Verify: what was edited in a ledger or a checkpoint is found, digests that are right or not."""
 
 import json
+import resource
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -318,7 +319,12 @@ def test_more_files_than_can_be_open(store):
     attempt = staged_attempts.stage(store, plan, files={("t", 0): offsets})
     files = [*staged_attempts.check(store, plan, attempt).files]
     r = OffsetRange("t", 0, 5, 2 * number - 5)
-    assert [row.offset for row in module._rows(store, files, r)] == [*range(r.start, r.end)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, limits[1]))
+    try:
+        assert [row.offset for row in module._rows(store, files, r)] == [*range(r.start, r.end)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_a_shared_file_is_compared_by_partition(store):
