@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-_SETTINGS, _VALUES = "core/parquet_settings.py", "spark/partition_values.py"
+_SETTINGS, _VALUES = "core/parquet_settings.py", "spark/parquet_writer.py"
 _RULES = "tests/unit/core/test_parquet_settings.py"
 _NAMES = "tests/spark/test_partition_values.py"
 _LAKE = "tests/integration/test_partitioned_lake.py"

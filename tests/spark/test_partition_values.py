@@ -12,7 +12,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate.core.parquet_settings import PartitionField
-from tidegate.spark.partition_values import with_values
+from tidegate.spark.parquet_writer import with_values
 
 DAY = 86_400_000_000  # microseconds
 EPOCH = date(1970, 1, 1)

@@ -24,8 +24,7 @@ from tidegate.spark.failures import report_failure
 from tidegate.spark.hadoop_files import HadoopDirectory
 from tidegate.spark.ingest_job import Chunk, IngestJob
 from tidegate.spark.job_files import with_logins
-from tidegate.spark.parquet_writer import write_parquet, written_files
-from tidegate.spark.partition_values import with_values
+from tidegate.spark.parquet_writer import with_values, write_parquet, written_files
 from tidegate.spark.received_job import received
 from tidegate.spark.record_size import record_size
 from tidegate.spark.task_size import readings, records_per_task
