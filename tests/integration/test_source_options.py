@@ -240,7 +240,9 @@ def group_offsets(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 def test_a_first_address_that_is_dead(
     broker: Broker, tmp_path: Path, topic: Callable[..., str]
 ) -> None:
-    """Planner, Spark's source and sink, and the doctor go on to the next one."""
+    """Planner, Spark's source and sink, and the doctor go on to the next one: each time, though
+    kafka-python draws the address that it begins with.
+    """
     with socket.socket() as bound:  # nobody listens, and nobody else gets the port
         bound.bind(("127.0.0.1", 0))
         terminal = Terminal(tmp_path, f"127.0.0.1:{bound.getsockname()[1]},{broker.bootstrap}")

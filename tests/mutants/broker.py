@@ -4,6 +4,20 @@ from mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "a dead address among several is left out",
+        "broker/bootstrap_servers.py",
+        "return alive or several",
+        "return several",
+        "tests/unit/broker/test_bootstrap_servers.py::test_an_address_that_is_silent_is_left_out",
+    ),
+    Mutant(
+        "a broker that comes back is found soon",
+        "broker/bootstrap_servers.py",
+        '        "reconnect_backoff_max_ms": _BACKOFF_MS,\n',
+        "",
+        "tests/unit/broker/test_bootstrap_servers.py::test_a_broker_that_comes_back_is_found_soon",
+    ),
+    Mutant(
         "one broker that answers is no outage",
         "broker/outage.py",
         "self._addresses.resolve(cluster.brokers())",
@@ -35,7 +49,7 @@ MUTANTS = (
         "known addresses are probed, and not names",
         "broker/outage.py",
         "        known = self._addresses.known\n",
-        "        self._addresses = Addresses(_bootstrap(self._kafka))\n"
+        "        self._addresses = Addresses(bootstrap_servers.addresses(self._kafka))\n"
         "        self._addresses.resolve()\n"
         "        known = self._addresses.known\n",
         "tests/unit/broker/test_outage.py::test_a_live_cluster_whose_names_are_lost_is_not_stopped",

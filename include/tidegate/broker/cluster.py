@@ -17,6 +17,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, KafkaAdminClient, OffsetSpec
 from kafka.protocol.metadata import MetadataRequest
 
+from tidegate.broker import bootstrap_servers
 from tidegate.broker.client_errors import TIMEOUT_MS, connection_errors, request_errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.throttling import PatientConnections
@@ -178,8 +179,11 @@ class Cluster:
         self._settings = settings
         with connection_errors(settings):
             self.admin = KafkaAdminClient(
-                **{"request_timeout_ms": TIMEOUT_MS, **settings.for_python()},
-                bootstrap_timeout_ms=TIMEOUT_MS,
+                **{
+                    "request_timeout_ms": TIMEOUT_MS,
+                    **settings.for_python(),
+                    **bootstrap_servers.arguments(settings),
+                }
             )
         self.admin._manager = PatientConnections(self.admin._manager)
         spoken = self._versions.api_versions[MetadataRequest.API_KEY][1]

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 
-from tidegate.broker import header_keys
-from tidegate.broker.client_errors import TIMEOUT_MS, connection_errors, request_errors
+from tidegate.broker import bootstrap_servers, header_keys
+from tidegate.broker.client_errors import connection_errors, request_errors
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.core.offsets import OffsetRange
 from tidegate.errors import BrokerError
@@ -136,10 +136,14 @@ def _consumer(settings: KafkaSettings, isolation: str, **options: Any) -> Iterat
     header_keys.read_leniently()
     with connection_errors(settings):
         consumer = KafkaConsumer(
-            **{"auto_offset_reset": "earliest", **options, **settings.for_python()},
+            **{
+                "auto_offset_reset": "earliest",
+                **options,
+                **settings.for_python(),
+                **bootstrap_servers.arguments(settings),
+            },
             isolation_level=isolation,
             enable_auto_commit=False,
-            bootstrap_timeout_ms=TIMEOUT_MS,
         )
     try:
         yield consumer

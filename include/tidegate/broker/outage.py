@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
+from tidegate.broker import bootstrap_servers
+from tidegate.broker.bootstrap_servers import Address
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster
 
@@ -24,8 +26,6 @@ _LAST = 5.0  # the patience, in seconds, when Spark has failed: on a busy machin
 _RETRY = 0.5  # seconds after a refused connection, and between looks at new addresses
 # ApiVersions, version 0: a broker of any version answers it, and before a login.
 _REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)
-
-Address = tuple[str, int]
 
 
 class BrokerWatch:
@@ -39,7 +39,7 @@ class BrokerWatch:
 
     def __init__(self, kafka: KafkaSettings, stop: Callable[[], object]) -> None:
         self._kafka, self._stop = kafka, stop
-        self._addresses = Addresses(_bootstrap(kafka))
+        self._addresses = Addresses(bootstrap_servers.addresses(kafka))
         self._tls = kafka.unchecked_context()
         self._ended = threading.Event()
         self._stopped = False
@@ -152,11 +152,3 @@ async def _answer(host: str, port: int, tls: ssl.SSLContext | None) -> None:
             return
         except OSError:
             await asyncio.sleep(_RETRY)
-
-
-def _bootstrap(kafka: KafkaSettings) -> list[Address]:
-    addresses = []
-    for each in filter(None, map(str.strip, kafka.bootstrap_servers.split(","))):
-        host, _, port = each.rpartition(":")
-        addresses.append((host.strip("[]"), int(port)))
-    return addresses
