@@ -1,8 +1,6 @@
 """A lake with typed columns: from a topic to SQL, through poison, changes and replays."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +10,10 @@ import pytest
 from confluent_kafka import Producer
 
 import tidegate
-from support import oracle_client, spark_session
+from support import spark_session
+from support.checked_lake import has_its_format, is_consistent
 from support.cli_user import Terminal
 from tidegate_local.kafka import Broker
-
-CHECKER = Path(__file__).parents[2] / "include/tidegate_check/lake.py"
 
 
 @pytest.fixture
@@ -44,16 +41,6 @@ def sql(query: str, topic: str | None = None) -> list[Any]:
     with tidegate.open_lake("typed", topic).duckdb() as db:
         rows: list[Any] = db.execute(query).fetchall()
         return rows
-
-
-def is_consistent(user: Terminal, topics: list[str]) -> None:
-    """Compare the lake with Kafka by another client, and with its format by another program."""
-    oracle_client.agree(user.bootstrap, user.lake, "typed", topics)
-    found = subprocess.run(
-        [sys.executable, CHECKER, user.lake / "typed"], capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, found.stdout
-    user.run("verify", "typed", "--against-kafka")
 
 
 def test_a_year_of_changes(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
@@ -97,12 +84,12 @@ def test_a_year_of_changes(user: Terminal, broker: Broker, topic: Callable[..., 
     assert duckdb.sql(f"SELECT sum(id), count(delay) FROM {glob}").fetchall() == [
         (3_000_000_003, 1)
     ]
-    is_consistent(user, [name])
+    is_consistent(user, "typed", [name])
 
     start, end = (json.dumps({name: ends}) for ends in ({"0": 0, "1": 0}, {"0": 6, "1": 1}))
     user.run("replay", "typed", "--start", start, "--end", end, "--replay-id", "r")
     assert sql("SELECT count(*), count(carrier) FROM typed") == [(7, 4)]
-    is_consistent(user, [name])
+    is_consistent(user, "typed", [name])
 
 
 WINDOWS: list[dict[str, Any]] = [
@@ -144,7 +131,7 @@ def test_ten_windows(user: Terminal, broker: Broker, topic: Callable[..., str]) 
     ) == [(200, 180, 60_000_000_400, 2, 2, 165.0, 20, 40)]
     texts = "SELECT DISTINCT decode(value) FROM typed WHERE _undecodable IS NOT NULL ORDER BY 1"
     assert [json.loads(text) for (text,) in sql(texts)] == [WINDOWS[7], WINDOWS[9]]
-    is_consistent(user, [name])
+    is_consistent(user, "typed", [name])
 
 
 @pytest.mark.parametrize(
@@ -200,7 +187,7 @@ def test_topics_with_columns_of_their_own(
     assert sql("SELECT id FROM typed", two) == [("1",)]
     assert sql("SELECT text, _undecodable FROM typed", three) == [("text", None)]
     assert sql("SELECT text, _undecodable FROM typed", four) == [(None, "value: no UTF-8")]
-    is_consistent(user, [one, two, three, four])
+    is_consistent(user, "typed", [one, two, three, four])
 
 
 def test_one_in_a_hundred_is_poison(
@@ -230,7 +217,7 @@ def test_one_in_a_hundred_is_poison(
         f"SELECT count(id) FROM read_parquet('{user.lake}/typed/data/**/*.parquet')"
     )
     assert by_glob.fetchall() == [(99_000,)]
-    is_consistent(user, [name])
+    is_consistent(user, "typed", [name])
 
 
 def test_bytes_of_what_does_not_fit_alone(
@@ -259,11 +246,10 @@ def test_bytes_of_what_does_not_fit_alone(
         refused = user.run(*command, code=2)
         assert f"does not have the bytes of {name}" in refused.stderr
     user.run("verify", "typed", "--against-kafka")
-    found = subprocess.run([sys.executable, CHECKER, user.lake / "typed"], check=False)
-    assert found.returncode == 0
+    has_its_format(user.lake / "typed")
     user.pipeline("typed", [name], decode={name: json_of("id INT")})
     user.run("replay", "typed", "--start", start, "--end", end, "--replay-id", "s")
-    is_consistent(user, [name])
+    is_consistent(user, "typed", [name])
     assert user.json("run", "out", "--run-id", "one")["rows"] == 3, "the bytes are back"
 
 
@@ -382,4 +368,4 @@ def test_hard_names_and_old_times(
         [1, 2, 3, 4, "0001-01-01 00:00:00+00", "0001-01-01"],
         [None, None, None, None, "9999-12-31 23:59:59.999999+00", "9999-12-31"],
     ]
-    is_consistent(user, [name])
+    is_consistent(user, "typed", [name])

@@ -1,9 +1,6 @@
 """A lake that is decoded and partitioned by event time: as exact as any other, for all readers."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +14,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import tidegate
-from support import oracle_client, spark_session
+from support import spark_session
 from support.buckets import BUCKET
+from support.checked_lake import has_its_format, is_consistent
 from support.cli_user import Terminal
 from tidegate_local.kafka import Broker
 from tidegate_local.s3 import Server
 
-CHECKER = Path(__file__).parents[2] / "include/tidegate_check/lake.py"
 SCHEMA = "id INT, carrier STRING, at TIMESTAMP"
 BY_EVENT = {
     "decode": {"*": {"value": {"format": "json", "schema": SCHEMA}}},
@@ -85,16 +82,6 @@ def directories(user: Terminal) -> dict[str, int]:
     return found
 
 
-def is_consistent(user: Terminal, topics: list[str]) -> None:
-    oracle_client.agree(user.bootstrap, user.lake, "events", topics)
-    found = subprocess.run(
-        [sys.executable, CHECKER, user.lake / "events"], capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, found.stdout
-    user.run("verify", "events")
-    user.run("verify", "events", "--against-kafka")
-
-
 def test_from_runs_to_replays_and_back(
     user: Terminal, broker: Broker, topic: Callable[..., str]
 ) -> None:
@@ -112,7 +99,7 @@ def test_from_runs_to_replays_and_back(
     assert {each.split("/")[1].partition("=")[2][:2] for each in directories(user)} == {
         "Ne", "~c", "__",
     }  # fmt: skip
-    is_consistent(user, [name])
+    is_consistent(user, "events", [name])
     query = "SELECT count(*), count(id), count(DISTINCT id), count(_undecodable) FROM lake"
     assert user.json("sql", "events", query)["rows"] == [[630, 540, 540, 90]]
     assert user.json("coverage", "events")
@@ -131,7 +118,7 @@ def test_from_runs_to_replays_and_back(
              "--replay-id", "r")  # fmt: skip
     after = set((user.lake / "events/data").rglob("*.parquet"))
     assert len(before & after) * 3 == len(before) * 2, "a third of the files is replaced"
-    is_consistent(user, [name])
+    is_consistent(user, "events", [name])
 
     user.egress("out", source={"lake": "events"}, target={"topic": target})
     assert user.json("run", "out")["rows"] == 630
@@ -148,7 +135,7 @@ def test_every_reader_sees_the_same(
     user.pipeline("events", [name], **by_day, compression="snappy")
     send(broker, name, 0, 420)
     user.run("run", "events")
-    is_consistent(user, [name])
+    is_consistent(user, "events", [name])
     table = tidegate.open_lake("events").dataset().to_table()
     rows = sorted(table.select(["id", "carrier"]).to_pylist(), key=lambda row: row["id"] or -1)
     assert [row["id"] for row in rows if row["id"]] == [n for n in range(420) if n % 7]
@@ -203,7 +190,7 @@ def test_another_layout_for_new_files(
     assert user.json("sql", "events", query)["rows"] == [[140, 70]]
     refused = user.run("view", "events", code=2)
     assert "has files by topic/timestamp_hour, topic/window_date" in refused.stderr
-    is_consistent(user, [name])
+    is_consistent(user, "events", [name])
     start, end = (json.dumps({name: {"0": n, "1": n}}) for n in (0, 35))
     user.run("replay", "events", "--start", start, "--end", end, "--replay-id", "r")
     with duckdb.connect() as db:
@@ -211,7 +198,7 @@ def test_another_layout_for_new_files(
         assert db.execute("SELECT count(*), count(timestamp_hour) FROM events").fetchall() == [
             (140, 140)
         ]
-    is_consistent(user, [name])
+    is_consistent(user, "events", [name])
 
 
 @pytest.mark.slow
@@ -227,11 +214,7 @@ def test_in_a_bucket(broker: Broker, s3: Server, tmp_path: Path, topic: Callable
     assert user.json("sql", "events", query)["rows"] == [[105, 2]]
     paths = [file["path"] for file in user.json("files", "events")]
     assert [path for path in paths if "/carrier_value=New York/part-" in path]
-    found = subprocess.run(
-        [sys.executable, CHECKER, f"{url}/events"],
-        env={**os.environ, **s3.environment}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert found.returncode == 0, found.stdout
+    has_its_format(f"{url}/events", s3.environment)
 
 
 @pytest.mark.parametrize(
