@@ -138,7 +138,8 @@ class Venv:
             locked = ["--require-hashes", "--no-deps"]
             self._run([*pip, *locked, "-r", str(self.home / "uv.lock")], "pip failed")
             self._uv(*locked, "-r", str(self.home / "backend.lock"))
-            self._uv(*locked, "-r", str(self._lock))
+            # Where Python may not write byte code, each start would compile all that it imports.
+            self._uv(*locked, "--compile-bytecode", "-r", str(self._lock))
         self._check_pyspark()
         self._write_stamp(packages=self._packages(), project="")
         self._installing.unlink()
@@ -146,6 +147,8 @@ class Venv:
     def install_project(self) -> None:
         with _step("Tidegate itself"):
             self._uv("--no-deps", "-e", str(self.root))
+            sources = [str(self.python), "-m", "compileall", "-q", str(self.root / "include")]
+            self._run(sources, "could not compile the sources")
         self._write_stamp(packages=self._packages(), project=self._project())
 
     def fetch_jars(self) -> None:

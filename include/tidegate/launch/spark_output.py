@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import tempfile
 import time
@@ -158,10 +159,13 @@ def _create(name: str) -> Path:
     directory = jars.cache_dir() / "logs"
     directory.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):  # another process deletes, too
-        times = {path: path.stat().st_mtime for path in directory.glob("*.log")}
+        with os.scandir(directory) as entries:  # there may be ten thousands
+            times = {
+                each.path: each.stat().st_mtime for each in entries if each.name.endswith(".log")
+            }
         for path in sorted(times, key=times.__getitem__)[: 1 - _KEPT]:
             if times[path] < time.time() - _DAY:
-                path.unlink()
+                Path(path).unlink()
     slug = re.sub(r"[^\w.-]+", "-", name)[:100]
     with tempfile.NamedTemporaryFile(
         prefix=f"{slug}-", suffix=".log", dir=directory, delete=False

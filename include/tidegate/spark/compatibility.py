@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -15,16 +13,6 @@ from pyspark.sql.types import StructType
 from tidegate.core.offsets import Window
 from tidegate.settings import spark_lines
 from tidegate.spark.task_size import tasks
-
-
-def without_numpy() -> None:
-    """Let PySpark 4 hand numbers to Java without a look for numpy's.
-
-    With the first one it imports its own tests' helpers, and with them pandas: 0.7 s of a start.
-    """
-    helpers: Any = ModuleType("pyspark.testing.utils")
-    helpers.have_numpy = False
-    sys.modules.setdefault(helpers.__name__, helpers)
 
 
 def read_kafka(spark: SparkSession, options: Mapping[str, str], window: Window) -> DataFrame:

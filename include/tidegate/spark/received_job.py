@@ -20,7 +20,6 @@ from tidegate.spark.answers import (
     LocalAnswers,
     in_lake,
 )
-from tidegate.spark.compatibility import without_numpy
 from tidegate.spark.failures import report_failure
 from tidegate.spark.job_files import JobFile
 
@@ -36,7 +35,6 @@ def received(kind: type[Job], args: tuple[str, ...]) -> tuple[Job, Answers]:
     In cluster mode the driver first names its container. From then on its end must be proven before
     another attempt may send. Raises FileNotFoundError for a job that was withdrawn.
     """
-    without_numpy()
     if args[0] != IN_LAKE:
         path = Path(args[0])
         job = kind.read(path)

@@ -3,12 +3,14 @@
 import signal
 import sys
 
+from tidegate.spark import lean_pyspark
 from tidegate.spark.parent_death import end_with_parent
 
 
 def run() -> int:
     """Do the job of the first argument; return the exit code."""
     end_with_parent(signal.SIGKILL)  # before the imports below take their time
+    lean_pyspark.prepare()
     import logging
 
     from tidegate.spark.ingest import main
