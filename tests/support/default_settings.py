@@ -1,7 +1,7 @@
 """The settings in effect of an ingest that gives none, as `explain` and reports show them."""
 
 SETTINGS = {
-    "kafka.fetch.max.wait.ms": {"value": "10", "origin": "tidegate"},
+    "kafka.fetch.max.wait.ms": {"value": "1", "origin": "tidegate"},
     "kafka.isolation.level": {"value": "read_committed", "origin": "tidegate"},
     "kafka.max.partition.fetch.bytes": {"value": "2097152", "origin": "tidegate"},
     "kafka.max.poll.records": {"value": "10000", "origin": "tidegate"},

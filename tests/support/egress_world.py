@@ -34,7 +34,7 @@ SETTINGS = {
     for name, value in {
         "kafka.batch.size": "524288",
         "kafka.compression.type": "lz4",
-        "kafka.fetch.max.wait.ms": "10",
+        "kafka.fetch.max.wait.ms": "1",
         "kafka.linger.ms": "20",
         "kafka.max.block.ms": "20000",
         "kafka.max.partition.fetch.bytes": "2097152",

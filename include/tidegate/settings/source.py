@@ -25,7 +25,7 @@ from tidegate.settings.setting import (
 DEFAULTS = {
     "max.poll.records": "10000",  # 500: Spark polls twenty times as often
     # At the log's end a waiting fetch holds up Spark's look-ups behind it: 500 ms a partition.
-    "fetch.max.wait.ms": "10",
+    "fetch.max.wait.ms": "1",
     "max.partition.fetch.bytes": str(2 * 1024 * 1024),  # more falls out of the cores' caches
     "receive.buffer.bytes": "-1",  # else Spark sets 64 KiB, which throttles long round trips
 }

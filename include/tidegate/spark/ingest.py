@@ -109,8 +109,9 @@ def write(
         if fields := job.parquet.fields:
             rows = with_values(rows, fields)
         write_parquet(rows, part, job.parquet, directory.settings, begun=bool(counts))
-        counts.append(counted.get["rows"])
-        largest.append(counted.get["largest"])
+        found = counted.get
+        counts.append(found["rows"])
+        largest.append(found["largest"])
     done = {
         "format": FORMAT,
         "plan_id": job.plan_id,

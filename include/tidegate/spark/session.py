@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from pyspark.sql import SparkSession
 
 import tidegate
@@ -41,6 +43,7 @@ def configure(spark: SparkSession) -> SparkSession:
     return spark
 
 
+@functools.cache
 def versions(spark: SparkSession) -> dict[str, str]:
     """Return the versions of Spark, its Kafka connector, the Kafka client and Tidegate."""
     jvm = spark.sparkContext._jvm

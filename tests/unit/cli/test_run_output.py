@@ -119,7 +119,7 @@ t
 SETTINGS = """\
 Tidegate's own settings
   groupIdPrefix: tidegate
-  kafka.fetch.max.wait.ms: 10
+  kafka.fetch.max.wait.ms: 1
   kafka.isolation.level: read_committed
   kafka.max.partition.fetch.bytes: 2097152
   kafka.max.poll.records: 10000

@@ -34,7 +34,7 @@ def test_a_window_becomes_explicit_offsets_on_both_sides() -> None:
         "kafka.bootstrap.servers": "b:9092",
         "kafka.isolation.level": "read_committed",
         "kafka.max.poll.records": "10000",
-        "kafka.fetch.max.wait.ms": "10",
+        "kafka.fetch.max.wait.ms": "1",
         "kafka.max.partition.fetch.bytes": "2097152",
         "kafka.receive.buffer.bytes": "-1",
         "kafkaconsumer.polltimeoutms": "30000",
