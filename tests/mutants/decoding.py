@@ -38,8 +38,8 @@ MUTANTS = (
     Mutant(
         "half a surrogate pair does not fit",
         _READS,
-        '(text.contains("\\\\ud") | text.contains("\\\\uD")) & text.rlike(_HALF),',
-        "F.lit(False),",
+        "F.when(has_escapes & text.rlike(_HALF), F",
+        "F.when(F.lit(False), F",
         f"{_CASES}::test_json",
     ),
     Mutant(
@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant(
         "a time that is a number does not fit",
         _READS,
-        "is_odd = is_bad | _may_have_seconds(text, fields)",
-        "is_odd = is_bad",
+        "is_bad | _may_have_seconds(text, fields, has_escapes)",
+        "is_bad",
         f"{_CASES}::test_json",
     ),
     Mutant(

@@ -123,10 +123,19 @@ def _json(rows: DataFrame, column: str, decoder: Decoder) -> _Parsed:
     root = f"`{_ROOT}` STRUCT<{inner}>, `{_END}` INT, `{_BAD}` STRING"
     wrapped = F.concat(F.lit(f'{{"{_ROOT}":'), text, F.lit(f',"{_END}":0}}'))
     name, texts = _hidden(column, "json"), _hidden(column, "texts")
+    has_escapes, is_odd = F.col(_hidden(column, "escapes")), F.col(_hidden(column, "odd"))
     row = F.col(name)
     is_bad = row.getField(_BAD).isNotNull()
-    is_odd = is_bad | _may_have_seconds(text, fields)
-    rows = rows.withColumn(name, F.from_json(wrapped, root, _JSON))
+    # Columns of their own, because each field asks for them: Spark would compute them each time.
+    rows = rows.withColumns(
+        {
+            _hidden(column, "escapes"): text.contains("\\u"),
+            name: F.from_json(wrapped, root, _JSON),
+        }
+    )
+    rows = rows.withColumn(
+        _hidden(column, "odd"), is_bad | _may_have_seconds(text, fields, has_escapes)
+    )
     rows = rows.withColumn(
         texts, F.when(is_odd, F.from_json(text, _struct(fields, "STRING"), _JSON))
     )
@@ -139,16 +148,13 @@ def _json(rows: DataFrame, column: str, decoder: Decoder) -> _Parsed:
         ),
         F.when(row.getField(_END).isNull(), F.lit("no JSON, or more than one value")),
         F.when(row.getField(_ROOT).isNull(), F.lit("no JSON object")),
-        F.when(
-            (text.contains("\\ud") | text.contains("\\uD")) & text.rlike(_HALF),
-            F.lit("half a surrogate pair"),
-        ),
+        F.when(has_escapes & text.rlike(_HALF), F.lit("half a surrogate pair")),
     )
     value = row.getField(_ROOT)
     return _Parsed(rows, value, whole, is_odd, F.col(texts), _misses_json, is_bad)
 
 
-def _may_have_seconds(text: Column, fields: Fields) -> Column:
+def _may_have_seconds(text: Column, fields: Fields, has_escapes: Column) -> Column:
     """Return whether a time may be a number: Spark takes seconds, of which some overflow, and most
     producers mean milliseconds. Keys within an array or a map are not looked at.
     """
@@ -160,11 +166,10 @@ def _may_have_seconds(text: Column, fields: Fields) -> Column:
             elif kind.name == "struct":
                 yield from times(kind.parts)
 
-    names = "|".join(sorted(set(times(fields))))
-    if not names:
-        return F.lit(False)
+    # One pattern for each key: Java searches for one that begins with a text by leaps.
+    found = [text.rlike(rf"{name}\s*:\s*[-0-9]") for name in sorted(set(times(fields)))]
     # A key may also be written with escapes.
-    return text.rlike(rf"(?:{names})\s*:\s*[-0-9]") | text.contains("\\u")
+    return reduce(Column.__or__, found, has_escapes) if found else F.lit(False)
 
 
 def _misses_json(field: Field, text: Column) -> Column:
@@ -180,22 +185,30 @@ def _csv(rows: DataFrame, column: str, decoder: Decoder) -> _Parsed:
     Others are not parsed: Spark fails on one with thousands of values.
     """
     whole_text, fields = F.col(column).cast("string"), decoder.fields
-    text = F.regexp_replace(whole_text, r"\r?\n\z", "")  # which makes it valid UTF-8
+    # Columns of their own, as of JSON.
+    text, has_all, is_odd = (F.col(_hidden(column, what)) for what in ("text", "complete", "odd"))
     mark = decoder.separator or ","
     between = rf"\x{{{ord(mark):x}}}"
     one = rf'(?:"[^"]*+(?:""[^"]*+)*+"|[^"\r\n{between}]*+)'
     others = f"(?:{between}{one})"
-    has_all = text.rlike(rf"^{one}{others}{{{len(fields) - 1}}}\z")
+    rows = rows.withColumn(
+        _hidden(column, "text"),
+        F.regexp_replace(whole_text, r"\r?\n\z", ""),  # which makes it valid UTF-8
+    )
+    rows = rows.withColumn(
+        _hidden(column, "complete"), text.rlike(rf"^{one}{others}{{{len(fields) - 1}}}\z")
+    )
     options = {**_CSV, "sep": mark}
     name, texts = _hidden(column, "csv"), _hidden(column, "texts")
     row = F.col(name)
-    is_odd = row.getField(_BAD).isNotNull()
+    is_bad = row.getField(_BAD).isNotNull()
     record = F.when(has_all, text)
     as_texts = F.from_csv(record, _struct(fields, "STRING"), options)
     if not any(f.type.name in _FLOATS for f in fields):
-        as_texts = F.when(is_odd, as_texts)
+        as_texts = F.when(is_bad, as_texts)
     rows = rows.withColumn(name, F.from_csv(record, _struct(fields), options))
     rows = rows.withColumn(texts, as_texts)
+    rows = rows.withColumn(_hidden(column, "odd"), is_bad | _is_no_number(fields, F.col(texts)))
     whole = F.coalesce(
         F.when(text.isNull(), F.lit("")),
         _no_utf8(whole_text),
@@ -203,10 +216,7 @@ def _csv(rows: DataFrame, column: str, decoder: Decoder) -> _Parsed:
         F.when(~has_all, F.lit(f"not {len(fields)} values")),
     )
     value = F.struct(*(_number(f, row, F.col(texts)).alias(f.name) for f in fields))
-    return _Parsed(
-        rows, value, whole, is_odd | _is_no_number(fields, F.col(texts)), F.col(texts),
-        is_bad=is_odd,
-    )  # fmt: skip
+    return _Parsed(rows, value, whole, is_odd, F.col(texts), is_bad=is_bad)
 
 
 def _number(field: Field, row: Column, texts: Column) -> Column:
