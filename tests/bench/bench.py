@@ -112,10 +112,10 @@ def chunks(shape: Shape) -> Callable[..., list[Contender]]:
 
 
 def decoded(shape: Shape) -> Callable[..., list[Contender]]:
-    """Return what makes contenders that read one topic of JSON: its bytes, and typed columns, in
-    directories by day of the run and of the records.
+    """Return what makes contenders that read one topic of JSON or Avro: its bytes, and typed
+    columns, of JSON also in directories by day of the records.
     """
-    fields = ["n BIGINT", "flown DATE", *(f"{name} STRING" for name in workload.TEXTS)]
+    schema = SCHEMAS[shape.format]
 
     def made(broker: str, home: Path, scale: float) -> list[Contender]:
         sent = workload.load(broker, "bench", shape.scaled(scale))
@@ -125,12 +125,12 @@ def decoded(shape: Shape) -> Callable[..., list[Contender]]:
             workload.check(files, sent)
 
         form = {"topics": [name]}
-        schema = ", ".join(fields)
-        decode = form | {"decode": {"*": {"value": {"format": "json", "schema": schema}}}}
+        decode = form | {"decode": {"*": {"value": {"format": shape.format, "schema": schema}}}}
         by_day = decode | {"partition_by": ["topic", "day(flown)"]}
+        days = [ingest(home, broker, by_day, check, name="Tidegate, decoded, by day")]
         return [
             ingest(home, broker, decode, check, name="Tidegate, decoded"),
-            ingest(home, broker, by_day, check, name="Tidegate, decoded, by day"),
+            *(days if shape.format == "json" else []),
             ingest(home, broker, form, check, name="Tidegate, bytes alone"),
             spark_decode(broker, name, check, schema),
         ]
@@ -173,6 +173,21 @@ def _senders(
     ]
 
 
+SCHEMAS = {
+    "json": ", ".join(["n BIGINT", "flown DATE", *(f"{name} STRING" for name in workload.TEXTS)]),
+    "avro": json.dumps(
+        {
+            "type": "record",
+            "name": "flight",
+            "fields": [
+                {"name": "n", "type": "long"},
+                {"name": "flown", "type": {"type": "int", "logicalType": "date"}},
+                *({"name": name, "type": "string"} for name in workload.TEXTS),
+            ],
+        }
+    ),
+}
+"""Of the objects of a workload, by their format."""
 WORKLOADS: Mapping[str, Workload] = {
     "W1-100B": Workload("2 million records of 100 bytes", topic(Shape(2_000_000, 100))),
     "W1-300B": Workload(
@@ -213,7 +228,11 @@ WORKLOADS: Mapping[str, Workload] = {
     ),
     "W12": Workload(
         "1 million JSON records of 300 bytes, into columns",
-        decoded(Shape(1_000_000, 300, json=True)),
+        decoded(Shape(1_000_000, 300, format="json")),
+    ),
+    "W12-avro": Workload(
+        "1 million Avro records of 300 bytes, into columns",
+        decoded(Shape(1_000_000, 300, format="avro")),
     ),
     "W9-lake-1KB": Workload("a lake of 400,000 records of 1 KB", lake(400_000, 1_000), 4),
     "W9-lake-100B": Workload("a lake of 1 million records of 100 bytes", lake(1_000_000, 100), 4),

@@ -60,7 +60,7 @@ def spark_ingest(broker: str, topic: str, check: Callable[[Path], None]) -> Cont
 
 
 def spark_decode(broker: str, topic: str, check: Callable[[Path], None], schema: str) -> Contender:
-    """The same with `from_json`."""
+    """The same with `from_json` or `from_avro`."""
     return Contender(
         f"{SPARK}, decoded",
         lambda output: _submit("plain_spark.py", broker, topic, output, schema),

@@ -17,6 +17,7 @@ SILENCE = 60  # seconds
 COMPACTION = 120  # seconds to wait for it
 _PARTITIONS = 2_000  # made by a request: a controller has a limit
 _KEY = 20
+_MARCH = 20_513  # days from 1970 to 1 March 2026
 TEXTS = ("carrier", "origin", "dest", "tail", "note")
 """The fields of objects beside `n`."""
 _SCHEMA = pa.schema(
@@ -33,10 +34,11 @@ Content = Mapping[tuple[str, int], tuple[int, int, int, int]]
 class Shape:
     """Topics with equal shares of `records` of `size` bytes, key included.
 
-    Values compress to about a third, as JSON does; with `json` they are objects of JSON, with `n`,
-    texts and a date: ten days in turn, and one in twenty records is ten days late. `skew`: nine of
-    ten records are in partition 0. `compacted`: each key stands twice. `aborted`: beside every four
-    committed transactions there is an aborted one, whose records are on top of `records`.
+    Values compress to about a third, as JSON does; with a `format`, json or avro, they are objects
+    of it, with `n`, texts and a date: ten days in turn, and one in twenty records is ten days late.
+    `skew`: nine of ten records are in partition 0. `compacted`: each key stands twice. `aborted`:
+    beside every four committed transactions there is an aborted one, whose records are on top of
+    `records`.
     """
 
     records: int
@@ -46,7 +48,7 @@ class Shape:
     skew: bool = False
     compacted: bool = False
     aborted: bool = False
-    json: bool = False
+    format: str = ""
 
     def scaled(self, scale: float) -> "Shape":
         """Return the shape with so many times its records."""
@@ -182,7 +184,7 @@ def _fill(bootstrap: str, topics: Sequence[str], shape: Shape) -> None:
         "bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": "lz4",
         "linger.ms": 50, "queue.buffering.max.kbytes": 256 * 1024,
     }  # fmt: skip
-    values = _objects(shape.size) if shape.json else _values(shape.size)
+    values = _ENDS[shape.format](shape.size)
     if not shape.aborted:
         producer = Producer(config)
         for n in range(shape.records):
@@ -218,9 +220,12 @@ def _send(
     if shape.compacted:
         partition = key % shape.partitions
     before = b"%d:" % n
-    if shape.json:
+    if shape.format:
         day = 11 + n * 10 // shape.records - (0 if n % 20 else 10)
-        before = b'{"n":%d,"flown":"2026-03-%02d",' % (n, day)
+        if shape.format == "json":
+            before = b'{"n":%d,"flown":"2026-03-%02d",' % (n, day)
+        else:
+            before = _avro_long(n) + _avro_long(_MARCH + day - 1)
     value = before + values[n * 7 % len(values)]
     while True:
         try:
@@ -245,11 +250,38 @@ def _values(size: int) -> list[bytes]:
     return values
 
 
-def _objects(size: int) -> list[bytes]:
-    """Return the ends of JSON objects of about so many bytes, whose other fields are TEXTS."""
+def _texts(size: int) -> list[dict[str, str]]:
+    """Return the TEXTS of objects of about so many bytes."""
     noise, each = random.Random(size), max(4, (size - 8 * len(TEXTS)) // len(TEXTS) // 2)
     return [
-        ",".join(f'"{name}":"{noise.randbytes(each // 2).hex():t<{2 * each}}"' for name in TEXTS)
-        .encode() + b"}"
+        {name: f"{noise.randbytes(each // 2).hex():t<{2 * each}}" for name in TEXTS}
         for _ in range(1_000)
-    ]  # fmt: skip
+    ]
+
+
+def _ends_of_json(size: int) -> list[bytes]:
+    """Return the ends of JSON objects, whose other fields are before them."""
+    return [
+        ",".join(f'"{name}":"{text}"' for name, text in texts.items()).encode() + b"}"
+        for texts in _texts(size)
+    ]
+
+
+def _ends_of_avro(size: int) -> list[bytes]:
+    """Return the ends of records of Avro."""
+    return [
+        b"".join(_avro_long(len(text)) + text.encode() for text in texts.values())
+        for texts in _texts(size)
+    ]
+
+
+def _avro_long(number: int) -> bytes:
+    """Return a positive number as Avro writes it: zigzag, seven bits a byte."""
+    left, found = 2 * number, bytearray()
+    while left > 127:
+        found.append(left & 127 | 128)
+        left >>= 7
+    return bytes([*found, left])
+
+
+_ENDS = {"": _values, "json": _ends_of_json, "avro": _ends_of_avro}
