@@ -177,7 +177,9 @@ def _break_even(found: Mapping[str, Any]) -> Iterator[str]:
     if each >= each_by_hand:
         said = "it is slower at each size that was measured"
     else:
-        said = f"it is faster from about {(start - by_hand) / (each_by_hand - each):,.0f} records"
+        records = (start - by_hand) / (each_by_hand - each)
+        beyond = "" if records < sizes[larger] else ", which was not measured"
+        said = f"by these, it is faster from {records / 1e6:.1f} million records{beyond}"
     yield (
         f"\nAgainst one process by hand, by the lines through 1,000 and {sizes[larger]:,} records "
         f"of 300 bytes: Tidegate takes {start:.1f} s and {each * 1e6:.2f} s a million records, the "
