@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ def ddl(fields: Sequence[Field]) -> str:
     return ", ".join(map(str, fields))
 
 
+@functools.lru_cache(maxsize=1024)  # many pipelines have the same
 def parse(text: str) -> Fields:
     """Return the columns of a text such as `id BIGINT, tags ARRAY<STRING>`; SchemaError if wrong.
 

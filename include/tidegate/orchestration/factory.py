@@ -97,7 +97,9 @@ def pipeline_dag(spec: Spec) -> DAG:
         default_args={"retries": spec.retries, "retry_delay": timedelta(seconds=15)},
     ) as dag:
         flow_tasks(partial(tasks.run_of, spec), flows.of(spec), outlets=tasks.outlets(spec))
-    dag.params = params  # before, each task would copy them several times: a third of parsing
+    # Before, each task would copy them several times, a third of parsing; by assignment, Airflow
+    # would check schemas that are the same for all pipelines, a fifth of what is left.
+    dag.params.update(params)
     return dag
 
 
