@@ -67,7 +67,8 @@ def test_what_10_000_partitions_cost(tmp_path: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(b"x")
         parts = (Part(r.partition, r.start, r.end - 1, len(r)),)
-        final = final_name(r.topic, [], parts, planned.id)
+        directories = planned.parquet.directories(planned.window_date, [])
+        final = final_name(r.topic, directories, parts, planned.id)
         files.append(LakeFile(r.topic, parts, True, 1, "d" * 64, path, final))
     accounts: dict[str, dict[int, Account]] = {}
     for r in planned.chunks[0]:
