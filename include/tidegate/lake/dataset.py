@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow
 from pyarrow import dataset, fs
 
-from tidegate.core import columns, layout, parquet_settings, schema
+from tidegate.core import layout, parquet_settings
 from tidegate.core.fold import Fold
 from tidegate.core.nearest import did_you_mean
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
-from tidegate.lake import decodings, footers, s3_settings
+from tidegate.lake import decodings, footers, s3_settings, views
 from tidegate.lake.files import CommittedFile, live_file, located
 from tidegate.lake.local_store import LocalStore
 from tidegate.lake.parallel import in_parallel
@@ -99,9 +99,9 @@ class Lake:
     def view(self, engine: str) -> str:
         """Return SQL that creates a view of the directory `data/`, named as the pipeline.
 
-        `engine` is `duckdb` or `spark`. Such a view also shows later commits; it may miss one that
-        is not placed yet, and shows rows twice while a replay replaces them. ConfigurationError for
-        files in directories by different `partition_by`.
+        `engine` is `duckdb`, `spark`, or `trino`: a table of its Hive connector. It also shows
+        later commits; it may miss one that is not placed yet, and shows rows twice while a replay
+        replaces them. ConfigurationError for files in directories by different `partition_by`.
         """
         levels = {
             tuple(each.partition("=")[0] for each in file.final.split("/")[1:-1])
@@ -114,20 +114,8 @@ class Lake:
                 "use `tidegate sql` or open_lake(), or replay what is in old directories"
             )
         place = f"{self._store.url}/{layout.DATA}".removeprefix("file://")
-        quoted = place.replace("'", "''" if engine == "duckdb" else "\\'")
-        if engine == "duckdb":
-            name = self.name.replace('"', '""')
-            return (
-                f'CREATE OR REPLACE VIEW "{name}" AS\nSELECT * FROM read_parquet('
-                f"'{quoted}**/*.parquet',\n    hive_partitioning = true, union_by_name = true);"
-            )
-        fields = [*schema.parse(columns.ddl()), *self._fields]
-        named = ",\n  ".join(map(str, fields))
-        of_levels = ", ".join(map(parquet_settings.typed, (*levels, parquet_settings.DEFAULT)[0]))
-        return (
-            f"CREATE OR REPLACE TEMPORARY VIEW {schema.quoted(self.name)} (\n  {named},\n"
-            f"  {of_levels}\n) USING parquet OPTIONS (path '{quoted}');"
-        )
+        by = (*levels, parquet_settings.DEFAULT)[0]
+        return views.of(engine, views.Directory(self.name, place, self._fields, by))
 
     def duckdb(self, connection: Any = None) -> Any:
         """Return a DuckDB connection with a view of the dataset, named as the pipeline.

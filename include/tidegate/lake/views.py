@@ -1,0 +1,98 @@
+"""SQL by which other programs see the directory of a lake, with its typed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.core import columns, parquet_settings, schema
+from tidegate.core.schema import Fields, Type
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The directory of a lake's data files: the pipeline's name, and a path or a URL with its `/`.
+
+    `decoded` are the typed columns, `levels` the columns that the names of directories have.
+    """
+
+    name: str
+    place: str
+    decoded: Fields
+    levels: Sequence[str]
+
+    @property
+    def fields(self) -> Fields:
+        """The columns of the files, those of the lake first."""
+        return (*schema.parse(columns.ddl()), *self.decoded)
+
+    @property
+    def partitions(self) -> Fields:
+        """The columns of the directories' names."""
+        return schema.parse(", ".join(map(parquet_settings.typed, self.levels)))
+
+
+def of(engine: str, lake: Directory) -> str:
+    """Return the SQL for an engine: `duckdb`, `spark` or `trino`."""
+    return _ENGINES[engine](lake)
+
+
+def _duckdb(lake: Directory) -> str:
+    return (
+        f"CREATE OR REPLACE VIEW {_name(lake.name)} AS\nSELECT * FROM read_parquet("
+        f"{_text(lake.place + '**/*.parquet')},\n"
+        "    hive_partitioning = true, union_by_name = true);"
+    )
+
+
+def _spark(lake: Directory) -> str:
+    named = ",\n  ".join(map(str, lake.fields))
+    place = lake.place.replace("'", "\\'")
+    return (
+        f"CREATE OR REPLACE TEMPORARY VIEW {schema.quoted(lake.name)} (\n  {named},\n"
+        f"  {', '.join(map(str, lake.partitions))}\n) USING parquet OPTIONS (path '{place}');"
+    )
+
+
+def _trino(lake: Directory) -> str:
+    """Return a table of the Hive connector, and how it learns of its directories.
+
+    Without the setting of the session, the connector has times in milliseconds.
+    """
+    named = ",\n  ".join(
+        f"{_name(name)} {_trino_type(kind)}" for name, kind in (*lake.fields, *lake.partitions)
+    )
+    levels = ", ".join(_text(name) for name, _ in lake.partitions)
+    return (
+        "SET SESSION hive.timestamp_precision = 'MICROSECONDS';\n"
+        f"CREATE TABLE hive.default.{_name(lake.name)} (\n  {named}\n) WITH (format = 'PARQUET', "
+        f"external_location = {_text(lake.place)},\n  partitioned_by = ARRAY[{levels}]);\n"
+        f"CALL hive.system.sync_partition_metadata('default', {_text(lake.name)}, 'FULL');"
+    )
+
+
+_ENGINES: Mapping[str, Callable[[Directory], str]] = {
+    "duckdb": _duckdb, "spark": _spark, "trino": _trino,
+}  # fmt: skip
+_TRINO = {
+    "int": "INTEGER", "float": "REAL", "string": "VARCHAR", "binary": "VARBINARY",
+    "timestamp": "TIMESTAMP(6)", "timestamp_ntz": "TIMESTAMP(6)",
+}  # fmt: skip
+
+
+def _trino_type(kind: Type) -> str:
+    inner = [_trino_type(part.type) for part in kind.parts]
+    if kind.name == "struct":
+        parts = zip(kind.parts, inner, strict=True)
+        return f"ROW({', '.join(f'{_name(part.name)} {of_part}' for part, of_part in parts)})"
+    if inner:
+        return f"{kind.name.upper()}({', '.join(inner)})"
+    return _TRINO.get(kind.name, str(kind))
+
+
+def _name(text: str) -> str:
+    return '"{}"'.format(text.replace('"', '""'))
+
+
+def _text(text: str) -> str:
+    return "'{}'".format(text.replace("'", "''"))
