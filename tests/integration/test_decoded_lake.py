@@ -13,6 +13,7 @@ import tidegate
 from support import spark_session
 from support.checked_lake import has_its_format, is_consistent
 from support.cli_user import Terminal
+from tidegate.ingest import proposal
 from tidegate_local.kafka import Broker
 
 
@@ -107,6 +108,7 @@ WINDOWS: list[dict[str, Any]] = [
 """An object of each window; the eighth and the last have a field that changes incompatibly."""
 
 
+@pytest.mark.slow
 def test_ten_windows(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
     """Fields come, go, widen and change; the file is edited as `explain --sample` proposes. No run
     fails, no row is lost; what changed incompatibly is counted, and has its bytes.
@@ -326,6 +328,18 @@ def test_a_sample_against_the_schema(
     assert sql("SELECT max(id), count(new) FROM typed") == [(40_000, 1)]
 
 
+def test_a_sample_is_bounded(
+    user: Terminal, broker: Broker, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By bytes, too: of large records it has fewer."""
+    name = topic()
+    user.pipeline("typed", [name])
+    send(broker, name, *({"text": "x" * 700} for _ in range(5)))
+    monkeypatch.setattr(proposal, "_BYTES", 1_000)
+    (found,) = user.json("explain", "typed", "--sample", "100")["topics"].values()
+    assert found == {"records": 2, "unfit": {}, "schema": "text STRING"}
+
+
 def test_peek(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
     """The newest records, or those from an offset or a time on; bytes that are no text as hex."""
     name = topic(partitions=2)
@@ -350,6 +364,46 @@ def test_peek(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None
         (("--start", "soon"), "--start soon: start 'soon': neither an offset"),
     ):
         assert said in user.run("peek", "typed", *wrong, code=3).stderr
+
+
+def test_peek_at_columns(user: Terminal, broker: Broker, topic: Callable[..., str]) -> None:
+    """Of records in Kafka as a run would decode them, of rows in the lake as it did."""
+    name = topic(partitions=2)
+    schema = "id INT, at TIMESTAMP, price DECIMAL(5,2), raw BINARY, tags MAP<STRING, INT>"
+    user.pipeline("typed", [name], decode={name: json_of(schema)})
+    fits = {"id": 1, "at": "2026-03-14T06:00:00.000001Z", "price": 1.5, "raw": "/w==",
+            "tags": {"a": 1}}  # fmt: skip
+    send(broker, name, fits, {"id": "x", "price": 2}, None)
+    send(broker, name, {"id": 7}, partition=1)
+    empty = {"id": None, "at": None, "price": None, "raw": None, "tags": None}
+    columns = [
+        {"id": 1, "at": "2026-03-14 06:00:00.000001+00:00", "price": "1.50", "raw": "ff",
+         "tags": {"a": 1}},
+        empty | {"price": "2.00"}, empty, empty | {"id": 7},
+    ]  # fmt: skip
+    in_kafka = user.json("peek", "typed", "--decode")["records"]
+    assert [each["columns"] for each in in_kafka] == columns
+    assert [each["undecodable"] for each in in_kafka] == [None, "value: id: no INT", None, None]
+    user.run("run", "typed")
+    assert user.json("peek", "typed", "--lake")["records"] == in_kafka
+    for chosen, offsets in (
+        (("-n", "1"), [(1, 0)]),
+        (("--start", "1", "-n", "1"), [(0, 1)]),
+        (("--start", json.dumps({name: {"0": 2, "1": 0}})), [(0, 2), (1, 0)]),
+        (("--start", "2026-01-01", "--partition", "0"), [(0, 0), (0, 1), (0, 2)]),
+        (("--start", "-1m", "--partition", "1"), [(1, 0)]),
+    ):
+        found = user.json("peek", "typed", "--lake", *chosen)["records"]
+        assert [(each["partition"], each["offset"]) for each in found] == offsets, chosen
+    shown = user.run("peek", "typed", "--lake", "--start", "1", "-n", "1").stdout
+    assert shown.split("\n")[6:] == [
+        "  id     NULL", "  at     NULL", "  price  2.00", "  raw    NULL", "  tags   NULL",
+        "  value: id: no INT", "",
+    ]  # fmt: skip
+    user.pipeline("plain", [name])
+    assert (
+        f"`decode` says nothing of {name}" in user.run("peek", "plain", "--decode", code=2).stderr
+    )
 
 
 def test_hard_names_and_old_times(

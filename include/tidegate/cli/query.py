@@ -25,7 +25,7 @@ from tidegate.cli.console import (
     say_columns,
 )
 from tidegate.cli.windows import Zone
-from tidegate.core.printable import printable
+from tidegate.core.printable import printable, printable_name
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
 from tidegate.pipelines import files
@@ -93,13 +93,16 @@ class Engine(enum.StrEnum):
 
     DUCKDB = "duckdb"
     SPARK = "spark"
+    TRINO = "trino"
 
 
 @app.command()
 def view(
     pipeline: Pipeline,
     engine: Annotated[Engine, typer.Option(help="Whose SQL.")] = Engine.DUCKDB,
-    topic: Annotated[str | None, typer.Option(help="Spark: only its columns.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Only its columns, for Spark and Trino.")
+    ] = None,
 ) -> None:
     """Print the SQL of a view of the lake, with its typed columns, for another program."""
     import tidegate
@@ -120,17 +123,37 @@ def peek(
     ] = None,
     most: Annotated[int, typer.Option("-n", min=1, max=MOST, help="So many records.")] = 10,
     zone: Zone = "UTC",
+    decode: Annotated[
+        bool, typer.Option("--decode", help="Also their typed columns, as a run decodes them.")
+    ] = False,
+    in_lake: Annotated[
+        bool, typer.Option("--lake", help="Records of the lake, not Kafka's.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show some records of a topic, as people read them; nothing is read into the lake."""
     from tidegate.ingest.peek import peek as records_of
-    from tidegate.orchestration.command_connections import kafka
+    from tidegate.ingest.peek import peek_in_lake
+    from tidegate.orchestration.command_connections import kafka, spark
 
     spec = files.load_ingest(pipeline)
-    found = records_of(
-        spec, kafka(spec), topic or spec.topic_named(topic), partition=partition,
-        start=absolute(start, zone), most=most,
-    )  # fmt: skip
+    named = topic or spec.topic_named(topic)
+    begin = absolute(start, zone)
+    if in_lake:
+        found = peek_in_lake(spec, named, partition=partition, start=begin, most=most)
+    else:
+        found = records_of(
+            spec,
+            kafka(spec),
+            named,
+            partition=partition,
+            start=begin,
+            most=most,
+            decode_by=spark(spec) if decode else None,
+        )
+    for each in found["records"]:
+        if "columns" in each:
+            each["columns"] = _plain(each["columns"])
     answer(found, _print_records, as_json=as_json)
 
 
@@ -150,6 +173,12 @@ def _print_records(found: Document) -> None:
             out.print_json(value["text"])
         else:
             say(f"  value  {_of_record(value)}")
+        typed = each.get("columns", {})
+        width = max(map(len, typed), default=0)
+        for name, value in typed.items():
+            say(f"  {printable_name(name).ljust(width)}  {_on_one_line(value)}", "cyan")
+        if each.get("undecodable"):
+            say(f"  {printable(each['undecodable'])}", "yellow")
     if not found["records"]:
         note("no records")
 

@@ -26,7 +26,7 @@ from tidegate.core.coverage import CoverageInterval, coverage_bar
 from tidegate.core.requests import Backfill
 from tidegate.core.wording import counted
 from tidegate.errors import ConfigurationError
-from tidegate.orchestration.command_connections import kafka
+from tidegate.orchestration.command_connections import kafka, spark
 from tidegate.pipelines import files
 from tidegate.pipelines.spec import Ingest
 
@@ -86,7 +86,11 @@ def explain_run(
 def _explain_sample(spec: Ingest, most: int, *, as_json: bool) -> None:
     from tidegate.ingest.proposal import fit
 
-    found = {"format": 1, "pipeline": spec.name, "topics": fit(spec, kafka(spec), most)}
+    found = {
+        "format": 1,
+        "pipeline": spec.name,
+        "topics": fit(spec, kafka(spec), spark(spec), most),
+    }
     answer(found, _print_sample, as_json=as_json)
 
 

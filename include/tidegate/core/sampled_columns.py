@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from tidegate.core.schema import Field, Fields, Type
+from tidegate.core.schema import Field, Fields, Type, widest
 
 _EXACT_DIGITS = 15  # a double keeps so many digits of a number
 _TIMESTAMP = re.compile(
@@ -35,6 +35,19 @@ def of_objects(texts: Iterable[bytes | str], *, as_text: bool = False) -> Fields
         if isinstance(value, dict):
             found = _merged(found, _object(value, as_text=as_text))
     return tuple(Field(name, _settled(kind)) for name, kind in found.parts)
+
+
+def extended(texts: Iterable[bytes | str], declared: Fields, unfit: Collection[str]) -> Fields:
+    """Return declared columns and those that texts have beside them.
+
+    Columns named in `unfit` are wider, if that makes the texts fit.
+    """
+    sampled = {field.name.lower(): field for field in of_objects(texts)}
+    found = []
+    for name, kind in declared:
+        seen = sampled.pop(name.lower(), None)
+        found.append(Field(name, widest(kind, seen.type) if seen and name in unfit else kind))
+    return (*found, *sampled.values())
 
 
 def _object(value: Mapping[str, Any], *, as_text: bool) -> Type:

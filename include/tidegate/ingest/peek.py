@@ -11,15 +11,21 @@ from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import Cluster, survey
 from tidegate.broker.consumer import Record, reading
 from tidegate.broker.retention import iso
+from tidegate.core import columns
 from tidegate.core.boundaries import milliseconds
 from tidegate.core.cursor import Watermarks
+from tidegate.core.decoding import UNDECODABLE, of_topic
 from tidegate.core.offsets import OffsetRange
 from tidegate.core.windows import Edge, parse_edges
-from tidegate.errors import UnknownTopic, WindowRefused
+from tidegate.errors import ConfigurationError, UnknownTopic, WindowRefused
+from tidegate.launch.decoding import decoded
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest
 
 FORMAT = 1
 _KINDS = ("CreateTime", "LogAppendTime")
+_ORDER = ("timestamp", "partition", '"offset"')
+_UNTYPED = {*columns.NAMES, *columns.FROM_THE_LEDGER, "window_date", UNDECODABLE}
 
 
 def peek(
@@ -30,12 +36,18 @@ def peek(
     partition: int | None = None,
     start: str | None = None,
     most: int = 10,
+    decode_by: SparkConnection | None = None,
 ) -> dict[str, Any]:
-    """Return at most so many records of a topic (contract: `peek --json`).
+    """Return at most so many records of a topic in Kafka (contract: `peek --json`).
 
     `start` is an offset, or a time with a zone, of each partition; without it they are the newest.
-    UnknownTopic and WindowRefused for what is not there. Reads Kafka alone, and writes nothing.
+    By the Spark of `decode_by` they have their typed columns, too, as Python's values.
+    UnknownTopic and WindowRefused for what is not there, ConfigurationError for a topic that the
+    pipeline does not decode. Writes nothing.
     """
+    how = of_topic(spec.decoding, topic) if decode_by else None
+    if decode_by and how is None:
+        raise ConfigurationError(f"{spec.name}: `decode` says nothing of {topic}")
     with Cluster(kafka) as cluster:
         known = survey(kafka, [topic], spec.isolation).watermarks.get(topic)
         if known is None:
@@ -53,12 +65,61 @@ def peek(
             found += [(p, each) for each in itertools.islice(records(r, spec.isolation), most)]
     found.sort(key=lambda each: (each[1].timestamp, each[0], each[1].offset))
     chosen = found[:most] if start else found[-most:]
-    return {
-        "format": FORMAT,
-        "pipeline": spec.name,
-        "topic": topic,
-        "records": [_form(p, record) for p, record in chosen],
-    }
+    forms = [_form(p, record) for p, record in chosen]
+    if decode_by and how and chosen:
+        given = {topic: [(record.key, record.value) for _, record in chosen]}
+        rows = decoded(given, {topic: how}, decode_by)[topic]
+        for form, row in zip(forms, rows, strict=True):
+            form.update(row._asdict())
+    return _document(spec, topic, forms)
+
+
+def peek_in_lake(
+    spec: Ingest,
+    topic: str,
+    *,
+    partition: int | None = None,
+    start: str | None = None,
+    most: int = 10,
+) -> dict[str, Any]:
+    """Return at most so many records of a topic in the lake, as `peek` with `decode_by` does.
+
+    ConfigurationError for a topic that the lake does not have, and without the package `duckdb`.
+    """
+    from tidegate.lake import dataset, ledger  # PyArrow takes a while
+    from tidegate.lake.store import open_store
+
+    store = open_store(spec.lake, spec.name)
+    lake = dataset.Lake(spec.name, store, ledger.existing(store, spec.name), topic)
+    edge = None if start is None else _edge(topic, start)
+    conditions = ["true"] if partition is None else [f"partition = {partition}"]
+    match edge:
+        case datetime():
+            conditions.append(f"epoch_ms(timestamp) >= {milliseconds(edge)}")
+        case int():
+            conditions.append(f'"offset" >= {edge}')
+        case Mapping():
+            either = (f'partition = {p} AND "offset" >= {offset}' for p, offset in edge.items())
+            conditions.append(f"({' OR '.join(either) or 'false'})")
+    order = ", ".join(f"{each} {'DESC' if edge is None else ''}" for each in _ORDER)
+    names, rows = lake.query(
+        "SELECT * REPLACE (epoch_ms(timestamp) AS timestamp) FROM lake "
+        f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT {most}"
+    )
+    found = [_form_of_row(dict(zip(names, row, strict=True))) for row in rows]
+    return _document(spec, topic, found if edge is not None else found[::-1])
+
+
+def _document(spec: Ingest, topic: str, records: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"format": FORMAT, "pipeline": spec.name, "topic": topic, "records": records}
+
+
+def _edge(topic: str, start: str) -> Edge:
+    """Return where to begin; WindowRefused for what is neither an offset nor a time."""
+    edges = parse_edges(topic, start, start, datetime.now(UTC))
+    if edges.start is None:
+        raise WindowRefused(f"--start {start}: " + "; ".join(dict.fromkeys(edges.complaints)))
+    return edges.start
 
 
 def _starts(
@@ -67,10 +128,7 @@ def _starts(
     """Return the first offset to read of each partition that has records from there on."""
     if start is None:
         return {p: max(m.start, m.end - most) for p, m in marks.items() if m.start < m.end}
-    edges = parse_edges(topic, start, start, datetime.now(UTC))
-    edge: Edge | None = edges.start
-    if edge is None:
-        raise WindowRefused(f"--start {start}: " + "; ".join(dict.fromkeys(edges.complaints)))
+    edge = _edge(topic, start)
     if isinstance(edge, datetime):
         at = cluster.offsets_since({topic: dict.fromkeys(marks, milliseconds(edge))})[topic]
         offsets = {p: offset for p, offset in at.items() if offset is not None}
@@ -81,6 +139,19 @@ def _starts(
     return {
         p: max(offset, marks[p].start) for p, offset in offsets.items() if offset < marks[p].end
     }
+
+
+def _form_of_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of the lake as a record, with its typed columns if it has any."""
+    headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
+    record = Record(
+        row["offset"], row["key"], row["value"], row["timestamp"], row["timestampType"], headers
+    )
+    form = _form(row["partition"], record)
+    if UNDECODABLE in row:
+        form["columns"] = {name: row[name] for name in row if name not in _UNTYPED}
+        form["undecodable"] = row[UNDECODABLE]
+    return form
 
 
 def _form(partition: int, record: Record) -> dict[str, Any]:

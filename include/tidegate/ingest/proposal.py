@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tidegate.broker.client_settings import KafkaSettings
 from tidegate.broker.cluster import survey
 from tidegate.broker.consumer import reading
-from tidegate.core import sample_fit, sampled_columns, schema
+from tidegate.core import sampled_columns, schema
 from tidegate.core.decoding import Decoder, Decoding, of_topic
 from tidegate.core.fold import Fold
 from tidegate.core.offsets import OffsetRange
+from tidegate.launch.decoding import KeyAndValue, decoded
+from tidegate.launch.spark_connection import SparkConnection
 from tidegate.pipelines.spec import Ingest
 from tidegate.runs.topics import resolved
 
 RECORDS = 100
 """At most so many records of a topic are sampled."""
 _PARTITIONS = 32  # of a topic, those with the most records
+_BYTES = 16 * 2**20  # of a topic
 _PREFIX = "value_"
 
 
@@ -31,50 +36,73 @@ class Proposal(NamedTuple):
 def proposed(spec: Ingest, kafka: KafkaSettings, topics: Sequence[str]) -> dict[str, Proposal]:
     """Return a proposal for each topic that has records. Raises the errors of a broker."""
     sampled = _sampled(spec, kafka, topics, RECORDS)
-    return {topic: Proposal(decoder(each), len(each)) for topic, each in sampled.items()}
+    return {topic: Proposal(decoder(_values(each)), len(each)) for topic, each in sampled.items()}
 
 
-def fit(spec: Ingest, kafka: KafkaSettings, most: int) -> dict[str, dict[str, Any]]:
+def fit(
+    spec: Ingest, kafka: KafkaSettings, spark: SparkConnection, most: int
+) -> dict[str, dict[str, Any]]:
     """Return, by topic with records, what of a sample does not fit the declared columns.
 
-    `records` were sampled; `unfit` counts the reasons, nearly as `_undecodable` has them: a run
-    decodes by Spark. `schema` are columns that fit, as DDL; null if the declared ones do. Of values
-    that are not declared as JSON, only `records` is known.
+    `records` were sampled; `unfit` counts the reasons, as `_undecodable` has them: Spark decodes
+    the sample. `schema` are columns of values that fit more, as DDL; null if the declared ones do,
+    and for values that are not JSON. Raises the errors of a broker, and those of
+    `tidegate.launch.decoding`.
     """
-    found, topics = {}, resolved(spec, kafka, Fold()).topics
-    for topic, values in _sampled(spec, kafka, topics, most).items():
-        declared = of_topic(spec.decoding, topic)
-        of_value = declared.value if declared else None
-        result: dict[str, Any] = {"records": len(values), "unfit": {}, "schema": None}
-        if of_value is None:
-            proposal = decoder(values)
-            result["schema"] = proposal.schema if proposal else None
-        elif of_value.format == "json":
-            fields = of_value.fields
-            reasons = sample_fit.reasons(values, fields)
-            result["unfit"] = {f"value: {reason}": n for reason, n in reasons.most_common()}
-            extended = sample_fit.extended(values, fields)
-            result["schema"] = schema.ddl(extended) if extended != fields else None
-        found[topic] = result
+    sampled = _sampled(spec, kafka, resolved(spec, kafka, Fold()).topics, most)
+    declared = {topic: how for topic in sampled if (how := of_topic(spec.decoding, topic))}
+    rows = decoded({topic: sampled[topic] for topic in declared}, declared, spark)
+    found = {}
+    for topic, records in sampled.items():
+        faults = Counter(row.undecodable for row in rows.get(topic, ()) if row.undecodable)
+        found[topic] = {
+            "records": len(records),
+            "unfit": dict(faults.most_common()),
+            "schema": _better(declared.get(topic), _values(records), faults),
+        }
     return found
+
+
+def _better(declared: Decoding | None, values: list[bytes], faults: Iterable[str]) -> str | None:
+    """Return columns that fit more of the values than the declared ones, as DDL, or None."""
+    if declared is None or declared.value is None:
+        proposal = decoder(values)
+        return proposal.schema if proposal else None
+    if declared.value.format != "json":
+        return None
+    fields, text = declared.value.fields, "\n".join(faults)
+    unfit = {name for name, _ in fields if re.search(rf"[:,] {re.escape(name)}[.:]", text)}
+    extended = sampled_columns.extended(values, fields, unfit)
+    return schema.ddl(extended) if extended != fields else None
 
 
 def _sampled(
     spec: Ingest, kafka: KafkaSettings, topics: Sequence[str], most: int
-) -> dict[str, list[bytes]]:
-    """Return at most about so many of the newest values of each topic, without nulls."""
-    values: dict[str, list[bytes]] = {}
+) -> dict[str, list[KeyAndValue]]:
+    """Return the keys and values of at most about so many of the newest records of each topic.
+
+    Of a partition it stops at the record that makes them too large.
+    """
+    found: dict[str, list[KeyAndValue]] = {}
     marks = survey(kafka, topics, spec.isolation).watermarks
     with reading(kafka) as records:
-        for topic, of_topic in marks.items():
-            full = sorted(of_topic.items(), key=lambda each: each[1].start - each[1].end)
+        for topic, partitions in marks.items():
+            full = sorted(partitions.items(), key=lambda each: each[1].start - each[1].end)
             chosen = [(p, m) for p, m in full[:_PARTITIONS] if m.start < m.end]
             share = -(-most // max(1, len(chosen)))
             for p, m in sorted(chosen):
                 r = OffsetRange(topic, p, max(m.start, m.end - share), m.end)
-                found = (record.value for record in records(r, spec.isolation))
-                values.setdefault(topic, []).extend(v for v in found if v is not None)
-    return {topic: each for topic, each in values.items() if each}
+                size = 0
+                for record in records(r, spec.isolation):
+                    found.setdefault(topic, []).append((record.key, record.value))
+                    size += len(record.key or b"") + len(record.value or b"")
+                    if size >= _BYTES // len(chosen):
+                        break
+    return found
+
+
+def _values(records: Iterable[KeyAndValue]) -> list[bytes]:
+    return [value for _, value in records if value is not None]
 
 
 def decoder(values: Sequence[bytes]) -> Decoder | None:
