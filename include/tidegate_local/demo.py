@@ -95,7 +95,7 @@ def _show(home: Path, say: Say, *, on_s3: bool) -> None:
         rows, distinct, carriers = _count(this)
     _complete_run(this, BACK, "demo-1")
     with this.step(f"topics {TOPIC!r} and {BACK_TOPIC!r}, compared by another client"):
-        there, back = (topic_digest.read(up.kafka, topic) for topic in (TOPIC, BACK_TOPIC))
+        there, back = topic_digest.read_all(up.kafka, (TOPIC, BACK_TOPIC))
     for line in _result_lines(this, rows, distinct, carriers, seconds=time.monotonic() - began):
         say(line)
     say(f"Way back {back.records:,} records in topic {BACK_TOPIC!r}, "

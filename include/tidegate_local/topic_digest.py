@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -19,6 +22,16 @@ class TopicDigest:
 
     records: int
     digests: Mapping[int, str]
+
+
+def read_all(bootstrap: str, topics: Sequence[str]) -> list[TopicDigest]:
+    """Read topics at the same time, each in a process of its own."""
+    # An interrupt is for the process that waits for them.
+    ignored = signal.SIGINT, signal.SIG_IGN
+    with ProcessPoolExecutor(
+        len(topics), get_context("spawn"), initializer=signal.signal, initargs=ignored
+    ) as pool:
+        return list(pool.map(read, [bootstrap] * len(topics), topics))
 
 
 def read(bootstrap: str, topic: str) -> TopicDigest:

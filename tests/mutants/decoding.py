@@ -217,4 +217,18 @@ MUTANTS = (
         "for c in dropped}",
         f"{_LAKE}::test_bytes_of_what_does_not_fit_alone",
     ),
+    Mutant(
+        "a sample is bounded by bytes",
+        "ingest/proposal.py",
+        "if size >= _BYTES // len(chosen):",
+        "if False:",
+        f"{_LAKE}::test_a_sample_is_bounded",
+    ),
+    Mutant(
+        "rows of the lake from an offset on",
+        "ingest/peek.py",
+        "conditions.append(f'\"offset\" >= {edge}')",
+        "pass",
+        f"{_LAKE}::test_peek_at_columns",
+    ),
 )

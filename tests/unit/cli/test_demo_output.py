@@ -167,7 +167,7 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> MadeUpAirflow:
     monkeypatch.setattr(flights, "load", lambda *_, months, **__: loads.pop(months, 0))
     monkeypatch.setattr(demo, "_count", lambda _: (demo.FLIGHTS, demo.FLIGHTS, CARRIERS))
     monkeypatch.setattr(
-        topic_digest, "read", lambda *_: topic_digest.TopicDigest(demo.FLIGHTS, {0: "a"})
+        topic_digest, "read_all", lambda *_: [topic_digest.TopicDigest(demo.FLIGHTS, {0: "a"})] * 2
     )
     return found
 
@@ -240,13 +240,8 @@ def test_topics_that_differ(
     run_demo: RunDemo, airflow: MadeUpAirflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both counts, and what may be the cause."""
-    digests = {"flights": (demo.FLIGHTS, "a"), "flights-back": (demo.FLIGHTS, "b")}
-
-    def read(_: str, topic: str) -> topic_digest.TopicDigest:
-        records, digest = digests[topic]
-        return topic_digest.TopicDigest(records, {0: digest})
-
-    monkeypatch.setattr(topic_digest, "read", read)
+    found = [topic_digest.TopicDigest(demo.FLIGHTS, {0: digest}) for digest in ("a", "b")]
+    monkeypatch.setattr(topic_digest, "read_all", lambda *_: found)
     error = (
         "Difference: topics 'flights' (336,776 records) and 'flights-back' (336,776) differ: did "
         "something else write to one of them?\n"
